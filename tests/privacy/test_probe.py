@@ -168,6 +168,11 @@ def remembers(model, x):
     return model.enc(x)
 
 
+def remembers_a_number(model, x):
+    model.seen = float(x.detach().sum())
+    return model.enc(x)
+
+
 def under_no_grad(model, x):
     with torch.no_grad():
         return model.enc(x)
@@ -234,6 +239,7 @@ REFUSED = {
     ),
     "by size of the batch": (lambda: hidden(lambda h: h / len(h)), MEET),
     "attribute": (lambda: Made(remembers), "model: attribute seen: found changed"),
+    "number": (lambda: Made(remembers_a_number), "model: attribute seen: found changed"),
     "no_grad": (lambda: Made(under_no_grad), r"layer enc \(Linear\): found trainable, but no grad"),
     "autocast inside": (
         lambda: Made(under_autocast),

@@ -93,6 +93,8 @@ class NetworkGradients:
         self._own = [*own, *of_loss]
         # State of each module, the loss included, at the last probe.
         self._probed: list[Any] | None = None
+        # False within a probe, which sees itself what changes: another one in it would never end.
+        self._watches = True
         self._go(way)
 
     def _go(self, way: str) -> None:
@@ -133,7 +135,7 @@ class NetworkGradients:
             return self.empty()
         if self._probed is None:
             self.probe(x, labels)
-        elif self._probed != self._states():
+        elif self._watches and self._probed != self._states():
             refuse_unsafe_layers(self.model)
             self.probe(x, labels)
         parts = self._parts(len(x))
@@ -254,6 +256,7 @@ class NetworkGradients:
     def _on_copy(self, model: nn.Module, loss: Loss) -> "NetworkGradients":
         kernel = NetworkGradients(model, loss, self.views, self.clipping, self.way)
         kernel.take_as_probed()
+        kernel._watches = False
         return kernel
 
     def _states(self) -> list[Any]:
