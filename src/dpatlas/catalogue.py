@@ -88,7 +88,7 @@ def find(name: str) -> Bound:
 def _evaluate_checked(formula: Bound, values: dict[str, Any]) -> float:
     # numpy takes no whole numbers from 2^63 on, and exact powers of them take for ever.
     plain = {
-        name: float(value) if formula.arguments[name].domain.kind == "real" else value
+        name: float(value) if _is_huge(value, formula.arguments[name].domain.kind) else value
         for name, value in values.items()
     }
     try:
@@ -126,6 +126,11 @@ def _plain_value(name: str, argument: Argument, value: object) -> int | float | 
 
 def _names(formula: Bound) -> str:
     return ", ".join(formula.arguments)
+
+
+def _is_huge(value: object, kind: str) -> bool:
+    """Whether a real number is given as a whole one that floats do not hold exactly."""
+    return kind == "real" and isinstance(value, int) and abs(value) > 2**53
 
 
 def _shown(value: object) -> str:

@@ -48,7 +48,9 @@ def _executed(file: Path) -> Any:
         specification.loader.exec_module(module)
     except InputError as error:
         raise InputError(f"script {file}: {error.where}", error.found, error.allowed) from None
-    except (Exception, SystemExit) as error:  # whatever a stranger's code raises
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a stranger's code raises
         raise InputError(f"script {file}", error_place(error), "a file that loads") from None
     return module
 
