@@ -46,8 +46,8 @@ COARSEST_INTERVAL, FINEST_INTERVAL = 0.05, 1e-7
 CELLS_PER_STEP, CELLS_PER_DEVIATION = 1e5, 5e4
 # A grid that would have to be coarser than this belongs to an epsilon of millions.
 HOPELESS_INTERVAL = 100.0
-# Expected privacy loss of all releases on samples.
-HOPELESS_LOSS = 2e4
+# So many convolutions with so large an expected privacy loss take minutes.
+MANY_CONVOLUTIONS, HOPELESS_LOSS = 1_000_000, 2e4
 # The tails of a T-fold FFT convolution were off by up to 1e-17 T; this is a hundred times that.
 FFT_ERROR = 1e-15
 
@@ -77,15 +77,17 @@ def sensitivity(relation: str) -> int:
 
 
 def pld_epsilon(mechanisms: Sequence[Mechanism], delta: float, relation: str) -> float:
-    """Epsilon by privacy loss distributions; infinity where it would be in the ten thousands.
+    """Epsilon by privacy loss distributions; infinity where it would be in the millions.
 
-    There the convolutions take minutes, or a grid that is too coarse.
+    With more than a million steps on samples, also where it would be in the ten thousands.
     """
     from dp_accounting.pld import PLDAccountant
 
     interval = loss_interval(mechanisms, relation)
     losses = (
-        each.count * _loss_spread(each, relation)[2] for each in mechanisms if not each.is_gaussian
+        each.count * _loss_spread(each, relation)[2]
+        for each in mechanisms
+        if each.convolutions > MANY_CONVOLUTIONS
     )
     if interval > HOPELESS_INTERVAL or sum(losses) > HOPELESS_LOSS:
         return math.inf
