@@ -76,9 +76,10 @@ def product(name, given, folder):
         for record in RECORDS[name]()
     ]
     output, lineage = folder / products()[name][0].folder, folder / f"lineage/{name}.json"
-    # The last of an option that is given twice counts.
     words = show_words(name, records, SETTINGS, given)
-    return make.main, [*words, "--output", str(output), "--lineage", str(lineage)]
+    for option, path in (("--output", output), ("--lineage", lineage)):
+        words[words.index(option) + 1] = str(path)
+    return make.main, words
 
 
 def figure(given, folder):
