@@ -64,6 +64,7 @@ NO_CROSS_CHECK = "no cross-check"
 UNRESOLVED_DELTA = 0.1
 # Range of calibration: a target that needs a noise multiplier outside of it is a mistake.
 LEAST_NOISE, MOST_NOISE = 0.01, 1e6
+# Where PLD gives infinity, RDP stands in for it below this epsilon.
 MOST_EPSILON = 1e6
 # Beyond it the squares of accountants overflow.
 MOST_STATED_NOISE = 1e100
@@ -176,7 +177,7 @@ def _guaranteed(
     name = _accountant(available, accountant, phases, relation)
     epsilon, warning = _epsilon(mechanisms, delta, relation, name)
     if accountant == "auto" and epsilon == math.inf and name != available[-1]:
-        # Too many steps for PLD, or so little noise that no guarantee is worth the name.
+        # Too many steps for PLD, or too little noise for either.
         by_rdp, told = _epsilon(mechanisms, delta, relation, available[-1])
         if by_rdp < MOST_EPSILON:
             name, epsilon, warning = available[-1], by_rdp, told

@@ -179,8 +179,9 @@ def _own_text(dataset: Any) -> str | None:
 def _identity_of(dataset: Any) -> str:
     """The identity of a dataset without a text of its own."""
     try:
-        first = _identities.setdefault(dataset, None) or fingerprint(dataset)
-        _identities[dataset] = first
+        if dataset not in _identities:
+            _identities[dataset] = fingerprint(dataset)
+        first = str(_identities[dataset])
     except TypeError:
         # An object that takes no weak reference.
         first = fingerprint(dataset)
