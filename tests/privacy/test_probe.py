@@ -362,11 +362,25 @@ class Augmentation:
     [
         (lambda x: x + x.flip(0), "a record's views depend on other records"),
         (lambda x: x + torch.rand_like(x), "two results for the same parameters"),
+        (
+            lambda x: torch.where(x.isnan(), x.nanmean(0, keepdim=True), x),
+            "a record's views depend on other records",
+        ),
     ],
 )
 def test_an_augmentation_that_mixes_records_or_draws_unkeyed_numbers_is_refused(act, match):
     with pytest.raises(InputError, match=rf"augmentation \(Augmentation\).*{match}"):
         train(Made(), augmentation=Augmentation(act))
+
+
+def without_nan(x):
+    assert not x.isnan().any()
+    return 2 * x
+
+
+@pytest.mark.parametrize("act", [torch.nan_to_num, without_nan])
+def test_an_augmentation_may_fill_in_missing_values_of_a_record_alone_or_take_none(act):
+    train(Made(), augmentation=Augmentation(act))
 
 
 def started(model, shape=(FRAMES, WIDTH)):
@@ -511,7 +525,49 @@ def test_a_memory_of_records_in_a_network_is_refused(name):
         started(model)
 
 
+class CentredOnce(nn.Module):
+    """Subtracts a centre that the first batch sets: of its values, or of its shape."""
+
+    def __init__(self, centre_of):
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(WIDTH))
+        self.ready = False
+        self.centre_of = centre_of
+
+    def forward(self, x):
+        if not self.ready:
+            self.centre, self.ready = self.centre_of(x), True
+        return x - self.centre
+
+
+def behind(layer):
+    return nn.Sequential(layer, nn.Flatten(), nn.Linear(FRAMES * WIDTH, CLASSES))
+
+
+def test_a_centre_that_the_first_batch_sets_is_refused():
+    found = r"layer 0: buffer centre: found set from the records of a first forward pass"
+    with pytest.raises(InputError, match=found):
+        started(behind(CentredOnce(lambda x: x.detach().mean((0, 1)))))
+
+
+def test_what_the_first_batch_sets_from_its_shape_alone_passes():
+    started(behind(CentredOnce(lambda x: torch.arange(x.shape[-1]).to(x))))
+
+
 GLOBAL_MEMORY = collections.deque(maxlen=3)
+
+
+class RemembersInAGlobal(nn.Module):
+    """Adds what a global of its module says of earlier records."""
+
+    def forward(self, x):
+        GLOBAL_MEMORY.append(float(x.detach().sum()))
+        return x + 1e-9 * len(GLOBAL_MEMORY)
+
+
+def test_a_memory_of_records_in_a_global_that_a_network_reads_is_refused():
+    with pytest.raises(InputError, match="layer 0: globals: found changed by a forward pass"):
+        started(behind(RemembersInAGlobal()))
 
 
 def remembers_in_a_global(output, labels):

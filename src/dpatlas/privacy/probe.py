@@ -188,23 +188,42 @@ class _Probe:
     def _in(self, precision: torch.dtype) -> int:
         self.precision, self.tolerance = precision, TOLERANCES[precision]
         self.draws = generator(KEY)
-        self.model = self._copy()
-        self.loss = self.subject.loss
-        if isinstance(self.loss, nn.Module):
-            self.loss = copy.deepcopy(self.loss).to(precision)
+        self.model, self.loss = self._copies(self.draws)
         self.kernel = self.subject.kernel_of(self.model, self.loss)
         records = self._records()
         self.rows = self._rows(records)
+        fresh = _states(self.model, self.loss)
         with torch.no_grad():
             output = self._called("model", lambda: self.model(torch.cat(self.rows)))
         count = sum(map(len, self.rows))
         if len(output) != count:
             raise InputError("model", f"{len(output)} outputs for {count} records", "one a record")
         self._called("loss", lambda: self._choose_labels(output))
+        first, usual = _states(self.model, self.loss), len(self.rows)
         outputs = output.shape[-1] if output.dim() > 1 else 1
         with self._unchanged("model", self.model), self._unchanged("loss", self.loss):
             self._compare()
+        self._check_first_pass(fresh, first, usual)
         return outputs
+
+    def _check_first_pass(
+        self, fresh: Mapping[str, str], after: Mapping[str, str], records: int
+    ) -> None:
+        """InputError if what a first pass sets, such as a centre, depends on its records."""
+        changed = [name for name in after if after[name] != fresh.get(name)]
+        if changed:
+            again, other = map(self._after_first_pass, (range(records), [0] * records))
+            for name in changed:
+                # What differs after the same records too is no function of them.
+                if again.get(name) == after[name] != other.get(name):
+                    raise InputError(name, "set from the records of a first forward pass", _STATE)
+
+    def _after_first_pass(self, records: Sequence[int]) -> dict[str, str]:
+        """The state of new copies after a pass over these records."""
+        model, loss = self._copies(generator(KEY))
+        with torch.no_grad():
+            losses_of(model, loss, *self._batch(records))
+        return _states(model, loss)
 
     @contextlib.contextmanager
     def _unchanged(self, where: str, value: Any) -> Iterator[None]:
@@ -216,7 +235,11 @@ class _Probe:
             if before.get(name) != after.get(name):
                 raise InputError(name, "changed by a forward pass", _STATE)
 
-    def _copy(self) -> nn.Module:
+    def _copies(self, draws: np.random.Generator) -> tuple[nn.Module, Loss]:
+        """The network with weights moved by `draws`, and the loss, in the probe's precision."""
+        loss = self.subject.loss
+        if isinstance(loss, nn.Module):
+            loss = copy.deepcopy(loss).to(self.precision)
         try:
             model = copy.deepcopy(self.subject.model)
         except Exception as error:
@@ -228,8 +251,9 @@ class _Probe:
                 value.grad = None
                 spread = float(value.double().square().mean().sqrt()) if value.numel() else 0.0
                 spread = spread or max(1, value[0].numel() if value.dim() > 1 else 1) ** -0.5
-                value.add_(WEIGHT_NOISE * spread * self._normals(value.shape).to(value))
-        return model
+                moved = torch.from_numpy(draws.standard_normal(tuple(value.shape)))
+                value.add_(WEIGHT_NOISE * spread * moved.to(value))
+        return model, loss
 
     def _normals(self, shape: Sequence[int]) -> Tensor:
         return torch.from_numpy(self.draws.standard_normal(tuple(shape)))
@@ -262,12 +286,29 @@ class _Probe:
 
     def _rows(self, records: list[Tensor]) -> list[Tensor]:
         """The rows of each record: its views."""
-        augmentation = self.subject.augmentation
-        if augmentation is None:
+        if self.subject.augmentation is None:
             return records
+        rows = self._views(self.subject.augmentation, records, self._called)
+        for other in self._with_gaps(records[0]) if records[0].is_floating_point() else ():
+            some = [records[0], other, records[1]]
+            try:
+                self._views(self.subject.augmentation, some, lambda _, call: call())
+            except InputError:
+                raise
+            except Exception:  # an honest augmentation may take no missing values
+                continue
+        return rows
+
+    def _views(
+        self,
+        augmentation: Views,
+        records: list[Tensor],
+        called: Callable[[str, Callable[[], Any]], Any],
+    ) -> list[Tensor]:
+        """The views of each record, made of it alone; InputError where others change them."""
         where = f"augmentation ({type(augmentation).__name__})"
         count = len(records)
-        parameters = self._called(where, lambda: augmentation.draw(self.draws, count))
+        parameters = called(where, lambda: augmentation.draw(self.draws, count))
         if len(parameters) != count:
             found = f"parameters of {len(parameters)} records for {count}"
             raise InputError(where, found, "one row of parameters a record")
@@ -277,17 +318,17 @@ class _Probe:
         def apply(rows: slice) -> Tensor:
             return augmentation.apply(batch[rows], parameters[rows])
 
-        together = self._called(where, lambda: apply(slice(None)))
+        together = called(where, lambda: apply(slice(None)))
         if len(together) != count * self.views:
             found = f"{len(together)} rows for {count} records of {self.views} views"
             raise InputError(where, found, "each view of each record once")
         with self._unchanged(where, augmentation):
-            again = self._called(where, lambda: apply(slice(None)))
+            again = called(where, lambda: apply(slice(None)))
         if not _close(together, again, self.tolerance):
             found = "two results for the same parameters"
             raise InputError(where, found, "randomness from `draw` alone, which is keyed")
         alone = [
-            self._called(f"{where} on one record", partial(apply, slice(number, number + 1)))
+            called(f"{where} on one record", partial(apply, slice(number, number + 1)))
             for number in range(count)
         ]
         for views, in_batch in zip(alone, together.split(self.views), strict=True):
@@ -672,13 +713,21 @@ def _global_state(model: nn.Module) -> dict[str, Any]:
     }
 
 
+def _states(model: nn.Module, loss: Loss) -> dict[str, str]:
+    """Digests by name of what a network and a loss keep."""
+    return _state("model", model) | _state("loss", loss)
+
+
 def _state(where: str, value: Any) -> dict[str, str]:
-    """Digests by name: of a network every module's parameters, buffers and attributes."""
+    """Digests by name: of a network every module's parameters, buffers and attributes.
+
+    With the plain globals that its methods read.
+    """
     if not isinstance(value, nn.Module):
         return {where: fingerprint(value, anew=True)}
     state = {}
     for name, module in value.named_modules():
-        prefix = f"layer {name}" if name else where
+        prefix = f"{'' if where == 'model' else f'{where}: '}layer {name}" if name else where
         for key, parameter in module.named_parameters(recurse=False):
             state[f"{prefix}: parameter {key}"] = content_of(parameter)
         for key, buffer in module.named_buffers(recurse=False):
@@ -689,6 +738,7 @@ def _state(where: str, value: Any) -> dict[str, str]:
             watched = list(attribute) if hooks else attribute
             if key not in REGISTRIES:
                 state[f"{prefix}: attribute {key}"] = fingerprint(watched, anew=True)
+        state[f"{prefix}: globals"] = fingerprint(type(module), anew=True)
     return state
 
 
