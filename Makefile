@@ -34,8 +34,8 @@ smoke: setup ## run every rule once on tiny settings
 test: setup ## the tests, without those marked slow
 	@$(PYTEST) -m "not slow"
 
-test-all: test ## those, and what needs minutes: faults, the paper tier on miniatures, a real Slurm
-	@$(PYTEST) -m "slow and not mini"
+test-all: setup ## those, and what needs minutes: faults, documents, a real Slurm
+	@$(PYTEST) -m "not mini"
 
 paper-mini: setup ## run the printed and the paper tier end to end on miniature data sets and weight files
 	@OMP_NUM_THREADS=1 $(IN_ENV) pytest -s tests/workflow/test_paper_mini.py

@@ -25,7 +25,6 @@ settings.load_profile("dpatlas")
 # processes have nothing left to do.
 FIRST = (
     "workflow/test_workflow.py",
-    "faults/test_determinism.py",
     "workflow/test_paper_mini.py",
     "faults/test_kills.py",
     "slurm/test_slurm.py",

@@ -11,7 +11,7 @@ from collections import Counter
 import psutil
 import pytest
 import yaml
-from fault_runs import SMOKE, end, files_of, jobs_in, jobs_of, pixels_of, said, start
+from runs_on_disk import SMOKE, end, files_of, jobs_in, jobs_of, pixels_of, said, start
 
 from dpatlas.config.atlas import KEYS
 
@@ -28,7 +28,8 @@ LONG = {
 }
 OFF = {key: {"enabled": False} for key in KEYS if key not in LONG}
 CONFIG = {"tier": TIER, **LONG, **OFF}
-FAULTS = 15
+# Each mode twice.
+FAULTS = 10
 SEED = 20240229
 MODES = (
     "a job",

@@ -1,5 +1,6 @@
 """A sixth paper is one folder and its tests: nothing else has to be edited."""
 
+import re
 import shutil
 
 import pytest
@@ -22,7 +23,8 @@ MORE = (
     ".gitignore",
 )
 FOLDERS = (f"src/dpatlas/papers/{KEY}", f"tests/papers/{KEY}")
-# What looks at every paper.
+# What looks at every paper; of what goes through all products, keys and claims, the new one's.
+THE_NEW = "sixth or not (test_every_product or test_every_setting or test_every_claim)"
 OVER_ALL = (
     "tests/contract",
     "tests/core/test_config_reference.py",
@@ -86,8 +88,11 @@ def test_a_cluster_makes_its_job_and_its_figure(project):
 @pytest.mark.smoke
 @pytest.mark.slow
 def test_its_own_tests_and_those_of_all_papers_pass(project):
-    result = project.python("-m", "pytest", "-q", "-x", FOLDERS[1], *OVER_ALL)
+    result = project.python("-m", "pytest", "-x", "-vv", FOLDERS[1], *OVER_ALL, "-k", THE_NEW)
     assert result.returncode == 0, result.stdout + result.stderr
+    for name in (f"test_every_product.py::.*{KEY}", f"test_every_setting.py::.*{KEY}"):
+        assert re.search(name, result.stdout), name
+    assert re.search(r"test_every_claim.py::.*sixthpaper-1", result.stdout)
 
 
 @pytest.mark.smoke

@@ -7,10 +7,12 @@ import json
 import sys
 
 import chromium
+import numpy as np
 import pytest
 import yaml
 from checkouts import SMOKE, copy_project
 from figure_samples import names_of
+from runs_on_disk import files_of, pixels_of, said, start
 
 from dpatlas.config.atlas import KEYS, Atlas
 from dpatlas.config.load import load_config
@@ -60,6 +62,32 @@ def test_the_whole_run_needs_no_network(smoke):
     assert "Network is unreachable" in refused.stderr or "Cannot assign" in refused.stderr
     names = smoke.python("-c", "import socket; print(*[name for _, name in socket.if_nameindex()])")
     assert names.stdout.split() == ["lo"]
+
+
+@pytest.mark.slow
+def test_jobs_that_are_processes_on_one_core_give_the_same_bytes_as_forks_on_two(
+    smoke, new_checkout
+):
+    """The whole tier again, as a user runs it: files to the byte, figures to the pixel."""
+    forks, shown = files_of(smoke, "smoke"), pixels_of(smoke, "smoke")
+    alone = new_checkout("one-core")
+    process = start(alone, 1, "--configfile", SMOKE)
+    try:
+        assert process.wait(timeout=3600) == 0, said(alone)[-3000:]
+    finally:
+        process.kill()
+    processes, drawn = files_of(alone, "smoke"), pixels_of(alone, "smoke")
+    assert any(name.endswith("record.json") for name in forks)
+    assert forks["manifest.txt"] == processes["manifest.txt"]
+    assert {name for name in forks | processes if forks.get(name) != processes.get(name)} == set()
+    assert shown.keys() == drawn.keys() and len(shown) > 15
+    for name, pixels in shown.items():
+        assert np.array_equal(pixels, drawn[name]), name
+    for each in (smoke, alone):
+        result = each.python("-m", "dpatlas", "verify", "--tier", "smoke")
+        assert result.returncode == 0, result.stdout + result.stderr
+        command = "cd results/smoke && sha256sum --quiet -c manifest.txt"
+        assert each.run("sh", "-c", command).returncode == 0
 
 
 def test_a_second_run_has_nothing_to_do(smoke):
@@ -261,7 +289,7 @@ def test_the_page_shows_every_claim_and_figure_in_a_browser(smoke, tmp_path):
 
 
 def test_results_are_the_same_bytes_on_one_core(smoke, tmp_path_factory):
-    """`--cores` never changes a digit, and neither does the folder; the faults compare them all."""
+    """`--cores` never changes a digit, and neither does the folder; a slow test compares all."""
     other = copy_project(tmp_path_factory.mktemp("again") / "elsewhere")
     atlas = smoke_atlas()
     record = atlas.record(atlas.ids("kl_privacy", "width")[0])
