@@ -16,11 +16,9 @@ its own precision is compared in that, to 1e-3. Its weights are moved at random,
 weights would hide a dependence.
 """
 
-import contextlib
 import copy
 import itertools
 import math
-import random
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,9 +33,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dpatlas.core.seeds import generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import ClippedSum
-from dpatlas.privacy.fingerprint import REGISTRIES, content_of, fingerprint
+from dpatlas.privacy.fingerprint import fingerprint
+from dpatlas.privacy.kept_state import ALLOWED, nothing_else_changed, state_of_both, unchanged
 from dpatlas.privacy.rules import Unsupported
 from dpatlas.privacy.structured import Structured
+from dpatlas.privacy.synthetic import (
+    TARGETS,
+    calm_records,
+    padded,
+    synthetic_labels,
+    synthetic_records,
+    unusual_labels,
+    with_gaps,
+)
 
 # A module's inputs and outputs: a list of tensors for each pass.
 Passage = tuple[list[list[Tensor]], list[list[Tensor]]]
@@ -52,15 +60,8 @@ NO_CLIP = 1e30
 CLIPPED_SHARE = 1e-2
 # A parameter's gradient is compared down to this share of the whole gradient: below is rounding.
 NOTHING = 1e-7
-# (scale, offset) of synthetic records. For large records or networks only the first few are made:
-# all of them would take a minute instead of ten seconds.
-RECORDS = ((1, 0), (1, 0), (1, 1e6), (1e-2, 0), (10, 0), (1, 1e3), (1, 0))
-FEW, LARGE_RECORD, LARGE_NETWORK = 3, 20_000, 1_000_000
 # Records of the largest batch: as many as have WORK numbers together, in inputs and gradients.
 LEAST, MOST, WORK = 32, 256, 2**20
-# Real-valued targets, of which the first that the loss takes are used: logarithms need positive
-# ones, and some losses only know 0 and 1.
-TARGETS = ((0.0, 1.0, 0.5, 1.0), (0.0, 1.0), (0.5, 1.0))
 # Standard deviation of the change of the weights, relative to their root mean square.
 WEIGHT_NOISE = 0.5
 # Key of the generator: "probe" in ASCII.
@@ -171,18 +172,16 @@ class _Probe:
     def run(self) -> int:
         """The size of a record's output, if nothing is refused."""
         subject = self.subject
-        before = _global_state(subject.model)
-        try:
-            outputs = self._in(torch.float64)
-        except InputError:
-            raise
-        except Exception:  # a user's network may raise anything
-            # A network or a loss may hold constants in its own precision.
-            outputs = self._in(subject.x.dtype if subject.x.is_floating_point() else torch.float32)
-        self._refuse_hidden_half_precision()
-        for name, value in _global_state(subject.model).items():
-            if value != before[name]:
-                raise InputError(name, "changed by a forward and backward pass", _ALLOWED[name])
+        with nothing_else_changed(subject.model):
+            try:
+                outputs = self._in(torch.float64)
+            except InputError:
+                raise
+            except Exception:  # a user's network may raise anything
+                # A network or a loss may hold constants in its own precision.
+                real = subject.x.is_floating_point()
+                outputs = self._in(subject.x.dtype if real else torch.float32)
+            self._refuse_hidden_half_precision()
         return outputs
 
     def _in(self, precision: torch.dtype) -> int:
@@ -190,18 +189,17 @@ class _Probe:
         self.draws = generator(KEY)
         self.model, self.loss = self._copies(self.draws)
         self.kernel = self.subject.kernel_of(self.model, self.loss)
-        records = self._records()
-        self.rows = self._rows(records)
-        fresh = _states(self.model, self.loss)
+        self.rows = self._rows()
+        fresh = state_of_both(self.model, self.loss)
         with torch.no_grad():
             output = self._called("model", lambda: self.model(torch.cat(self.rows)))
         count = sum(map(len, self.rows))
         if len(output) != count:
             raise InputError("model", f"{len(output)} outputs for {count} records", "one a record")
         self._called("loss", lambda: self._choose_labels(output))
-        first, usual = _states(self.model, self.loss), len(self.rows)
+        first, usual = state_of_both(self.model, self.loss), len(self.rows)
         outputs = output.shape[-1] if output.dim() > 1 else 1
-        with self._unchanged("model", self.model), self._unchanged("loss", self.loss):
+        with unchanged("model", self.model), unchanged("loss", self.loss):
             self._compare()
         self._check_first_pass(fresh, first, usual)
         return outputs
@@ -216,24 +214,14 @@ class _Probe:
             for name in changed:
                 # What differs after the same records too is no function of them.
                 if again.get(name) == after[name] != other.get(name):
-                    raise InputError(name, "set from the records of a first forward pass", _STATE)
+                    raise InputError(name, "set from the records of a first forward pass", ALLOWED)
 
     def _after_first_pass(self, records: Sequence[int]) -> dict[str, str]:
         """The state of new copies after a pass over these records."""
         model, loss = self._copies(generator(KEY))
         with torch.no_grad():
             losses_of(model, loss, *self._batch(records))
-        return _states(model, loss)
-
-    @contextlib.contextmanager
-    def _unchanged(self, where: str, value: Any) -> Iterator[None]:
-        """InputError if the model's, loss's or augmentation's state changes in the meantime."""
-        before = _state(where, value)
-        yield
-        after = _state(where, value)
-        for name in before | after:
-            if before.get(name) != after.get(name):
-                raise InputError(name, "changed by a forward pass", _STATE)
+        return state_of_both(model, loss)
 
     def _copies(self, draws: np.random.Generator) -> tuple[nn.Module, Loss]:
         """The network with weights moved by `draws`, and the loss, in the probe's precision."""
@@ -255,41 +243,17 @@ class _Probe:
                 value.add_(WEIGHT_NOISE * spread * moved.to(value))
         return model, loss
 
-    def _normals(self, shape: Sequence[int]) -> Tensor:
-        return torch.from_numpy(self.draws.standard_normal(tuple(shape)))
-
-    def _records(self) -> list[Any]:
-        """Synthetic records, each (rows of a record, ...); the last one replaces another."""
-        x = self.subject.x
-        if isinstance(x, Structured):
-            return [x.of(parts) for parts in zip(*map(self._records_like, x.leaves), strict=True)]
-        return self._records_like(x)
-
-    def _records_like(self, x: Tensor) -> list[Tensor]:
-        """As `_records`, of one tensor."""
-        shape = (self.subject.views, *x.shape[1:])
-        size = sum(value.numel() for value in self.model.parameters())
-        large = x[0].numel() > LARGE_RECORD or size > LARGE_NETWORK
-        scales = RECORDS[:FEW] if large else RECORDS
-        if not x.is_floating_point():
-            high = 256 if x.dtype == torch.uint8 else 2
-            records = [torch.from_numpy(self.draws.integers(0, high, shape)) for _ in scales]
-            records = [record.to(x) for record in records]
-        else:
-            limit = 1e6 if self.precision == torch.float64 else 1
-            records = [
-                (scale * self._normals(shape) + min(offset, limit)).to(x.device, self.precision)
-                for scale, offset in scales
-            ]
-        # With a duplicate of the first record.
-        return [*records[:-1], records[0].clone(), records[-1]]
-
-    def _rows(self, records: list[Tensor]) -> list[Tensor]:
-        """The rows of each record: its views."""
+    def _rows(self) -> list[Any]:
+        """Synthetic records as the network sees them: each (rows of a record, ...)."""
+        weights = sum(value.numel() for value in self.model.parameters())
+        records = synthetic_records(
+            self.subject.x, self.subject.views, weights, self.draws, self.precision
+        )
         if self.subject.augmentation is None:
             return records
         rows = self._views(self.subject.augmentation, records, self._called)
-        for other in self._with_gaps(records[0]) if records[0].is_floating_point() else ():
+        real = records[0].is_floating_point()
+        for other in with_gaps(records[0], self.draws) if real else ():
             some = [records[0], other, records[1]]
             try:
                 self._views(self.subject.augmentation, some, lambda _, call: call())
@@ -322,7 +286,7 @@ class _Probe:
         if len(together) != count * self.views:
             found = f"{len(together)} rows for {count} records of {self.views} views"
             raise InputError(where, found, "each view of each record once")
-        with self._unchanged(where, augmentation):
+        with unchanged(where, augmentation):
             again = called(where, lambda: apply(slice(None)))
         if not _close(together, again, self.tolerance):
             found = "two results for the same parameters"
@@ -341,7 +305,10 @@ class _Probe:
         """Set labels that the loss takes; what it makes once, at its first call, is made here."""
         choices = TARGETS if self.subject.labels.is_floating_point() else TARGETS[:1]
         for targets in choices:
-            self.labels = self._labels(output, targets)
+            like, records = self.subject.labels, len(self.rows)
+            self.labels = synthetic_labels(
+                like, output, records, self.views, targets, self.precision
+            )
             rows, labels = self._batch(range(len(self.rows)))
             try:
                 with torch.no_grad():
@@ -350,25 +317,6 @@ class _Probe:
             except Exception:  # a user's loss may raise anything
                 if targets is choices[-1]:
                     raise
-
-    def _labels(self, output: Tensor, targets: Sequence[float]) -> list[Tensor]:
-        """Synthetic labels, one tensor (rows of a record, ...) for each record."""
-        like = self.subject.labels
-        shape = like.shape[1:]
-        # Classes are the last dimension, or the second one of maps (records, classes, ...).
-        sizes = [output.shape[-1] if output.dim() > 1 else 2]
-        if output.dim() > 2 and output.shape[2:] == shape:
-            sizes.append(output.shape[1])
-        classes = max(2, min(sizes))
-        labels = []
-        for number in range(len(self.rows)):
-            if like.is_floating_point():
-                target = targets[number % len(targets)]
-                label = torch.full((1, *shape), target).to(like.device, self.precision)
-            else:
-                label = torch.full((1, *shape), number % classes).to(like)
-            labels.append(label.repeat_interleave(self.views, 0))
-        return labels
 
     def _autograd(self, records: Sequence[int]) -> dict[str, Tensor]:
         """Gradient of the mean loss over views, summed over these records."""
@@ -390,12 +338,6 @@ class _Probe:
                 )
             found[name] = gradient
         return found
-
-    @property
-    def _calm(self) -> list[int]:
-        """Indices of records beside which the gradients of others show."""
-        offsets = (offset for _, offset in RECORDS[: len(self.rows) - 2])
-        return [number for number, offset in enumerate(offsets) if not offset]
 
     @property
     def _everyone(self) -> list[int]:
@@ -442,7 +384,7 @@ class _Probe:
             self._check_sum(batch, self._sum(batch, bound)[0], clipped)
         # The engine counts gradients that are not finite as zero, autograd does not.
         finite = [number for number in everyone if torch.isfinite(lengths[number])]
-        calm = [number for number in self._calm if number in finite] or finite
+        calm = [number for number in calm_records(len(everyone)) if number in finite] or finite
         self._compare_with_autograd(finite, calm[0], unclipped)
         self._compare_many({number: unclipped[number] for number in calm} | self._unusual())
 
@@ -536,36 +478,21 @@ class _Probe:
         leaves = rows.leaves if isinstance(rows, Structured) else [rows]
         for place, leaf in enumerate(leaves):
             real = leaf.is_floating_point()
-            for other in self._with_gaps(leaf) if real else self._padded(leaf):
+            for other in with_gaps(leaf, self.draws) if real else self._padded(leaf):
                 changed = [*leaves[:place], other, *leaves[place + 1 :]]
                 yield rows.of(changed) if isinstance(rows, Structured) else other, labels
-        if labels.is_floating_point() and labels.numel():
-            yield rows, next(self._with_gaps(labels))
-        elif labels.dtype.is_signed:
-            for ignored in (-100, -1):
-                yield rows, _ending_in(labels, ignored)
-
-    def _with_gaps(self, values: Tensor) -> Iterator[Tensor]:
-        """Values of which some are NaN; of which some are -1, some 0, and the last ones too."""
-        kinds = torch.from_numpy(self.draws.integers(0, 3, values.shape)).to(values.device)
-        kinds.view(-1)[:1] = 0
-        yield values.masked_fill(kinds == 0, math.nan)
-        yield _ending_in(values.masked_fill(kinds == 0, -1).masked_fill(kinds == 1, 0), 0)
+        for others in unusual_labels(labels, self.draws):
+            yield rows, others
 
     def _padded(self, values: Tensor) -> Iterator[Tensor]:
         """Whole numbers over the range that the network has embeddings for, each with padding."""
-        count, paddings = 256 if values.dtype == torch.uint8 else 2, [0, 1, -1]
-        for name, (inputs, _) in self._passages([self.rows[0]]).items():
-            layer = self.model.get_submodule(name)
-            if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and any(
-                torch.equal(given.flatten(), values.flatten()) for given in inputs[0]
-            ):
-                count = layer.num_embeddings
-                paddings += [] if layer.padding_idx is None else [layer.padding_idx]
-        numbers = torch.from_numpy(self.draws.integers(0, count, values.shape)).to(values)
-        for padding in dict.fromkeys([*paddings, count - 1]):
-            if padding >= 0 or values.dtype.is_signed:
-                yield _ending_in(numbers, padding)
+        layers = [
+            layer
+            for name, (inputs, _) in self._passages([self.rows[0]]).items()
+            if isinstance(layer := self.model.get_submodule(name), nn.Embedding | nn.EmbeddingBag)
+            and any(torch.equal(given.flatten(), values.flatten()) for given in inputs[0])
+        ]
+        return padded(values, layers, self.draws)
 
     def _mismatch(self, name: str) -> Mismatch:
         return Mismatch(
@@ -688,60 +615,6 @@ class _RefuseHalf(TorchDispatchMode):
         return result
 
 
-_STATE = "a state that no record moves"
-_ALLOWED = {
-    "parameters' .grad": "gradients through the layers' forward alone",
-    "parameters, buffers and attributes": _STATE,
-    "torch's global generator": "no randomness outside of the keyed streams",
-    "numpy's global generator": "no randomness outside of the keyed streams",
-    "random's global generator": "no randomness outside of the keyed streams",
-}
-
-
-def _global_state(model: nn.Module) -> dict[str, Any]:
-    """State that a probe of a copy must not change, in a form that can be compared."""
-    numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  (to detect its use)
-    return {
-        "parameters' .grad": tuple(
-            None if value.grad is None else (id(value.grad), value.grad._version)
-            for value in model.parameters()
-        ),
-        "parameters, buffers and attributes": _state("model", model),
-        "torch's global generator": torch.get_rng_state().numpy().tobytes(),
-        "numpy's global generator": str(numpy_state["state"]),
-        "random's global generator": random.getstate(),
-    }
-
-
-def _states(model: nn.Module, loss: Loss) -> dict[str, str]:
-    """Digests by name of what a network and a loss keep."""
-    return _state("model", model) | _state("loss", loss)
-
-
-def _state(where: str, value: Any) -> dict[str, str]:
-    """Digests by name: of a network every module's parameters, buffers and attributes.
-
-    With the plain globals that its methods read.
-    """
-    if not isinstance(value, nn.Module):
-        return {where: fingerprint(value, anew=True)}
-    state = {}
-    for name, module in value.named_modules():
-        prefix = f"{'' if where == 'model' else f'{where}: '}layer {name}" if name else where
-        for key, parameter in module.named_parameters(recurse=False):
-            state[f"{prefix}: parameter {key}"] = content_of(parameter)
-        for key, buffer in module.named_buffers(recurse=False):
-            state[f"{prefix}: buffer {key}"] = content_of(buffer)
-        for key, attribute in vars(module).items():
-            # What a hook keeps is its own matter, as long as outputs do not depend on it.
-            hooks = key.endswith("_hooks") and isinstance(attribute, dict)
-            watched = list(attribute) if hooks else attribute
-            if key not in REGISTRIES:
-                state[f"{prefix}: attribute {key}"] = fingerprint(watched, anew=True)
-        state[f"{prefix}: globals"] = fingerprint(type(module), anew=True)
-    return state
-
-
 _passed: OrderedDict[str, int] = OrderedDict()
 
 
@@ -757,16 +630,6 @@ def _key(subject: Subject) -> str:
         subject.views,
         subject.settings,
     )
-
-
-def _ending_in(values: Tensor, padding: float) -> Tensor:
-    """A copy whose last half, along the first dimension of what belongs to a row, is `padding`."""
-    values = values.clone()
-    if values.dim() > 1:
-        values[:, (values.shape[1] + 1) // 2 :] = padding
-    else:
-        values[:] = padding
-    return values
 
 
 def _tensors(value: Any) -> list[Tensor]:

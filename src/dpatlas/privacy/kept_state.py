@@ -1,0 +1,86 @@
+"""What a network, a loss, an augmentation and the process keep, in a form that can be compared."""
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpatlas.errors import InputError
+from dpatlas.privacy.fingerprint import REGISTRIES, content_of, fingerprint
+
+ALLOWED = "a state that no record moves"
+_ALLOWED = {
+    "parameters' .grad": "gradients through the layers' forward alone",
+    "parameters, buffers and attributes": ALLOWED,
+    "torch's global generator": "no randomness outside of the keyed streams",
+    "numpy's global generator": "no randomness outside of the keyed streams",
+    "random's global generator": "no randomness outside of the keyed streams",
+}
+
+
+@contextlib.contextmanager
+def unchanged(where: str, value: Any) -> Iterator[None]:
+    """InputError if the model's, loss's or augmentation's state changes in the meantime."""
+    before = state_of(where, value)
+    yield
+    after = state_of(where, value)
+    for name in before | after:
+        if before.get(name) != after.get(name):
+            raise InputError(name, "changed by a forward pass", ALLOWED)
+
+
+@contextlib.contextmanager
+def nothing_else_changed(model: nn.Module) -> Iterator[None]:
+    """InputError if what a probe of a copy must not touch changes in the meantime."""
+    before = _global_state(model)
+    yield
+    for name, value in _global_state(model).items():
+        if value != before[name]:
+            raise InputError(name, "changed by a forward and backward pass", _ALLOWED[name])
+
+
+def _global_state(model: nn.Module) -> dict[str, Any]:
+    numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  (to detect its use)
+    return {
+        "parameters' .grad": tuple(
+            None if value.grad is None else (id(value.grad), value.grad._version)
+            for value in model.parameters()
+        ),
+        "parameters, buffers and attributes": state_of("model", model),
+        "torch's global generator": torch.get_rng_state().numpy().tobytes(),
+        "numpy's global generator": str(numpy_state["state"]),
+        "random's global generator": random.getstate(),
+    }
+
+
+def state_of_both(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> dict[str, str]:
+    """Digests by name of what a network and a loss keep."""
+    return state_of("model", model) | state_of("loss", loss)
+
+
+def state_of(where: str, value: Any) -> dict[str, str]:
+    """Digests by name: of a network every module's parameters, buffers and attributes.
+
+    With the plain globals that its methods read.
+    """
+    if not isinstance(value, nn.Module):
+        return {where: fingerprint(value, anew=True)}
+    state = {}
+    for name, module in value.named_modules():
+        prefix = f"{'' if where == 'model' else f'{where}: '}layer {name}" if name else where
+        for key, parameter in module.named_parameters(recurse=False):
+            state[f"{prefix}: parameter {key}"] = content_of(parameter)
+        for key, buffer in module.named_buffers(recurse=False):
+            state[f"{prefix}: buffer {key}"] = content_of(buffer)
+        for key, attribute in vars(module).items():
+            # What a hook keeps is its own matter, as long as outputs do not depend on it.
+            hooks = key.endswith("_hooks") and isinstance(attribute, dict)
+            watched = list(attribute) if hooks else attribute
+            if key not in REGISTRIES:
+                state[f"{prefix}: attribute {key}"] = fingerprint(watched, anew=True)
+        state[f"{prefix}: globals"] = fingerprint(type(module), anew=True)
+    return state
