@@ -152,6 +152,14 @@ def test_bad_input_is_one_line_and_exits_with_2(capsys, script, words, said):
             "published: found b without the canary, a with",
         ),
         (["def train(run): yield 1.0"], "the training: found a generator"),
+        (
+            ["def train(run): return {'a': (1 / (1 - i) for i in range(3))}"],
+            "the training: found ZeroDivisionError: ",
+        ),
+        (
+            ["def train(run):", "    a = [1.0]", "    a.append(a)", "    return a"],
+            "the training: found RecursionError: ",
+        ),
         (["def train(run): return '0.5'"], "published score: found str"),
         (["def train(run): return 1j"], "published score: found complex"),
         (

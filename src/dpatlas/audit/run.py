@@ -111,12 +111,20 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
     seed_everything(run.seed)
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            published = train(run)
+            flat = _flat(train(run))
     except (InputError, OutOfTime, KeyboardInterrupt):
         raise
     except BaseException as error:  # whatever a stranger's code raises
         found = error_place(error)
         raise InputError("the training", found, "a training that runs to its end") from error
+    if not any(map(len, flat.values())) and not run.sums:
+        allowed = "a score, arrays by name, or sums given to run.see"
+        raise InputError("the training", "nothing that an attacker sees", allowed)
+    return flat
+
+
+def _flat(published: Any) -> dict[str, np.ndarray]:
+    """What a training returned, flat by name; a generator in it is run here."""
     if isinstance(published, Iterator):
         allowed = "a function that returns what it publishes"
         raise InputError("the training", "a generator", allowed)
@@ -130,9 +138,6 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
         if np.isnan(values).any():
             raise InputError(f"published {name}", "NaN", "numbers")
         flat[str(name)] = values.clip(-LARGEST, LARGEST)
-    if not any(map(len, flat.values())) and not run.sums:
-        allowed = "a score, arrays by name, or sums given to run.see"
-        raise InputError("the training", "nothing that an attacker sees", allowed)
     return flat
 
 
