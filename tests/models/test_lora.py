@@ -10,8 +10,9 @@ from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.models.lora import Adapted, lora_parameters, with_lora
 from dpatlas.privacy.parameter_names import belongs
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 AXES = {"key": "test", "run": 0, "base_seed": 1}
 RANK, OUTPUTS, N = 3, 5, 9

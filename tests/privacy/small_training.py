@@ -7,8 +7,9 @@ from torch import nn
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import build
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Shuffled
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 N, OUTPUTS = 23, 5
 SAMPLERS = [Poisson(N, 6), FixedSize(N, 6), Shuffled(N, 6), FullBatch(N)]

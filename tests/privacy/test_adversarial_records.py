@@ -27,8 +27,9 @@ from dpatlas.privacy.convolution import Conv2d, patch_gram
 from dpatlas.privacy.layers import Linear
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.per_record import PerRecordWarning
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import FullBatch, Sampler
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 DELTA, LEVEL, RUNS = 0.1, 0.999, 20_000
 # No two updates share their noise.

@@ -18,8 +18,9 @@ from dpatlas.privacy.accounting import guarantee
 from dpatlas.privacy.audit_statistics import epsilon_lower_bound
 from dpatlas.privacy.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.privacy.noise import add_noise
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.training import CLIP_COUNT, PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import CLIP_COUNT, PrivateTraining
 
 STEPS, DELTA, LEVEL = 2400, 0.05, 0.999
 pytestmark = pytest.mark.slow

@@ -7,8 +7,9 @@ from torch import nn
 
 from dpatlas.core.seeds import Noise
 from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 N, BOUND = 6, 0.5
 

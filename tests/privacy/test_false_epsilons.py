@@ -17,10 +17,11 @@ from dpatlas.privacy.calibration import at_epsilon
 from dpatlas.privacy.clip_bounds import AdaptiveClip
 from dpatlas.privacy.clipping import clip_factors
 from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.rules import rows_norm2
 from dpatlas.privacy.samplers import Cyclic, FullBatch, Poisson, Shuffled
 from dpatlas.privacy.schedules import StepDecay
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 DELTA = 1e-5
 DRAWN = "noise that another training has drawn"

@@ -15,8 +15,9 @@ from dpatlas.privacy.losses import (
     squared_error,
 )
 from dpatlas.privacy.per_record import NetworkGradients
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 ROWS, WORDS = 6, 7
 

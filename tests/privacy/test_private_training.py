@@ -20,8 +20,9 @@ from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.parameter_names import belongs
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 pytestmark = pytest.mark.usefixtures("device")
 

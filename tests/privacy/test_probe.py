@@ -651,7 +651,8 @@ import torch
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import builder
 from dpatlas.privacy.samplers import Poisson
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.phases import TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 model = builder("small-cnn-t")(image_shape=(1, 8, 8))
 phase = TrainingPhase(Poisson(20, 5), 1.0, 1.0, 2, 0.1)

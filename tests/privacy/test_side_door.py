@@ -12,6 +12,7 @@ from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.one_run import PROFILE_DELTAS, gaussian_profile, one_run_profile_test
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.side_door import (
     SideDoor,
@@ -20,7 +21,7 @@ from dpatlas.privacy.side_door import (
     side_door_records,
     side_door_scores,
 )
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 SHAPE, CLASSES, RECORDS = (1, 6, 6), 3, 40
 

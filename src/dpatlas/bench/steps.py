@@ -15,9 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpatlas.core.seeds import Noise
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import FullBatch, Sampler
 from dpatlas.privacy.to_device import to_device
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 Update = Callable[[Tensor, Tensor], None]
 LEARNING_RATE = 0.01

@@ -15,8 +15,9 @@ from dpatlas.models.mean_field import flat_values
 from dpatlas.models.network import Network
 from dpatlas.papers.max_information.formulas.kappa import kappa, kappa_repaired, standing
 from dpatlas.privacy.noise import device_generator
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import Shuffled
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 INITIALISATION, HELD_OUT, DP_SGD = PRIORS = ("initialisation", "held-out", "dp-sgd")
 # Each certificate of a seed holds for itself; centres of several may not be released together.

@@ -17,7 +17,8 @@ from dpatlas.jobs.deals import Dealt
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages, Work
 from dpatlas.privacy.ledger import Ran
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.phases import TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 # An entry of a grid, or what was chosen of it.
 Chosen = Mapping[str, Any]

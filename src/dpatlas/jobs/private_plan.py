@@ -8,8 +8,8 @@ from typing import Any
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import Phase, calibrate, guarantee
 from dpatlas.privacy.ledger import EVERY_ITERATE
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import Sampler
-from dpatlas.privacy.training import TrainingPhase
 
 # Clip bound of training without noise, far above the norm of a gradient.
 NO_CLIP = 1e6

@@ -22,8 +22,9 @@ from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages
 from dpatlas.privacy.accounting import Guarantee
 from dpatlas.privacy.ledger import PUBLIC, Ran, ledger, private_selection
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.selection import Score, TrialsLaw, selected_guarantee
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 RELEASED = "settings, model and score of the best trial, or that no trial was drawn,"
 SECRET = (

@@ -26,11 +26,12 @@ MODULES = {
     ),
     "dpatlas.privacy.optimizers": ("ParameterGroup",),
     "dpatlas.privacy.per_record": ("PerRecordWarning",),
+    "dpatlas.privacy.phases": ("TrainingPhase",),
     "dpatlas.privacy.rules": ("Rule",),
     "dpatlas.privacy.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),
     "dpatlas.privacy.saved": ("load_model", "load_weights"),
     "dpatlas.privacy.schedules": ("InverseTime", "StepDecay", "WarmupCosine"),
-    "dpatlas.privacy.training": ("PrivateTraining", "TrainingPhase"),
+    "dpatlas.privacy.training": ("PrivateTraining",),
 }
 __all__ = sorted(name for names in MODULES.values() for name in names)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from dpatlas.core.guard import checked, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import calibrate, default_delta, default_relation
-from dpatlas.privacy.training import TrainingPhase, training_phases
+from dpatlas.privacy.phases import TrainingPhase, training_phases
 
 
 @checked(epsilon=real(gt=0))

@@ -21,10 +21,11 @@ from dpatlas.privacy.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.privacy.data import FromDataset, InMemory, data_of
 from dpatlas.privacy.fingerprint import fingerprint, initial_values
 from dpatlas.privacy.optimizers import ParameterGroup
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.probe import Loss, losses_of
 from dpatlas.privacy.samplers import Sampler, sampler
 from dpatlas.privacy.structured import Structured, TakesStructured
-from dpatlas.privacy.training import TrainingPhase, check_classes, check_labels
+from dpatlas.privacy.training import check_classes, check_labels
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords
 from dpatlas.train import settings as configured
 from dpatlas.train.settings import Settings

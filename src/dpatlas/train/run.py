@@ -26,9 +26,10 @@ from dpatlas.jobs.trials import Choice, Trials
 from dpatlas.privacy.accounting import default_delta, default_relation, guarantee
 from dpatlas.privacy.calibration import at_epsilon
 from dpatlas.privacy.ledger import UNTOLD, tuning_of
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.saved import save_model
 from dpatlas.privacy.selection import Score, calibrate_selected, trials_law
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 from dpatlas.train.inputs import Inputs
 from dpatlas.train.settings import Settings
 

@@ -14,9 +14,9 @@ from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job
 from dpatlas.privacy.accounting import Phase, calibrate
 from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import Sampler
 from dpatlas.privacy.saved import save_model
-from dpatlas.privacy.training import TrainingPhase
 
 # Fields of the spec that a training phase takes unchanged.
 PHASE_FIELDS = (

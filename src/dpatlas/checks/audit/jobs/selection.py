@@ -23,9 +23,10 @@ from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.trials import Choice, Trials
 from dpatlas.models.build import build
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import sampler
 from dpatlas.privacy.selection import Score, calibrate_selected, trials_law
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 
 def select(job: Job) -> Outcome:

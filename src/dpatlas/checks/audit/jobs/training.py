@@ -31,8 +31,9 @@ from dpatlas.models.build import build
 from dpatlas.privacy.accounting import composition, guarantee
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger, tuning_of
 from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import Poisson, Sampler, sampler
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 # Number of points of the accuracy curve, the start not counted.
 POINTS = 20

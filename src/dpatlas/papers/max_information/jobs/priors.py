@@ -36,8 +36,9 @@ from dpatlas.papers.max_information.records.certified import (
 )
 from dpatlas.privacy.ledger import Ran, ledger
 from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import Cyclic, Sampler, Shuffled
-from dpatlas.privacy.training import PrivateTraining, TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
 
 INDEPENDENT, DP_SGD, NOISE_ONLY = KINDS = get_args(PriorKind)
 SAMPLERS = {Shuffled.name: Shuffled, Cyclic.name: Cyclic}

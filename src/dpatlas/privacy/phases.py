@@ -1,0 +1,219 @@
+"""A phase of a private training: its settings, how it is accounted, and its facts for a ledger."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from dpatlas.core.guard import hold, integer, one_of, real
+from dpatlas.errors import InputError
+from dpatlas.privacy.accounting import MOST_STATED_NOISE, Phase
+from dpatlas.privacy.clip_bounds import AdaptiveClip, Clipping, LayerBounds, clipping_facts
+from dpatlas.privacy.clipping import CLIPPINGS
+from dpatlas.privacy.optimizers import OPTIMIZER_NAMES, ParameterGroup
+from dpatlas.privacy.samplers import Sampler, check_sampler
+from dpatlas.privacy.schedules import (
+    Schedule,
+    accounted_levels,
+    public_schedule,
+    schedule_facts,
+)
+
+
+@dataclass(frozen=True)
+class TrainingPhase:
+    """Consecutive training steps with the same settings and one privacy event per step.
+
+    noise_multiplier: standard deviation of the noise on the sum of clipped gradients, in units of
+    max_grad_norm; 0 trains without privacy. trainable: prefixes of parameter names; the others are
+    frozen and get no noise. max_physical_batch: records in memory at a time; changes results only
+    by rounding. Weight decay acts on the privatised gradient, outside of the clip. lr_decay: step k
+    of the phase, from 0, has the step size lr / (1 + lr_decay k).
+
+    lr_schedule, noise_schedule: factors of lr and of noise_multiplier by the step of the phase
+    (`dpatlas.privacy.schedules`, or any pure function, which is evaluated here and never again).
+    parameter_groups: learning rates and weight decays of their own for some of the parameters.
+    clipping: flat, per-layer (each of L layers at max_grad_norm / sqrt(L)), a bound for each part
+    of the network (`LayerBounds`, whose total is max_grad_norm), or a bound that follows a quantile
+    of the norms (`AdaptiveClip`, which starts at max_grad_norm).
+    """
+
+    sampler: Sampler
+    noise_multiplier: float
+    max_grad_norm: float
+    steps: int
+    lr: float
+    optimizer: str = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    trainable: tuple[str, ...] = ("",)
+    clipping: Clipping = "flat"
+    max_physical_batch: int | None = None
+    lr_decay: float = 0.0
+    lr_schedule: Schedule | None = None
+    noise_schedule: Schedule | None = None
+    parameter_groups: tuple[ParameterGroup, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_sampler(self.sampler)
+        for name, domain in PHASE_DOMAINS.items():
+            hold(self, name, domain)
+        if not isinstance(self.clipping, LayerBounds | AdaptiveClip):
+            one_of(*CLIPPINGS).check("clipping", self.clipping)
+        for name in ("lr_schedule", "noise_schedule"):
+            schedule = public_schedule(name, getattr(self, name), self.steps, real(ge=0))
+            object.__setattr__(self, name, schedule)
+        if self.lr_decay and self.lr_schedule is not None:
+            raise InputError("lr_decay", self.lr_decay, "0 with an lr_schedule")
+        prefixes = [group.prefix for group in self.parameter_groups]
+        if len(set(prefixes)) < len(prefixes):
+            raise InputError("parameter_groups", f"{prefixes}", "each prefix once")
+        if self.max_physical_batch is not None:
+            hold(self, "max_physical_batch", integer(ge=1))
+        if self.optimizer != "sgd" and self.momentum:
+            allowed = f"0 with {self.optimizer}, which has its own"
+            raise InputError("momentum", self.momentum, allowed)
+
+    @property
+    def accounted(self) -> Phase:
+        """The phase as accountants see it; InputError where its noise changes from step to step."""
+        phases = self.accounted_phases
+        if len(phases) > 1:
+            allowed = "one noise multiplier; for several, accounted_phases"
+            raise InputError("noise_schedule", f"{len(phases)} noise multipliers", allowed)
+        return phases[0]
+
+    @property
+    def accounted_phases(self) -> tuple[Phase, ...]:
+        """The phase as accountants see it: one for every run of steps with the same noise."""
+        return tuple(phase for phase, _ in self.accounted_noises)
+
+    @property
+    def accounted_noises(self) -> tuple[tuple[Phase, float], ...]:
+        """`accounted_phases`, each with the noise multiplier of the gradients alone.
+
+        An adaptive clip bound releases more than gradients, so its accounted noise is smaller. So
+        is some of the noise of a schedule with many levels (`accounted_levels`).
+        """
+        runs = [(self.noise_multiplier, self.steps)]
+        if self.noise_schedule is not None and self.steps:
+            noises = [self.noise_at(step) for step in range(self.steps)]
+            levels = accounted_levels(noises)
+            equal = groupby(levels[noise] for noise in noises)
+            runs = [(noise, len(list(run))) for noise, run in equal]
+        return tuple(
+            (Phase(self.sampler, self._joint_noise(noise), steps), noise) for noise, steps in runs
+        )
+
+    def _joint_noise(self, noise_multiplier: float) -> float:
+        """Noise multiplier of all that a step releases."""
+        if isinstance(self.clipping, AdaptiveClip):
+            return self.clipping.joint_noise(noise_multiplier)
+        return noise_multiplier
+
+    @property
+    def noisy(self) -> bool:
+        """Whether any step has noise."""
+        return any(phase.noise_multiplier for phase in self.accounted_phases)
+
+    def noise_at(self, step: int) -> float:
+        """Noise multiplier of a step of the phase, from 0."""
+        if self.noise_schedule is None:
+            return self.noise_multiplier
+        return self.noise_multiplier * self.noise_schedule(step)
+
+    def step_size(self, lr: float, step: int) -> float:
+        """Step size of the learning rate `lr` at a step of the phase, from 0."""
+        if self.lr_schedule is None:
+            return lr / (1 + self.lr_decay * step)
+        return lr * self.lr_schedule(step)
+
+
+def training_phases(phases: Any) -> tuple[TrainingPhase, ...]:
+    """The phases as a tuple; InputError for what is no list of them."""
+    allowed = "a list of TrainingPhase"
+    if not isinstance(phases, Iterable):
+        raise InputError("phases", type(phases).__name__, allowed)
+    listed = tuple(phases)
+    for each in listed:
+        if not isinstance(each, TrainingPhase):
+            raise InputError("phases", f"one of type {type(each).__name__}", allowed)
+    return listed
+
+
+PHASE_DOMAINS = {
+    "noise_multiplier": real(ge=0, le=MOST_STATED_NOISE),
+    "max_grad_norm": real(gt=0),
+    "steps": integer(ge=0),
+    "lr": real(gt=0),
+    "optimizer": one_of(*OPTIMIZER_NAMES),
+    "momentum": real(ge=0, lt=1),
+    "weight_decay": real(ge=0),
+    "lr_decay": real(ge=0),
+}
+
+
+# Settings of a phase that a model's card shows beside those of its ledger.
+SHOWN_SETTINGS = ("optimizer", "lr", "lr_schedule", "momentum", "weight_decay", "parameter_groups")
+
+
+def phase_facts(phase: TrainingPhase) -> dict[str, Any]:
+    """The settings of a phase that change more than rounding, as JSON values."""
+    facts = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in vars(phase).items()
+        if name != "max_physical_batch"
+    }
+    sampler = phase.sampler
+    sampling = {"name": sampler.name, "n": int(sampler.n), "batch": int(sampler.batch)}
+    facts["clipping"] = clipping_facts(phase.clipping)
+    facts |= {name: schedule_facts(facts[name]) for name in ("lr_schedule", "noise_schedule")}
+    groups = [dict(vars(group)) for group in phase.parameter_groups]
+    return {
+        **facts,
+        "sampler": sampling,
+        "trainable": list(phase.trainable),
+        "parameter_groups": groups,
+    }
+
+
+def numbered_facts(phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One entry for every setting of every phase instead of the entry "phases"."""
+    settings = {
+        f"{name} of phase {number}": value
+        for number, phase in enumerate(phases, 1)
+        for name, value in phase.items()
+    }
+    return {**settings, "phases": None}
+
+
+def mechanism(model: nn.Module, phases: Sequence[TrainingPhase]) -> str:
+    """Update rule, clipping, and the trained parameters of which network, in words.
+
+    Their number tells a head that is trained by itself from the network that it is a part of.
+    """
+    texts: dict[str, None] = {}
+    everything = f"all {sum(value.numel() for value in model.parameters()):,} parameters"
+    for phase in phases:
+        private = "DP-SGD" if phase.noisy else "SGD without noise"
+        rule = private.replace("SGD", OPTIMIZER_NAMES[phase.optimizer])
+        names = [name or everything for name in phase.trainable]
+        clipping = phase.clipping if isinstance(phase.clipping, str) else phase.clipping.words
+        how = f"{clipping} clipping{_noise_in_words(phase)}"
+        texts[f"{rule}, {how}, on {' and '.join(names)}"] = None
+    taken = "; then ".join(texts) or "no step"
+    return f"{taken} of {type(model).__name__}"
+
+
+def _noise_in_words(phase: TrainingPhase) -> str:
+    """What the ledger says of a noise schedule; nothing without one."""
+    if phase.noise_schedule is None:
+        return ""
+    levels = accounted_levels(phase.noise_at(step) for step in range(phase.steps))
+    accounted = len(set(levels.values()))
+    if accounted == len(levels):
+        return ", noise by a schedule"
+    return f", noise by a schedule of {len(levels)} levels, accounted as {accounted} lower ones"
