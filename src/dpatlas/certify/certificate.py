@@ -1,9 +1,11 @@
 """A certificate on the error of one's own network: prior, posteriors, counts, bound."""
 
+import contextlib
+import hashlib
 import math
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from dpatlas.certify.posterior import count_errors, train_posterior
 from dpatlas.certify.priors import DP_SGD, HELD_OUT, PRIORS, make_prior
 from dpatlas.certify.report import Report, Row
 from dpatlas.certify.settings import Settings
-from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.guard import held, integer, one_of, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -33,13 +35,24 @@ DRAWS = 50_000
 # Shares of delta: of the Monte Carlo step, and of the max-information of a DP-SGD prior.
 MONTE_CARLO, MAX_INFORMATION = 0.25, 0.5
 CPU = torch.device("cpu")
+# Far below it, shares of delta are beyond the arithmetic of confidence limits.
+SMALLEST_DELTA = 1e-100
 
 
-@checked(
-    prior=one_of(*PRIORS),
-    delta=real(gt=0, lt=1),
-    draws=integer(ge=1, le=10**8),
-)
+@contextlib.contextmanager
+def _torch_as_usual() -> Iterator[None]:
+    """float32, the CPU and gradients, whatever a script has set; afterwards as before."""
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    torch.set_default_dtype(torch.float32)
+    try:
+        # Entered only where it is needed: it costs something at each operation.
+        with torch.enable_grad(), contextlib.nullcontext() if device == CPU else CPU:
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+@_torch_as_usual()
 def certify(
     model: nn.Module,
     x: Any,
@@ -73,16 +86,25 @@ def certify(
     Raises InputError for a model of another form, and for records or settings that do not fit.
     """
     start = time.monotonic()
+    one_of(*PRIORS).check("prior", prior)
     settings = Settings() if settings is None else settings
+    if not isinstance(settings, Settings):
+        raise InputError("settings", type(settings).__name__, "a dpatlas.certify.Settings")
+    if not isinstance(redraw, bool):
+        raise InputError("redraw", repr(redraw), "True or False")
+    delta = held("delta", delta, real(ge=SMALLEST_DELTA, lt=1))
+    draws = held("draws", draws, integer(ge=1, le=10**8))
+    seed = secrets.randbits(32) if seed is None else held("seed", seed, integer(ge=0))
     grid = _grid(taus)
-    seed = secrets.randbits(32) if seed is None else seed
-    integer(ge=0).check("seed", seed)
     noise = Noise(f"certify/{seed}", "keyed")
     network = chain(model)
     records, labels = _records("x", x), _labels("y", y, x)
     classes = check_takes(network, records)
     _check_classes("y", labels, classes)
     test = _test_set(x_test, y_test, records, classes)
+    known = set(_digests(records))
+    repeated = len(records) - len(known)
+    tested_too = 0 if test is None else sum(each in known for each in _digests(test[0]))
     if redraw:
         redrawn(network, _draws(noise, 0, "weights"))
     delta_mc = MONTE_CARLO * delta
@@ -152,6 +174,8 @@ def certify(
         kappa_printed=centred.kappa_printed,
         test_error=test_error,
         n_test=0 if test is None else len(test[0]),
+        repeated=repeated,
+        tested_too=tested_too,
         parameters=len(centred.centre),
         seed=seed,
         seconds=time.monotonic() - start,
@@ -163,22 +187,30 @@ def _draws(noise: Noise, repetition: int, use: str) -> torch.Generator:
 
 
 def _grid(taus: Sequence[float]) -> list[float]:
-    if not isinstance(taus, Iterable):
-        raise InputError("taus", repr(taus), "a sequence of numbers")
-    grid = list(taus)
-    for tau in grid:
-        real(gt=0, le=1e3).check("taus", tau)
+    try:
+        listed = list(taus)
+    except TypeError:
+        raise InputError("taus", repr(taus), "a sequence of numbers") from None
+    grid = [float(held("taus", tau, real(ge=1e-6, le=1e3))) for tau in listed]
     if not grid or len(set(grid)) < len(grid):
         raise InputError("taus", f"{grid}", "one value or more, none twice")
-    return [float(tau) for tau in grid]
+    return grid
 
 
 def _array(name: str, values: Any) -> np.ndarray:
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    found = np.asarray(values)
+    allowed = "an array of numbers"
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(name, "an array with a mask", f"{allowed}, none masked")
+    try:
+        if isinstance(values, Tensor):
+            values = values.detach().cpu()
+            # numpy has no bfloat16.
+            values = (values.double() if values.is_floating_point() else values).numpy()
+        found = np.asarray(values)
+    except (TypeError, ValueError):
+        raise InputError(name, f"a {type(values).__name__} that is none", allowed) from None
     if found.dtype.kind not in "buif":
-        raise InputError(name, f"an array of {found.dtype}", "an array of numbers")
+        raise InputError(name, f"an array of {found.dtype}", allowed)
     return found
 
 
@@ -191,6 +223,12 @@ def _records(name: str, values: Any) -> Tensor:
     if not np.isfinite(found).all():
         raise InputError(name, "a value that is not finite in float32", "finite numbers")
     return torch.from_numpy(found)
+
+
+def _digests(records: Tensor) -> list[bytes]:
+    """A digest of each record of (n, ...)."""
+    rows = np.ascontiguousarray(records.numpy().reshape(len(records), -1))
+    return [hashlib.blake2b(row, digest_size=16).digest() for row in rows]
 
 
 def _labels(name: str, values: Any, x: Any) -> Tensor:

@@ -25,6 +25,8 @@ PLAIN = (
     nn.Tanh,
     nn.Unflatten,
 )
+# Methods that an instance may not have in the place of its class's.
+OWN = ("forward", "reset_parameters")
 ALLOWED = (
     "nn.Sequential of Linear and of Conv2d with kernel 3, padding 1, stride 1 (with bias, none "
     "twice), activations, pooling and Flatten, that ends with a Linear"
@@ -42,6 +44,10 @@ def chain(model: nn.Module) -> Network:
     layers = [part for _, part in parts if isinstance(part, nn.Linear | nn.Conv2d)]
     if len({id(part) for part in layers}) < len(layers):
         raise InputError("model", "a layer that occurs twice", ALLOWED)
+    weights = [value for layer in layers for value in layer.parameters() if value.numel()]
+    if len({value.data_ptr() for value in weights}) < len(weights):
+        # Each would get deviations and a KL of its own.
+        raise InputError("model", "layers that share weights", ALLOWED)
     if not parts or type(parts[-1][1]) is not nn.Linear:
         raise InputError("model", f"{parts[-1][0] if parts else 'no part'} as the last", ALLOWED)
     last = len(parts) - 1
@@ -57,6 +63,9 @@ def _flattened(model: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
     if isinstance(model, nn.Module) and (model._forward_hooks or model._forward_pre_hooks):
         # Errors are counted by formulas for the layers, which call no hook.
         raise InputError("model", f"{name} with a forward hook", "parts without hooks")
+    for method in OWN:
+        if isinstance(model, nn.Module) and method in vars(model):
+            raise InputError("model", f"{name} with a {method} of its own", "that of its class")
     if type(model) is nn.Sequential or isinstance(model, Network):
         for number, part in enumerate(model):
             yield from _flattened(part, f"part {number} ({type(part).__name__})")
@@ -67,13 +76,13 @@ def _flattened(model: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _is_linear(part: nn.Module) -> bool:
-    return type(part) is nn.Linear and _has_weight_and_bias(part)
+    return type(part) is nn.Linear and _has(part, (part.out_features, part.in_features))
 
 
 def _is_convolution(part: nn.Module) -> bool:
     return (
         type(part) is nn.Conv2d
-        and _has_weight_and_bias(part)
+        and _has(part, (part.out_channels, part.in_channels, 3, 3))
         and part.kernel_size == (3, 3)
         and part.padding in ((1, 1), "same")
         and part.padding_mode == "zeros"
@@ -81,8 +90,10 @@ def _is_convolution(part: nn.Module) -> bool:
     )
 
 
-def _has_weight_and_bias(part: nn.Module) -> bool:
-    return {name for name, _ in part.named_parameters()} == {"weight", "bias"}
+def _has(part: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Whether a weight of this shape, and its bias, are all that a layer has."""
+    shapes = {name: tuple(value.shape) for name, value in part.named_parameters()}
+    return shapes == {"weight": shape, "bias": shape[:1]}
 
 
 def check_takes(network: Network, x: Tensor) -> int:

@@ -15,13 +15,16 @@ from torch import Tensor
 
 from dpatlas.certify.settings import Settings
 from dpatlas.models.mean_field import MeanField
-from dpatlas.models.mean_field_passes import noise_sizes, outputs
+from dpatlas.models.mean_field_passes import noise_sizes, outputs, wrong
 from dpatlas.models.network import Network
 
 # Log-probabilities are cut off below this, so that one record cannot dominate.
 SMALLEST_LOG = math.log(1e-5)
 # Keeps square roots differentiable.
 TINY = 1e-9
+# Standard deviations whose squares float32 holds, beside those of any finite record: smaller and
+# larger ones are no law that the passes below draw from.
+DEVIATIONS = (1e-9, 1e5)
 # Upper bounds on the pairs of a chunk of a count and on its normals.
 MAX_PAIRS, MAX_NORMALS = 2000, 2**21
 
@@ -78,19 +81,36 @@ def count_errors(
     """Errors among pairs of record drawn[i] of x (n, ...), labels y (n,), and weights of its own.
 
     Independent pairs: a linear layer's outputs are drawn for each, a convolution's weights too.
+    What float32 does not hold counts as an error: a layer's output, or the square of a record or of
+    a deviation, on the way to it; so do ties.
     """
+    least, most = law.deviation.aminmax()
+    if not DEVIATIONS[0] <= float(least) <= float(most) <= DEVIATIONS[1]:
+        return len(drawn)
     per_pair = sum(width for _, width in noise_sizes(law.network, 1, 1))
     chunk = max(1, min(MAX_PAIRS, MAX_NORMALS // per_pair))
-    wrong = 0
+    errors = 0
     for rows in torch.from_numpy(drawn).split(chunk):
-        found = _outputs(law, x[rows], len(rows), generator).argmax(1)
-        wrong += int((found != y[rows]).sum())
-    return wrong
+        finite = torch.ones(len(rows), dtype=torch.bool)
+
+        def look(values: Tensor, finite: Tensor = finite) -> None:
+            # A square that overflows shows here; an activation may hide it from the next layer.
+            finite &= values.isfinite().flatten(1).all(1)
+
+        logits = _outputs(law, x[rows], len(rows), generator, look)
+        errors += int((wrong(logits, y[rows]) | ~finite).sum())
+    return errors
 
 
-def _outputs(law: MeanField, x: Tensor, draws: int, generator: torch.Generator) -> Tensor:
+def _outputs(
+    law: MeanField,
+    x: Tensor,
+    draws: int,
+    generator: torch.Generator,
+    seen: Callable[[Tensor], object] | None = None,
+) -> Tensor:
     normals = [
         torch.randn(size, generator=generator) for size in noise_sizes(law.network, len(x), draws)
     ]
     named = law.named(law.mean), law.named(law.deviation)
-    return outputs(law.network, *named, x, normals)
+    return outputs(law.network, *named, x, normals, seen)

@@ -10,10 +10,11 @@ from dpatlas.core.progress import duration
 WIDTH = 100
 SCOPE = (
     "The certificate bounds the error of the randomised network, which draws its weights anew for "
-    "each record from the posterior, on records from the distribution of the certified ones. It is "
-    "not a bound for one fixed network, the mean of the posterior included. It pays for the choice "
-    "among the values of tau, and not for the choice among several reports on the same records: "
-    "other seeds, priors, models or settings."
+    "each record from the posterior, on records from the distribution of the certified ones. It "
+    "holds if the records are independent draws and the model, as it was given, has seen none of "
+    "them. It is not a bound for one fixed network, the mean of the posterior included. It pays "
+    "for the choice among the values of tau, and not for the choice among several reports on the "
+    "same records: other seeds, priors, models or settings."
 )
 
 
@@ -39,7 +40,9 @@ class Report:
 
     n: number of certified records. draws: pairs of record and weights behind each risk. delta_parts
     add up to delta. kappa_printed: kappa as the paper prints it, None without DP-SGD. test_error:
-    of the same randomised network on n_test test records, None without. seconds: of all work.
+    of the same randomised network on n_test test records, None without. repeated: records that are
+    equal to an earlier one. tested_too: test records that are equal to one of the records. seconds:
+    of all work.
     """
 
     prior: str
@@ -53,6 +56,8 @@ class Report:
     kappa_printed: float | None
     test_error: float | None
     n_test: int
+    repeated: int
+    tested_too: int
     parameters: int
     seed: int
     seconds: float
@@ -106,18 +111,24 @@ class Report:
         vacuous = " (vacuous)" if best.certificate >= 1 else ""
         lines = [
             f"certificate {_up(best.certificate)}{vacuous}: the error is at most this with "
-            f"probability {1 - self.delta:g}",
-            f"  risk {best.risk:.4f} on {self.n} records, at most {best.risk_limit:.4f} by "
+            f"probability {_confidence(self.delta)}",
+            f"  risk {best.risk:.4f} on {self.n} records, at most {_up(best.risk_limit)} by "
             f"{self.draws} draws; KL {best.kl:.5g} nats",
             f"  prior {self.prior}, tau {best.tau:g}, {self.parameters} parameters; {alone}",
             *textwrap.wrap(f"paid: {self.paid}; log {len(self.rows) // 2} for tau", WIDTH - 2),
             f"delta {self.delta:g} = {parts}",
         ]
         lines[3:] = [f"  {line}" for line in lines[3:]]
+        if self.repeated:
+            lines.append(
+                f"  {self.repeated} records are equal to another one: if they are copies, and no "
+                "independent draws, there is no certificate"
+            )
         if self.test_error is not None:
+            seen = f"of which {self.tested_too} are among the records too"
             lines.append(
                 f"  test error {self.test_error:.4f} of the same randomised network on "
-                f"{self.n_test} records, which chose nothing"
+                f"{self.n_test} records, {seen if self.tested_too else 'which chose nothing'}"
             )
         lines.append(f"  {duration(self.seconds)}, seed {self.seed}")
         lines += ["", "tau    trained  risk    KL        certificate"]
@@ -131,6 +142,12 @@ class Report:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _confidence(delta: float) -> str:
+    """1 - delta, never rounded up."""
+    text = f"{1 - delta:g}"
+    return text if float(text) <= 1 - delta and delta > 1e-15 else f"1 - {delta:g}"
 
 
 def _up(value: float) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from dpatlas.core.guard import integer, real
+from dpatlas.core.guard import hold, integer, real
 from dpatlas.errors import InputError
 
 
@@ -34,13 +34,15 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
             if field.name == "held_out":
-                real(gt=0, lt=1).check(field.name, value)
+                hold(self, field.name, real(gt=0, lt=1))
+            elif field.name == "private_epochs":
+                # As many as kappa is defined for.
+                hold(self, field.name, integer(ge=1, le=1000))
             elif field.type is float:
-                real(gt=0, le=1e30).check(field.name, value)
-            elif value is not None:
-                integer(ge=1, le=10**6).check(field.name, value)
+                hold(self, field.name, real(gt=0, le=1e30))
+            elif getattr(self, field.name) is not None:
+                hold(self, field.name, integer(ge=1, le=10**6))
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "Settings":

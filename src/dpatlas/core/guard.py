@@ -101,11 +101,18 @@ def plain(value: Any) -> Any:
     return value
 
 
+def held(name: str, value: Any, domain: Domain) -> Any:
+    """One value of the domain, as `plain` has it; InputError for any other, and for arrays."""
+    value = plain(value)
+    if hasattr(value, "dtype"):
+        raise InputError(name, f"an array of shape {tuple(value.shape)}", domain.describe())
+    domain.check(name, value)
+    return value
+
+
 def hold(instance: object, name: str, domain: Domain, label: str | None = None) -> None:
     """Check an attribute of a frozen dataclass and keep it as `plain` has it; label: its name."""
-    value = plain(getattr(instance, name))
-    domain.check(label or name, value)
-    object.__setattr__(instance, name, value)
+    object.__setattr__(instance, name, held(label or name, getattr(instance, name), domain))
 
 
 def real(

@@ -41,11 +41,13 @@ def outputs(
     deviations: Mapping[str, Tensor],
     x: Tensor,
     noise: Sequence[Tensor],
+    seen: Callable[[Tensor], object] | None = None,
 ) -> Tensor:
     """Outputs (rows, outputs) of records x (rows, ...); keeps what autograd needs.
 
     means, deviations: by parameter. noise: as `noise_sizes` has it; with one draw all rows share
-    the weights of convolutions, with as many draws as rows every row has its own.
+    the weights of convolutions, with as many draws as rows every row has its own. seen: called with
+    what each layer with parameters gives.
     """
     normals: Iterator[Tensor] = iter(noise)
     for name, part in network.named_children():
@@ -55,9 +57,21 @@ def outputs(
                 _Linear.apply if isinstance(part, nn.Linear) else _convolution
             )
             x = draw(x, *layer, next(normals))
+            if seen is not None:
+                seen(x)
         else:
             x = part(x)
     return x
+
+
+def wrong(logits: Tensor, labels: Tensor) -> Tensor:
+    """Whether the output of each row's label is not larger than all others, (rows,).
+
+    logits (rows, outputs), labels (rows,). Ties count as errors, and so does a row with a value
+    that is not finite, in which no output is meaningful.
+    """
+    own = logits.gather(1, labels[:, None])
+    return ((logits >= own).sum(1) != 1) | ~logits.isfinite().all(1)
 
 
 class _Linear(torch.autograd.Function):

@@ -88,7 +88,7 @@ def test_certificate_exponent_is_never_below_the_true_value(kl, n, K1, delta, sp
 
 @given(errors=st.integers(0, 40), delta_mc=st.floats(1e-6, 0.9))
 def test_clopper_pearson_leaves_its_level_in_the_tail_exactly(errors, delta_mc):
-    """P(Bin(40, p) <= errors) <= delta_mc at the limit, in fractions, and above just before it."""
+    """P(Bin(40, p) <= errors) <= delta_mc at the limit, in fractions, and above before it."""
     limit = float(monte_carlo_risk(errors / 40, 40, delta_mc, "clopper-pearson"))
     if errors == 40:
         assert limit == 1
@@ -98,7 +98,7 @@ def test_clopper_pearson_leaves_its_level_in_the_tail_exactly(errors, delta_mc):
         p = Fraction(p)
         return sum(math.comb(40, k) * p**k * (1 - p) ** (40 - k) for k in range(errors + 1))
 
-    assert tail(limit) <= Fraction(delta_mc) < tail(limit * (1 - 1e-9))
+    assert tail(limit) <= Fraction(delta_mc) < tail(limit * (1 - 1e-7))
 
 
 @given(errors=st.integers(0, 200), delta_mc=st.floats(1e-6, 0.5))

@@ -49,8 +49,8 @@ ESTIMATE = {
 
 # Several times the rounding error of the few operations between an argument and a result.
 _ROUNDING = 2.0**-49
-# betainccinv is good to about twelve digits.
-_BETA_ROUNDING = 1e-11
+# betainccinv is good to about twelve digits, and to eight and a half far in the tail.
+_BETA_ROUNDING = 1e-8
 _SMALLEST = 1e-300
 # Halvings of log(1e300) down to a relative error below rounding.
 _HALVINGS = 64

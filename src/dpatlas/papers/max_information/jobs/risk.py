@@ -21,6 +21,7 @@ from dpatlas.models.mean_field_passes import (
     noise_sizes,
     outputs,
     sampled_outputs,
+    wrong,
 )
 from dpatlas.papers.max_information.jobs.normals import standard_normals
 from dpatlas.papers.max_information.records.certified import Method
@@ -96,12 +97,12 @@ class PairErrors:
         labels = self.labels.index_select(0, records).repeat_interleave(repeats)
         normals = self._normals(len(labels))
         last = len(self._laws) - 1
-        wrong = []
+        counts = []
         for number, law in enumerate(self._laws):
             # A pass uses its normals up.
             given = normals if number == last else [part.clone() for part in normals]
-            wrong.append((self._outputs(law, x, repeats, given).argmax(1) != labels).sum())
-        found = torch.stack(wrong).tolist()
+            counts.append(wrong(self._outputs(law, x, repeats, given), labels).sum())
+        found = torch.stack(counts).tolist()
         self.errors = [sum(pair) for pair in zip(self.errors, found, strict=True)]
         self.steps_done += 1
 
