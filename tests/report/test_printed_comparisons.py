@@ -1,12 +1,15 @@
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy.stats import t as student_t
+from scipy.stats import ttest_ind
 
 from dpatlas.core.files import read_rows
+from dpatlas.core.statistics import Estimate
 from dpatlas.evidence.claims import read_claims
-from dpatlas.evidence.printed import printed_comparisons
+from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
 from dpatlas.registry import all_blocks
 from dpatlas.report.page_tables import read_parts
 
@@ -54,6 +57,16 @@ def test_printed_errors_widen_the_interval_of_a_difference():
     ours = pair.interval[1] - pair.interval[0]
     both = pair.difference_interval[1] - pair.difference_interval[0]
     assert both > ours
+
+
+def test_the_interval_of_a_difference_is_welch_s():
+    ours, theirs = np.random.default_rng(0).normal(0.9, [[0.01], [0.05]], (2, 3))
+    error = ours.std(ddof=1) / 3**0.5
+    estimate = Estimate(float(ours.mean()), float(error), 2.0, 3)
+    spread = float(theirs.std(ddof=1) / 3**0.5)
+    pair = PrintedComparison("", float(theirs.mean()), spread, "", estimate, 2)
+    expected = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    assert pair.difference_interval == pytest.approx((expected.low, expected.high))
 
 
 def test_the_paper_s_own_rows_are_paired_with_their_data_and_kind():

@@ -156,9 +156,13 @@ def test_a_part_of_a_tier_waits_for_its_files_and_hours(tmp_path):
 
 
 def test_printed_rows_stand_beside_ours():
-    pair = PrintedComparison("MNIST, kl", 8155, 37.5, "mnist, mlp", Estimate(8000.0, 50.0, 2.0, 3))
-    lines = printed_lines([pair], [], [])
-    assert "| MNIST, kl | 8155 | 8000 (7785 to 8215) | yes | 3 | mnist, mlp |" in lines
+    ours = Estimate(8000.0, 50.0, 2.0, 3)
+    pair = PrintedComparison("MNIST, kl", 8155, 37.5, "mnist, mlp", ours, 2)
+    alone = PrintedComparison("MNIST, kl", 8155, 0, "mnist, mlp", ours)
+    lines = printed_lines([pair, alone], [], [])
+    row = "| MNIST, kl | 8155 | 8000 (7785 to 8215) | yes | {} | 3 | mnist, mlp |"
+    assert row.format("-155 (-334 to 24)") in lines
+    assert row.format("no spread is printed") in lines
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ class PrintedComparison:
     """A printed number and ours, in the same unit.
 
     printed_error: its printed spread, as a standard error; 0 where none is printed. ours: from the
-    runs of the arm in `setting`.
+    runs of the arm in `setting`. printed_degrees: degrees of freedom of `printed_error`.
     """
 
     what: str
@@ -31,6 +31,7 @@ class PrintedComparison:
     printed_error: float
     setting: str
     ours: Estimate
+    printed_degrees: float = math.inf
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -44,9 +45,13 @@ class PrintedComparison:
 
     @property
     def difference_interval(self) -> tuple[float, float]:
-        """Of the difference, both errors taken together."""
-        error = math.hypot(self.ours.standard_error, self.printed_error)
-        together = Estimate(self.difference, error, self.ours.degrees, self.ours.runs)
+        """Of the difference, both errors taken together (Welch, 1947)."""
+        ours, printed = self.ours.standard_error**2, self.printed_error**2
+        error, degrees = math.sqrt(ours + printed), self.ours.degrees
+        if printed and math.isfinite(ours):
+            parts = ours**2 / self.ours.degrees + printed**2 / self.printed_degrees
+            degrees = (ours + printed) ** 2 / parts if parts else math.inf
+        together = Estimate(self.difference, error, degrees, self.ours.runs)
         return together.interval(CONFIDENCE)
 
 

@@ -2,7 +2,8 @@
 
 `python -m dpatlas.evidence.simulation` writes the table in docs/verdicts.md. A simulated paper has
 `ENTRIES` statistical entries that are judged as those of claims.yaml are. Its runs follow one law,
-of standard deviation 1, and every comparison asks for more than 0 by a margin.
+of standard deviation 1 (but for runs that collapse), and every comparison asks for more than 0 by a
+margin.
 """
 
 import itertools
@@ -32,6 +33,8 @@ MARGIN = 1.0
 # In margins, with their names; comparisons that are not in question lie `FAR` from their limit.
 EFFECTS = {-1: "-m", 0: "0", 1: "m", 2: "2 m"}
 FAR = 10
+# Share of runs that collapse, in the laws of which some do.
+COLLAPSED = 0.05
 SEED = 22
 DOCUMENT, BEGIN, END = "docs/verdicts.md", "<!-- simulation -->", "<!-- end of simulation -->"
 
@@ -59,6 +62,16 @@ def _two_valued(share: float) -> Draw:
     return draw
 
 
+def _collapsing(distance: float) -> Draw:
+    """Normal runs, of which `COLLAPSED` lie `distance` of their standard deviations away."""
+
+    def draw(generator: np.random.Generator, runs: int, quantities: int) -> np.ndarray:
+        collapsed = generator.random((runs, quantities)) < COLLAPSED
+        return generator.normal(size=(runs, quantities)) + distance * (collapsed - COLLAPSED)
+
+    return draw
+
+
 LAWS: Mapping[str, Draw] = {
     "normal": lambda generator, *shape: generator.normal(size=shape),
     "normal, all entries correlated by .9": _shared,
@@ -76,6 +89,8 @@ LAWS: Mapping[str, Draw] = {
     "two values, the low one in a tenth": _two_valued(0.9),
     "exponential, tail upwards": lambda generator, *shape: generator.exponential(size=shape) - 1,
     "exponential, tail downwards": lambda generator, *shape: 1 - generator.exponential(size=shape),
+    "normal, one run in twenty 10 higher": _collapsing(10.0),
+    "normal, one run in twenty 10 lower": _collapsing(-10.0),
 }
 # Laws for which the promised error is kept, as the simulation shows.
 KEEPING = tuple(LAWS)[:7]

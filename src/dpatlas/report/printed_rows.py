@@ -8,7 +8,10 @@ from operator import itemgetter
 from dpatlas.evidence.claim_file import STATISTICAL
 from dpatlas.evidence.printed import PrintedComparison
 
-NUMBERS = ("printed row", "printed", "here, 95 % interval", "inside", "runs", "data and network")
+NUMBERS = (
+    *("printed row", "printed", "here, 95 % interval", "inside", "ours less printed, both spreads"),
+    *("runs", "data and network"),
+)
 ORDERS = (
     *("claim", "as the paper has it", "compared", "claimed"),
     *("here", "interval", "level", "runs", "inside"),
@@ -59,7 +62,10 @@ def _number(pair: PrintedComparison) -> list[str]:
     low, high = pair.interval
     here = f"{pair.ours.value:.4g} ({low:.4g} to {high:.4g})"
     inside = "yes" if low <= pair.printed <= high else "no"
-    return [pair.what, f"{pair.printed:g}", here, inside, f"{pair.ours.runs}", pair.setting]
+    least, most = pair.difference_interval
+    both = f"{pair.difference:.3g} ({least:.3g} to {most:.3g})"
+    both = both if pair.printed_error else "no spread is printed"
+    return [pair.what, f"{pair.printed:g}", here, inside, both, f"{pair.ours.runs}", pair.setting]
 
 
 def _order(statement: str, row: Mapping[str, str]) -> list[str]:

@@ -38,6 +38,7 @@ def _certificates(rows: Rows) -> Iterator[PrintedComparison]:
                         float(cell["std"]) / math.sqrt(PRINTED_RUNS),
                         f"{row['data']}, {row['model']}",
                         _spread(row, ours),
+                        PRINTED_RUNS - 1,
                     )
 
 
