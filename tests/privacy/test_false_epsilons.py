@@ -164,6 +164,9 @@ def test_numbers_of_tensors_and_numpy_are_held_as_python_s():
     for name in ("noise_multiplier", "max_grad_norm", "lr"):
         with pytest.raises(InputError, match=f"{name}: found nan"):
             phase(**{name: torch.tensor(float("nan"))})
+        for several in (torch.ones(2), np.ones(2), np.ones(1)):
+            with pytest.raises(InputError, match=f"{name}: found an array"):
+                phase(**{name: several})
     with pytest.raises(InputError, match=r"delta: found 2\.0"):
         guarantee([Phase(FullBatch(N), 1.0, 1)], torch.tensor(2.0), "add_remove")
     with pytest.raises(InputError, match="noise_multiplier"):

@@ -13,6 +13,7 @@ from scipy import stats
 from small_training import OUTPUTS, SAMPLERS, N, data, flat, network, phase, training, weights
 from torch import nn
 
+from dpatlas.core import seeds
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -366,3 +367,27 @@ def normalised():
 def test_what_does_not_fit_is_refused_before_the_first_step(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def wide():
+    """A network with enough weights for the noise that is drawn in blocks."""
+    torch.manual_seed(0)
+    return put(nn.Sequential(nn.Flatten(), nn.Linear(64, 300), nn.ReLU(), nn.Linear(300, OUTPUTS)))
+
+
+@pytest.mark.parametrize("make", [network, wide])
+@pytest.mark.parametrize("records", [data, lambda: tuple(part.cpu().numpy() for part in data())])
+def test_a_device_that_a_script_sets_for_new_tensors_is_not_used(make, records, monkeypatch):
+    """With "cuda" each tensor that is made anew would meet others on the CPU; "meta" shows it."""
+    expected, found = make(), make()
+    training([phase()], expected, Noise("device", "keyed"), records()).run()
+    monkeypatch.setattr(seeds, "_claims", {})
+    given = records()
+    torch.set_default_device("meta")
+    try:
+        run = training([phase()], found, Noise("device", "keyed"), given)
+        run.run()
+        run.restore(*run.state())
+    finally:
+        torch.set_default_device(None)
+    assert torch.equal(flat(weights(expected)), flat(weights(found)))

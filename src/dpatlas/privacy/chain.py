@@ -90,7 +90,8 @@ class AvgPool2d(Rule):
 def _cells(size: torch.Size, dtype: torch.dtype, settings: tuple[Any, ...]) -> Tensor:
     """What each position of a map adds to the mean of every cell, (positions, *cells)."""
     positions = math.prod(size)
-    return F.avg_pool2d(torch.eye(positions, dtype=dtype).view(positions, *size), *settings)
+    one_each = torch.eye(positions, dtype=dtype, device="cpu").view(positions, *size)
+    return F.avg_pool2d(one_each, *settings)
 
 
 LINKS: Mapping[type[nn.Module], type[Rule]] = {

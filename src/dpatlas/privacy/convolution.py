@@ -304,13 +304,13 @@ def _pixel_pairs(
     Shapes (pairs,) and (pairs, positions^2). A pair and its reverse count as one.
     """
     count = math.prod(size)
-    numbers = torch.arange(1.0, count + 1).view(1, 1, *size)
+    numbers = torch.arange(1.0, count + 1, device="cpu").view(1, 1, *size)
     # The pixel under each offset of the kernel at each position; -1 in the padding.
     pixels = F.unfold(numbers, kernel, padding=padding, stride=stride)[0].long() - 1
     one, other = torch.broadcast_tensors(pixels[:, :, None], pixels[:, None, :])
     inside = torch.minimum(one, other) >= 0
     both = torch.minimum(one, other) * count + torch.maximum(one, other)
-    entries = torch.arange(pixels.shape[1] ** 2).view(both.shape[1:]).expand_as(both)
+    entries = torch.arange(pixels.shape[1] ** 2, device="cpu").view(both.shape[1:]).expand_as(both)
     pairs, which = both[inside].unique(return_inverse=True)
-    sums = torch.zeros(len(pairs), pixels.shape[1] ** 2, dtype=dtype)
+    sums = torch.zeros(len(pairs), pixels.shape[1] ** 2, dtype=dtype, device="cpu")
     return pairs, sums.index_put_((which, entries[inside]), sums.new_ones(()), accumulate=True)

@@ -302,7 +302,7 @@ def _stack(values: Sequence[Any]) -> Tensor:
 
 def _tensor(value: Any) -> Tensor:
     try:
-        return torch.as_tensor(value)
+        return value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
     except (TypeError, ValueError, RuntimeError):
         found = getattr(value, "dtype", type(value).__name__)
         raise InputError("data", f"{found}", "numbers that torch takes") from None

@@ -77,7 +77,7 @@ def _add_flat(flat: np.ndarray, scale: float, draws: np.random.Generator) -> Non
 def _add_box_muller(flat: np.ndarray, scale: float, bits: np.random.BitGenerator) -> None:
     """Add r cos(t) to the first half of each block of `flat`, r sin(t) to the second."""
     pairs = min(BLOCK, (len(flat) + 1) // 2)
-    radius, angle, wave = (torch.empty(pairs, dtype=torch.float64) for _ in range(3))
+    radius, angle, wave = (torch.empty(pairs, dtype=torch.float64, device="cpu") for _ in range(3))
     for start in range(0, len(flat), 2 * BLOCK):
         block = flat[start : start + 2 * BLOCK]
         half = (len(block) + 1) // 2

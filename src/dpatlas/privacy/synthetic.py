@@ -74,9 +74,9 @@ def synthetic_labels(
     for number in range(records):
         if like.is_floating_point():
             target = targets[number % len(targets)]
-            label = torch.full((1, *shape), target).to(like.device, precision)
+            label = torch.full((1, *shape), target, dtype=precision, device=like.device)
         else:
-            label = torch.full((1, *shape), number % classes).to(like)
+            label = torch.full((1, *shape), number % classes, dtype=like.dtype, device=like.device)
         labels.append(label.repeat_interleave(views, 0))
     return labels
 
