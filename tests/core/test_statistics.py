@@ -157,3 +157,17 @@ def test_the_detectable_distance_of_many_draws_is_normal_and_of_one_run_infinite
     assert many.interval(0.95)[1] == pytest.approx(1.959964 * 0.5, rel=1e-5)
     assert many.detectable(0.95) == pytest.approx((1.959964 + 0.841621) * 0.5, rel=1e-5)
     assert mean_estimate([1.0]).detectable(0.95) == math.inf
+
+
+def test_runs_far_from_the_others_are_counted():
+    runs = list(range(24))
+    assert mean_estimate(runs).outlying == 0
+    assert mean_estimate([*runs, 100, -100]).outlying == 2
+    assert mean_estimate([1.0] * 23 + [50.0]).outlying == 0  # their equality is what counts
+    ones = [1.0 + 0.01 * value for value in runs]
+    assert difference_estimate([*runs, 100], [*ones, 1], paired=True).outlying == 1
+    assert difference_estimate([*runs, 100], [*ones, 9], paired=False).outlying == 2
+    few = sum(
+        mean_estimate(draw).outlying for draw in np.random.default_rng(1).normal(size=(400, 24))
+    )
+    assert few <= 4

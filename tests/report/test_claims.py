@@ -48,7 +48,10 @@ CONTRACT = [
 def observe(records, *, group: Group, target: float):
     """A test whose every interval is next to nothing around a point that the records hold."""
     points = records.group(group)
-    estimates = [Estimate(point.value, 1e-6, 11.0, 12) for point in points]
+    # Of "far", two of the runs lie far from the others.
+    estimates = [
+        Estimate(point.value, 1e-6, 11.0, 12, outlying=2 * (group == "far")) for point in points
+    ]
     return Evidence([[Comparison(f"at {e.value}", e, above=target) for e in estimates]])
 
 
@@ -170,6 +173,17 @@ def test_what_an_entry_compares_is_written_the_deciding_comparison_first(tmp_pat
     assert [(row["holds"], row["fails"]) for row in of_b] == [(0, 1), (0, 1), (1, 0)]
     assert {(row["above"], row["below"], row["margin"]) for row in rows} == {(1.0, "", 0.01)}
     assert of_a[0]["low"] < 2 < of_a[0]["high"]
+
+
+def test_runs_far_from_the_others_are_noted_whatever_the_verdict(tmp_path):
+    claims = read(tmp_path, claim(parts=[part("a", group="far"), part("b", group="near")]))
+    for value in (2, 0):
+        points = {"far": (value,), "near": (value,)}
+        rows = judge_claims(claims, paper(**points), "t", tests=TESTS)
+        noted = ["2 of 12 runs far from the others" in row["note"] for row in rows[:2]]
+        assert noted == [True, False]
+        compared = comparison_rows(judge_entries(claims, paper(**points), TESTS))
+        assert [row["outlying"] for row in compared] == [2, 0]
 
 
 def test_of_many_comparisons_those_closest_to_the_limit_are_written(tmp_path):

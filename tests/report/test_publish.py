@@ -166,6 +166,17 @@ def test_printed_rows_stand_beside_ours():
 
 
 @pytest.mark.parametrize(
+    ("level", "said"),
+    [(0.95, "95.00%"), (0.99964286, "99.964%"), (0.99999996, "99.9999960%"), (1.0, "100.00%")],
+)
+def test_no_level_below_1_is_shown_as_1(level, said):
+    claims = [{"claim": "kl-4b", "statement": "KL rises", "kind": "statistical"}]
+    row = {"claim": "kl-4b", "comparison": "slope", "observed": "1.5", "low": "1", "high": "2"}
+    row |= {"above": "0", "below": "", "level": f"{level:.10g}", "runs": "6"}
+    assert f"| {said} |" in printed_lines([], claims, [row])[-2]
+
+
+@pytest.mark.parametrize(
     ("low", "high", "above", "below", "said"),
     [
         ("1", "2", "0", "", "as claimed"),

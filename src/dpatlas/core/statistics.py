@@ -18,6 +18,8 @@ from dpatlas.errors import InputError
 
 HOLDS, FAILS, OPEN = "holds", "fails", "open"
 POWER = 0.8
+# Robust standard deviations from the median beyond which a run lies far from the others.
+OUTLYING = 5.0
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Estimate:
     """A value, its standard error, the degrees of freedom behind it and the number of runs.
 
     Infinite degrees of freedom stand for the normal law. equal: the largest share of runs that have
-    one value; 0 where it is not known.
+    one value; 0 where it is not known. outlying: how many lie far from the others (`_outlying`).
     """
 
     value: float
@@ -33,6 +35,7 @@ class Estimate:
     degrees: float
     runs: int
     equal: float = 0.0
+    outlying: int = 0
 
     @property
     def exact(self) -> bool:
@@ -177,7 +180,8 @@ def mean_estimate(values: Sequence[float] | np.ndarray) -> Estimate:
     if runs == 1:
         return Estimate(float(values[0]), math.inf, 1.0, 1)
     error = values.std(ddof=1) / math.sqrt(runs)
-    return Estimate(float(values.mean()), float(error), runs - 1.0, runs, _equal(values))
+    seen = _equal(values), _outlying(values)
+    return Estimate(float(values.mean()), float(error), runs - 1.0, runs, *seen)
 
 
 def difference_estimate(
@@ -187,7 +191,7 @@ def difference_estimate(
 
     paired: entries of equal index share a run's random numbers, and the mean of their differences
     is estimated; otherwise Welch's unequal-variance interval. `runs` is the smaller count, `equal`
-    that of the side with the larger error.
+    that of the side with the larger error, `outlying` that of both.
 
     Raises InputError for pairs of unequal number, and as `mean_estimate`.
     """
@@ -205,11 +209,12 @@ def difference_estimate(
         return Estimate(value, math.inf, 1.0, 1)
     variances = np.array([side.standard_error**2 for side in sides])
     total, equal = float(variances.sum()), sides[int(variances.argmax())].equal
+    outlying = sum(side.outlying for side in sides)
     if total == 0:
         return Estimate(value, 0.0, runs - 1.0, runs, equal)
     counts = np.array([side.runs for side in sides])
     degrees = total**2 / float((variances**2 / (counts - 1)).sum())
-    return Estimate(value, math.sqrt(total), degrees, runs, equal)
+    return Estimate(value, math.sqrt(total), degrees, runs, equal, outlying)
 
 
 @checked(value=real(), standard_error=real(ge=0), draws=integer(ge=2))
@@ -267,6 +272,15 @@ def _t_quantile(probability: float, degrees: float) -> float:
 def _equal(values: np.ndarray) -> float:
     """The largest share of values (runs,) that are one."""
     return float(np.unique(values, return_counts=True)[1].max() / len(values))
+
+
+def _outlying(values: np.ndarray) -> int:
+    """How many values (runs,) lie far from the others: 5 standard deviations from the median.
+
+    The deviation is the median absolute one, times 1.4826 as for a normal law; 0 if it is 0.
+    """
+    away = np.abs(values - np.median(values))
+    return int((away > OUTLYING * 1.4826 * np.median(away)).sum()) if np.median(away) else 0
 
 
 def _finite(values: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -104,7 +104,7 @@ COLUMNS = (
 )
 COMPARISON_COLUMNS = (
     *("claim", "comparison", "observed", "low", "high", "above", "below", "margin", "runs"),
-    *("level", "decides", "holds", "fails", "veto"),
+    *("level", "decides", "holds", "fails", "veto", "outlying"),
 )
 # Of an entry with more comparisons, those closest to its verdict's turning are written.
 MOST_COMPARISONS = 16
@@ -313,7 +313,8 @@ def comparison_rows(judged: Mapping[str, "JudgedEntry"]) -> list[dict[str, Any]]
 
     Limits that there are not, and ends of intervals that are infinite, are empty. above, below: the
     claimed side of the quantity. holds, fails: by the intervals that could reproduce and refute the
-    entry, of which the row shows one. veto: whether the comparison can only refute.
+    entry, of which the row shows one. veto: whether the comparison can only refute. outlying: how
+    many of the runs lie far from the others, which t intervals do not stand.
     """
     rows = []
     for name, entry in judged.items():
@@ -331,11 +332,12 @@ def comparison_rows(judged: Mapping[str, "JudgedEntry"]) -> list[dict[str, Any]]
                 "below": asked.below,
                 "margin": asked.margin or "",
                 "runs": asked.estimate.runs,
-                "level": f"{entry.decision.level:.5f}",
+                "level": f"{entry.decision.level:.10g}",
                 "decides": int(each is entry.decision.decisive),
                 "holds": int(holds),
                 "fails": int(fails),
                 "veto": int(asked.veto),
+                "outlying": asked.estimate.outlying,
             }
             rows.append({key: "" if value in EVERYTHING else value for key, value in row.items()})
     return rows
@@ -648,6 +650,7 @@ def judge_entry(
     except Undecided as reason:
         return JudgedEntry(INCONCLUSIVE, reason.runs, str(reason))
     runs, verdict = decision.evidence.runs, VERDICT_OF[decision.answer]
+    estimate = decision.decisive.comparison.estimate
     if only_vetoes(decision.evidence, decision.answer):
         verdict = NOT_CONTRADICTED
     note = f"decided by: {decision.decisive.comparison.label}"
@@ -656,6 +659,8 @@ def judge_entry(
             f"{runs} runs, and the first look is at {LOOKS[0]}: an interval at {ALONE:.0%} and no "
             f"verdict; {note}"
         )
+    if estimate.outlying:
+        note = f"{estimate.outlying} of {estimate.runs} runs far from the others; {note}"
     wanted = None
     if verdict == INCONCLUSIVE:
         if lacking := decision.without_interval:

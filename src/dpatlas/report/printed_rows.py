@@ -78,10 +78,17 @@ def _order(statement: str, row: Mapping[str, str]) -> list[str]:
         " and ".join(words),
         f"{float(row['observed']):.4g}",
         " to ".join(ends),
-        f"{float(row['level']):.2%}",
+        _percent(float(row["level"])),
         row["runs"],
         _inside(row),
     ]
+
+
+def _percent(level: float) -> str:
+    """With two digits of what is missing to 100 %, and two decimals at least."""
+    missing = 1 - level
+    digits = max(2, math.ceil(-math.log10(100 * missing)) + 1) if missing else 2
+    return f"{100 * level:.{digits}f}%"
 
 
 def _inside(row: Mapping[str, str]) -> str:
