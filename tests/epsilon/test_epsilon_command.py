@@ -113,7 +113,7 @@ def test_between_both_sides_nothing_is_said():
         (WORDS.replace("poisson", "poison"), "--sampler: found 'poison'; allowed: one of poisson"),
         (WORDS.replace("1050", "0"), "--n: found 0; allowed: a whole number >= 1"),
         (WORDS.replace("--n 1050", ""), "--n: found nothing"),
-        (WORDS.replace("1050", "many"), "argument --n: invalid int value: 'many'"),
+        (WORDS.replace("1050", "many"), "--n: found 'many'; allowed: a whole number"),
         (
             WORDS.replace("--batch 100", "--batch 1051"),
             "--batch: found 1051; allowed: a whole number >= 1 and <= 1050",
@@ -125,25 +125,31 @@ def test_between_both_sides_nothing_is_said():
         (WORDS.replace("--batch 100", ""), "--batch: found nothing"),
         (
             WORDS.replace("--noise 2", "--noise 0"),
-            "--noise: found 0.0; allowed: a number >= 0.001 and <= 1e+06",
+            "--noise: found 0; allowed: a number >= 0.001 and <= 1e+06",
         ),
         (WORDS.replace("--noise 2", "--noise nan"), "--noise: found nan"),
         (WORDS.replace("--noise 2", ""), "--noise: found nothing"),
         (WORDS.replace("--steps 50", "--steps 0"), "--steps: found 0"),
-        (WORDS.replace("--steps 50", "--epochs 0"), "--epochs: found 0.0"),
+        (WORDS.replace("--steps 50", "--epochs 0"), "--epochs: found 0; allowed"),
         (
             WORDS.replace("--steps 50", ""),
             "--steps and --epochs: found neither; allowed: one of the two",
         ),
         (f"{WORDS} --epochs 3", "--steps and --epochs: found both"),
-        (WORDS.replace("1e-5", "1"), "--delta: found 1.0; allowed: a number >= 1e-50 and < 1"),
+        (WORDS.replace("1e-5", "1"), "--delta: found 1; allowed: a number >= 1e-50 and < 1"),
         (WORDS.replace("--delta 1e-5", ""), "--delta: found nothing"),
         (f"{WORDS} --claimed three", "--claimed: found 'three'; allowed: a number > 0"),
+        (f"{WORDS} --claimed 1_0", "--claimed: found '1_0'; allowed: a number > 0"),
+        (f"{WORDS} --claimed \u0663", "--claimed: found '\u0663'; allowed: a number > 0"),
+        (WORDS.replace("--n 1050", "--n 6e4"), "--n: found 60000.0; allowed: a whole number"),
+        (WORDS.replace("--n 1050", "--n nan"), "--n: found nan; allowed: a whole number >= 1"),
+        (WORDS.replace("--n 1050", "--n 1_050"), "--n: found '1_050'; allowed: a whole number"),
+        (WORDS.replace("--steps 50", "--steps 1.5"), "--steps: found 1.5; allowed: a whole number"),
         (f"{WORDS} --claimed -1", "--claimed"),
         (f"{WORDS} --claimed 1e-400", "--claimed: found '1e-400'; allowed: a number > 0"),
         (f"{WORDS} --claimed 1.{'0' * 400}", "--claimed: found '1.000"),
         (f"{WORDS} --target 3", "--target: found --noise as well; allowed: one of the two"),
-        (WORDS.replace("--noise 2", "--target 0"), "--target: found 0.0"),
+        (WORDS.replace("--noise 2", "--target 0"), "--target: found 0; allowed"),
         (
             WORDS.replace("--noise 2", "--target 1e-9").replace("1e-5", "1e-12"),
             "--target: found 1e-09 at delta 1e-12; allowed: at least",
@@ -170,7 +176,7 @@ def test_between_both_sides_nothing_is_said():
         ("--ledgers one.json", "--ledgers one.json: found No such file"),
         ("--ledgers a.json a.json", "--ledgers: found the same file twice"),
         ("--ledgers a.json b.json --n 5", "--ledgers: found --n as well"),
-        ("--ledgers a.json b.json --delta 2", "--delta: found 2.0"),
+        ("--ledgers a.json b.json --delta 2", "--delta: found 2; allowed"),
         ("--ledgers a.json b.json --claimed x", "--claimed: found 'x'"),
     ],
 )
@@ -207,6 +213,13 @@ TARGET = "{sampler: full, steps: 5, delta: 1e-5, relation: add_remove"
         (f"{CLAIM}, trials: [{{noise: 0}}]}}", "trials[1].noise: found 0"),
         (f"{CLAIM}, grid: [1]}}", "grid: found [1]; allowed: lists of values by setting"),
         (f"{CLAIM}, grid: {{noise: 3}}}}", "grid.noise: found 3; allowed: a list of values"),
+        ("? [a, b]\n: 1", "line 1: found a key of several parts; allowed: the name of a setting"),
+        ('{"noise": 1, "noise": 2}', "found noise twice; allowed: once"),
+        ('{\n\t"noise": 1,\n\t"noise": 2}', "found noise twice; allowed: once"),
+        (
+            '{"sampler": "full", "noise": 1, "steps": 3, "delta": 1e-5, "name": "\\ud800"}',
+            "name: found '\\ud800'; allowed: text that UTF-8 can write",
+        ),
         (f"{CLAIM}, drop_last: maybe}}", "drop_last: found 'maybe'; allowed: true or false"),
         (f"{TARGET}, target: 3, phases: [{{noise: 2}}]}}", "target: found a noise for every phase"),
         (f"{TARGET}, target: 3, trials: [{{noise: abc}}]}}", "trials[1].noise: found 'abc'"),
@@ -257,7 +270,8 @@ def test_json_is_strict_and_says_everything(capsys):
     assert code == 1 and content["tightest"]["epsilon"] > 1e7
     assert set(content) == {
         *("name", "source", "phases", "delta", "runs", "other_trials", "released", "relation"),
-        *("claimed", "target", "verdict", "readings", "tightest", "least", "supported_by"),
+        *("claimed", "target", "verdict", "by_rounding", "readings", "tightest", "least"),
+        "supported_by",
         *("slips", "noise", "assumptions", "warnings"),
     }
     assert set(content["readings"][0]) == {"relation", "accountant", "epsilon", "event", "warning"}
@@ -378,6 +392,78 @@ def test_a_budget_is_one_of_epsilon_and_delta_and_pays_for_tuning(
     code, out, _ = run(capsys, [*words, *budget.split()])
     said = out.splitlines()[-1]
     assert said.startswith("budget of epsilon ") and said.endswith(": met" if met else ": NOT MET")
+
+
+UNTOLD = {"what": "unknown: nobody said how the settings were chosen", "cost": "not counted"}
+
+
+@pytest.mark.parametrize(
+    ("other", "uncounted"),
+    [
+        ({"chosen_on_private_data": "nothing"}, []),
+        ({"chosen_on_private_data": [UNTOLD]}, [UNTOLD["what"]]),
+        ({"chosen_on_private_data": [UNTOLD], "tuning": TUNED}, [UNTOLD["what"]]),
+        (
+            {
+                "chosen_on_private_data": [{"what": "the rate", "cost": "in tuning"}],
+                "tuning": {**TUNED, "what": "the rate"},
+            },
+            [],
+        ),
+        ({"chosen_on_private_data": "the clip bound, by a look"}, ["the clip bound, by a look"]),
+        ({"chosen_on_private_data": ["the clip bound"]}, ["the clip bound"]),
+    ],
+)
+def test_what_was_chosen_at_no_counted_cost_stands_beside_a_budget(
+    capsys, tmp_path, other, uncounted
+):
+    words = ["--ledgers", *stored(tmp_path, a=stating(1.5, **other), b=stating(1.5))]
+    words += ["--claimed", "9"]
+    code, out, _ = run(capsys, [*words, "--json"])
+    assert code == 0 and strict(out)["ledgers"][0]["uncounted"] == uncounted
+    _, out, _ = run(capsys, words)
+    assert out.splitlines()[-1].endswith(": met by what is counted" if uncounted else ": met")
+    assert all(f": {what}" in out for what in uncounted)
+    assert ("not counted: " in out) == bool(uncounted)
+
+
+def test_a_ledger_with_broken_tuning_a_key_twice_or_extreme_noise(capsys, tmp_path):
+    for tuning in ("many", [1]):
+        paths = stored(tmp_path, a=stating(1.5, tuning=tuning), b=stating(1.5))
+        code, _, err = run(capsys, ["--ledgers", *paths])
+        assert code == 2 and "tuning: found" in err and len(err.splitlines()) == 1
+    paths = stored(tmp_path, a=stating(1.5), b=stating(1.5))
+    first = tmp_path / "a.json"
+    first.write_text(first.read_text().rstrip("}") + ', "epsilon": 0.1}')
+    code, _, err = run(capsys, ["--ledgers", *paths])
+    assert code == 2 and "found epsilon twice" in err
+    for noise in (1e-100, 1e-170, 1e-300):
+        extreme = {
+            "sampler": {"name": "fixed_size", "n": 1050, "expected_batch": 100},
+            "noise_multiplier": noise,
+            "steps": 5,
+            "neighbour_relation": "replace one record; their number is public",
+        }
+        one = stating(1.5, **extreme)
+        code, out, err = run(capsys, ["--ledgers", *stored(tmp_path, a=one, b=one), "--json"])
+        assert (code, err) == (0, "") and not strict(out)["ledgers"][0]["composed"]
+
+
+def test_json_may_be_indented_by_tabs_and_booleans_written_as_yaml_has_them(capsys, tmp_path):
+    path = tmp_path / "claim.json"
+    path.write_text(
+        '{\n\t"sampler": "shuffled",\n\t"n": 100, "batch": 30, "drop_last": true,'
+        '\n\t"noise": 3, "epochs": 2, "delta": 1e-5, "claimed": 1.20, "name": null\n}'
+    )
+    code, out, _ = run(capsys, ["--batch", str(path), "--no-slips"])
+    assert code == 1 and "claimed 1.20: " in out
+    for word in ("True", "yes", "TRUE"):
+        path.write_text(
+            f"{{sampler: shuffled, n: 100, batch: 30, drop_last: {word}, noise: 3, epochs: 2, "
+            "delta: 1e-5}"
+        )
+        content = strict(run(capsys, ["--batch", str(path), "--json"])[1])
+        assert content[0]["phases"][0]["drop_last"] is True
 
 
 def test_tuning_counts_for_a_budget_of_composed_ledgers(capsys, tmp_path):

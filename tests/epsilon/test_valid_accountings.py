@@ -15,6 +15,7 @@ from scipy.stats import norm
 
 from dpatlas.epsilon.check import check_epsilon
 from dpatlas.epsilon.claim import RELATIONS, read_claim
+from dpatlas.epsilon.text import upward
 from dpatlas.epsilon.valid import SQRT_5, event, optimistic, readings
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.samplers import FixedSize, Poisson, Shuffled
@@ -193,8 +194,13 @@ def test_trials_count_for_the_guarantee_and_not_for_the_refutation():
 
 def test_a_refutation_holds_for_the_fewest_steps_that_epochs_may_mean():
     whole = check_epsilon(**POISSON, noise=2.0, steps=3 * 10)
+    # Opacus: 11 steps an epoch, each record with probability 1 / 11.
+    rounded = check_epsilon(**{**POISSON, "n": 11, "batch": 1}, noise=2.0, steps=3 * 11)
     report = check_epsilon(**POISSON, noise=2.0, epochs=3)
-    assert report.claim.phases[0].steps == 32 and report.least == whole.least
+    assert report.claim.phases[0].steps == 32
+    for relation, least in report.least.items():
+        assert least == min(whole.least[relation], rounded.least[relation])
+    assert report.least != whole.least
     claimed = f"{whole.tightest.epsilon:.6f}"
     said = check_epsilon(
         **POISSON, noise=2.0, epochs=3, relation="add_remove", claimed=claimed, explain=False
@@ -202,6 +208,62 @@ def test_a_refutation_holds_for_the_fewest_steps_that_epochs_may_mean():
     assert said.verdict == "not guaranteed"
     full = {"sampler": "full", "noise": 2.0, "delta": 1e-5}
     assert check_epsilon(**full, epochs=1.5).least == check_epsilon(**full, steps=1).least
+
+
+@pytest.mark.parametrize(
+    ("n", "batch", "noise", "epochs", "claimed"),
+    [(1010, 100, 1.0, 20, "9.451"), (105, 100, 2.0, 10, "5.69")],
+)
+def test_what_opacus_runs_is_not_refuted_and_is_named(n, batch, noise, epochs, claimed):
+    """Its rate is one over the batches of an epoch, rounded up, and so many are its steps."""
+    settings = {"sampler": "poisson", "n": n, "batch": batch, "noise": noise, "epochs": epochs}
+    report = check_epsilon(**settings, delta=1e-5, claimed=claimed, relation="add_remove")
+    whole = math.ceil(n / batch)
+    run = {"sampler": "poisson", "n": whole, "batch": 1, "noise": noise, "steps": epochs * whole}
+    reached = check_epsilon(**run, delta=1e-5, relation="add_remove").tightest.epsilon
+    assert abs(reached - float(claimed)) < 1e-3 and report.verdict == "not guaranteed"
+    assert any("(Opacus)" in "".join(hit.changes) for hit in report.searched.hits)
+
+
+def test_a_guarantee_for_fewer_steps_than_common_loops_take_says_so():
+    epochs = {"sampler": "poisson", "n": 100, "batch": 67, "noise": 2, "epochs": 20}
+    common = {"delta": 1e-5, "relation": "add_remove", "explain": False}
+    report = check_epsilon(**epochs, **common, claimed="9.68")
+    (said,) = (each for each in report.warnings if "give steps" in each)
+    longer = check_epsilon(**{**epochs, "epochs": None, "steps": 40}, **common)
+    assert report.verdict == "guaranteed" and f"epsilon {upward(longer.tightest.epsilon)}" in said
+    assert "30 steps" in said and "takes 40" in said
+    generous = check_epsilon(**epochs, **common, claimed="20")
+    whole = check_epsilon(**{**epochs, "n": 134}, **common, claimed="12")
+    assert not [each for each in (*generous.warnings, *whole.warnings) if "give steps" in each]
+
+
+def test_a_claim_that_rounding_alone_supports_says_so():
+    base = {"sampler": "poisson", "n": 1000, "batch": 100, "noise": 1, "steps": 10, "delta": 1e-5}
+    rounded = check_epsilon(**base, relation="add_remove", claimed="2.85", explain=False)
+    assert rounded.verdict == "guaranteed" and rounded.by_rounding
+    assert "the release reaches more than 2.85" in " ".join(rounded.warnings)
+    plain = check_epsilon(**base, relation="add_remove", claimed="2.86", explain=False)
+    assert plain.verdict == "guaranteed" and not plain.by_rounding
+    assert "rounded" not in " ".join(plain.warnings)
+
+
+@pytest.mark.parametrize(
+    ("trials", "others"),
+    [
+        ([{"noise": 3.0}, {"noise": 4.0}], 2),
+        # Trials that differ in what no key says are trainings of their own.
+        ([{}, {}], 2),
+        ([{}], 1),
+        # The reported one, by its settings, once.
+        ([{"noise": 2.0}, {"noise": 4.0}], 1),
+        ([{"noise": 2.0}, {"noise": 2.0}], 1),
+        ([{"epochs": 5}, {"noise": 4.0}], 1),
+    ],
+)
+def test_a_list_of_trials_has_the_reported_one_only_where_it_says_its_settings(trials, others):
+    settings = {**POISSON, "n": 1000, "noise": 2.0, "steps": 50, "trials": trials}
+    assert sum(count for _, count in read_claim(settings).trials) == others
 
 
 def test_a_grid_counts_the_reported_setting_once():

@@ -10,6 +10,7 @@ from dpatlas.epsilon.slips import Hit, Search, search
 from dpatlas.epsilon.valid import (
     Reading,
     assumptions,
+    most_steps,
     noise_for,
     optimistic,
     readings,
@@ -53,6 +54,14 @@ class Report:
         return min(self.readings, key=lambda each: each.epsilon, default=None)
 
     @property
+    def by_rounding(self) -> bool:
+        """Whether only rounding supports the claim: no reading is at most the number claimed."""
+        return self.verdict == GUARANTEED and not any(
+            self.claim.claimed is not None and each.epsilon <= self.claim.claimed.value
+            for each in self.supported_by
+        )
+
+    @property
     def ok(self) -> bool:
         """Whether nothing speaks against the claim, or against the target."""
         return self.verdict in (None, GUARANTEED) and (
@@ -84,6 +93,7 @@ class Report:
             "claimed": None if claim.claimed is None else claim.claimed.value,
             "target": claim.target,
             "verdict": self.verdict,
+            "by_rounding": self.by_rounding,
             "readings": [_reading(each) for each in self.readings],
             "tightest": None if self.tightest is None else _reading(self.tightest),
             "least": dict(self.least),
@@ -119,7 +129,40 @@ def check(claim: Claim, *, explain: bool = True, names: Names = str) -> Report:
     least = {relation: optimistic(claim, relation) for relation in claim.relations}
     verdict, supporting = _verdict(claim, found, least)
     searched = search(claim) if explain and claim.claimed is not None else None
-    return Report(claim, found, least, verdict, supporting, searched, (), _warnings(claim, found))
+    said = _warnings(claim, found) + _reservations(claim, supporting, least)
+    return Report(claim, found, least, verdict, supporting, searched, (), said)
+
+
+def _reservations(
+    claim: Claim, supporting: tuple[Reading, ...], least: Mapping[str, float | None]
+) -> tuple[str, ...]:
+    """On what a guarantee depends beside its assumptions: rounding, and how epochs are counted."""
+    if claim.claimed is None or not supporting:
+        return ()
+    said = []
+    reached = min((least[each.relation] or 0.0) for each in supporting)
+    if reached > claim.claimed.value:
+        said.append(
+            f"guaranteed as a rounded number: the release reaches more than {claim.claimed.text}"
+        )
+    longer = claim.map_phases(most_steps)
+    if longer != claim:
+        from dpatlas.epsilon.text import upward
+
+        most = claim.claimed.value + claim.claimed.rounding
+        relations = {each.relation for each in supporting}
+        tightest = min(
+            (each.epsilon for each in readings(longer) if each.relation in relations),
+            default=math.inf,
+        )
+        if tightest > most:
+            steps = " and ".join(str(phase.steps) for phase in claim.phases)
+            more = " and ".join(str(phase.steps) for phase in longer.phases)
+            said.append(
+                f"guaranteed for {steps} steps; a loop of ceil(n / batch) steps an epoch takes "
+                f"{more}, epsilon {upward(tightest)}: give steps in the place of epochs"
+            )
+    return tuple(said)
 
 
 def _verdict(

@@ -6,6 +6,7 @@ values becomes a `Claim`, or an InputError names the key, what was found and wha
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
@@ -51,6 +52,7 @@ MOST_TRIALS = 100_000
 NOISE = real(ge=1e-3, le=1e6)
 DELTA = real(ge=1e-50, lt=1)
 MOST_RECORDS, MOST_STEPS = 10**12, 10**7
+PLAIN_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 Names = Callable[[str], str]
 
 
@@ -224,9 +226,16 @@ def read_claim(settings: Mapping[str, Any], names: Names = str) -> Claim:
         runs,
         _trials(given, phases, names, noisy=target is None),
         released,
-        str(given.get("name", "")),
-        str(given.get("source", "")),
+        _text(given, "name", names),
+        _text(given, "source", names),
     )
+
+
+def _text(given: Mapping[str, Any], key: str, names: Names) -> str:
+    text = str(given.get(key, ""))
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InputError(names(key), repr(text), "text that UTF-8 can write")
+    return text
 
 
 def _phases(given: Mapping[str, Any], names: Names, noisy: bool) -> tuple[Phase, ...]:
@@ -323,6 +332,7 @@ def _trials(
         raise InputError(names("trials"), repr(trials), allowed)
     base = {name: given[name] for name in (*PHASE_KEYS, "phases") if name in given}
     others: list[tuple[Phase, ...]] = []
+    reported = None
     for number, change in enumerate(changes, 1):
 
         def inner(name: str, number: int = number, key: str = key) -> str:
@@ -332,11 +342,22 @@ def _trials(
             raise InputError(names(f"{key}[{number}]"), repr(change), "settings that it changes")
         _known(change, (*PHASE_KEYS, "phases"), inner)
         others.append(_phases(_changed(base, change), inner, noisy))
-    if phases in others:
-        others.remove(phases)
+        # An entry that changes nothing is a training that differs in what no key says.
+        if reported is None and change and _released(others[-1]) == _released(phases):
+            reported = number - 1
+    if reported is not None:
+        del others[reported]
     if any(phase.n != phases[0].n for each in others for phase in each):
         raise InputError(names(key), "other numbers of records", "trials on the same records")
     return tuple((each, 1) for each in others)
+
+
+def _released(phases: tuple[Phase, ...]) -> list[Phase]:
+    """What a training releases, whether its steps were given or its epochs."""
+    return [
+        phase if phase.sampler in ("shuffled", "cyclic") else replace(phase, epochs=None)
+        for phase in phases
+    ]
 
 
 def _changed(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -378,7 +399,8 @@ def _printed(claimed: Any, where: str) -> Printed | None:
     text = claimed if isinstance(claimed, str) else repr(claimed)
     text = text.strip()
     try:
-        value = Decimal(text)
+        # Decimal takes underscores and digits of other scripts.
+        value = Decimal(text if PLAIN_NUMBER.fullmatch(text) else "NaN")
     except InvalidOperation:
         value = Decimal("NaN")
     if not (value.is_finite() and 0 < value < Decimal(10**12) and Printed(text).unit):

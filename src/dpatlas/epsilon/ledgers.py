@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpatlas.core.guard import one_of, real
-from dpatlas.epsilon.claim import MOST_STEPS, MOST_TRIALS
+from dpatlas.epsilon.claim import MOST_STEPS, MOST_TRIALS, NOISE
 from dpatlas.epsilon.text import upward
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import Phase, composition
@@ -24,6 +24,8 @@ RELATIONS = {
     for words, relation in (("add or remove", "add_remove"), ("replace", "replace_one"))
     for unit in ("record", "person")
 }
+# How a ledger says that nothing was chosen on private data.
+NOTHING = "nothing"
 SHARED_NOISE = "noise shared by several trainings"
 # The rebuilt epsilon of a ledger may exceed the stated one by this share: other accountants'
 # settings round differently. It may hardly be less, or the total would be too small.
@@ -39,7 +41,8 @@ class Spent:
 
     with_tuning: epsilon of everything trained to choose it, at no larger delta; None if not said.
     phases: of one training, `trainings` times; empty where the ledger does not say. unit: what
-    neighbours differ in, a record or a person.
+    neighbours differ in, a record or a person. uncounted: what was chosen on private data at a cost
+    that no number here has.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Spent:
     phases: tuple[Phase, ...] = ()
     data: str | None = None
     unit: str = "record"
+    uncounted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,7 @@ class Total:
                     "with_tuning": each.with_tuning,
                     "trainings": each.trainings,
                     "composed": bool(each.phases),
+                    "uncounted": list(each.uncounted),
                 }
                 for each in self.spent
             ],
@@ -156,6 +161,8 @@ def read_spent(name: str, content: Any) -> Spent:
     epsilon, delta = ledger["epsilon"], ledger["delta"]
     if epsilon is None:
         return Spent(name, None, 0.0, relation, unit=unit)
+    if "tuning" in ledger and not isinstance(ledger["tuning"], Mapping):
+        raise InputError(f"{name}, tuning", repr(ledger["tuning"]), "a mapping, or no such key")
     real(ge=0).check(f"{name}, epsilon", epsilon)
     real(ge=0, lt=1).check(f"{name}, delta", delta)
     tuning = ledger.get("tuning")
@@ -172,8 +179,20 @@ def read_spent(name: str, content: Any) -> Spent:
     if not isinstance(checksum, str | None):
         raise InputError(f"{name}, data.sha256", repr(checksum), "a checksum as text")
     found = Spent(name, float(epsilon), float(delta), relation, with_tuning)
-    spent = replace(found, data=checksum, unit=unit)
+    spent = replace(found, data=checksum, unit=unit, uncounted=_uncounted(ledger))
     return _with_phases(spent, ledger)
+
+
+def _uncounted(ledger: Mapping[str, Any]) -> tuple[str, ...]:
+    """Choices on private data that the ledger names, but for the tuning that it counts."""
+    chosen = ledger.get("chosen_on_private_data", NOTHING)
+    if isinstance(chosen, str):
+        return () if chosen.startswith(NOTHING) else (chosen,)
+    tuning = ledger.get("tuning")
+    counted = tuning.get("what") if isinstance(tuning, Mapping) else None
+    listed = [each if isinstance(each, Mapping) else {"what": each} for each in _as_list(chosen)]
+    names = [each.get("what") for each in listed]
+    return tuple(str(name) for name in names if name is None or name != counted)
 
 
 def _with_phases(spent: Spent, ledger: Mapping[str, Any]) -> Spent:
@@ -188,8 +207,10 @@ def _with_phases(spent: Spent, ledger: Mapping[str, Any]) -> Spent:
         )
         if trainings > MOST_TRIALS or any(phase.steps > MOST_STEPS for phase in phases):
             return spent
+        for phase in phases:
+            NOISE.check("noise_multiplier", phase.noise_multiplier)
         again = composition([phases] * trainings, spent.delta, spent.relation).epsilon
-    except (KeyError, TypeError, ValueError, OverflowError):
+    except (KeyError, TypeError, ValueError, ArithmeticError):
         return spent
     stated = spent.epsilon
     if stated is None or not stated * (1 - LESS) <= again <= stated * (1 + SAME):
@@ -231,6 +252,8 @@ def describe_total(total: Total) -> str:
             f"with tuning: sums of epsilons, at delta {total.basic[1]:.2g}, of all that was "
             "trained to choose the runs"
         )
+    for name, each in zip(names, total.spent, strict=True):
+        lines += [f"not counted: {name}: {what}" for what in each.uncounted]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -188,6 +188,10 @@ def _phase_changes() -> Iterator[tuple[str, Callable[[Phase], Phase]]]:
         "sampling rate 1 / (batches of an epoch, rounded up)",
         lambda phase: _rate(phase, 1 / math.ceil(1 / _q(phase))),
     )
+    yield (
+        "batches of an epoch rounded up, and one over them as sampling rate (Opacus)",
+        lambda phase: _rate(_whole(phase, math.ceil), 1 / math.ceil(1 / _q(phase))),
+    )
     yield "sampling rate 1 / n", lambda phase: _rate(phase, 1 / (phase.n or 1))
     yield "no amplification by sampling", _all_records
     for factor in FACTORS:

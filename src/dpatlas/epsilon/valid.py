@@ -180,15 +180,39 @@ def _accounted(composed: Event, delta: float) -> Iterator[Reading]:
 def optimistic(claim: Claim, relation: str) -> float | None:
     """An epsilon that the release certainly reaches; None where no such limit is known.
 
-    Of Poisson and full batches, with every noisy sum of the released runs released. Epochs count
-    the fewest steps that they may mean.
+    Of Poisson and full batches, with every noisy sum of the released runs released. Where epochs
+    are given, the smallest epsilon of the loops that they may mean.
     """
     samplers = {phase.sampler for phase in claim.phases}
     if claim.released != "every-sum" or not samplers <= {"poisson", "full-batch"}:
         return None
-    composed = event(claim.map_phases(_fewest_steps), relation, released_only=True)
-    assert composed is not None
-    return least_epsilon(composed.mechanisms, claim.delta, composed.accounted)
+    least = []
+    for read in (_fewest_steps, _rate_of_batches):
+        composed = event(claim.map_phases(read), relation, released_only=True)
+        assert composed is not None
+        found = least_epsilon(composed.mechanisms, claim.delta, composed.accounted)
+        if found is None:
+            return None
+        least.append(found)
+    return min(least)
+
+
+def _rate_of_batches(phase: Phase) -> Phase:
+    """The phase as Opacus runs it: ceil(n / batch) steps an epoch, and one over them as rate."""
+    if phase.epochs is None or phase.n is None or phase.batch is None:
+        return phase
+    whole = math.ceil(phase.n / phase.batch)
+    steps = max(1, math.floor(phase.epochs * whole))
+    return replace(phase, n=whole, batch=1, steps=steps)
+
+
+def most_steps(phase: Phase) -> Phase:
+    """The phase with ceil(n / batch) steps in each epoch; of steps and whole batches as it is."""
+    if phase.epochs is None or phase.sampler not in ("poisson", "fixed-size"):
+        return phase
+    assert phase.n is not None and phase.batch is not None
+    steps = math.ceil(phase.epochs * math.ceil(phase.n / phase.batch) - 1e-9)
+    return replace(phase, steps=max(phase.steps, steps))
 
 
 def _fewest_steps(phase: Phase) -> Phase:
