@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,12 @@ def unchanged(where: str, value: Any) -> Iterator[None]:
     """InputError if the model's, loss's or augmentation's state changes in the meantime."""
     before = state_of(where, value)
     yield
-    after = state_of(where, value)
-    for name in before | after:
+    refuse_changes(before, state_of(where, value))
+
+
+def refuse_changes(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """InputError that names the first thing in which two states differ."""
+    for name in {**before, **after}:
         if before.get(name) != after.get(name):
             raise InputError(name, "changed by a forward pass", ALLOWED)
 

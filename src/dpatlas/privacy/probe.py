@@ -34,7 +34,13 @@ from dpatlas.core.seeds import generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import ClippedSum
 from dpatlas.privacy.fingerprint import fingerprint
-from dpatlas.privacy.kept_state import ALLOWED, nothing_else_changed, state_of_both, unchanged
+from dpatlas.privacy.kept_state import (
+    ALLOWED,
+    nothing_else_changed,
+    refuse_changes,
+    state_of_both,
+    unchanged,
+)
 from dpatlas.privacy.rules import Unsupported
 from dpatlas.privacy.structured import Structured
 from dpatlas.privacy.synthetic import (
@@ -199,8 +205,8 @@ class _Probe:
         self._called("loss", lambda: self._choose_labels(output))
         first, usual = state_of_both(self.model, self.loss), len(self.rows)
         outputs = output.shape[-1] if output.dim() > 1 else 1
-        with unchanged("model", self.model), unchanged("loss", self.loss):
-            self._compare()
+        self._compare()
+        refuse_changes(first, state_of_both(self.model, self.loss))
         self._check_first_pass(fresh, first, usual)
         return outputs
 
@@ -220,7 +226,7 @@ class _Probe:
         """The state of new copies after a pass over these records."""
         model, loss = self._copies(generator(KEY))
         with torch.no_grad():
-            losses_of(model, loss, *self._batch(records))
+            self._called("model", lambda: losses_of(model, loss, *self._batch(records)))
         return state_of_both(model, loss)
 
     def _copies(self, draws: np.random.Generator) -> tuple[nn.Module, Loss]:
