@@ -262,7 +262,7 @@ def audit_run(run, config=None):
     claims = "claim,paper,verdict,statement,level\n"
     claims += "kl-1,kl_privacy,not run at this tier,It grows.,\n"
     write_atomic(run / "claims.csv", claims)
-    write_atomic(run / "comparisons.csv", "claim,comparison\n")
+    write_atomic(run / "comparisons.csv", "claim,comparison,outlying\n")
     expected = Expected("embedded", {}, {"audit": (spec.id,)}, ("audit",))
     return publish(expected, run.parent, run.parents[1] / "docs", "def")
 
@@ -279,7 +279,8 @@ def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
     with (target / "claims.csv").open() as stream:
         assert [row["verdict"] for row in csv.DictReader(stream)] == ["reproduced"]
     kept = (target / "comparisons.csv").read_text().splitlines()
-    assert kept == ["claim,comparison", "kl-1,slope", "kl-2,slope"]
+    # A column that the earlier publication did not have is empty.
+    assert kept == ["claim,comparison,outlying", "kl-1,slope,", "kl-2,slope,"]
     assert "Kept from earlier publications" in (target / "README.md").read_text()
     assert lineage.trace(target / "figures" / f"{FIGURE}.png")["as_made"]
 

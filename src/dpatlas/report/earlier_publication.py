@@ -6,12 +6,13 @@ away the others.
 
 import csv
 import io
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.files import read_json
+from dpatlas.core.files import read_json, read_rows
 from dpatlas.evidence.verdicts import NOT_RUN, read_claims
 from dpatlas.registry import all_blocks
 from dpatlas.report.lineage import COMPARISONS, CONFIG, MANIFEST, block_key
@@ -22,7 +23,7 @@ from dpatlas.report.state import require_as_made
 class EarlierPublication:
     """What is kept of it: files by path, lineage of products; the old manifest, claims and config.
 
-    blocks: in the run to publish. partial: whether that run is one. comparisons: lines of the old
+    blocks: in the run to publish. partial: whether that run is one. comparisons: rows of the old
     comparisons.csv.
     """
 
@@ -32,7 +33,7 @@ class EarlierPublication:
     claims: Mapping[str, Mapping[str, str]]
     blocks: Collection[str]
     partial: bool
-    comparisons: Sequence[str]
+    comparisons: Sequence[Mapping[str, str]]
     config: Mapping[str, Any]
 
     def names(self, kind: str) -> list[str]:
@@ -108,14 +109,8 @@ class EarlierPublication:
 
     def into_claims(self, rows: list[dict[str, str]]) -> bytes:
         """claims.csv with the old verdicts on what is no part of the run."""
-        text = io.StringIO()
-        writer = csv.DictWriter(
-            text, list(rows[0]), lineterminator="\n", restval="", extrasaction="ignore"
-        )
-        writer.writeheader()
-        for row in rows:
-            writer.writerow(self.claims[row["claim"]] if self.keeps(row) else row)
-        return text.getvalue().encode()
+        kept = (self.claims[row["claim"]] if self.keeps(row) else row for row in rows)
+        return _csv(list(rows[0]), kept)
 
     def into_comparisons(self, content: bytes, rows: Iterable[Mapping[str, str]]) -> bytes:
         """comparisons.csv with the old comparisons of what is no part of the run.
@@ -124,9 +119,19 @@ class EarlierPublication:
         """
         kept = {name for name, row in self.claims.items() if row["paper"] not in self.blocks}
         kept |= {row["claim"] for row in rows if self.keeps(row)}
-        head, *lines = content.decode().splitlines(keepends=True)
-        lines += [line for line in self.comparisons if line.partition(",")[0] in kept]
-        return "".join([head, *lines]).encode()
+        new = csv.DictReader(io.StringIO(content.decode()))
+        columns = list(new.fieldnames or [])
+        old = (row for row in self.comparisons if row["claim"] in kept)
+        return _csv(columns, itertools.chain(new, old))
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> bytes:
+    """Rows in these columns; what an older file has no column for is empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n", restval="", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
 
 
 def _block_of(product: str) -> str | None:
@@ -160,7 +165,7 @@ def earlier_publication(
     files = {path: (target / path).read_bytes() for path in recorded}
     rows = read_claims(target)
     path = target / COMPARISONS
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+    comparisons = read_rows(path) if path.is_file() else []
     config = read_json(target / CONFIG) if (target / CONFIG).is_file() else {}
     return EarlierPublication(
         files,
@@ -169,6 +174,6 @@ def earlier_publication(
         {row["claim"]: row for row in rows},
         blocks,
         shown is not None,
-        lines,
+        comparisons,
         config,
     )
