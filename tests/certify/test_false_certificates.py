@@ -175,6 +175,7 @@ def test_no_probability_is_rounded_up(delta, said):
         {"redraw": "no"},
         {"x": [[1.0, 2.0], [3.0]]},
         {"x": np.ma.masked_array(np.ones((300, 4)), np.ones((300, 4)))},
+        {"redraw": 1},
     ],
 )
 def test_what_is_no_single_value_or_no_array_is_refused_by_name(change):
@@ -200,6 +201,8 @@ def test_settings_that_are_no_single_values_are_refused(change):
 def test_what_a_script_has_set_for_torch_changes_no_digit_and_stays():
     x, y = records(100)
     expected = certify(network(), x, y, **QUICK)
+    with torch.inference_mode():
+        assert certify(network(), np.ma.array(x), y, **QUICK).rows == expected.rows
     single = {"delta": torch.tensor(0.05, dtype=torch.float64), "draws": np.int64(2000)}
     assert certify(network(), torch.from_numpy(x), y, **{**QUICK, **single}).rows == expected.rows
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()

@@ -401,6 +401,14 @@ UNTOLD = {"what": "unknown: nobody said how the settings were chosen", "cost": "
     ("other", "uncounted"),
     [
         ({"chosen_on_private_data": "nothing"}, []),
+        ({"chosen_on_private_data": "nothing: no choice rests on it"}, []),
+        ({"chosen_on_private_data": None}, []),
+        ({"chosen_on_private_data": ["nothing"]}, []),
+        ({"chosen_on_private_data": ""}, []),
+        (
+            {"chosen_on_private_data": "nothing but the rate, by 20 trials"},
+            ["nothing but the rate, by 20 trials"],
+        ),
         ({"chosen_on_private_data": [UNTOLD]}, [UNTOLD["what"]]),
         ({"chosen_on_private_data": [UNTOLD], "tuning": TUNED}, [UNTOLD["what"]]),
         (

@@ -233,6 +233,13 @@ def test_a_guarantee_for_fewer_steps_than_common_loops_take_says_so():
     longer = check_epsilon(**{**epochs, "epochs": None, "steps": 40}, **common)
     assert report.verdict == "guaranteed" and f"epsilon {upward(longer.tightest.epsilon)}" in said
     assert "30 steps" in said and "takes 40" in said
+    trials = [{"epochs": 5}]
+    tuned = check_epsilon(**POISSON, noise=2, steps=50, trials=trials, explain=False)
+    claimed = f"{tuned.tightest.epsilon:.6f}"
+    tuned = check_epsilon(
+        **POISSON, noise=2, steps=50, trials=trials, claimed=claimed, explain=False
+    )
+    assert "for the trials' epochs of n / batch steps" in " ".join(tuned.warnings)
     generous = check_epsilon(**epochs, **common, claimed="20")
     whole = check_epsilon(**{**epochs, "n": 134}, **common, claimed="12")
     assert not [each for each in (*generous.warnings, *whole.warnings) if "give steps" in each]

@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import subprocess
 import sys
+from typing import ClassVar
 
 import pytest
 import torch
@@ -566,8 +567,62 @@ class RemembersInAGlobal(nn.Module):
 
 
 def test_a_memory_of_records_in_a_global_that_a_network_reads_is_refused():
-    with pytest.raises(InputError, match="layer 0: globals: found changed by a forward pass"):
+    found = r"model: global GLOBAL_MEMORY \(RemembersInAGlobal\): found changed by a forward pass"
+    with pytest.raises(InputError, match=found):
         started(behind(RemembersInAGlobal()))
+
+
+MASKS = {}
+
+
+class CachesByShape(nn.Module):
+    """Keeps what it makes for a shape where all of its kind share it."""
+
+    cache: ClassVar[dict] = {}
+
+    def forward(self, x):
+        shape = tuple(x.shape[1:])
+        for kept in (self.cache, MASKS):
+            if shape not in kept:
+                kept[shape] = torch.ones(shape, dtype=torch.float64)
+        return x * self.cache[shape].to(x) * MASKS[shape].to(x)
+
+
+def test_a_cache_by_shape_that_instances_share_passes():
+    started(behind(CachesByShape()))
+    assert len(MASKS) == len(CachesByShape.cache) == 1
+
+
+class SetOnce:
+    """A loss, or an augmentation of one view, with a centre that its first batch sets."""
+
+    views = 1
+
+    def __init__(self):
+        self.centre = None
+
+    def less_the_centre(self, values):
+        if self.centre is None:
+            self.centre = values.detach().mean(0)
+        return values - self.centre
+
+    def __call__(self, output, labels):
+        return cross_entropy(self.less_the_centre(output), labels)
+
+    def draw(self, draws, records):
+        return torch.zeros(records, 1)
+
+    def apply(self, x, parameters):
+        return self.less_the_centre(x)
+
+
+@pytest.mark.parametrize("name", ["loss", "augmentation"])
+def test_an_object_with_a_centre_of_its_first_batch_is_refused_each_time_and_stays_as_it_was(name):
+    for _ in range(2):
+        given = SetOnce()
+        with pytest.raises(InputError, match="set from the records of a first forward pass"):
+            train(Made(), **{name: given})
+        assert given.centre is None
 
 
 def remembers_in_a_global(output, labels):

@@ -46,7 +46,8 @@ def _torch_as_usual() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
     try:
         # Entered only where it is needed: it costs something at each operation.
-        with torch.enable_grad(), contextlib.nullcontext() if device == CPU else CPU:
+        elsewhere = contextlib.nullcontext() if device == CPU else CPU
+        with torch.inference_mode(False), torch.enable_grad(), elsewhere:
             yield
     finally:
         torch.set_default_dtype(dtype)
@@ -90,7 +91,7 @@ def certify(
     settings = Settings() if settings is None else settings
     if not isinstance(settings, Settings):
         raise InputError("settings", type(settings).__name__, "a dpatlas.certify.Settings")
-    if not isinstance(redraw, bool):
+    if not isinstance(redraw, bool | np.bool_):
         raise InputError("redraw", repr(redraw), "True or False")
     delta = held("delta", delta, real(ge=SMALLEST_DELTA, lt=1))
     draws = held("draws", draws, integer(ge=1, le=10**8))
@@ -199,7 +200,7 @@ def _grid(taus: Sequence[float]) -> list[float]:
 
 def _array(name: str, values: Any) -> np.ndarray:
     allowed = "an array of numbers"
-    if isinstance(values, np.ma.MaskedArray):
+    if np.ma.is_masked(values):
         raise InputError(name, "an array with a mask", f"{allowed}, none masked")
     try:
         if isinstance(values, Tensor):

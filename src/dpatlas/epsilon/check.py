@@ -156,11 +156,12 @@ def _reservations(
             default=math.inf,
         )
         if tightest > most:
-            steps = " and ".join(str(phase.steps) for phase in claim.phases)
-            more = " and ".join(str(phase.steps) for phase in longer.phases)
+            counted = [" and ".join(str(p.steps) for p in each.phases) for each in (claim, longer)]
+            if claim.phases == longer.phases:
+                counted = ["the trials' epochs of n / batch", "more"]
             said.append(
-                f"guaranteed for {steps} steps; a loop of ceil(n / batch) steps an epoch takes "
-                f"{more}, epsilon {upward(tightest)}: give steps in the place of epochs"
+                f"guaranteed for {counted[0]} steps; a loop of ceil(n / batch) an epoch takes "
+                f"{counted[1]}, epsilon {upward(tightest)}: give steps in the place of epochs"
             )
     return tuple(said)
 

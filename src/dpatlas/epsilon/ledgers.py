@@ -185,14 +185,15 @@ def read_spent(name: str, content: Any) -> Spent:
 
 def _uncounted(ledger: Mapping[str, Any]) -> tuple[str, ...]:
     """Choices on private data that the ledger names, but for the tuning that it counts."""
-    chosen = ledger.get("chosen_on_private_data", NOTHING)
-    if isinstance(chosen, str):
-        return () if chosen.startswith(NOTHING) else (chosen,)
     tuning = ledger.get("tuning")
     counted = tuning.get("what") if isinstance(tuning, Mapping) else None
-    listed = [each if isinstance(each, Mapping) else {"what": each} for each in _as_list(chosen)]
-    names = [each.get("what") for each in listed]
-    return tuple(str(name) for name in names if name is None or name != counted)
+    listed = _as_list(ledger.get("chosen_on_private_data") or NOTHING)
+    names = (str(each.get("what") if isinstance(each, Mapping) else each) for each in listed)
+    return tuple(name for name in names if name != counted and not _is_nothing(name))
+
+
+def _is_nothing(words: str) -> bool:
+    return words.partition(":")[0].strip().lower() in (NOTHING, "none", "")
 
 
 def _with_phases(spent: Spent, ledger: Mapping[str, Any]) -> Spent:

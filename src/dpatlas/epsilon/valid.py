@@ -187,8 +187,9 @@ def optimistic(claim: Claim, relation: str) -> float | None:
     if claim.released != "every-sum" or not samplers <= {"poisson", "full-batch"}:
         return None
     least = []
-    for read in (_fewest_steps, _rate_of_batches):
-        composed = event(claim.map_phases(read), relation, released_only=True)
+    loops = [claim.map_phases(read) for read in (_fewest_steps, _rate_of_batches)]
+    for each in loops if loops[0].phases != loops[1].phases else loops[:1]:
+        composed = event(each, relation, released_only=True)
         assert composed is not None
         found = least_epsilon(composed.mechanisms, claim.delta, composed.accounted)
         if found is None:
@@ -202,6 +203,8 @@ def _rate_of_batches(phase: Phase) -> Phase:
     if phase.epochs is None or phase.n is None or phase.batch is None:
         return phase
     whole = math.ceil(phase.n / phase.batch)
+    if whole * phase.batch == phase.n:
+        return _fewest_steps(phase)
     steps = max(1, math.floor(phase.epochs * whole))
     return replace(phase, n=whole, batch=1, steps=steps)
 

@@ -660,7 +660,7 @@ def judge_entry(
             f"verdict; {note}"
         )
     if estimate.outlying:
-        note = f"{estimate.outlying} of {estimate.runs} runs far from the others; {note}"
+        note = f"runs far from the others: {estimate.outlying}; {note}"
     wanted = None
     if verdict == INCONCLUSIVE:
         if lacking := decision.without_interval:

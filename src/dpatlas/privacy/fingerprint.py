@@ -76,6 +76,20 @@ def arrays_in(
         yield from arrays_in(name, type(value), seen)
 
 
+def shared_by(kind: type) -> Iterator[tuple[str, Any]]:
+    """What all objects of a class share and may change: its plain attributes, and those globals.
+
+    That its methods read, each with what it is.
+    """
+    for name, member in _class_members(kind):
+        if isinstance(member, _PLAIN) and not name.startswith("__"):
+            yield f"class attribute {name}", member
+    for function in _functions(kind):
+        for name, value in _globals(function):
+            if isinstance(value, _PLAIN):
+                yield f"global {name}", value
+
+
 def initial_values(model: nn.Module) -> str:
     """Digest of all parameters and buffers."""
     # Not cached: weights change with every step.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.errors import InputError
-from dpatlas.privacy.fingerprint import REGISTRIES, content_of, fingerprint
+from dpatlas.privacy.fingerprint import REGISTRIES, content_of, fingerprint, shared_by
 
 ALLOWED = "a state that no record moves"
 _ALLOWED = {
@@ -54,7 +54,8 @@ def _global_state(model: nn.Module) -> dict[str, Any]:
             None if value.grad is None else (id(value.grad), value.grad._version)
             for value in model.parameters()
         ),
-        "parameters, buffers and attributes": state_of("model", model),
+        # What instances share is filled by the copies, too: a cache of masks for one.
+        "parameters, buffers and attributes": state_of("model", model, shared=False),
         "torch's global generator": torch.get_rng_state().numpy().tobytes(),
         "numpy's global generator": str(numpy_state["state"]),
         "random's global generator": random.getstate(),
@@ -66,10 +67,30 @@ def state_of_both(model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) ->
     return state_of("model", model) | state_of("loss", loss)
 
 
-def state_of(where: str, value: Any) -> dict[str, str]:
+def refuse_set_by_records(
+    fresh: Mapping[str, str],
+    after: Mapping[str, str],
+    again: Callable[[], Mapping[str, str]],
+    other: Callable[[], Mapping[str, str]],
+) -> None:
+    """InputError if what a first pass sets, such as a centre, depends on its records.
+
+    fresh, after: the state before and after a first pass. again, other: the states of new copies
+    after a pass over the same records, and over others of the same shape.
+    """
+    changed = [name for name in after if after[name] != fresh.get(name)]
+    if changed:
+        same, different = again(), other()
+        for name in changed:
+            # What differs after the same records too is no function of them.
+            if same.get(name) == after[name] != different.get(name):
+                raise InputError(name, "set from the records of a first forward pass", ALLOWED)
+
+
+def state_of(where: str, value: Any, *, shared: bool = True) -> dict[str, str]:
     """Digests by name: of a network every module's parameters, buffers and attributes.
 
-    With the plain globals that its methods read.
+    shared: with what its classes' attributes and the globals of their methods hold.
     """
     if not isinstance(value, nn.Module):
         return {where: fingerprint(value, anew=True)}
@@ -86,5 +107,7 @@ def state_of(where: str, value: Any) -> dict[str, str]:
             watched = list(attribute) if hooks else attribute
             if key not in REGISTRIES:
                 state[f"{prefix}: attribute {key}"] = fingerprint(watched, anew=True)
-        state[f"{prefix}: globals"] = fingerprint(type(module), anew=True)
+    for kind in {type(module): None for module in value.modules()} if shared else ():
+        for name, held in shared_by(kind):
+            state[f"{where}: {name} ({kind.__name__})"] = fingerprint(held, anew=True)
     return state

@@ -35,9 +35,10 @@ from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import ClippedSum
 from dpatlas.privacy.fingerprint import fingerprint
 from dpatlas.privacy.kept_state import (
-    ALLOWED,
     nothing_else_changed,
     refuse_changes,
+    refuse_set_by_records,
+    state_of,
     state_of_both,
     unchanged,
 )
@@ -207,20 +208,10 @@ class _Probe:
         outputs = output.shape[-1] if output.dim() > 1 else 1
         self._compare()
         refuse_changes(first, state_of_both(self.model, self.loss))
-        self._check_first_pass(fresh, first, usual)
+        everyone = range(usual)
+        again, other = (partial(self._after_first_pass, batch) for batch in (everyone, [0] * usual))
+        refuse_set_by_records(fresh, first, again, other)
         return outputs
-
-    def _check_first_pass(
-        self, fresh: Mapping[str, str], after: Mapping[str, str], records: int
-    ) -> None:
-        """InputError if what a first pass sets, such as a centre, depends on its records."""
-        changed = [name for name in after if after[name] != fresh.get(name)]
-        if changed:
-            again, other = map(self._after_first_pass, (range(records), [0] * records))
-            for name in changed:
-                # What differs after the same records too is no function of them.
-                if again.get(name) == after[name] != other.get(name):
-                    raise InputError(name, "set from the records of a first forward pass", ALLOWED)
 
     def _after_first_pass(self, records: Sequence[int]) -> dict[str, str]:
         """The state of new copies after a pass over these records."""
@@ -231,9 +222,9 @@ class _Probe:
 
     def _copies(self, draws: np.random.Generator) -> tuple[nn.Module, Loss]:
         """The network with weights moved by `draws`, and the loss, in the probe's precision."""
-        loss = self.subject.loss
+        loss = _copied(self.subject.loss)
         if isinstance(loss, nn.Module):
-            loss = copy.deepcopy(loss).to(self.precision)
+            loss = loss.to(self.precision)
         try:
             model = copy.deepcopy(self.subject.model)
         except Exception as error:
@@ -257,12 +248,13 @@ class _Probe:
         )
         if self.subject.augmentation is None:
             return records
-        rows = self._views(self.subject.augmentation, records, self._called)
+        augmentation = _copied(self.subject.augmentation)
+        rows = self._views(augmentation, records, self._called)
         real = records[0].is_floating_point()
         for other in with_gaps(records[0], self.draws) if real else ():
             some = [records[0], other, records[1]]
             try:
-                self._views(self.subject.augmentation, some, lambda _, call: call())
+                self._views(augmentation, some, lambda _, call: call())
             except InputError:
                 raise
             except Exception:  # an honest augmentation may take no missing values
@@ -288,12 +280,21 @@ class _Probe:
         def apply(rows: slice) -> Tensor:
             return augmentation.apply(batch[rows], parameters[rows])
 
+        def after(records: Tensor) -> dict[str, str]:
+            new = _copied(self.subject.augmentation)
+            called(where, lambda: new.apply(records, parameters))
+            return state_of(where, new)
+
+        fresh = state_of(where, augmentation)
         together = called(where, lambda: apply(slice(None)))
+        others = torch.cat([records[0]] * count)
+        first = state_of(where, augmentation)
         if len(together) != count * self.views:
             found = f"{len(together)} rows for {count} records of {self.views} views"
             raise InputError(where, found, "each view of each record once")
         with unchanged(where, augmentation):
             again = called(where, lambda: apply(slice(None)))
+        refuse_set_by_records(fresh, first, partial(after, batch), partial(after, others))
         if not _close(together, again, self.tolerance):
             found = "two results for the same parameters"
             raise InputError(where, found, "randomness from `draw` alone, which is keyed")
@@ -636,6 +637,14 @@ def _key(subject: Subject) -> str:
         subject.views,
         subject.settings,
     )
+
+
+def _copied(value: Any) -> Any:
+    """A copy of an object, whose state is its own; a function, or what has no copy, as it is."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # a user's object may raise anything
+        return value
 
 
 def _tensors(value: Any) -> list[Tensor]:
