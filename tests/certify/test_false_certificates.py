@@ -9,7 +9,7 @@ from torch import nn
 
 from dpatlas.certify import Settings, certify
 from dpatlas.errors import InputError
-from dpatlas.models.mean_field_passes import wrong
+from dpatlas.models.mean_field_passes import misclassified
 
 ONE_TAU = {"prior": "initialisation", "taus": (0.1,), "draws": 2000, "seed": 1}
 QUICK = {**ONE_TAU, "settings": Settings(epochs=1)}
@@ -82,7 +82,7 @@ def test_ties_and_outputs_that_are_not_finite_are_errors():
     nan, inf = np.nan, np.inf
     rows = [[1, 0], [0, 0], [nan, 0], [0, nan], [inf, 0], [0, -inf], [nan, nan], [0, 1]]
     logits, labels = torch.tensor(rows), torch.zeros(len(rows), dtype=torch.int64)
-    assert wrong(logits, labels).tolist() == [False] + [True] * 7
+    assert misclassified(logits, labels).tolist() == [False] + [True] * 7
 
 
 def resized(layer, outputs):
@@ -135,17 +135,17 @@ def test_the_report_says_what_the_certificate_rests_on():
     assert "independent draws" in said and "has seen none of them" in " ".join(said.split())
     assert "are equal to another one" not in said
     repeated = certify(network(), np.tile(x, (3, 1)), np.tile(y, 3), **QUICK)
-    assert repeated.repeated == 200
+    assert repeated.duplicates == 200
     assert "200 records are equal to another one" in str(repeated)
 
 
 def test_a_test_set_of_known_records_is_not_said_to_have_chosen_nothing():
     (x, y), others = records(100), np.random.default_rng(5).normal(size=(100, 4))
     new = certify(network(), x, y, x_test=others, y_test=y, **QUICK)
-    assert new.tested_too == 0 and "on 100 records, which chose nothing" in str(new)
+    assert new.test_overlap == 0 and "on 100 records, which chose nothing" in str(new)
     both = np.concatenate([x[:30], others[:70]])
     known = certify(network(), x, y, x_test=both, y_test=y, **QUICK)
-    assert known.tested_too == 30 and "chose nothing" not in str(known)
+    assert known.test_overlap == 30 and "chose nothing" not in str(known)
     assert "on 100 records, of which 30 are among the records too" in str(known)
 
 

@@ -232,7 +232,7 @@ def test_a_guarantee_for_fewer_steps_than_common_loops_take_says_so():
     (said,) = (each for each in report.warnings if "give steps" in each)
     longer = check_epsilon(**{**epochs, "epochs": None, "steps": 40}, **common)
     assert report.verdict == "guaranteed" and f"epsilon {upward(longer.tightest.epsilon)}" in said
-    assert "30 steps" in said and "takes 40" in said
+    assert "30 steps" in said and "are 40, epsilon" in said
     trials = [{"epochs": 5}]
     tuned = check_epsilon(**POISSON, noise=2, steps=50, trials=trials, explain=False)
     claimed = f"{tuned.tightest.epsilon:.6f}"

@@ -384,6 +384,15 @@ def test_an_augmentation_may_fill_in_missing_values_of_a_record_alone_or_take_no
     train(Made(), augmentation=Augmentation(act))
 
 
+class DrawsAList(Augmentation):
+    def draw(self, draws, records):
+        return [[float(value)] for value in draws.random(records)]
+
+
+def test_an_augmentation_may_draw_a_list():
+    train(Made(), augmentation=DrawsAList(torch.tanh))
+
+
 def started(model, shape=(FRAMES, WIDTH)):
     x, labels = torch.randn(N, *shape), torch.zeros(N, dtype=torch.int64)
     names = tuple(name for name, value in model.named_parameters() if value.requires_grad)

@@ -17,7 +17,7 @@ from dpatlas.certify.posterior import count_errors, train_posterior
 from dpatlas.certify.priors import DP_SGD, HELD_OUT, PRIORS, make_prior
 from dpatlas.certify.report import Report, Row
 from dpatlas.certify.settings import Settings
-from dpatlas.core.guard import held, integer, one_of, real
+from dpatlas.core.guard import integer, one_of, real, single_value
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -40,7 +40,7 @@ SMALLEST_DELTA = 1e-100
 
 
 @contextlib.contextmanager
-def _torch_as_usual() -> Iterator[None]:
+def _torch_defaults() -> Iterator[None]:
     """float32, the CPU and gradients, whatever a script has set; afterwards as before."""
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     torch.set_default_dtype(torch.float32)
@@ -53,7 +53,7 @@ def _torch_as_usual() -> Iterator[None]:
         torch.set_default_dtype(dtype)
 
 
-@_torch_as_usual()
+@_torch_defaults()
 def certify(
     model: nn.Module,
     x: Any,
@@ -93,9 +93,9 @@ def certify(
         raise InputError("settings", type(settings).__name__, "a dpatlas.certify.Settings")
     if not isinstance(redraw, bool | np.bool_):
         raise InputError("redraw", repr(redraw), "True or False")
-    delta = held("delta", delta, real(ge=SMALLEST_DELTA, lt=1))
-    draws = held("draws", draws, integer(ge=1, le=10**8))
-    seed = secrets.randbits(32) if seed is None else held("seed", seed, integer(ge=0))
+    delta = single_value("delta", delta, real(ge=SMALLEST_DELTA, lt=1))
+    draws = single_value("draws", draws, integer(ge=1, le=10**8))
+    seed = secrets.randbits(32) if seed is None else single_value("seed", seed, integer(ge=0))
     grid = _grid(taus)
     noise = Noise(f"certify/{seed}", "keyed")
     network = chain(model)
@@ -104,8 +104,8 @@ def certify(
     _check_classes("y", labels, classes)
     test = _test_set(x_test, y_test, records, classes)
     known = set(_digests(records))
-    repeated = len(records) - len(known)
-    tested_too = 0 if test is None else sum(each in known for each in _digests(test[0]))
+    duplicates = len(records) - len(known)
+    test_overlap = 0 if test is None else sum(each in known for each in _digests(test[0]))
     if redraw:
         redrawn(network, _draws(noise, 0, "weights"))
     delta_mc = MONTE_CARLO * delta
@@ -175,8 +175,8 @@ def certify(
         kappa_printed=centred.kappa_printed,
         test_error=test_error,
         n_test=0 if test is None else len(test[0]),
-        repeated=repeated,
-        tested_too=tested_too,
+        duplicates=duplicates,
+        test_overlap=test_overlap,
         parameters=len(centred.centre),
         seed=seed,
         seconds=time.monotonic() - start,
@@ -192,7 +192,7 @@ def _grid(taus: Sequence[float]) -> list[float]:
         listed = list(taus)
     except TypeError:
         raise InputError("taus", repr(taus), "a sequence of numbers") from None
-    grid = [float(held("taus", tau, real(ge=1e-6, le=1e3))) for tau in listed]
+    grid = [float(single_value("taus", tau, real(ge=1e-6, le=1e3))) for tau in listed]
     if not grid or len(set(grid)) < len(grid):
         raise InputError("taus", f"{grid}", "one value or more, none twice")
     return grid

@@ -25,8 +25,8 @@ PLAIN = (
     nn.Tanh,
     nn.Unflatten,
 )
-# Methods that an instance may not have in the place of its class's.
-OWN = ("forward", "reset_parameters")
+# Methods that an instance may not override.
+OVERRIDES = ("forward", "reset_parameters")
 ALLOWED = (
     "nn.Sequential of Linear and of Conv2d with kernel 3, padding 1, stride 1 (with bias, none "
     "twice), activations, pooling and Flatten, that ends with a Linear"
@@ -63,7 +63,7 @@ def _flattened(model: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
     if isinstance(model, nn.Module) and (model._forward_hooks or model._forward_pre_hooks):
         # Errors are counted by formulas for the layers, which call no hook.
         raise InputError("model", f"{name} with a forward hook", "parts without hooks")
-    for method in OWN:
+    for method in OVERRIDES:
         if isinstance(model, nn.Module) and method in vars(model):
             raise InputError("model", f"{name} with a {method} of its own", "that of its class")
     if type(model) is nn.Sequential or isinstance(model, Network):
@@ -76,13 +76,13 @@ def _flattened(model: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _is_linear(part: nn.Module) -> bool:
-    return type(part) is nn.Linear and _has(part, (part.out_features, part.in_features))
+    return type(part) is nn.Linear and _has_parameters(part, (part.out_features, part.in_features))
 
 
 def _is_convolution(part: nn.Module) -> bool:
     return (
         type(part) is nn.Conv2d
-        and _has(part, (part.out_channels, part.in_channels, 3, 3))
+        and _has_parameters(part, (part.out_channels, part.in_channels, 3, 3))
         and part.kernel_size == (3, 3)
         and part.padding in ((1, 1), "same")
         and part.padding_mode == "zeros"
@@ -90,7 +90,7 @@ def _is_convolution(part: nn.Module) -> bool:
     )
 
 
-def _has(part: nn.Module, shape: tuple[int, ...]) -> bool:
+def _has_parameters(part: nn.Module, shape: tuple[int, ...]) -> bool:
     """Whether a weight of this shape, and its bias, are all that a layer has."""
     shapes = {name: tuple(value.shape) for name, value in part.named_parameters()}
     return shapes == {"weight": shape, "bias": shape[:1]}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dpatlas.certify.settings import Settings
 from dpatlas.models.mean_field import MeanField
-from dpatlas.models.mean_field_passes import noise_sizes, outputs, wrong
+from dpatlas.models.mean_field_passes import misclassified, noise_sizes, outputs
 from dpatlas.models.network import Network
 
 # Log-probabilities are cut off below this, so that one record cannot dominate.
@@ -98,7 +98,7 @@ def count_errors(
             finite &= values.isfinite().flatten(1).all(1)
 
         logits = _outputs(law, x[rows], len(rows), generator, look)
-        errors += int((wrong(logits, y[rows]) | ~finite).sum())
+        errors += int((misclassified(logits, y[rows]) | ~finite).sum())
     return errors
 
 

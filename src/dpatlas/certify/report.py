@@ -40,9 +40,8 @@ class Report:
 
     n: number of certified records. draws: pairs of record and weights behind each risk. delta_parts
     add up to delta. kappa_printed: kappa as the paper prints it, None without DP-SGD. test_error:
-    of the same randomised network on n_test test records, None without. repeated: records that are
-    equal to an earlier one. tested_too: test records that are equal to one of the records. seconds:
-    of all work.
+    of the same randomised network on n_test test records, None without. duplicates: records equal
+    to an earlier one. test_overlap: test records equal to one of the records. seconds: of all work.
     """
 
     prior: str
@@ -56,8 +55,8 @@ class Report:
     kappa_printed: float | None
     test_error: float | None
     n_test: int
-    repeated: int
-    tested_too: int
+    duplicates: int
+    test_overlap: int
     parameters: int
     seed: int
     seconds: float
@@ -119,16 +118,16 @@ class Report:
             f"delta {self.delta:g} = {parts}",
         ]
         lines[3:] = [f"  {line}" for line in lines[3:]]
-        if self.repeated:
+        if self.duplicates:
             lines.append(
-                f"  {self.repeated} records are equal to another one: if they are copies, and no "
+                f"  {self.duplicates} records are equal to another one: if they are copies, and no "
                 "independent draws, there is no certificate"
             )
         if self.test_error is not None:
-            seen = f"of which {self.tested_too} are among the records too"
+            seen = f"of which {self.test_overlap} are among the records too"
             lines.append(
                 f"  test error {self.test_error:.4f} of the same randomised network on "
-                f"{self.n_test} records, {seen if self.tested_too else 'which chose nothing'}"
+                f"{self.n_test} records, {seen if self.test_overlap else 'which chose nothing'}"
             )
         lines.append(f"  {duration(self.seconds)}, seed {self.seed}")
         lines += ["", "tau    trained  risk    KL        certificate"]

@@ -4,7 +4,7 @@ import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy)
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,17 @@ def _json(text: str, where: str) -> Any:
 
     YAML takes JSON too, but for tabs.
     """
+    once = _keys_once(where)
+    try:
+        return json.loads(
+            text, object_pairs_hook=once, parse_int=str, parse_float=str, parse_constant=str
+        )
+    except RecursionError:
+        raise ValueError from None
+
+
+def _keys_once(where: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """For `json.loads`: InputError for an object that has a key twice."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
@@ -128,12 +139,7 @@ def _json(text: str, where: str) -> Any:
             raise InputError(where, f"{name} twice", "once")
         return content
 
-    try:
-        return json.loads(
-            text, object_pairs_hook=once, parse_int=str, parse_float=str, parse_constant=str
-        )
-    except RecursionError:
-        raise ValueError from None
+    return once
 
 
 def _plain(node: Any, where: str) -> Any:
@@ -236,8 +242,7 @@ def _ledgers(options: argparse.Namespace) -> int:
 def _read(path: str) -> Any:
     try:
         text = Path(path).read_text(encoding="utf-8")
-        _json(text, f"--ledgers {path}")
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_keys_once(f"--ledgers {path}"))
     except InputError:
         raise
     except OSError as error:

@@ -101,7 +101,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def held(name: str, value: Any, domain: Domain) -> Any:
+def single_value(name: str, value: Any, domain: Domain) -> Any:
     """One value of the domain, as `plain` has it; InputError for any other, and for arrays."""
     value = plain(value)
     if hasattr(value, "dtype"):
@@ -112,7 +112,8 @@ def held(name: str, value: Any, domain: Domain) -> Any:
 
 def hold(instance: object, name: str, domain: Domain, label: str | None = None) -> None:
     """Check an attribute of a frozen dataclass and keep it as `plain` has it; label: its name."""
-    object.__setattr__(instance, name, held(label or name, getattr(instance, name), domain))
+    value = single_value(label or name, getattr(instance, name), domain)
+    object.__setattr__(instance, name, value)
 
 
 def real(

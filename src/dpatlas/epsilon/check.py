@@ -160,7 +160,7 @@ def _reservations(
             if claim.phases == longer.phases:
                 counted = ["the trials' epochs of n / batch", "more"]
             said.append(
-                f"guaranteed for {counted[0]} steps; a loop of ceil(n / batch) an epoch takes "
+                f"guaranteed for {counted[0]} steps; ceil(n / batch) steps an epoch are "
                 f"{counted[1]}, epsilon {upward(tightest)}: give steps in the place of epochs"
             )
     return tuple(said)

@@ -161,7 +161,7 @@ def read_spent(name: str, content: Any) -> Spent:
     epsilon, delta = ledger["epsilon"], ledger["delta"]
     if epsilon is None:
         return Spent(name, None, 0.0, relation, unit=unit)
-    if "tuning" in ledger and not isinstance(ledger["tuning"], Mapping):
+    if not isinstance(ledger.get("tuning"), Mapping | None):
         raise InputError(f"{name}, tuning", repr(ledger["tuning"]), "a mapping, or no such key")
     real(ge=0).check(f"{name}, epsilon", epsilon)
     real(ge=0, lt=1).check(f"{name}, delta", delta)

@@ -314,7 +314,7 @@ def comparison_rows(judged: Mapping[str, "JudgedEntry"]) -> list[dict[str, Any]]
     Limits that there are not, and ends of intervals that are infinite, are empty. above, below: the
     claimed side of the quantity. holds, fails: by the intervals that could reproduce and refute the
     entry, of which the row shows one. veto: whether the comparison can only refute. outlying: how
-    many of the runs lie far from the others, which t intervals do not stand.
+    many of the runs lie far from the others, for which t intervals are not made.
     """
     rows = []
     for name, entry in judged.items():
@@ -650,7 +650,6 @@ def judge_entry(
     except Undecided as reason:
         return JudgedEntry(INCONCLUSIVE, reason.runs, str(reason))
     runs, verdict = decision.evidence.runs, VERDICT_OF[decision.answer]
-    estimate = decision.decisive.comparison.estimate
     if only_vetoes(decision.evidence, decision.answer):
         verdict = NOT_CONTRADICTED
     note = f"decided by: {decision.decisive.comparison.label}"
@@ -659,8 +658,8 @@ def judge_entry(
             f"{runs} runs, and the first look is at {LOOKS[0]}: an interval at {ALONE:.0%} and no "
             f"verdict; {note}"
         )
-    if estimate.outlying:
-        note = f"runs far from the others: {estimate.outlying}; {note}"
+    if outlying := decision.decisive.comparison.estimate.outlying:
+        note = f"runs far from the others: {outlying}; {note}"
     wanted = None
     if verdict == INCONCLUSIVE:
         if lacking := decision.without_interval:

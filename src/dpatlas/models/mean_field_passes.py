@@ -64,7 +64,7 @@ def outputs(
     return x
 
 
-def wrong(logits: Tensor, labels: Tensor) -> Tensor:
+def misclassified(logits: Tensor, labels: Tensor) -> Tensor:
     """Whether the output of each row's label is not larger than all others, (rows,).
 
     logits (rows, outputs), labels (rows,). Ties count as errors, and so does a row with a value

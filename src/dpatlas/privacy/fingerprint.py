@@ -77,9 +77,9 @@ def arrays_in(
 
 
 def shared_by(kind: type) -> Iterator[tuple[str, Any]]:
-    """What all objects of a class share and may change: its plain attributes, and those globals.
+    """By name, the plain values that all objects of a class share, and that may change.
 
-    That its methods read, each with what it is.
+    They are the attributes of the class and the globals that its methods read.
     """
     for name, member in _class_members(kind):
         if isinstance(member, _PLAIN) and not name.startswith("__"):

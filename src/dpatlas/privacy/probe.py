@@ -581,7 +581,7 @@ class _Probe:
         """InputError for operations in less than float32 within a forward or backward pass."""
         subject = self.subject
         model = copy.deepcopy(subject.model)
-        kernel = subject.kernel_of(model, subject.loss)
+        kernel = subject.kernel_of(model, _copied(subject.loss))
         dtype = subject.x.dtype if subject.x.is_floating_point() else None
         rows = torch.cat([self.rows[number].to(dtype or subject.x.dtype) for number in (0, 1)])
         labels = torch.cat([self.labels[number] for number in (0, 1)]).to(subject.labels.dtype)

@@ -18,10 +18,10 @@ from dpatlas.core.seeds import Noise
 from dpatlas.models.mean_field import MeanField
 from dpatlas.models.mean_field_passes import (
     FullyConnected,
+    misclassified,
     noise_sizes,
     outputs,
     sampled_outputs,
-    wrong,
 )
 from dpatlas.papers.max_information.jobs.normals import standard_normals
 from dpatlas.papers.max_information.records.certified import Method
@@ -101,7 +101,7 @@ class PairErrors:
         for number, law in enumerate(self._laws):
             # A pass uses its normals up.
             given = normals if number == last else [part.clone() for part in normals]
-            counts.append(wrong(self._outputs(law, x, repeats, given), labels).sum())
+            counts.append(misclassified(self._outputs(law, x, repeats, given), labels).sum())
         found = torch.stack(counts).tolist()
         self.errors = [sum(pair) for pair in zip(self.errors, found, strict=True)]
         self.steps_done += 1
