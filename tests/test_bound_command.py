@@ -102,6 +102,8 @@ def test_infinite_value_is_a_string_in_strict_json(capsys):
         ([*STEP, "convention"], "'convention'; allowed: key=value"),
         (["kl-step", "eta=x", *STEP[2:]], "eta: found 'x'; allowed: a number > 0"),
         (["kl-step", "eta=nan", *STEP[2:]], "eta: found nan"),
+        (["kl-step", "eta=1_0", *STEP[2:]], "eta: found '1_0'; allowed: a number > 0"),
+        (["kl-step", "eta=\u0661", *STEP[2:]], "eta: found '\u0661'; allowed: a number > 0"),
         ([], "not exactly one of NAME, --list and --batch"),
         ([*STEP, "--list"], "not exactly one of"),
         (["--batch", "missing.json"], "missing.json: found No such file"),
@@ -153,6 +155,22 @@ def test_bad_entries_of_a_batch_do_not_spoil_the_others(capsys, tmp_path):
     for result in results[1:-1]:
         assert set(result) == {"bound", "inputs", "error", "source"}
         assert result["error"].splitlines() == [result["error"]]
+
+
+def test_a_key_twice_is_the_error_of_its_entry(capsys, tmp_path):
+    path = tmp_path / "batch.json"
+    inputs = '"B": 2, "R": 4, "n": 1, "eps": 1'
+    entries = [
+        f'{{"bound": "excess-risk-time", "inputs": {{{inputs}, "n": 2}}}}',
+        f'{{"bound": "x", "bound": "excess-risk-time", "inputs": {{{inputs}}}}}',
+        f'{{"bound": "excess-risk-time", "inputs": {{{inputs}}}}}',
+    ]
+    path.write_text(f"[{', '.join(entries)}]")
+    code, out, _ = run(capsys, "--batch", str(path))
+    found = json.loads(out)
+    assert code == 0 and found[2]["value"] > 0
+    assert found[0]["error"] == "argument n: found twice; allowed: once"
+    assert found[1]["error"] == "bound: found twice; allowed: once"
 
 
 def test_list_names_every_bound_with_its_arguments(capsys):

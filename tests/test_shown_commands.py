@@ -28,9 +28,10 @@ from shown_commands import (
 )
 
 LINES = dict.fromkeys(line for _, line in SHOWN)
-RUN = dict.fromkeys(
-    shorter(line) for line in LINES if left_to(line) is None and not names_a_command(line)
-)
+TRIED = [shorter(line) for line in LINES if left_to(line) is None and not names_a_command(line)]
+# One of those that differ in a time limit or in the number of cores alone.
+ALIKE = re.compile("DPATLAS_JOB_TIMEOUT=90 | --cores [0-9]+")
+RUN = dict.fromkeys({ALIKE.sub("", line): line for line in TRIED}.values())
 # The snippets of a page are one program; those that begin with a file's name are files.
 BODIES = {
     path: [body for body in blocks(path.read_text(), "python") if body[:2] != "# "]

@@ -2,13 +2,16 @@
 
 import argparse
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 EXIT_BAD_INPUT = 2
 EXIT_FAILED_RUN = 1
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 # Characters of what was found that a message shows: a config may hold pages.
 SHOWN = 300
 
@@ -31,6 +34,10 @@ class RunError(RuntimeError):
 
     def __init__(self, message: str):
         super().__init__(one_line(message))
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, as Ctrl-C is a KeyboardInterrupt."""
 
 
 def one_line(text: object) -> str:
@@ -64,7 +71,10 @@ def run_command(main: Callable[[Sequence[str]], int | None], arguments: Sequence
 
     0 for success, 2 with one line on stderr for `InputError`, 1 with one line for `RunError`
     and for the operating system's refusals (a full disk, a folder without permission, no memory).
+    SIGTERM ends it as an exception does, so that what is half written is removed.
     """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminated)
     try:
         return main(arguments) or 0
     except InputError as error:
@@ -83,9 +93,14 @@ def run_command(main: Callable[[Sequence[str]], int | None], arguments: Sequence
     except MemoryError as error:
         print(f"dpatlas: out of memory: {one_line(error) or 'no more to be had'}", file=sys.stderr)
         return EXIT_FAILED_RUN
-    except KeyboardInterrupt:
-        print("dpatlas: interrupted; a re-run goes on from the last checkpoint", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    except KeyboardInterrupt as error:
+        line = "dpatlas: interrupted; a re-run goes on from the last checkpoint, if one was made"
+        print(line, file=sys.stderr)
+        return EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED
+
+
+def _terminated(number: int, frame: object) -> NoReturn:
+    raise Terminated
 
 
 class _Once(argparse.Action):

@@ -13,11 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from pydantic import ValidationError
-
 from dpatlas.core import records
 from dpatlas.core.facts import BackboneUsed, FeaturesUsed
-from dpatlas.core.records import Metrics, RunsFields, SpecFields
+from dpatlas.core.records import Metrics, RunsFields, SpecFields, checked_fields
 from dpatlas.core.specs import FIRST_RUN, condition_id
 from dpatlas.errors import InputError
 from dpatlas.registry import block_of
@@ -138,7 +136,7 @@ def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
     if version != types.Metrics.VERSION:
         allowed = f"{types.Metrics.VERSION}: run its job again"
         raise InputError(f"{where}: metrics_version", version, allowed)
-    metrics = _checked(types.Metrics, content["metrics"], f"{where}: metrics")
+    metrics = checked_fields(types.Metrics, content["metrics"], f"{where}: metrics.")
     names = ("id", "spec_digest", "code_digest", "versions", "device", "data", "seeds", "ledger")
     others = {name: content[name] for name in names}
     return Record(
@@ -165,7 +163,7 @@ def parse_spec(fields: Mapping[str, Any], where: str) -> Any:
         key, kind = fields["key"], fields["kind"]
     except (KeyError, TypeError):
         raise InputError(where, "a spec without key and kind", "a record of this project") from None
-    return _checked(_types(key, kind, where).Spec, fields, where)
+    return checked_fields(_types(key, kind, where).Spec, fields, f"{where}.")
 
 
 def _types(key: str, kind: str, where: str) -> ModuleType:
@@ -204,13 +202,3 @@ def diverged_at(content: Mapping[str, Any]) -> list[int | None]:
         return [row["diverged"] for row in metrics.get("rows", []) if "diverged" in row]
     steps = metrics["diverged"]
     return steps if isinstance(steps, list) else [steps]
-
-
-def _checked(model: type[Any], value: Any, where: str) -> Any:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = ".".join([where, *map(str, first["loc"])])
-        shown = repr(first["input"])[:60]
-        raise InputError(path, shown, first["msg"]) from None

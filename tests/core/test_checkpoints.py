@@ -74,6 +74,20 @@ def test_a_damaged_byte_never_raises_and_never_changes_a_number(checkpoints):
                 np.testing.assert_array_equal(stored[0][name], array)
 
 
+def test_a_damaged_header_of_an_array_larger_than_a_block_is_ignored(checkpoints):
+    """numpy reads it before zipfile compares the checksum, and no further than its shape says."""
+    weight = np.arange(8192.0)
+    checkpoints.save("large", {"weight": weight}, FACTS)
+    path = checkpoints.folder / "large.npz"
+    whole = path.read_bytes()
+    start = whole.index(b"NUMPY", whole.index(b"weight.npy"))
+    for bit in range(8 * 128):
+        damaged = bytearray(whole)
+        damaged[start + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        assert checkpoints.load("large") is None, bit
+
+
 class Explosive:
     exploded = False
 

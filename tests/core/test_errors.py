@@ -1,4 +1,7 @@
 import errno
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -67,3 +70,28 @@ def test_options_that_repeat_and_flags_may_be_given_twice(parser):
 def test_a_mistake_of_ours_is_not_hidden():
     with pytest.raises(KeyError):
         run_command(raising(KeyError("x")), [])
+
+
+def test_sigterm_removes_what_is_half_written(tmp_path):
+    """As `bundle --open` and `publish` make it, a folder at a time."""
+    script = """
+import sys, time
+from pathlib import Path
+from dpatlas.core.files import replacing_folder
+from dpatlas.errors import run_command
+
+def main(arguments):
+    with replacing_folder(Path(arguments[0]) / "made") as folder:
+        (folder / "half").touch()
+        print("there", flush=True)
+        time.sleep(60)
+
+sys.exit(run_command(main, sys.argv[1:]))
+"""
+    words = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"there\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
+        assert b"interrupted" in process.stderr.read()
+    assert not list(tmp_path.iterdir())

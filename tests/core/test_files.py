@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.core.files import PART, read_json, remove_parts, write_atomic, write_json
+from dpatlas.core.files import (
+    PART,
+    alone,
+    read_json,
+    read_rows,
+    remove_parts,
+    write_atomic,
+    write_json,
+)
 from dpatlas.errors import InputError
 
 
@@ -106,3 +114,19 @@ def test_a_file_that_cannot_be_read_as_json_is_named_in_one_line(tmp_path, conte
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="directory"):
         read_json(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"a,b\n\xff,1\n", b"a,b\n1\n", b"a,b\n1,2,3\n"])
+def test_a_damaged_csv_is_named_in_one_line(tmp_path, content):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"rows\.csv: found .*; allowed: a (whole )?csv file"):
+        read_rows(path)
+
+
+def test_one_process_holds_a_lock_and_the_next_may_take_it(tmp_path):
+    lock = tmp_path / "out" / "checkpoints" / ".one.lock"
+    for _ in range(2):
+        refused = pytest.raises(InputError, match="out: found another process")
+        with alone(lock), refused, alone(lock):
+            raise AssertionError

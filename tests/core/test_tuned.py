@@ -8,9 +8,8 @@ from dpatlas.commands import tune
 from dpatlas.config import tuned
 from dpatlas.config.atlas import Atlas, waits_for
 from dpatlas.config.load import load_config, load_tier, read_config, tiers, validate
-from dpatlas.core.records import FIELDS
+from dpatlas.core.records import FIELDS, checked_fields
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import checked_fields
 from dpatlas.papers.dp_sgld.jobs import long_training
 from dpatlas.registry import all_blocks
 from dpatlas.report.tuned import outcome, text_of
@@ -254,5 +253,5 @@ def test_an_outcome_is_that_of_the_record(tmp_path):
 def test_shipped_settings_name_the_arms_of_their_jobs():
     """Of dp_sgld's long training; each job refuses settings that lack an arm."""
     for spec in Atlas(load_tier("embedded")).groups["dp_sgld"]["long_training"]:
-        arms = long_training.compared(checked_fields(long_training.Spec, spec))
+        arms = long_training.compared(checked_fields(long_training.Spec, spec.fields, "--spec: "))
         assert set(spec.fields["chosen"]) == {long_training.name_of(arm) for arm in arms}

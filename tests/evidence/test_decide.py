@@ -165,6 +165,15 @@ def test_raises_are_added_to_those_that_stand_in_the_file(tmp_path):
     assert json.loads(path.read_text()) == {"a-00000000": 24, "b-00000000": 48}
 
 
+def test_what_was_asked_for_in_a_tier_that_has_not_run_stands_as_before(tmp_path):
+    path = tmp_path / CONFIG.tier / MORE_RUNS
+    path.parent.mkdir()
+    path.write_text(json.dumps({"of-another-seed-00000000": 24}))
+    with pytest.raises(InputError, match=r"no .*record\.json"):
+        command.decide(CONFIG, 1000, None, results=tmp_path)
+    assert json.loads(path.read_text()) == {"of-another-seed-00000000": 24}
+
+
 def test_a_tier_that_has_not_run_is_named(tmp_path):
     with pytest.raises(InputError, match=r"no .*record\.json; allowed: a tier that has run"):
         command.decide(CONFIG, 1000, None, results=tmp_path)

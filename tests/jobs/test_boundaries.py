@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import feature_small
 import lpfft_small
 import maxinf_small
+import numpy as np
 import pytest
 import sgld_small
 import small_jobs
@@ -24,6 +25,7 @@ from dpatlas.data import prepared
 from dpatlas.data.prepare import prepare
 from dpatlas.jobs import job
 from dpatlas.jobs.run import main
+from dpatlas.papers.lp_fft.jobs import umap
 
 AUDIT = {**small_jobs.TRAINING, "runs": 2, "settings_tried": 1}
 SELECTION = {
@@ -76,7 +78,10 @@ def feature_learning(given, folder):
 
 
 def lp_fft(kind, given, folder):
-    return lpfft_small.run(lpfft_small.spec_of(kind, **LPFFT[kind]), given, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        # UMAP itself gives the same bits twice, which papers/lp_fft tests, and takes seconds.
+        patch.setattr(umap, "embed", lambda features, *given: features[:, :2])
+        return lpfft_small.run(lpfft_small.spec_of(kind, **LPFFT[kind]), given, folder)
 
 
 def dp_sgld(kind, given, folder):
@@ -88,8 +93,8 @@ def max_information(kind, given, folder):
 
 
 def of_kind(by, kind):
-    # Calibration without replacement and what UMAP compiles take seconds each.
-    marks = [pytest.mark.slow] if by is dp_sgld or kind == "umap" else []
+    # Calibration without replacement takes seconds.
+    marks = [pytest.mark.slow] if by is dp_sgld else []
     return pytest.param(functools.partial(by, kind), id=kind, marks=marks)
 
 
@@ -236,6 +241,25 @@ def test_a_checkpoint_that_is_torn_or_a_stranger_s_is_not_used(case, given, tmp_
         for path in checkpoints:
             damage(path)
         assert case(given, folder) == whole
+
+
+def test_a_checkpoint_of_another_backbone_of_the_same_id_is_not_used(tmp_path, often):
+    """As where a backbone was made again while a job that had begun with it lay killed."""
+    case = functools.partial(lp_fft, "feature_quality")
+    before, after = (lpfft_small.given_in(tmp_path / name) for name in ("before", "after"))
+    weights = read_arrays(after.backbone / "weights.npz")
+    weights["head.bias"] = weights["head.bias"] + 1
+    body = next(name for name in weights if not name.startswith("head."))
+    weights[body] = 2 * weights[body]
+    manifest = json.loads((after.backbone / "manifest.json").read_text())
+    np.savez(after.backbone / "weights.npz", **weights)
+    manifest["sha256"] = prepared.content_sha256(weights)
+    (after.backbone / "manifest.json").write_text(json.dumps(manifest))
+    whole = case(after, tmp_path / "whole")
+    assert whole != case(before, tmp_path / "other")
+    with KilledWrite(2, "after the rename"):
+        case(before, tmp_path / "killed")
+    assert case(after, tmp_path / "killed") == whole
 
 
 def test_the_kinds_are_all_that_save_a_checkpoint():

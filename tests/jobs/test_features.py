@@ -21,13 +21,13 @@ from sgld_small import (
     spec_of,
 )
 
-from dpatlas.core.records import Stopwatch
+from dpatlas.core.records import Stopwatch, checked_fields
 from dpatlas.data import features as frozen
 from dpatlas.data import prepared
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.features import main
-from dpatlas.jobs.job import Job, checked_fields
+from dpatlas.jobs.job import Job
 from dpatlas.models import backbone
 from dpatlas.papers.lp_fft.jobs.networks import Networks, outputs
 from dpatlas.papers.lp_fft.jobs.strategies import KIND
@@ -70,7 +70,7 @@ def test_a_head_sees_what_the_network_before_it_would_show_it(tmp_path, rank):
     given = given_in(tmp_path)
     spec = lp_fft_spec_of("strategies", lora_rank=rank, data={"name": "small", "redeal": False})
     images, shown = prepared.load(given.data.parent), frozen.load(given.features)
-    fields = checked_fields(KIND.spec, spec)
+    fields = checked_fields(KIND.spec, spec.fields, "--spec: ")
     job = Job(spec, fields, images, "cpu", None, Stopwatch(), features=shown)
     networks = Networks(job, backbone.load(given.backbone), rank=rank)
     seen = networks.seen(Deals(job).of(0))

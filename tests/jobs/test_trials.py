@@ -9,10 +9,10 @@ from sgld_small import save_data, spec_of
 from torch import nn
 
 from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.records import Stopwatch
+from dpatlas.core.records import Stopwatch, checked_fields
 from dpatlas.data import prepared
 from dpatlas.jobs.arms import Arms, Setting, accuracy
-from dpatlas.jobs.job import Job, checked_fields
+from dpatlas.jobs.job import Job
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.tuning import Tuning
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
@@ -79,7 +79,7 @@ def small_tuning(folder: Path, after):
     data = save_data(folder / "data").parent
     spec = spec_of("long_training_tuning", accountant="rdp")
     store = Checkpoints(folder / "checkpoints", {})
-    fields = checked_fields(Spec, spec)
+    fields = checked_fields(Spec, spec.fields, "--spec: ")
     job = Job(spec, fields, prepared.load(data), "cpu", store, Stopwatch())
     tried = []
 

@@ -61,7 +61,12 @@ BY_RULE: dict[Rule, str] = {
         "max_physical_batch scenarios.batch lora.batch views umap.batch hs K1 sets.grid.epochs "
         "networks"
     ),
-    at_most(1): "tuning_runs epochs fft_steps early head.draws all.draws agreement.repetitions",
+    # Blocks of more than one run are joined in kl_privacy and feature_learning.
+    at_most(1): (
+        "tuning_runs epochs fft_steps early head.draws all.draws agreement.repetitions "
+        "scenarios.runs lora.runs clip_sweep.runs feature_quality.runs certificates.runs "
+        "finetune.runs"
+    ),
     at_most(48): "n_train",
     at_most(20): (
         "n_test paths cifar10.n_train mnist.n_train digits.n_validation counterexample.n "

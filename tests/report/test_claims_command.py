@@ -165,3 +165,19 @@ def test_the_published_verdicts_of_the_project_are_whole(capsys):
     for tier in ("embedded", "workstation"):
         assert run_command(main, ["--tier", tier, "--published"]) == 0
         assert "kl-1a" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda text: text + text.splitlines()[1], "kl-1a twice"),
+        (lambda text: text.replace("verdict", "judgement", 1), "no column verdict"),
+        (lambda text: text.rsplit(",", 1)[0], "row 4 with another number of cells"),
+    ],
+)
+def test_a_damaged_file_of_claims_is_one_line(folders, capsys, change, named):
+    path = folders / "results/embedded/claims.csv"
+    path.write_text(change(path.read_text()))
+    assert run(folders) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and named in line and "claims.csv" in line

@@ -284,6 +284,41 @@ def test_the_same_under_another_name_is_not_trained_again_and_other_settings_are
     assert len(list((tmp_path / "trained").glob("*/record.json"))) == 2
 
 
+def test_while_one_process_trains_another_one_does_not_train_the_same(tmp_path, monkeypatch):
+    path = write(tmp_path, noise_source="os")
+    seen = []
+
+    def saved(*given, **named):
+        # Another process has the same lock.
+        words = [sys.executable, "-m", "dpatlas", "train", path, "--output", tmp_path / "trained"]
+        seen.append(subprocess.run(words, capture_output=True, text=True))
+        return real(*given, **named)
+
+    real = own_training.write_record
+    monkeypatch.setattr(own_training, "write_record", saved)
+    assert run(path) == 0
+    assert seen[0].returncode == 2
+    assert "trained: found another process that trains the same" in seen[0].stderr
+
+
+def test_what_the_user_s_functions_print_does_not_spoil_the_json(tmp_path, capsys):
+    path = write(tmp_path)
+    mine = tmp_path / "mine.py"
+    mine.write_text(mine.read_text() + "\n\nprint('hello')\n")
+    assert run(path, "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["key"] and "hello" in said.err
+
+
+def test_a_record_of_another_version_in_the_folder_is_told_and_left_alone(tmp_path, capsys):
+    other = tmp_path / "trained" / "other" / "record.json"
+    other.parent.mkdir(parents=True)
+    other.write_text("{")
+    assert run(write(tmp_path)) == 0
+    assert f"{other}: found text that is not JSON" in capsys.readouterr().err
+    assert other.read_text() == "{"
+
+
 def test_a_module_that_the_file_imports_counts_too(tmp_path):
     path = write(tmp_path)
     mine = tmp_path / "mine.py"

@@ -57,6 +57,7 @@ rule weights_file:
         # Functions: Snakemake would look for wildcards in a text with braces.
         weights=lambda wildcards: ATLAS.weights_arguments(wildcards.id),
         source=lambda wildcards: ATLAS.data_source(),
+        state=lambda wildcards: ATLAS.weights_state(wildcards.id),
         code=code_digest("dpatlas.data.fetch_weights"),
     shell:
         "python -m dpatlas.data.fetch_weights {params.weights} --output {output:q} "

@@ -4,7 +4,6 @@ import functools
 import json
 import secrets
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from dpatlas.audit.premises import premises
 from dpatlas.audit.report import Attack, Report
 from dpatlas.audit.run import OutOfTime, Run, Train, execute
 from dpatlas.audit.script import Code, code_of
+from dpatlas.core.arrays import read_arrays
 from dpatlas.core.files import read_json, replacing, write_json
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.progress import Progress
@@ -213,9 +213,8 @@ class _Store:
 def _read(path: Path) -> dict[str, np.ndarray]:
     """Arrays of a file; InputError for one that is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return read_arrays(path)
+    except (OSError, ValueError):
         raise InputError(
             str(path), "a damaged file", "delete it: its runs are made again"
         ) from None

@@ -2,12 +2,14 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dpatlas.catalogue import catalogue, evaluate
 from dpatlas.core.formulas import REQUIRED
+from dpatlas.core.guard import number_in
 from dpatlas.errors import ArgumentParser, InputError, one_line
 
 # Levels of nested lists and objects that are printed; beyond some hundreds Python fails.
@@ -53,25 +55,15 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, int | float | str]:
             raise InputError("arguments of dpatlas bound", repr(pair), "key=value")
         if key in values:
             raise InputError(f"argument {key}", f"{values[key]} and {text}", "one value")
-        values[key] = read_value(text)
+        values[key] = number_in(text)
     return values
-
-
-def read_value(text: str) -> int | float | str:
-    """The first of int, float and word that `text` can be read as."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def read_batch(path: str) -> list[Any]:
     """The list in the JSON file `path`; raises `InputError` where there is none."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-        entries = json.loads(text, parse_int=_whole_number)
+        entries = json.loads(text, parse_int=_whole_number, object_pairs_hook=_Object)
     except OSError as error:
         raise InputError(f"--batch {path}", error.strerror, "a readable JSON file") from None
     except (ValueError, RecursionError) as error:
@@ -79,6 +71,15 @@ def read_batch(path: str) -> list[Any]:
     if not isinstance(entries, list):
         raise InputError(f"--batch {path}", f"a {type(entries).__name__}", "a JSON list")
     return entries
+
+
+class _Object(dict[str, Any]):
+    """A JSON object, and the first of its keys that it has twice, if one is."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]):
+        super().__init__(pairs)
+        counts = Counter(name for name, _ in pairs)
+        self.twice = next((name for name, count in counts.items() if count > 1), None)
 
 
 def _whole_number(text: str) -> int | str:
@@ -97,6 +98,9 @@ def evaluate_entry(entry: object) -> dict[str, Any]:
     try:
         if not isinstance(entry, dict):
             raise InputError("entry", type(entry).__name__, "an object with bound and inputs")
+        for each in (entry, inputs):
+            if twice := getattr(each, "twice", None):
+                raise InputError(f"argument {twice}" if each is inputs else twice, "twice", "once")
         return evaluate(name, inputs)
     except Exception as error:
         message = str(error) if isinstance(error, InputError) else repr(error)

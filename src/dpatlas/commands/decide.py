@@ -22,7 +22,7 @@ from dpatlas.core.guard import integer, real
 from dpatlas.core.progress import duration
 from dpatlas.core.specs import FIRST_RUN, RUNS
 from dpatlas.cost.rates import seconds_per_run
-from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
+from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError, Terminated
 from dpatlas.evidence.claim_file import STATISTICAL
 from dpatlas.evidence.claims import (
     Claims,
@@ -117,12 +117,18 @@ class State:
         more_runs = self.folder / MORE_RUNS
         # A round that was interrupted is planned anew, from the blocks of runs that it finished.
         self.atlas = Atlas(config, results)
+        asked = read_more_runs(more_runs)
         finished = _finished(self.atlas)
         if finished != self.atlas.config.more_runs:
-            write_json(more_runs, finished)
+            mine = {spec.condition for spec in self.atlas.specs.values()}
+            # Those of another seed or config stay as they are.
+            others = {name: runs for name, runs in asked.items() if name not in mine}
+            write_json(more_runs, {**others, **finished})
             self.atlas = Atlas(config, results)
         missing = [path for path in self.atlas.claim_records() if not Path(path).is_file()]
         if missing:
+            if asked:
+                write_json(more_runs, asked)
             allowed = "a tier that has run: snakemake --cores all"
             raise InputError("decide", f"no {missing[0]}", allowed)
         settings = json.loads(self.atlas.claim_settings())
@@ -193,8 +199,10 @@ def snakemake(words: Sequence[str]) -> int:
     process = subprocess.Popen([sys.executable, "-m", "snakemake", *words])
     try:
         return process.wait()
-    except KeyboardInterrupt:
-        # The terminal has sent the signal to Snakemake too, which stops its jobs.
+    except KeyboardInterrupt as error:
+        # Of Ctrl-C the terminal has told Snakemake too, which stops its jobs.
+        if isinstance(error, Terminated):
+            process.terminate()
         process.wait()
         raise
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.commands.bound import strict_json
-from dpatlas.core.guard import real
+from dpatlas.core.guard import number_in, real
 from dpatlas.core.progress import Progress
 from dpatlas.epsilon.check import Report, check
 from dpatlas.epsilon.claim import PHASE_KEYS, RELATIONS, RELEASED, SAMPLERS, Claim, read_claim
@@ -174,24 +174,12 @@ def _value(key: str, value: Any) -> Any:
         return value
     if value.lower() in ("true", "yes", "false", "no"):
         return value.lower() in ("true", "yes")
-    return _number(value)
-
-
-def _number(text: str) -> int | float | str:
-    """The number that a text is, else the text: no digits of other scripts, no underscores."""
-    if "_" in text or not text.isascii():
-        return text
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    return number_in(value)
 
 
 def _is_number(text: str) -> bool:
     """Whether --batch is a batch size: a whole number, or what was meant as one."""
-    number = _number(text)
+    number = number_in(text)
     if isinstance(number, float) or not text.strip():
         found = text if text.strip() else repr(text)
         raise InputError("--batch", found, "a whole number >= 1, or the path of a file of claims")
@@ -221,7 +209,7 @@ def _ledgers(options: argparse.Namespace) -> int:
         real(gt=0, lt=1).check("--delta", options.delta)
     budget = None
     if options.claimed is not None:
-        budget = _number(options.claimed)
+        budget = number_in(options.claimed)
         real(gt=0).check("--claimed", budget)
     if len(set(options.ledgers)) < len(options.ledgers):
         raise InputError("--ledgers", "the same file twice", "different files")
@@ -261,7 +249,7 @@ def _parser() -> ArgumentParser:
     )
     words = parser.add_argument_group("the training")
     words.add_argument("--sampler", help=f"how batches are drawn: {', '.join(SAMPLERS)}")
-    words.add_argument("--n", type=_number, help="number of records")
+    words.add_argument("--n", type=number_in, help="number of records")
     words.add_argument(
         "--batch",
         metavar="B",
@@ -269,27 +257,29 @@ def _parser() -> ArgumentParser:
     )
     words.add_argument(
         "--noise",
-        type=_number,
+        type=number_in,
         help="noise multiplier: standard deviation on the SUM of clipped gradients over the clip "
         "bound",
     )
-    words.add_argument("--steps", type=_number, help="number of noisy sums")
-    words.add_argument("--epochs", type=_number, help="passes over the records, in place of steps")
+    words.add_argument("--steps", type=number_in, help="number of noisy sums")
+    words.add_argument(
+        "--epochs", type=number_in, help="passes over the records, in place of steps"
+    )
     words.add_argument(
         "--drop-last", action="store_true", help="shuffled: the smaller last batch is left out"
     )
     claim = parser.add_argument_group("the claim")
-    claim.add_argument("--delta", type=_number, help="delta, such as 1e-5")
+    claim.add_argument("--delta", type=number_in, help="delta, such as 1e-5")
     claim.add_argument("--claimed", help="the epsilon claimed, with the digits that were printed")
     claim.add_argument(
-        "--target", type=_number, help="in place of --noise: the noise for this epsilon"
+        "--target", type=number_in, help="in place of --noise: the noise for this epsilon"
     )
     claim.add_argument("--relation", help=f"only this one: {', '.join(RELATIONS)}")
     claim.add_argument("--released", help=f"{' or '.join(RELEASED)}; the first if not given")
     rest = parser.add_argument_group("what else was trained on the records")
-    rest.add_argument("--runs", type=_number, help="trainings with these settings, all released")
+    rest.add_argument("--runs", type=number_in, help="trainings with these settings, all released")
     rest.add_argument(
-        "--trials", type=_number, help="trainings that were compared, the reported one included"
+        "--trials", type=number_in, help="trainings that were compared, the reported one included"
     )
     rest.add_argument(
         "--grid",

@@ -103,7 +103,10 @@ def config_of(tier: str, results: Path) -> General:
     path = results / tier / CONFIG
     if not path.is_file():
         return load_tier(tier)
-    config = validate(read_json(path))
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise InputError(str(path), f"a {type(content).__name__}", "the settings of a run")
+    config = validate(content)
     if config.tier != tier:
         raise InputError(str(path), f"tier {config.tier}", tier)
     return config

@@ -7,8 +7,10 @@ with options a classifier on a prepared data set.
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import argparse
+import contextlib
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,8 @@ from dpatlas.checks.audit.records.classifier import Extras
 from dpatlas.checks.audit.settings import Training, selection_spec, training_spec
 from dpatlas.config.load import load_config, read_checked
 from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.files import check_writable, read_json
+from dpatlas.core.digest import code_digest
+from dpatlas.core.files import alone, check_writable, read_json
 from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import say
@@ -76,24 +79,25 @@ def main(arguments: Sequence[str]) -> int:
     from dpatlas.jobs.job import execute
     from dpatlas.jobs.run import kind_of
 
-    path = options.output / spec.id / "record.json"
-    if options.noise_source == "os" and path.is_file():
-        # Training again would draw new noise, and a second release would add to the privacy loss.
-        say(f"{spec.id}: trained before; this is its record, and nothing is trained again")
-        content = read_record(path)
-    else:
-        module, kind = kind_of(spec)
-        content = execute(
-            spec,
-            kind,
-            module=module,
-            data=manifest,
-            record=path,
-            checkpoints=options.output / "checkpoints",
-            device=options.device,
-            options=Extras(path.parent, options.show_private_loss),
-            resume=options.resume,
-        )
+    path, checkpoints = options.output / spec.id / "record.json", options.output / "checkpoints"
+    with alone(checkpoints / f".{spec.id}.lock"):
+        if options.noise_source == "os" and path.is_file():
+            # With new noise it would be a second release, and add to the privacy loss.
+            say(f"{spec.id}: trained before; this is its record, and nothing is trained again")
+            content = read_record(path)
+        else:
+            module, kind = kind_of(spec)
+            content = execute(
+                spec,
+                kind,
+                module=module,
+                data=manifest,
+                record=path,
+                checkpoints=checkpoints,
+                device=options.device,
+                options=Extras(path.parent, options.show_private_loss),
+                resume=options.resume,
+            )
     folders = sorted(str(file.parent) for file in path.parent.glob("model*/ledger.json"))
     if options.json:
         print(json.dumps({**content, "record": str(path), "models": folders}, allow_nan=False))
@@ -117,14 +121,16 @@ def _train_from_file(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from dpatlas.train import Settings, train
 
-    record = train(
-        read_checked(options.settings, Settings),
-        base=options.settings.parent,
-        name=options.settings.stem,
-        output=options.output,
-        device=options.device,
-        resume=options.resume,
-    )
+    # What functions of the user print: the standard output is the report's.
+    with contextlib.redirect_stdout(sys.stderr):
+        record = train(
+            read_checked(options.settings, Settings),
+            base=options.settings.parent,
+            name=options.settings.stem,
+            output=options.output,
+            device=options.device,
+            resume=options.resume,
+        )
     folder = options.output / record["id"]
     if options.json:
         print(json.dumps({**record, "record": str(folder / "record.json")}, allow_nan=False))
@@ -217,10 +223,11 @@ def _data(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
         allowed = f"one of {', '.join(SPLITS)}, or a manifest.json"
         raise InputError("--data", repr(options.data), allowed)
     from dpatlas.data.prepare import prepare
-    from dpatlas.data.registry import find
+    from dpatlas.data.registry import find, module_of
 
     split = {"classes": list(find(options.data).classes), **SPLITS[options.data]}
-    name = f"{options.data}-{sha256(canonical_json(split))[:8]}"
+    code = code_digest("dpatlas.data.prepare", module_of(options.data))
+    name = f"{options.data}-{sha256(canonical_json([split, code]))[:8]}"
     folder = options.output / "data" / name
     if not (folder / "manifest.json").is_file():
         prepare(
@@ -338,7 +345,11 @@ def _spec(
 
 def _add_common(parser: Any) -> None:
     """Arguments of both ways to train."""
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        help="cpu, cuda, cuda-tf32 or auto",
+    )
     parser.add_argument("--output", type=Path, default=RESULTS / "train", help="folder to write to")
     parser.add_argument(
         "--resume",

@@ -121,14 +121,13 @@ def merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
 def load_config(
     files: Sequence[Path | str] = (),
     changes: Mapping[str, Any] | None = None,
-    root: Path | None = None,
 ) -> General:
     """The validated config: config.yaml, then each of `files`, then `changes`.
 
     Whatever comes last has to name its own tier, else the tier is `custom`: a changed setting
     never writes over another tier's results.
     """
-    return validate(read_config(files, changes, root))
+    return validate(read_config(files, changes))
 
 
 def read_config(
@@ -161,15 +160,14 @@ def _of_blocks(tier: object) -> dict[str, Any]:
     }
 
 
-def load_tier(name: str, root: Path | None = None) -> General:
+def load_tier(name: str) -> General:
     """The config of a tier that ships with the project."""
-    return validate(read_tier(name, root))
+    return validate(read_tier(name))
 
 
-def read_tier(name: str, root: Path | None = None) -> dict[str, Any]:
+def read_tier(name: str) -> dict[str, Any]:
     """What `load_tier` validates: the merged files, as they are written."""
-    root = root or project_root()
-    known = tiers(root)
+    root, known = project_root(), tiers()
     if name == known[0]:
         return read_config(root=root)
     path = root / TIERS / f"{name}.yaml"
@@ -178,9 +176,9 @@ def read_tier(name: str, root: Path | None = None) -> dict[str, Any]:
     return read_config([path], root=root)
 
 
-def tiers(root: Path | None = None) -> list[str]:
+def tiers() -> list[str]:
     """Names of the tiers that ship with the project, that of config.yaml first."""
-    root = root or project_root()
+    root = project_root()
     others = sorted(file.stem for file in (root / TIERS).glob("*.yaml"))
     return [str(read_yaml(root / DEFAULT).get("tier")), *others]
 

@@ -61,11 +61,11 @@ def state(path: str) -> str:
     if root is None:
         return "missing"
     files = [root] if root.is_file() else [file for glob in DEPTHS for file in root.glob(glob)]
-    states = sorted((str(file.relative_to(root)), *_size_and_time(file)) for file in files)
+    states = sorted((str(file.relative_to(root)), *size_and_time(file)) for file in files)
     return sha256(canonical_json(states))
 
 
-def _size_and_time(path: Path) -> tuple[int, int]:
+def size_and_time(path: Path) -> tuple[int, int]:
     """Size and time of change of a file; zeros for a folder and for what cannot be read."""
     try:
         status = path.stat()

@@ -1,7 +1,8 @@
 """Code digests: a hash of the syntax trees of a module and of its imports from the project.
 
 Docstrings, comments and formatting take no part, so an edit of a comment re-runs nothing. Any other
-edit re-runs exactly the jobs whose module imports the edited one, directly or not.
+edit re-runs exactly the jobs whose module imports the edited one, directly or not. A table that a
+module names, a csv file in its folder or below, is a part of it.
 """
 
 import ast
@@ -17,6 +18,8 @@ PACKAGE = dpatlas.__name__
 IMPORTS = (ast.Import, ast.ImportFrom)
 # What is loaded by such a text, `dpatlas.module:name`, counts as imported.
 ENTRY_POINT = re.compile(rf"({PACKAGE}(?:\.\w+)+):\w+")
+# The name of a table, such as of printed values.
+TABLE = re.compile(r"[\w-]+\.csv")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -58,7 +61,7 @@ def _source(module: str) -> Path | None:
 
 @functools.cache
 def _read(module: str) -> tuple[str, frozenset[str]]:
-    """Hash of a module's syntax tree, and the project's modules that it imports directly.
+    """Hash of a module's syntax tree and tables, and the project's modules that it imports.
 
     Both are read in one walk, because a dry run reads every module of the project.
     """
@@ -66,15 +69,20 @@ def _read(module: str) -> tuple[str, frozenset[str]]:
     assert source is not None, module
     tree = ast.parse(source.read_text(encoding="utf-8"))
     imports: set[str] = set()
+    tables: set[Path] = set()
     for node in ast.walk(tree):
         if isinstance(node, IMPORTS):
             imports.update(_imported(node))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if match := ENTRY_POINT.fullmatch(node.value):
                 imports.update(_with_parents(match[1]))
+            elif TABLE.fullmatch(node.value):
+                tables.update(source.parent.rglob(node.value))
         elif isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    return sha256(ast.dump(tree, include_attributes=False)), frozenset(imports - {module})
+    meaning = [ast.dump(tree, include_attributes=False)]
+    meaning += [table.read_text(encoding="utf-8") for table in sorted(tables)]
+    return sha256("\n".join(meaning)), frozenset(imports - {module})
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import fcntl
 import json
 import os
 import tempfile
@@ -60,10 +61,28 @@ def replacing_folder(target: Path) -> Iterator[Path]:
             target.rename(old)
         try:
             fresh.rename(target)
-        except OSError:
+        except BaseException:
             if old.exists():
                 old.rename(target)
             raise
+
+
+@contextlib.contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """While this process is the only one in here; InputError where another one is.
+
+    lock: an empty file, which stays. On file systems without locks nothing is checked.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            found = "another process that trains the same"
+            raise InputError(str(lock.parent.parent), found, "one at a time in a folder") from None
+        except OSError:
+            pass
+        yield
 
 
 def remove_parts(folder: Path | str, name: str = "*") -> None:
@@ -92,7 +111,7 @@ def read_json(path: Path | str) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(str(path), error.strerror or "unreadable", "a readable file") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(str(path), "text that is not JSON", "a JSON file") from None
 
 
@@ -117,9 +136,16 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     """All rows of a csv by column; InputError for a file that cannot be read."""
     try:
         with path.open(newline="", encoding="utf-8") as stream:
-            return list(csv.DictReader(stream))
+            rows = list(csv.DictReader(stream))
     except OSError as error:
         raise InputError(str(path), error.strerror or "unreadable", "a csv file") from None
+    except (ValueError, csv.Error):
+        raise InputError(str(path), "bytes that are no text", "a csv file") from None
+    for number, row in enumerate(rows, 1):
+        if None in row or None in row.values():
+            found = f"row {number} with another number of cells than the first line"
+            raise InputError(str(path), found, "a whole csv file")
+    return rows
 
 
 def read_lines(path: Path | str) -> list[str]:

@@ -181,3 +181,15 @@ def checked(**domains: Domain) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return wrapper
 
     return decorate
+
+
+def number_in(text: str) -> int | float | str:
+    """The number that a text is, else the text: no digits of other scripts, no underscores."""
+    if "_" in text or not text.isascii():
+        return text
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

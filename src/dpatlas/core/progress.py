@@ -92,7 +92,10 @@ class EpsilonSoFar:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that reads best: `8.1 s`, `12 min`, `3.4 h`."""
+    """Seconds in the unit that reads best: `8.1 s`, `12 min`, `3.4 h`, `1,200 h`."""
     if seconds < 90:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.1f} h" if hours < 100 else f"{float(f'{hours:.2g}'):,.0f} h"

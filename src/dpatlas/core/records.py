@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpatlas import __version__
 from dpatlas.core.files import read_json, write_json
@@ -188,6 +188,18 @@ class SpecFields(Typed):
     kind: str
     seed: int | None = None
     noise_source: str | None = None
+
+
+def checked_fields(model: type[Any], fields: Any, where: str) -> Any:
+    """JSON as an instance of a class; InputError for its first bad field, where `where` begins."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
+            raise cause from None
+        path = where + ".".join(map(str, first["loc"]))
+        raise InputError(path, repr(first["input"])[:60], first["msg"]) from None
 
 
 class RunsFields(SpecFields):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dpatlas.core.arrays import read_arrays
 from dpatlas.core.files import read_json, remove_parts, write_atomic, write_json
 from dpatlas.core.guard import integer
 from dpatlas.errors import InputError
@@ -119,17 +120,13 @@ def load(folder: Path | str) -> Prepared:
         )
     path = folder / ARRAYS
     try:
-        stream = path.open("rb")
+        stored = read_arrays(path)
+        arrays = {name: stored[name] for name in _stored_names(stored)}
     except FileNotFoundError:
         raise InputError(str(path), "no such file", "the arrays of a prepared set") from None
-    with stream:
-        try:
-            with np.load(stream, allow_pickle=False) as packed:
-                arrays = {name: packed[name] for name in _stored_names(packed)}
-        # A damaged zip file can raise nearly anything, and every one of them means the same.
-        except Exception:
-            allowed = f"an npz file with {', '.join(NAMES)}"
-            raise InputError(str(path), "a damaged file", allowed) from None
+    except (ValueError, KeyError):
+        allowed = f"an npz file with {', '.join(NAMES)}"
+        raise InputError(str(path), "a damaged file", allowed) from None
     digest = content_sha256(arrays)
     if digest != manifest["sha256"]:
         raise InputError(

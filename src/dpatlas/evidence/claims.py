@@ -709,7 +709,8 @@ def _conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[st
         "verdict": conjunction(verdicts),
         "expected": f"all {len(parts)} parts {hold}" if parts[1:] else f"its part {hold}",
         "observed": f"{sum(verdict in HOLD for verdict in verdicts)} of {len(parts)}",
-        "runs": min((part["runs"] for part in parts if part["runs"]), default=0),
+        # Parts of another kind, such as formulas, have no runs that are repeated.
+        "runs": min((p["runs"] for p in parts if p["runs"] and p["kind"] == claim.kind), default=0),
         "evidence": ";".join(files),
         "note": "parts: " + ", ".join(counts),
     }

@@ -1,5 +1,6 @@
 """Verdicts and the csv that has them, for readers: nothing here needs more than Python."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,9 +18,14 @@ VERDICTS = (REPRODUCED, NOT_REPRODUCED, NOT_CONTRADICTED, INCONCLUSIVE, NOT_RUN)
 def read_claims(folder: Path, *columns: str) -> list[dict[str, str]]:
     """Rows of a tier's claims.csv, at least one; InputError for a file without these columns."""
     path = folder / CLAIMS
-    rows = read_rows(path)
-    if not rows or not {"claim", "verdict", *columns} <= set(rows[0]):
-        raise InputError(str(path), "no claims", "the csv of the rule claims")
+    rows, allowed = read_rows(path), "the csv of the rule claims"
+    if not rows:
+        raise InputError(str(path), "no claims", allowed)
+    if missing := sorted({"claim", "verdict", *columns} - set(rows[0])):
+        raise InputError(str(path), f"no column {', '.join(missing)}", allowed)
+    names = Counter(row["claim"] for row in rows)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise InputError(str(path), f"{twice[0]} twice", "a row for each claim and part")
     return rows
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
@@ -18,6 +17,7 @@ from dpatlas.core.records import (
     Metrics,
     SpecFields,
     Stopwatch,
+    checked_fields,
     make_record,
     read_record,
     versions,
@@ -26,7 +26,7 @@ from dpatlas.core.records import (
 from dpatlas.core.seeds import Noise, Streams, recording
 from dpatlas.core.specs import Spec
 from dpatlas.data import features as frozen
-from dpatlas.data.features import Features
+from dpatlas.data.features import MANIFEST, Features
 from dpatlas.data.prepared import Prepared, load
 from dpatlas.errors import InputError
 
@@ -193,7 +193,7 @@ def execute(
     beginning. Raises InputError for a spec that does not fit the class of its kind.
     """
     stopwatch = Stopwatch()
-    fields = checked_fields(kind.spec, spec)
+    fields = checked_fields(kind.spec, spec.fields, "--spec: ")
     check_writable(record.parent)
     for folder in (record.parent, checkpoints / spec.id):
         remove_parts(folder)
@@ -210,6 +210,7 @@ def execute(
         "code": digest,
         "data": [data_set and data_set.sha256 for data_set in (prepared, public)],
         "features": of_backbone and of_backbone.manifest["sha256"],
+        "backbones": _weights(spec, backbones),
         "tuning": tuned and tuned["metrics"],
         "device": device,
         "versions": versions(*kind.packages),
@@ -226,12 +227,12 @@ def execute(
             torch_device(device),
             store,
             stopwatch,
-            backbones,
-            public,
-            of_backbone,
-            streams,
-            options,
-            tuned,
+            backbones=backbones,
+            public=public,
+            features=of_backbone,
+            streams=streams,
+            options=options,
+            tuning=tuned,
         )
         outcome = kind.run(job)
     base = {"base": fields.seed} if fields.seed is not None else {}
@@ -248,18 +249,6 @@ def execute(
     write_record(record, content, job.stopwatch)
     store.clear()
     return content
-
-
-def checked_fields(model: type[SpecFields], spec: Spec) -> Any:
-    """A spec's fields as an instance of its kind's class; InputError for the first bad field."""
-    try:
-        return model.model_validate(spec.fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
-            raise cause from None
-        where = ".".join(map(str, first["loc"]))
-        raise InputError(f"--spec: {where}", repr(first["input"])[:60], first["msg"]) from None
 
 
 @contextmanager
@@ -279,6 +268,13 @@ def numerics(device: str) -> Iterator[None]:
             yield
     finally:
         set_precision(before)
+
+
+def _weights(spec: Spec, backbones: tuple[Path, ...]) -> list[str]:
+    """Digests of the weights of the backbones that the spec names; others are for it to write."""
+    if spec.fields.keys().isdisjoint({"backbone", "backbones"}):
+        return []
+    return [read_json(folder / MANIFEST)["sha256"] for folder in backbones]
 
 
 def _tuning(fields: Any, path: Path | None) -> dict[str, Any] | None:

@@ -65,7 +65,9 @@ class Tuning(Generic[A, D]):
         rows = []
         with Progress(len(self.arms.all), self.job.spec.id) as progress:
             for number, arm in enumerate(self.arms.all):
-                stage = self.stages.result(f"arm-{number}", partial(self._arm, number, arm))
+                stage = self.stages.result(
+                    f"arm-{number}", partial(self._arm, number, arm, progress)
+                )
                 row = TuningRow(**stage["row"])
                 rows.append(row)
                 self.chosen[row.arm] = row.chosen
@@ -80,7 +82,7 @@ class Tuning(Generic[A, D]):
         n_fixed = len(self.job.prepared.y_validation)
         return Outcome(metrics(n_fixed=n_fixed, rows=rows), self.ledger(mechanism, clip))
 
-    def _arm(self, number: int, arm: A) -> dict[str, Any]:
+    def _arm(self, number: int, arm: A, progress: Progress) -> dict[str, Any]:
         """Row, ledger and trials of an arm as JSON values."""
         fields, name = self.job.fields, self.arms.named(arm)
         grid = list(self.grid_of(arm, self.chosen))
@@ -95,7 +97,10 @@ class Tuning(Generic[A, D]):
                 measured, ran = settings[setting].train(one)
                 return {"score": measured["accuracy"], "ran": ran.facts()}
 
-            return self.stages.result(f"trial-{repetition}", train)
+            result = self.stages.result(f"trial-{repetition}", train)
+            done = setting * fields.tuning_runs + run + 1
+            progress.advance(f"{name}: {done} of {len(grid) * fields.tuning_runs} trials", units=0)
+            return result
 
         trials = [
             [trial(setting, run) for run in range(fields.tuning_runs)]

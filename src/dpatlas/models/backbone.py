@@ -122,11 +122,11 @@ def save(
     return manifest
 
 
-def load(folder: Path | str, architecture: str | None = None) -> Backbone:
-    """Read a backbone, on the CPU and in evaluation mode; `architecture` is the one expected.
+def load(folder: Path | str) -> Backbone:
+    """Read a backbone, on the CPU and in evaluation mode.
 
-    Raises InputError if a file is missing or damaged, if weights and manifest do not belong
-    together, and for a backbone of another architecture, which it names.
+    Raises InputError if a file is missing or damaged, or if weights and manifest do not belong
+    together.
     """
     folder = Path(folder)
     manifest = read_json(folder / MANIFEST)
@@ -136,8 +136,6 @@ def load(folder: Path | str, architecture: str | None = None) -> Backbone:
             str(folder / MANIFEST), f"schema version {version}", f"a manifest of {SCHEMA_VERSION}"
         )
     stored = manifest["architecture"]
-    if architecture not in (None, stored):
-        raise InputError(f"backbone {folder}", f"architecture {stored}", architecture)
     weights = _read_weights(folder / WEIGHTS, manifest["sha256"])
     network = build(
         stored,

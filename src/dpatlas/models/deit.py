@@ -14,7 +14,6 @@ from dpatlas.models.imagenet import SIDE, on_images
 from dpatlas.models.network import Network
 from dpatlas.models.vit import vit
 
-ADDRESS = "https://dl.fbaipublicfiles.com/deit/deit_tiny_patch16_224-a1311bcf.pth"
 # Entry of the published file that holds the tensors.
 ENTRY = "model"
 PATCH, DIM, DEPTH, HEADS, MLP_RATIO = 16, 192, 12, 3, 4

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 
 import torch
 
-PRECISIONS = ("float32", "tf32")
-
 _precision = "float32"
 
 

@@ -31,7 +31,7 @@ def gaussian_delta(mu: float, eps: float) -> float:
     if likely == -np.inf:
         return 0.0
     unlikely = eps + log_ndtr(-mu / 2 - eps / mu)
-    return float(-np.exp(likely) * np.expm1(min(unlikely - likely, 0.0)))
+    return abs(float(np.exp(likely) * np.expm1(min(unlikely - likely, 0.0))))
 
 
 @bound("gdp-epsilon", source="dp_sgld Gaussian DP (Balle, Wang 2018, Thm 8)")

@@ -495,11 +495,11 @@ class PrivateTraining:
         if len(phases) == len(others):
             stored = {**stored, **numbered_facts(phases)}
             plan = {**plan, **numbered_facts(others)}
-        name = next(name for name, value in plan.items() if stored.get(name) != value)
+        name = next(name for name in {**plan, **stored} if stored.get(name) != plan.get(name))
         if name == "phases":
             raise InputError("checkpoint", f"{len(phases)} phases", f"{len(others)}, as planned")
         found = f"a state of another plan: {name} {stored.get(name)!r}"
-        raise InputError("checkpoint", found, f"{plan[name]!r}, as planned")
+        raise InputError("checkpoint", found, f"{plan.get(name)!r}, as planned")
 
     def _check_after(self, after: Ran) -> None:
         """InputError unless this training can go on from one that did `after`."""

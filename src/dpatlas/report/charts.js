@@ -168,7 +168,8 @@
         const shown = (panel.series || []).filter((series) => !series.key.some((place) =>
           off.has(place < own ? number + ":" + place : "all:" + (place - own))));
         const names = [...(panel.key || []), ...data.key].map((entry) => plain(entry.label));
-        panels[number](shown, names, other);
+        const row = panels.filter((each, place) => data.panels[place].at[2] === panel.at[2]);
+        panels[number].draw(shown, names, other, row.map((each) => each.layout(other)));
       });
     }
     return draw;
@@ -262,7 +263,7 @@
       tip.style.right = point.x < width / 2 ? "auto" : (cell.clientWidth - point.x) + "px";
     }
 
-    return function (shown, names, other) {
+    function layout(other) {
       const width = Math.max(140, cell.clientWidth);
       const yAxis = other && panel.y.other ? { ...panel.y, ...panel.y.other } : panel.y;
       const bare = !panel.x.ticks.length && !yAxis.ticks.length;
@@ -272,18 +273,31 @@
       const lines = wrapped(panel.title || panel.under || "", (width - left) / ROOM.letter);
       const top = ROOM.top + lines.length * ROOM.label;
       const xLabel = wrapped(panel.x.label, (width - left) / ROOM.letter);
-      const bottom = bare && !panel.x.label ? 4 : ROOM.bottom + ROOM.label * xLabel.length;
       const inner = width - left - ROOM.right;
-      const high = Math.min(HEIGHT.most, Math.max(HEIGHT.least, inner * panel.shape));
+      // Names that would run into each other stand in two rows; of numbers some are left out.
+      const named = panel.x.ticks.filter(([, text]) => /[a-z]/i.test(plain(text))).map(([, text]) => plain(text).length * 6.2 + 3);
+      const rows = named.reduce((sum, each) => sum + each, 0) > inner ? 2 : 1;
+      const bottom = bare && !panel.x.label ? 4 : ROOM.bottom + ROOM.label * (xLabel.length + rows - 1);
+      return { width, yAxis, quiet, left, lines, top, xLabel, bottom, inner, rows };
+    }
+
+    // row: layouts of the panels that stand beside this one, which all get one height.
+    function draw(shown, names, other, row) {
+      const { width, yAxis, quiet, left, lines, xLabel, bottom, inner, rows } = layout(other);
+      const together = alone() ? [layout(other)] : row;
+      const least = Math.min(...together.map((each) => each.inner));
+      const top = Math.max(...together.map((each) => each.top));
+      const high = Math.min(HEIGHT.most, Math.max(HEIGHT.least, least * panel.shape));
       svg.replaceChildren();
       svg.setAttribute("viewBox", "0 0 " + width + " " + (high + top + bottom));
       svg.setAttribute("width", width);
       svg.setAttribute("height", high + top + bottom);
       const x = scaleOf(panel.x, 0, inner);
       const y = scaleOf(yAxis, high, -high);
-      lines.forEach((line, number) => shape(svg, "text", { x: left + inner / 2, y: ROOM.label * (number + 1) - 3,
+      const blank = top - ROOM.top - ROOM.label * lines.length;
+      lines.forEach((line, number) => shape(svg, "text", { x: left + inner / 2, y: blank + ROOM.label * (number + 1) - 3,
         "text-anchor": "middle", class: panel.title ? "title" : "title under" }, line));
-      drawTicks(x, y, xLabel, quiet ? { ...yAxis, label: "", ticks: yAxis.ticks.map(([value]) => [value, ""]) } : yAxis, left, top, inner, high);
+      drawTicks(x, y, xLabel, quiet ? { ...yAxis, label: "", ticks: yAxis.ticks.map(([value]) => [value, ""]) } : yAxis, left, top, inner, high, rows);
       const plot = shape(svg, "svg", { x: left, y: top, width: inner, height: high });
       const over = shape(svg, "g", { transform: "translate(" + left + " " + top + ")" });
       drawGround(plot, x, y, inner, high);
@@ -365,7 +379,7 @@
         return [label, (panel.x.label || "x").replace("\n", " ") + ": " + (tick ? tick[1] : told(panel.x, at)) + ends(panel.x, series.left, series.right),
           (yAxis.label || "y").replace("\n", " ") + ": " + (level ? level[1] : value) + ends(yAxis, series.low, series.high)].filter(Boolean);
       }
-    };
+    }
 
     // Series stand side by side around the x that they share, which a tick names.
     function snapped(value) {
@@ -376,19 +390,20 @@
       return panel.dodged && nearestTick !== undefined ? nearestTick : value;
     }
 
-    function drawTicks(x, y, xLabel, yAxis, left, top, inner, high) {
+    function drawTicks(x, y, xLabel, yAxis, left, top, inner, high, rows) {
       const group = shape(svg, "g", { class: "axes" });
       panel.x.ticks.forEach(function ([value, text]) {
         const place = left + x(value);
         shape(group, "path", { class: "grid", d: "M" + place + " " + top + "v" + high });
       });
-      let free = -Infinity;
+      const free = Array(rows).fill(-Infinity);
       panel.x.ticks.forEach(function ([value, text]) {
         const place = left + x(value);
         const half = plain(text).length * 3.1;
-        if (!text || place - half < free) { return; }
-        shape(group, "text", { x: place, y: top + high + 14, "text-anchor": "middle" }, text);
-        free = place + half + 3;
+        const line = text ? free.findIndex((end) => end <= place - half) : -1;
+        if (line < 0) { return; }
+        shape(group, "text", { x: place, y: top + high + 14 + ROOM.label * line, "text-anchor": "middle" }, text);
+        free[line] = place + half + 3;
       });
       let lowest = Infinity;
       [...yAxis.ticks].sort((one, two) => one[0] - two[0]).forEach(function ([value, text]) {
@@ -402,7 +417,7 @@
         shape(group, "path", { class: "frame", d: "M" + left + " " + top + "v" + high + "h" + inner });
       }
       xLabel.forEach((line, number) => shape(group, "text", { x: left + inner / 2,
-        y: top + high + ROOM.bottom + ROOM.label * number + 6, "text-anchor": "middle" }, line));
+        y: top + high + ROOM.bottom + ROOM.label * (number + rows - 1) + 6, "text-anchor": "middle" }, line));
       if (yAxis.label) {
         const middle = top + high / 2;
         yAxis.label.split("\n").forEach((line, number) => shape(group, "text", { "text-anchor": "middle",
@@ -438,6 +453,8 @@
           stroke: ink.color, "stroke-opacity": ink.opacity, "stroke-dasharray": rule.dash });
       });
     }
+
+    return { layout, draw };
   }
 
   const drawn = [];

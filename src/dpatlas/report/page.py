@@ -22,7 +22,7 @@ from dpatlas.core.progress import duration
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.evidence.claims import Claims, Headline
 from dpatlas.evidence.claims import read_claims as read_written_claims
-from dpatlas.evidence.errata import Erratum, read_errata
+from dpatlas.evidence.errata import Erratum, Status, read_errata
 from dpatlas.evidence.printed import CONFIDENCE
 from dpatlas.evidence.verdicts import (
     CLAIMS,
@@ -71,6 +71,15 @@ TIERS = {
     "printed-stages": "kl_privacy's Fig. 2 at stages of training in place of the printed steps",
     "photographs": "lp_fft alone, on photographs whose features are worth something",
     "paper": "the papers' own data, networks and settings",
+}
+# Errata by status, in the words of the first sentence.
+REMARKS: dict[Status, str] = {
+    "proved": "wrong",
+    "counter-example": "wrong",
+    "misprint": "wrong",
+    "proof gap": "proved with a gap",
+    "ambiguity": "open to two readings",
+    "improvement": "true, and can be improved",
 }
 # What the first sentence says after one claim, and after several.
 FIRST_WORDS = {
@@ -154,7 +163,9 @@ def build_page(
         first_words=FIRST_WORDS,
         not_run=NOT_RUN,
         ours=sum(card.ours for card in every),
-        corrected=sum(map(len, (errata or {}).values())),
+        remarks=Counter(
+            REMARKS[erratum.status] for of_paper in (errata or {}).values() for erratum in of_paper
+        ),
         papers_in_words=_papers_in_words(len({card.row.get("paper", "") for card in every})),
         tiers=_counts(tier, every),
         claims=_claims_first(source.rows),

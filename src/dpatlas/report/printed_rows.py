@@ -17,6 +17,11 @@ ORDERS = (
     *("here", "interval", "level", "runs", "inside"),
 )
 
+OF_NUMBERS = (
+    "Inside: whether the interval of our runs holds the printed number. The last interval is that "
+    "of the difference at 95 % (Welch), with the printed standard deviation where there is one: it "
+    "may hold 0 where ours alone does not hold the print."
+)
 # Comparisons of a claim that are shown; comparisons.csv has more.
 NEAREST = 4
 
@@ -37,7 +42,7 @@ def printed_lines(
         row for _, rows in groupby(of_runs, itemgetter("claim")) for row in islice(rows, NEAREST)
     ]
     return [
-        *_table("Printed numbers", NUMBERS, [_number(pair) for pair in pairs]),
+        *_table("Printed numbers", NUMBERS, [_number(pair) for pair in pairs], OF_NUMBERS),
         *_table(
             "What the text says of curves",
             ORDERS,
@@ -51,11 +56,13 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _table(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = ""
+) -> list[str]:
     if not rows:
         return []
     lines = [f"| {' | '.join(map(cell, row))} |" for row in (heads, ["---"] * len(heads), *rows)]
-    return [f"## {title}", "", *lines, ""]
+    return [f"## {title}", "", *([note, ""] if note else []), *lines, ""]
 
 
 def _number(pair: PrintedComparison) -> list[str]:

@@ -272,12 +272,12 @@ def _readme(
     claims, cost = list(claims), manifest["cost"]
     verdicts = Counter(row["verdict"] for row in claims)
     data = {each["name"]: each["what"] for each in manifest["data"].values() if "what" in each}
-    whole = "a complete run" if expected.waiting is None else "the part that is there of a run,"
+    whole = "a complete run" if expected.waiting is None else "a part of a run, so far"
     lines = [
         f"# Results of tier {expected.tier}",
         "",
-        f"Copied by `python -m dpatlas publish --tier {expected.tier}` from {whole} of "
-        f"{cost['jobs']} jobs ({duration(3600 * cost['cpu_hours'])} of CPU, finished "
+        f"Copied by `python -m dpatlas publish --tier {expected.tier}` from {whole} "
+        f"of {cost['jobs']} jobs ({duration(3600 * cost['cpu_hours'])} of CPU, finished "
         f"{_days(cost)}). [manifest.json](manifest.json) has checksums, specs, code digests, data "
         "sources and versions; `python -m dpatlas explain` traces each file here to them.",
         "",
@@ -316,14 +316,18 @@ def _kept_lines(manifest: Mapping[str, Any]) -> list[str]:
     if "kept" not in manifest:
         return []
     names = ", ".join(manifest["kept"])
-    return [f"Kept from earlier publications, of what is no part of that run: {names}.", ""]
+    return [f"Kept from earlier publications, as that run has not made them: {names}.", ""]
 
 
 def _stale_code(code: Mapping[str, Mapping[str, Any]]) -> list[str]:
     stale = [name for name, each in code.items() if each["in_run"] != [each["at_publication"]]]
     if not stale:
         return []
-    return [f"Made by other code than was there at publication: {', '.join(stale)}.", ""]
+    return [
+        "Code that these modules are or import changed between the run and this publication "
+        f"(`explain` has both digests): {', '.join(stale)}.",
+        "",
+    ]
 
 
 def _waiting_lines(manifest: Mapping[str, Any]) -> list[str]:

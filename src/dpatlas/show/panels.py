@@ -100,11 +100,9 @@ def _apart(heights: Sequence[float], texts: Sequence[str]) -> list[float]:
     return list(places.tolist())
 
 
-def write_in(axes: Axes, text: str, right: bool = False, low: bool = False) -> None:
-    """A remark in a corner of a panel."""
-    x, side = (0.98, "right") if right else (0.03, "left")
-    y, edge = (0.03, "bottom") if low else (0.98, "top")
-    axes.text(x, y, text, transform=axes.transAxes, ha=side, va=edge, fontsize=NOTE_SIZE)
+def write_in(axes: Axes, text: str) -> None:
+    """A remark in the upper left corner of a panel."""
+    axes.text(0.03, 0.98, text, transform=axes.transAxes, ha="left", va="top", fontsize=NOTE_SIZE)
 
 
 def number(value: float) -> str:

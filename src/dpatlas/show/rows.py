@@ -28,14 +28,12 @@ def mean_interval(values: Sequence[float] | np.ndarray, confidence: float = CONF
     return row
 
 
-def positive_mean_interval(
-    values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE
-) -> Row:
+def positive_mean_interval(values: Sequence[float] | np.ndarray) -> Row:
     """As `mean_interval`, but the t interval is that of the mean's logarithm, by the delta method.
 
     So it stays above 0, as an axis of logarithms needs it.
     """
-    row = mean_interval(values, confidence)
+    row = mean_interval(values)
     if row["low"] is not None and row["value"] > 0:
         half = (row["high"] - row["value"]) / row["value"]
         row |= {"low": row["value"] * math.exp(-half), "high": row["value"] * math.exp(half)}

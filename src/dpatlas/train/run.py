@@ -14,7 +14,7 @@ from dpatlas.config.model import check_shape, validated
 from dpatlas.core import records
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
-from dpatlas.core.files import check_writable, remove_parts
+from dpatlas.core.files import alone, check_writable, remove_parts
 from dpatlas.core.progress import EpsilonSoFar, Progress, say
 from dpatlas.core.records import Stopwatch, make_record, read_record, versions, write_record
 from dpatlas.core.seeds import Noise, recording
@@ -93,7 +93,9 @@ class _Training:
     def __init__(
         self, inputs: Inputs, output: Path, name: str, device: str, resume: bool, progress: bool
     ):
-        self.inputs, self.settings, self.device = inputs, inputs.settings, torch_device(device)
+        self.inputs, self.settings = inputs, inputs.settings
+        # torch's name, and the one that says TF32 too.
+        self.device, self.precise_device = torch_device(device), device
         self.resume, self.progress, self.output = resume, progress, output
         phase = inputs.phase()
         planned = phase.accounted_phases
@@ -125,10 +127,18 @@ class _Training:
 
     def record(self) -> dict[str, Any]:
         """Train, unless that is done, and return the record."""
+        with alone(self.output / "checkpoints" / f".{self.spec.id}.lock"):
+            return self._record()
+
+    def _record(self) -> dict[str, Any]:
         folder = self.output / self.spec.id
         path = folder / "record.json"
         for before in sorted(self.output.glob("*/record.json")):
-            record = read_record(before)
+            try:
+                record = read_record(before)
+            except InputError as error:
+                say(f"not counted among the trainings before: {error}")
+                continue
             if record["spec_digest"] == self.spec.digest:
                 # With new noise it would be a second release of the same records.
                 say(f"{record['id']}: trained before; its record follows, nothing is trained again")
@@ -143,7 +153,7 @@ class _Training:
         identity = {
             "spec": self.spec.digest,
             "code": code,
-            "device": self.device,
+            "device": self.precise_device,
             "versions": versions(*PACKAGES),
         }
         store = Checkpoints(self.output / "checkpoints" / self.spec.id, identity)
@@ -164,7 +174,7 @@ class _Training:
             self.spec,
             code_digest=code,
             versions=versions(*PACKAGES),
-            device=self.device,
+            device=self.precise_device,
             data=None,
             seeds={"base": self.settings.seed, **streams.facts()},
             metrics=metrics,

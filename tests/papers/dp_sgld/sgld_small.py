@@ -5,10 +5,10 @@ import json
 import numpy as np
 from small_jobs import arguments, labelled
 
+from dpatlas.core.records import checked_fields
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.jobs.features import features as take_features
-from dpatlas.jobs.job import checked_fields
 from dpatlas.jobs.run import kind_of, main
 from dpatlas.models import backbone
 from dpatlas.models.build import build
@@ -125,7 +125,7 @@ def spec_of(kind, **changes):
 def fields_of(kind, **changes):
     """As a job sees them."""
     spec = spec_of(kind, **changes)
-    return checked_fields(kind_of(spec)[1].spec, spec)
+    return checked_fields(kind_of(spec)[1].spec, spec.fields, "--spec: ")
 
 
 def save_data(folder, scale=SCALE, **poison):

@@ -158,6 +158,27 @@ def test_recursion_11_fails_as_printed_and_holds_with_twice_the_batch_noise():
     assert after < (1 - eta * lam) * start**2 + 2 * eta**2 * xi2
 
 
+def test_printed_lemma_4_1_is_proved_for_small_steps():
+    """|a + b|^2 <= (1 + s) |a|^2 + (1 + 1/s) |b|^2 with the s that allows the largest step.
+
+    With it one step from anywhere contracts by 1 - eta lam k and adds at most k eta^2 xi2, which
+    adds up to eta xi2 / lam, as printed.
+    """
+    s = np.linspace(1.0, 20.0, 100_001)
+    allowed = (s - 1) / (s * (s + 1))
+    assert allowed.max() == pytest.approx((math.sqrt(2) - 1) ** 2, rel=1e-8)
+    assert s[allowed.argmax()] == pytest.approx(1 + math.sqrt(2), abs=1e-3)
+    draws = np.random.default_rng(5)
+    h = draws.uniform(0.01, 1.0, size=(10_000, 2)) ** draws.uniform(0.1, 4.0, size=(10_000, 1))
+    g = draws.normal(size=(10_000, 1)) * np.array([[1.0, -1.0]])
+    start = draws.normal(size=(10_000, 1)) * 10.0 ** draws.uniform(-3, 3, size=(10_000, 1))
+    lam, beta, xi2 = h.min(axis=1), h.max(axis=1), (g**2).mean(axis=1)
+    eta = (math.sqrt(2) - 1) ** 2 / beta
+    k = 2 - (2 + math.sqrt(2)) * eta * beta
+    after = (((1 - eta[:, None] * h) * start - eta[:, None] * g) ** 2).mean(axis=1)
+    assert (after <= ((1 - eta * lam * k) * start[:, 0] ** 2 + k * eta**2 * xi2) * (1 + 1e-9)).all()
+
+
 def largest_share_of_lemma_4_1(h, g, start, fraction, sigma2, steps=40):
     """The largest excess risk over the printed Lemma 4.1, over 1 .. `steps` steps of each problem.
 
@@ -321,6 +342,16 @@ def test_last_column_of_table_4_is_off_in_two_rows_whatever_was_rounded():
     assert printed_interval == pytest.approx((3.15e-3, 3.25e-3))
     for problem in TABLE_4:
         assert ratio_interval(problem, problem.parameters)[1] < in_print(problem)[0] / 200
+
+
+def test_last_column_of_table_4_follows_in_all_rows_at_one_order_near_26():
+    """With d = classes; below 25.4 or above 26.5 some row does not."""
+    ratios = np.array([ratio_interval(p, p.classes) for p in TABLE_4]) * (1 + 2 * math.log(1e5))
+    printed = np.array([in_print(p) for p in TABLE_4])
+    # The ratio goes as 1 / alpha.
+    least = (ratios[:, 0] / printed[:, 1]).max()
+    most = (ratios[:, 1] / printed[:, 0]).min()
+    assert (least, most) == pytest.approx((25.4, 26.5), abs=0.05)
 
 
 def test_printed_regulariser_does_not_fit_the_printed_smoothness():

@@ -9,11 +9,12 @@ import pytest
 import torch
 from scipy.optimize import approx_fprime
 
+from dpatlas.core.records import checked_fields
 from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job, checked_fields
+from dpatlas.jobs.job import Job
 from dpatlas.jobs.run import kind_of
 from dpatlas.papers.dp_sgld.formulas.published import PUBLISHED_RUNS
 from dpatlas.papers.dp_sgld.jobs import privacy_loss as losses_job
@@ -32,7 +33,7 @@ RISK |= {"delta": 1e-5, "steps": 120, "runs": 5, "schedules": BOTH}
 def job(kind, fields, **changes):
     common = {"key": "dp_sgld", "kind": kind, "seed": 0, "noise_source": "keyed"}
     spec = Spec.of({**common, **fields, **changes}, kind)
-    fields = checked_fields(kind_of(spec)[1].spec, spec)
+    fields = checked_fields(kind_of(spec)[1].spec, spec.fields, "--spec: ")
     return Job(spec, fields, None, "cpu", checkpoints=None, stopwatch=None)
 
 

@@ -9,12 +9,12 @@ from sgld_small import BACKBONE, long_chosen, run, save_backbone, save_data, spe
 from small_jobs import arguments, counted, killed_at
 
 from dpatlas.core import seeds
+from dpatlas.core.records import checked_fields
 from dpatlas.core.seeds import Noise
 from dpatlas.data.prepare import prepare
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.jobs.deals import Deals
-from dpatlas.jobs.job import checked_fields
 from dpatlas.jobs.run import main
 from dpatlas.papers.dp_sgld import cost
 from dpatlas.papers.dp_sgld.records import long_training
@@ -266,8 +266,8 @@ def test_runs_on_a_generated_set_show_the_backbone_records_of_their_own(tmp_path
         **shown,
     )
     taken = spec_of("long_training", **shown, data={**FONTS, "redeal": False})
-    assert cost.takes_features(checked_fields(long_training.Spec, taken))
-    assert not cost.takes_features(checked_fields(long_training.Spec, fresh))
+    assert cost.takes_features(checked_fields(long_training.Spec, taken.fields, "--spec: "))
+    assert not cost.takes_features(checked_fields(long_training.Spec, fresh.fields, "--spec: "))
     given = [*arguments(fresh, manifest, tmp_path / "runs", [folder])]
     main([*given, "--tuning", str(tmp_path / "tuning" / "record.json")])
     made = json.loads((tmp_path / "runs" / "record.json").read_text())

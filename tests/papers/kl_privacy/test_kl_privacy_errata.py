@@ -187,6 +187,24 @@ def test_printed_lemma_3_2_is_below_the_true_integral():
     assert kl_drift_integral(**arguments, convention="exact") > true
 
 
+def test_printed_lemma_3_2_can_be_below_the_true_divergence():
+    """Though it divides by 2 sigma^2, not 4: where the gap begins at c / 2 and jumps to 2.5 c.
+
+    Data sets of one record, with gradients 0 and -a in |w| <= r, and c and -a - c outside.
+    """
+    a, c, r, sigma2, T, steps = 0.5, 0.999, 1e-3, 1.0, 1.0, 1000
+    draws, eta = np.random.default_rng(43), T / steps
+    w, true = np.zeros(400), 0.0
+    for _ in range(steps):
+        outside = np.abs(w) > r
+        true += eta * np.mean((a + 2 * c * outside) ** 2) / (4 * sigma2)
+        w = w - eta * c * outside + math.sqrt(2 * eta * sigma2) * draws.normal(size=w.shape)
+    arguments = dict(T=T, beta=1e-6, c=1.0, n=1, gdiff0=a**2, g0=0.0, sigma2=sigma2, rank=1)
+    printed = kl_drift_integral(**arguments, convention="paper") / (2 * sigma2)
+    assert (true, printed) == pytest.approx((1.56, 1.25), abs=0.01)
+    assert kl_drift_integral(**arguments, convention="exact") / (4 * sigma2) > true
+
+
 slopes = st.floats(-1, 1)
 records = st.lists(st.tuples(slopes, st.floats(-3, 3)), min_size=1, max_size=5)
 

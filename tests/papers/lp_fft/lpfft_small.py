@@ -12,11 +12,11 @@ import yaml
 from sgld_small import BACKBONE, CLASSES, SCALE, save_backbone, save_data, save_features
 from small_jobs import arguments, labelled
 
+from dpatlas.core.records import checked_fields
 from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.jobs import job, private_plan
-from dpatlas.jobs.job import checked_fields
 from dpatlas.jobs.run import kind_of, main
 from dpatlas.papers.lp_fft import cost
 from dpatlas.privacy import accounting, ledger
@@ -103,7 +103,7 @@ def takes_features(spec):
     if not spec.fields["kind"].startswith("strategies"):
         return False
     known = {**spec.fields, "data": {**spec.fields["data"], "name": "digits"}}
-    return cost.takes_features(checked_fields(kind_of(spec)[1].spec, Spec.of(known, "small")))
+    return cost.takes_features(checked_fields(kind_of(spec)[1].spec, known, "--spec: "))
 
 
 def given_in(folder, **poison):

@@ -6,8 +6,9 @@ import importlib
 
 from lpfft_sample_records import record_of_kind, smoke_fields
 
+from dpatlas.core.records import checked_fields
 from dpatlas.core.specs import Spec
-from dpatlas.jobs.job import Job, checked_fields
+from dpatlas.jobs.job import Job
 
 
 def run_theory(fields):
@@ -15,7 +16,7 @@ def run_theory(fields):
     kind = fields["kind"]
     spec = Spec.of(fields, kind)
     job_kind = importlib.import_module(f"dpatlas.papers.lp_fft.jobs.{kind}").KIND
-    checked = checked_fields(job_kind.spec, spec)
+    checked = checked_fields(job_kind.spec, spec.fields, "--spec: ")
     return job_kind.run(Job(spec, checked, None, "cpu", checkpoints=None, stopwatch=None))
 
 

@@ -8,11 +8,13 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from dpatlas.papers.max_information.formulas.certificates import (
     certificate,
     certificate_exponent,
     certificate_failure,
+    monte_carlo_risk,
 )
 from dpatlas.papers.max_information.formulas.kappa import (
     batch_moment_exponent,
@@ -77,7 +79,7 @@ def test_equation_84_fails_for_algorithms_bounded_on_independent_records_only():
     assert world.both(beta, output / 8) <= repaired + 1e-12
 
 
-def test_repaired_composition_triples_two_epochs_and_leaves_nothing_of_ten():
+def test_repaired_composition_doubles_two_epochs_and_leaves_nothing_of_ten():
     setting = dict(m=5000, zeta=0.01, sigma=1.0, T=10, beta=0.025 / 100)
     assert kappa_repaired(**setting, E=2) == pytest.approx(163, abs=0.5)
     assert kappa_repaired(**setting, E=1) == kappa(**setting, E=1)
@@ -114,6 +116,16 @@ def test_equation_97_holds_with_probability_one_minus_the_difference():
     assert printed == pytest.approx(failing + 2 * UNION["delta_mc"])
     # The printed statement is true: it admits more failures than there can be.
     assert printed > failing
+
+
+@pytest.mark.parametrize("risk", [0.001, 0.12, 0.3, 0.9])
+def test_equation_98_pays_for_the_choice_among_700_estimates(risk):
+    """Some of 700 upper limits is below the risk with probability delta' at most, exactly."""
+    draws, level = 150_000, UNION["delta_mc"]
+    errors = np.arange(int(risk * draws))
+    too_low = errors[monte_carlo_risk(errors / draws, draws, level) < risk].max()
+    assert UNION["K1"] * UNION["K2"] == 700 < 2 * math.sqrt(draws)
+    assert 0 < 700 * binom.cdf(too_low, draws, risk) <= level
 
 
 def test_equation_90_has_a_term_too_many_and_lemma_6_stands():

@@ -14,6 +14,7 @@ from dpatlas.core.seeds import generator, seed
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.jobs.private_records import check_fits
 from dpatlas.models.backbone import Backbone, features, load
 
 RAW = "raw pixels"
@@ -84,7 +85,7 @@ def measure(
     zero_shot = None
     if backbone is not None:
         training = backbone.manifest["training"]
-        _check_scale(data, training)
+        check_fits(backbone, data)
         origin = {
             "backbone": training["spec_id"],
             "architecture": backbone.architecture,
@@ -128,13 +129,6 @@ def _zero_shot(backbone: Backbone, inputs: np.ndarray, classes: Sequence[str]) -
         return None
     outputs = [backbone.classes.index(name) for name in classes]
     return backbone.network.head(torch.from_numpy(inputs))[:, outputs].argmax(1).numpy()
-
-
-def _check_scale(data: Prepared, training: dict[str, Any]) -> None:
-    preprocessing, expected = data.manifest["preprocessing"], training["data"]["preprocessing"]
-    if preprocessing != expected:
-        allowed = f"{expected}, as of backbone {training['spec_id']}"
-        raise InputError("data", f"preprocessing {preprocessing}", allowed)
 
 
 KIND = Kind(transfer, spec=Spec, packages=("torch", "torchvision", "numpy", "scikit-learn"))

@@ -113,7 +113,12 @@ def _draw_panel(
         }
         draw_curves(axes, lemma, "step", lines, "epsilon")
     beyond = []
-    for row in data[data.quantity.str.startswith("Thm")].itertuples():
+    theorems = data[data.quantity.str.startswith("Thm")]
+    # What is printed first, under the corrections.
+    theorems = theorems.sort_values(
+        "quantity", key=lambda names: ~names.str.endswith("paper"), kind="stable"
+    )
+    for row in theorems.itertuples():
         name, _, convention = row.quantity.partition(", ")
         printed = convention == "paper"
         if row.step <= last:

@@ -149,8 +149,9 @@ def _law_notes(data: pd.DataFrame) -> list[str]:
     notes, parts = [], dict(list(data.groupby("part")))
     if "slope" in parts:
         notes.append(
-            "slope: of log risk in log n, log p or log d, by least squares in every run; mean over "
-            f"runs and half its {CONFIDENCE:.0%} t interval: {_slopes_text(parts['slope'])}"
+            "slope: of log risk in log n, log p or log d, by least squares in every run; mean "
+            f"over runs and half-width of its {CONFIDENCE:.0%} t interval: "
+            f"{_slopes_text(parts['slope'])}"
         )
     if "theorem" in parts:
         notes.append(

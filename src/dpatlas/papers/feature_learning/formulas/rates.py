@@ -13,7 +13,8 @@ from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_mu
 
-# Sensitivity of a mean of clipped gradients, in units of C / n.
+# Sensitivity of a mean of clipped gradients, in units of C / n. Where a record is added or removed
+# the divisor n is public and stays.
 SENSITIVITIES = {"add_remove": 1.0, "replace_one": 2.0}
 _COUNT, _LEVEL = integer(ge=1), real(gt=0, lt=1)
 _RELATION = one_of(*SENSITIVITIES)
@@ -41,8 +42,9 @@ def printed_first_layer_noise(d, n, q, eps_b=0.0):
 def printed_first_layer_mu(d, n, q, p, eps_b=0.0):
     """mu of the printed first layer's worst pair of neighbours: 2 sqrt(p) / sigma_W.
 
-    Neurons are normalised after the step, whatever its clip, so where all other records fit the
-    initial network, one record reverses every neuron: two matrices 2 sqrt(p) apart.
+    Neurons are normalised after the step, whatever its clip, so where all other records are x = 0
+    one record reverses every neuron: two matrices 2 sqrt(p) apart. Clips far below d^(-3 eps_n / 2)
+    excepted, whose steps are short.
     """
     return 2 * math.sqrt(p) / printed_first_layer_noise(d, n, q, eps_b)
 

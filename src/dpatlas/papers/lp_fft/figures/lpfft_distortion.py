@@ -49,8 +49,8 @@ def lpfft_distortion(records: Records, settings: Settings) -> ShownFigure:
 def _note(spec: distortion.Spec) -> str:
     clusters, two, after = spec.clusters, spec.two_records, spec.after_probing
     return (
-        "bars: 95% Clopper-Pearson intervals; Thm 3.3: on two records, log of their ratio over "
-        f"their spread is {math.log(two.ratio) / two.spread:.3g}; clusters have "
+        "bars: 95% Clopper-Pearson intervals; Thm 3.3, two records: distorted by heads between "
+        f"{-math.log(two.ratio) / two.spread:.3g} and 0; clusters have "
         f"{clusters.records} records within "
         f"{clusters.angle:g} degrees; Thm 3.4: {after.hidden} features within "
         f"{after.feature_angle:g} degrees, LP until $s$ = {after.lp_span:g}; $s$ is the integral "

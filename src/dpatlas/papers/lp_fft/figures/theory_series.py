@@ -16,7 +16,7 @@ from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Row
 from dpatlas.show.panels import label_decades
 from dpatlas.show.rows import CONFIDENCE
-from dpatlas.show.series import BLUE, RED, handle
+from dpatlas.show.series import BLUE, GREEN, RED, handle
 
 MARKER_SIZE = 3
 # Height in inches of a line of panels under its heading.
@@ -28,7 +28,7 @@ EXACT = Look("corrected", BLUE, "", "-")
 # By kind of noise in linear networks.
 NOISES = {
     "uniform": Look("uniform noise", BLUE, "o", "-"),
-    "layer-wise": Look("layer-wise noise", RED, "s", "--"),
+    "layer-wise": Look("layer-wise noise", GREEN, "s", "--"),
 }
 
 
