@@ -5,7 +5,7 @@ import pytest
 from figure_samples import drawn_heights, heights
 from matplotlib.figure import Figure
 
-from dpatlas.show.draw import draw_points, frame
+from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import INITS
 
 LOOKS = {name: INITS[name] for name in ("he", "lecun")}
@@ -57,3 +57,10 @@ def test_points_are_values_with_the_intervals_of_their_rows_and_marks_of_diverge
 def test_points_of_one_series_stand_at_their_x(axes):
     draw_points(axes, frame(ROWS), "x", {"he": LOOKS["he"]})
     assert axes.get_lines()[0].get_xdata()[:2] == pytest.approx([1, 2])
+
+
+def test_curves_of_which_some_runs_diverged_have_open_markers(axes):
+    draw_curves(axes, frame(ROWS), "x", LOOKS)
+    draw_curves(axes, frame(ROWS[:1]), "x", {"he": LOOKS["he"]})
+    fewer, lost, whole = (line.get_markerfacecolor() for line in axes.get_lines())
+    assert fewer == lost == "white" and whole == LOOKS["he"].color

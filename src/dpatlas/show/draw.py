@@ -98,11 +98,15 @@ def draw_points(
 def draw_curves(
     axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series", **line: Any
 ) -> None:
-    """A line for every series in `looks` with its intervals as a band; `line` is for the lines."""
+    """A line for every series in `looks` with its intervals as a band; `line` is for the lines.
+
+    Markers are open where some runs diverged.
+    """
     # seaborn.lineplot would refuse to mix filled markers with others, and needs lengths of dashes.
     for name, look in looks.items():
         points = data[data[series] == name]
-        axes.plot(points[x], points["value"], marker=look.marker, **look.line, **line)
+        face = {"markerfacecolor": "white"} if (points["runs_diverged"] > 0).any() else {}
+        axes.plot(points[x], points["value"], marker=look.marker, **face, **look.line, **line)
         band: dict[str, Any] = {"color": look.color, "alpha": BAND_ALPHA, "linewidth": 0}
         axes.fill_between(points[x], points["low"], points["high"], **band)
 
