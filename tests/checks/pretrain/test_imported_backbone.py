@@ -77,7 +77,7 @@ def spec_of(**changes):
 
 def test_the_backbone_s_features_are_the_published_network_s(made, net):
     headless = nn.Sequential(*list(net.children())[:-1], nn.Flatten())
-    check_features(backbone.load(made / "backbone", "imagenet-resnet18"), headless, SHAPE)
+    check_features(backbone.load(made / "backbone"), headless, SHAPE)
 
 
 def test_the_record_says_which_file_it_was_and_that_nothing_private_was_read(made, published):
@@ -124,7 +124,7 @@ def deit_file():
 def test_deit_s_weights_with_their_own_names_become_a_backbone_too(tmp_path):
     spec = spec_of(model="imagenet-deit-tiny", image_shape=[3, 32, 32])
     Published(tmp_path, deit_file(), "deit").become(tmp_path, spec)
-    imported = backbone.load(tmp_path / "backbone", "imagenet-deit-tiny")
+    imported = backbone.load(tmp_path / "backbone")
     assert imported.manifest["features"] == imported.network.head.in_features == 192
     assert read(tmp_path / "record.json")["metrics"]["difference"] < 1e-4
 

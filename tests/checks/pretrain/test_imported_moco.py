@@ -55,7 +55,7 @@ def made(net, tmp_path_factory):
 
 
 def test_its_features_are_those_of_torchvision_s_network_with_these_weights(made, net):
-    check_features(backbone.load(made / "backbone", V2), net, SHAPE)
+    check_features(backbone.load(made / "backbone"), net, SHAPE)
 
 
 def test_it_has_no_classes_and_a_head_of_zeros_that_gives_way_to_a_new_one(made):

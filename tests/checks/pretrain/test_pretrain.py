@@ -76,7 +76,7 @@ def test_pretraining_on_moved_images_takes_other_steps_that_can_be_repeated(stro
 def test_pretraining_learns_and_the_record_says_what_it_made_and_read(strokes, tmp_path):
     run_main(spec_of(), strokes, tmp_path)
     metrics = json.loads((tmp_path / "record.json").read_text())["metrics"]
-    trained = backbone.load(tmp_path / "backbone", "mlp")
+    trained = backbone.load(tmp_path / "backbone")
     assert metrics["backbone_sha256"] == trained.sha256
     data = load(strokes)
     predicted = trained.network(torch.from_numpy(data.x_test)).argmax(1).numpy()
