@@ -105,8 +105,9 @@ def draw_curves(
     # seaborn.lineplot would refuse to mix filled markers with others, and needs lengths of dashes.
     for name, look in looks.items():
         points = data[data[series] == name]
-        face = {"markerfacecolor": "white"} if (points["runs_diverged"] > 0).any() else {}
-        axes.plot(points[x], points["value"], marker=look.marker, **face, **look.line, **line)
+        face = "white" if (points["runs_diverged"] > 0).any() else look.color
+        style: dict[str, Any] = {"marker": look.marker, "markerfacecolor": face, **look.line}
+        axes.plot(points[x], points["value"], **style, **line)
         band: dict[str, Any] = {"color": look.color, "alpha": BAND_ALPHA, "linewidth": 0}
         axes.fill_between(points[x], points["low"], points["high"], **band)
 
