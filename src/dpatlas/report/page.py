@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -72,6 +73,10 @@ TIERS = {
     "photographs": "lp_fft alone, on photographs whose features are worth something",
     "paper": "the papers' own data, networks and settings",
 }
+# Line breaks before what a browser sets on a line of its own anyway.
+BREAKS = re.compile(
+    r"\n(?=</?(?:td|tr|th|thead|tbody|table|dt|dd|dl|div|details|summary|p|li|ul|section|h[2-5])\b)"
+)
 # Errata by status, in the words of the first sentence.
 REMARKS: dict[Status, str] = {
     "proved": "wrong",
@@ -153,7 +158,7 @@ def build_page(
     tables = {name: (other.rows, other.comparisons) for name, other in beside.items()}
     every = cards(source.rows, source.comparisons, written, tables)
     headlines = written.headlines if written else {}
-    return _template().render(
+    page = _template().render(
         tier=tier,
         meaning=TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
         address=source.address,
@@ -179,6 +184,8 @@ def build_page(
         ledger_words=LEDGER,
         kinds=run_kinds(records.values()),
     )
+    # Tens of kilobytes less.
+    return BREAKS.sub("", page).replace("&#39;", "'")
 
 
 def write_site(published: Path) -> Path:
