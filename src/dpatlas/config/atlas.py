@@ -43,7 +43,7 @@ NODE_MB = 400
 MORE_RUNS = "more_runs.json"
 MOST_RUNS = 10_000
 # Tiers whose published verdicts a page of another tier shows beside its own.
-COUNTING = ("embedded", "workstation", "photographs", "printed", "paper")
+COUNTING = ("embedded", "workstation", "printed", "paper")
 FIGURE_KINDS = ("pdf", "png", "csv")
 TABLE_KINDS = ("csv", "md", "tex")
 
