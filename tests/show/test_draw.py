@@ -60,7 +60,7 @@ def test_points_of_one_series_stand_at_their_x(axes):
 
 
 def test_curves_of_which_some_runs_diverged_have_open_markers(axes):
-    draw_curves(axes, frame(ROWS), "x", LOOKS)
-    draw_curves(axes, frame(ROWS[:1]), "x", {"he": LOOKS["he"]})
+    draw_curves(axes, frame(ROWS), "x", LOOKS, opened=True)
+    draw_curves(axes, frame(ROWS[:1]), "x", {"he": LOOKS["he"]}, opened=True)
     fewer, lost, whole = (line.get_markerfacecolor() for line in axes.get_lines())
     assert fewer == lost == "white" and whole == LOOKS["he"].color

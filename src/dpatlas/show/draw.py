@@ -96,18 +96,25 @@ def draw_points(
 
 
 def draw_curves(
-    axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series", **line: Any
+    axes: Axes,
+    data: pd.DataFrame,
+    x: str,
+    looks: Looks,
+    series: str = "series",
+    opened: bool = False,
+    **line: Any,
 ) -> None:
     """A line for every series in `looks` with its intervals as a band; `line` is for the lines.
 
-    Markers are open where some runs diverged.
+    With `opened`, markers of a series are open where some of its runs diverged.
     """
     # seaborn.lineplot would refuse to mix filled markers with others, and needs lengths of dashes.
     for name, look in looks.items():
         points = data[data[series] == name]
-        face = "white" if (points["runs_diverged"] > 0).any() else look.color
-        style: dict[str, Any] = {"marker": look.marker, "markerfacecolor": face, **look.line}
-        axes.plot(points[x], points["value"], **style, **line)
+        style: dict[str, Any] = {"marker": look.marker, **look.line, **line}
+        if opened and (points["runs_diverged"] > 0).any():
+            style["markerfacecolor"] = "white"
+        axes.plot(points[x], points["value"], **style)
         band: dict[str, Any] = {"color": look.color, "alpha": BAND_ALPHA, "linewidth": 0}
         axes.fill_between(points[x], points["low"], points["high"], **band)
 

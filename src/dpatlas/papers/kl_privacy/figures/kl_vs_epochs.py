@@ -62,9 +62,9 @@ def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
     loss.set(xscale="log", yscale="log", xlabel=STEPS_LABEL, ylabel=LOSS_LABEL)
     data, looks = frame(rows), looks_of(trained)
     for axes, quantity, line in (
-        (kl, "kl_largest", {"markevery": MARKED}),
+        (kl, "kl_largest", {"markevery": MARKED, "opened": True}),
         (kl, "kl_worst", THIN_LINE),
-        (loss, "training_loss", {"markevery": MARKED}),
+        (loss, "training_loss", {"markevery": MARKED, "opened": True}),
     ):
         draw_curves(axes, data[data.quantity == quantity], "step", looks, "init", **line)
     kl.set_title("privacy loss")
