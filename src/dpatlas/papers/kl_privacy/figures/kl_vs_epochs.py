@@ -1,5 +1,7 @@
 """Figure kl_vs_epochs of kl_privacy."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -61,10 +63,11 @@ def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
     kl.set(xscale="log", yscale="log", xlabel=STEPS_LABEL, ylabel=KL_LABEL)
     loss.set(xscale="log", yscale="log", xlabel=STEPS_LABEL, ylabel=LOSS_LABEL)
     data, looks = frame(rows), looks_of(trained)
+    thick: dict[str, Any] = {"markevery": MARKED, "opened": True}
     for axes, quantity, line in (
-        (kl, "kl_largest", {"markevery": MARKED, "opened": True}),
+        (kl, "kl_largest", thick),
         (kl, "kl_worst", THIN_LINE),
-        (loss, "training_loss", {"markevery": MARKED, "opened": True}),
+        (loss, "training_loss", thick),
     ):
         draw_curves(axes, data[data.quantity == quantity], "step", looks, "init", **line)
     kl.set_title("privacy loss")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from matplotlib.lines import Line2D
 
@@ -15,7 +16,7 @@ from dpatlas.show.series import handle
 KL_LABEL = "KL privacy loss (nats)"
 LOSS_LABEL = "training loss (nats)"
 # How the largest mean over runs is drawn, beside the mean of the runs' largest.
-THIN_LINE: dict[str, float] = {"linewidth": THIN, "markersize": 0}
+THIN_LINE: dict[str, Any] = {"linewidth": THIN, "markersize": 0}
 # The colour, in a legend, of what every panel draws in that of its init.
 OF_INIT = "0.6"
 
