@@ -124,6 +124,19 @@ def test_every_way_of_importing_counts(project, before, name, old, new):
     assert project.digests()[0] != before[0]
 
 
+def test_a_table_that_a_module_names_is_a_part_of_it(project):
+    project.edit("jobs/plot.py", "'blue'", "'values.csv'")
+    for name in ("jobs/printed/values.csv", "maths/values.csv"):
+        (project.root / name).parent.mkdir(exist_ok=True)
+        (project.root / name).write_text("a\n1\n")
+    found = project.digests()
+    project.edit("maths/values.csv", "1", "2")
+    assert project.digests() == found
+    project.edit("jobs/printed/values.csv", "1", "2")
+    train, plot = project.digests()
+    assert train == found[0] and plot != found[1]
+
+
 def test_the_digest_never_runs_what_it_digests(project):
     project.edit("maths/formulas.py", "def step", "raise SystemExit('imported')\n\n\ndef step")
     assert project.digests()

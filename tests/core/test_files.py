@@ -8,7 +8,7 @@ import pytest
 
 from dpatlas.core.files import (
     PART,
-    alone,
+    only_process,
     read_json,
     read_rows,
     remove_parts,
@@ -125,8 +125,8 @@ def test_a_damaged_csv_is_named_in_one_line(tmp_path, content):
 
 
 def test_one_process_holds_a_lock_and_the_next_may_take_it(tmp_path):
-    lock = tmp_path / "out" / "checkpoints" / ".one.lock"
     for _ in range(2):
-        refused = pytest.raises(InputError, match="out: found another process")
-        with alone(lock), refused, alone(lock):
+        refused = pytest.raises(InputError, match="out: found another process that trains one")
+        one, two, again = (only_process(tmp_path / "out", name) for name in ("one", "two", "one"))
+        with one, two, refused, again:
             raise AssertionError

@@ -298,7 +298,7 @@ def test_while_one_process_trains_another_one_does_not_train_the_same(tmp_path, 
     monkeypatch.setattr(own_training, "write_record", saved)
     assert run(path) == 0
     assert seen[0].returncode == 2
-    assert "trained: found another process that trains the same" in seen[0].stderr
+    assert "trained: found another process that trains mine-" in seen[0].stderr
 
 
 def test_what_the_user_s_functions_print_does_not_spoil_the_json(tmp_path, capsys):

@@ -24,7 +24,7 @@ from dpatlas.checks.audit.settings import Training, selection_spec, training_spe
 from dpatlas.config.load import load_config, read_checked
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.digest import code_digest
-from dpatlas.core.files import alone, check_writable, read_json
+from dpatlas.core.files import check_writable, only_process, read_json
 from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import say
@@ -79,8 +79,8 @@ def main(arguments: Sequence[str]) -> int:
     from dpatlas.jobs.job import execute
     from dpatlas.jobs.run import kind_of
 
-    path, checkpoints = options.output / spec.id / "record.json", options.output / "checkpoints"
-    with alone(checkpoints / f".{spec.id}.lock"):
+    path = options.output / spec.id / "record.json"
+    with only_process(options.output, spec.id):
         if options.noise_source == "os" and path.is_file():
             # With new noise it would be a second release, and add to the privacy loss.
             say(f"{spec.id}: trained before; this is its record, and nothing is trained again")
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
                 module=module,
                 data=manifest,
                 record=path,
-                checkpoints=checkpoints,
+                checkpoints=options.output / "checkpoints",
                 device=options.device,
                 options=Extras(path.parent, options.show_private_loss),
                 resume=options.resume,

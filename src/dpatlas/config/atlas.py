@@ -3,7 +3,6 @@
 The Snakefile, `plan` and `publish` read the same object, so they cannot disagree.
 """
 
-import contextlib
 import functools
 import importlib.util
 import itertools
@@ -28,8 +27,6 @@ from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
 from dpatlas.cost.counting import JobCost
 from dpatlas.data.registry import module_of
-from dpatlas.data.sources import CACHE, folders_to_search
-from dpatlas.data.weights import find
 from dpatlas.errors import InputError
 from dpatlas.records import parse_spec
 from dpatlas.registry import all_blocks, all_papers
@@ -361,10 +358,17 @@ class Atlas:
     def weights_state(self, spec_id: str) -> tuple[int, int] | None:
         """Size and time of the file of weights that the config names; None without one."""
         file = weights_file(self.config, self.specs[spec_id])
-        with contextlib.suppress(OSError):
-            path = file and find(file, folders_to_search(self.config.data.root, CACHE))
-            return own.size_and_time(path) if path else None
-        return None
+        if not file:
+            return None
+        # Downloads are not needed to read a workflow.
+        from dpatlas.data.sources import CACHE, folders_to_search
+        from dpatlas.data.weights import find
+
+        try:
+            path = find(file, folders_to_search(self.config.data.root, CACHE))
+        except OSError:
+            return None
+        return own.size_and_time(path) if path else None
 
     @_remembered
     def data_modules(self, name: str) -> tuple[str, ...]:

@@ -68,18 +68,19 @@ def replacing_folder(target: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    """While this process is the only one in here; InputError where another one is.
+def only_process(output: Path, name: str) -> Iterator[None]:
+    """Lock the training `name` in the folder `output`; InputError where another process has it.
 
-    lock: an empty file, which stays. On file systems without locks nothing is checked.
+    The lock is an empty file, which stays. On file systems without locks nothing is checked.
     """
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as stream:
+    folder = output / "checkpoints"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{name}.lock").open("a") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            found = "another process that trains the same"
-            raise InputError(str(lock.parent.parent), found, "one at a time in a folder") from None
+            found = f"another process that trains {name}"
+            raise InputError(str(output), found, "one at a time in a folder") from None
         except OSError:
             pass
         yield

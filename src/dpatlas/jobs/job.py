@@ -210,7 +210,7 @@ def execute(
         "code": digest,
         "data": [data_set and data_set.sha256 for data_set in (prepared, public)],
         "features": of_backbone and of_backbone.manifest["sha256"],
-        "backbones": _weights(spec, backbones),
+        "backbones": _manifests(spec, backbones),
         "tuning": tuned and tuned["metrics"],
         "device": device,
         "versions": versions(*kind.packages),
@@ -270,11 +270,14 @@ def numerics(device: str) -> Iterator[None]:
         set_precision(before)
 
 
-def _weights(spec: Spec, backbones: tuple[Path, ...]) -> list[str]:
-    """Digests of the weights of the backbones that the spec names; others are for it to write."""
+def _manifests(spec: Spec, backbones: tuple[Path, ...]) -> list[Any]:
+    """Of the backbones that a spec names, which have digests of their weights.
+
+    A spec that names none writes to the folder that it is given.
+    """
     if spec.fields.keys().isdisjoint({"backbone", "backbones"}):
         return []
-    return [read_json(folder / MANIFEST)["sha256"] for folder in backbones]
+    return [read_json(folder / MANIFEST) for folder in backbones]
 
 
 def _tuning(fields: Any, path: Path | None) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from dpatlas.config.model import check_shape, validated
 from dpatlas.core import records
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
-from dpatlas.core.files import alone, check_writable, remove_parts
+from dpatlas.core.files import check_writable, only_process, remove_parts
 from dpatlas.core.progress import EpsilonSoFar, Progress, say
 from dpatlas.core.records import Stopwatch, make_record, read_record, versions, write_record
 from dpatlas.core.seeds import Noise, recording
@@ -94,8 +94,8 @@ class _Training:
         self, inputs: Inputs, output: Path, name: str, device: str, resume: bool, progress: bool
     ):
         self.inputs, self.settings = inputs, inputs.settings
-        # torch's name, and the one that says TF32 too.
-        self.device, self.precise_device = torch_device(device), device
+        # The record has the full name, cuda-tf32 too; torch knows cuda.
+        self.device, self.recorded_device = torch_device(device), device
         self.resume, self.progress, self.output = resume, progress, output
         phase = inputs.phase()
         planned = phase.accounted_phases
@@ -127,7 +127,7 @@ class _Training:
 
     def record(self) -> dict[str, Any]:
         """Train, unless that is done, and return the record."""
-        with alone(self.output / "checkpoints" / f".{self.spec.id}.lock"):
+        with only_process(self.output, self.spec.id):
             return self._record()
 
     def _record(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class _Training:
         identity = {
             "spec": self.spec.digest,
             "code": code,
-            "device": self.precise_device,
+            "device": self.recorded_device,
             "versions": versions(*PACKAGES),
         }
         store = Checkpoints(self.output / "checkpoints" / self.spec.id, identity)
@@ -174,7 +174,7 @@ class _Training:
             self.spec,
             code_digest=code,
             versions=versions(*PACKAGES),
-            device=self.precise_device,
+            device=self.recorded_device,
             data=None,
             seeds={"base": self.settings.seed, **streams.facts()},
             metrics=metrics,

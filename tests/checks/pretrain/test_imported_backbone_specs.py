@@ -160,6 +160,23 @@ def test_the_paper_tier_s_example_for_moco_is_a_config(paper, tmp_path):
     assert all(fields["model"].startswith(name[:7]) for name, fields in moco.items())
 
 
+def test_a_file_of_weights_that_is_replaced_is_seen(tmp_path):
+    text = (project_root() / "workflow/tiers/paper.yaml").read_text(encoding="utf-8")
+    lines = text[text.index("# tier: paper-moco") :].splitlines()
+    path = tmp_path / "moco.yaml"
+    path.write_text("\n".join(line.removeprefix("# ") for line in lines))
+    root = {"data": {"root": str(tmp_path), "download": True}, "tier": "mine"}
+    atlas = Atlas(load_config([project_root() / "workflow/tiers/paper.yaml", path], root))
+    ids = {spec.slug: spec.id for spec in atlas.groups["pretrain"]["imported"]}
+    assert atlas.weights_state(ids["moco-v2-200"]) is None
+    assert atlas.weights_state(ids["imagenet-resnet18"]) is None
+    file = tmp_path / "moco-v2-200.pth.tar"
+    file.write_bytes(b"one")
+    before = atlas.weights_state(ids["moco-v2-200"])
+    file.write_bytes(b"another")
+    assert before is not None and atlas.weights_state(ids["moco-v2-200"]) != before
+
+
 def test_the_paper_tier_has_the_data_networks_and_settings_of_tables_1_and_2(paper):
     specs = {
         (spec.fields["data"]["name"], spec.fields["backbone"].rpartition("-")[0]): spec.fields
