@@ -64,6 +64,16 @@ def test_points_come_with_their_intervals_and_names():
     assert first["x"][0] < 2 < second["x"][0]
 
 
+def test_points_of_single_runs_have_no_intervals():
+    def draw(axes):
+        axes.errorbar([1.0, 2.0], [0.0, 1.0], yerr=[math.nan, math.nan], fmt="o", color="#0072B2")
+
+    (panel,) = chart(draw)["panels"]
+    (series,) = panel["series"]
+    assert series["y"] == [0, 1]
+    assert "low" not in series or set(series["low"]) == {None}
+
+
 def test_where_every_run_diverged_a_cross_stands_at_the_edge_and_has_no_value():
     (panel,) = chart(lambda axes: draw_points(axes, rows(), "x", LOOKS))["panels"]
     (cross,) = [each for each in panel["series"] if each.get("edge")]

@@ -222,7 +222,9 @@ def _series(axes: Axes) -> tuple[list[Chart], Chart]:
         elif isinstance(artist, LineCollection):
             color = _hex(artist.get_edgecolor()[0])
             dash = _dash_of(artist)
-            strokes += [(color, *np.asarray(s).T.tolist(), dash) for s in artist.get_segments()]
+            # A stroke without finite ends (the interval of one run) has no points at all.
+            drawn = filter(len, artist.get_segments())
+            strokes += [(color, *np.asarray(each).T.tolist(), dash) for each in drawn]
         elif isinstance(artist, Rectangle):
             _read_rectangle(axes, artist, rest)
         elif isinstance(artist, AxesImage):
