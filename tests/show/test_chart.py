@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from dpatlas.show.chart import TRACKS, chart_of, ticks_between, words
 from dpatlas.show.draw import draw_curves, draw_points, draw_printed, frame, printed_handle
@@ -72,6 +73,25 @@ def test_points_of_single_runs_have_no_intervals():
     (series,) = panel["series"]
     assert series["y"] == [0, 1]
     assert "low" not in series or set(series["low"]) == {None}
+
+
+def test_markers_that_are_open_or_filled_by_half_find_their_own_name():
+    styles = {"none": {"fillstyle": "none"}, "bottom": {"fillstyle": "bottom"}, "full": {}}
+
+    def draw(axes):
+        for place, style in enumerate(styles.values()):
+            axes.plot([place], [1.0], "o", color="#0072B2", markerfacecoloralt="white", **style)
+        handles = [
+            Line2D([], [], linestyle="none", marker="o", color="0.5", label=name, **style)
+            for name, style in list(styles.items())[:2]
+        ]
+        axes.legend(handles=handles)
+
+    (panel,) = chart(draw)["panels"]
+    names = [entry["label"] for entry in panel["key"]]
+    found = [[names[key] for key in each["key"] if key < 2] for each in panel["series"]]
+    assert found == [["none"], ["bottom"], []]
+    assert [each["open"] for each in panel["series"]] == [True, "bottom", False]
 
 
 def test_where_every_run_diverged_a_cross_stands_at_the_edge_and_has_no_value():

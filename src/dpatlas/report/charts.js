@@ -7,6 +7,8 @@
   // Nearest point that a pointer finds, in pixels.
   const REACH = 30;
   // Outlines of markers for a size of 1, after matplotlib's names.
+  // What is cut away of a marker that is filled by half.
+  const HALVES = { left: "inset(0 50% 0 0)", right: "inset(0 0 0 50%)", bottom: "inset(50% 0 0 0)", top: "inset(0 0 50% 0)" };
   const MARKERS = {
     o: "M-.5 0a.5 .5 0 1 0 1 0a.5 .5 0 1 0-1 0z",
     s: "M-.45-.45h.9v.9h-.9z",
@@ -186,14 +188,19 @@
     if (entry.marker || entry.dash === undefined) { mark(svg, entry.marker || "s", 13, 6, 8, ink, entry.open); }
   }
 
+  // open: whether the marker has the ground's colour, or the name of the half that has its own.
   function mark(parent, marker, x, y, size, ink, open) {
     const thin = marker === "x" || marker === "+";
+    const drawn = { d: MARKERS[marker] || MARKERS.o,
+      transform: "translate(" + x.toFixed(1) + " " + y.toFixed(1) + ") scale(" + size + ")" };
     shape(parent, "path", {
-      d: MARKERS[marker] || MARKERS.o, transform: "translate(" + x.toFixed(1) + " " + y.toFixed(1) + ") scale(" + size + ")",
-      fill: thin ? "none" : open ? "var(--ground)" : ink.color, "fill-opacity": open ? 1 : ink.opacity,
+      ...drawn, fill: thin ? "none" : open ? "var(--ground)" : ink.color, "fill-opacity": open ? 1 : ink.opacity,
       stroke: open || thin ? ink.color : "none", "stroke-opacity": ink.opacity, "stroke-width": 1.2,
       "vector-effect": "non-scaling-stroke"
     });
+    if (HALVES[open]) {
+      shape(parent, "path", { ...drawn, fill: ink.color, "fill-opacity": ink.opacity, "clip-path": HALVES[open] });
+    }
   }
 
   // Draws a panel into a cell; gives the function that draws it again.

@@ -41,6 +41,8 @@ TRACKS, WORDS = 60, 0.055
 WIDE = 5
 # Points stand side by side around ticks that are this many times further apart.
 BESIDE = 0.2
+# Fill styles of markers of which one half is white.
+HALVES = ("left", "right", "bottom", "top")
 DASHES = {"-": "", "--": "6 3", "-.": "7 3 1.5 3", ":": "1.5 2.5", "None": ""}
 # Series of this grey in a legend stand for series of any colour.
 ANY_GREY = ("0.6", "0.5", "0.35")
@@ -280,7 +282,7 @@ def _read_line(
             every = line.get_markevery()
             found["every"] = every if isinstance(every, int) else 1
             found["size"] = _short(line.get_markersize())
-            found["open"] = _is_open(line)
+            found["open"] = _opening(line)
         if _across(transform, axes.get_xaxis_transform()):
             found["edge"] = True
         series.append(found)
@@ -486,7 +488,7 @@ def _described(artists: Sequence[Artist | None], names: Sequence[str]) -> list[C
                 entry["width"] = _short(artist.get_linewidth())
             if str(artist.get_marker()) not in ("None", "", " "):
                 entry["marker"] = str(artist.get_marker())
-                entry["open"] = _is_open(artist)
+                entry["open"] = _opening(artist)
         elif isinstance(artist, mpl.patches.Patch):
             entry["color"] = _hex(artist.get_facecolor())
         elif isinstance(artist, PathCollection):
@@ -495,9 +497,12 @@ def _described(artists: Sequence[Artist | None], names: Sequence[str]) -> list[C
     return entries
 
 
-def _is_open(line: Line2D) -> bool:
-    """Whether the marker is white inside, at least in part."""
-    return line.get_fillstyle() != "full" or _hex(line.get_markerfacecolor()) == "#ffffff"
+def _opening(line: Line2D) -> bool | str:
+    """Whether the marker is white inside, or the half of it that is not."""
+    fill = line.get_fillstyle()
+    if fill in HALVES:
+        return str(fill)
+    return fill == "none" or _hex(line.get_markerfacecolor()) == "#ffffff"
 
 
 def _fits(series: Chart, entry: Chart) -> bool:
@@ -507,7 +512,7 @@ def _fits(series: Chart, entry: Chart) -> bool:
     every = entry["color"] in map(_hex, ANY_GREY)
     if not every and entry["color"] != series["color"]:
         return False
-    if entry.get("open") and not series.get("open"):
+    if entry.get("open") and entry["open"] != series.get("open"):
         return False
     for name in ("dash", "marker"):
         if name in entry and entry[name] != series.get(name, entry[name]):
