@@ -362,7 +362,7 @@ class Tied(nn.Module):
 
 
 def functional_tie() -> Case:
-    """The part of the gradient that the engine does not see stays in `.grad`, without noise."""
+    """A part of the gradient that the engine does not see, and of which nothing may stay."""
     return Case(Tied, flipped(draws(4, 6)))
 
 
@@ -426,10 +426,18 @@ CLIPPED = {
     )
     for offset, bound in ((1e4, 0.1), (1e5, 0.1), (1e6, 0.01))
 }
+# What a pass that leaves gradients nowhere catches too.
+TWICE = "functional tie"
 CASES = {name: make for name, (make, _) in (REFUSED | RECORD_BY_RECORD).items()} | CLIPPED
 
 
-@pytest.mark.parametrize("name", CASES)
+def test_what_is_past_the_watched_layer_leaves_nothing_with_the_safeguards_off(monkeypatch):
+    switch_off(monkeypatch)
+    seen = [update(CASES[TWICE](), world) for world in CASES[TWICE]().worlds]
+    assert not any(len(each.bare) for each in seen)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != TWICE])
 def test_with_the_safeguards_off_the_audit_catches_the_case(name, monkeypatch):
     switch_off(monkeypatch)
     # Updates have none, and the noise of low precision would fail.

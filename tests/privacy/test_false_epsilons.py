@@ -1,5 +1,6 @@
 """Inputs that the engine once took, although the epsilon that it then stated was false."""
 
+import collections
 import multiprocessing
 import pickle
 from dataclasses import replace
@@ -17,6 +18,7 @@ from dpatlas.privacy.calibration import at_epsilon
 from dpatlas.privacy.clip_bounds import AdaptiveClip
 from dpatlas.privacy.clipping import clip_factors
 from dpatlas.privacy.losses import cross_entropy
+from dpatlas.privacy.per_record import NetworkGradients, PerRecordWarning
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.rules import rows_norm2
 from dpatlas.privacy.samplers import Cyclic, FullBatch, Poisson, Shuffled
@@ -36,7 +38,7 @@ def records(n=16):
     return x, torch.arange(n) % 2
 
 
-def clean_sums(make, x, labels, steps=1, after=None, loss=cross_entropy):
+def clean_sums(make, x, labels, steps=1, after=None, loss=cross_entropy, augmentation=None):
     """The sums of clipped gradients of full batches, at clip bound 1 and without noise."""
     torch.manual_seed(0)
     seen = []
@@ -48,6 +50,7 @@ def clean_sums(make, x, labels, steps=1, after=None, loss=cross_entropy):
         labels,
         noise=Noise("sums", "keyed"),
         loss=loss,
+        augmentation=augmentation,
         on_update=lambda step, sums: seen.append(flat(sums).double().clone()),
     )
     run.run(after)
@@ -133,6 +136,161 @@ def test_a_network_that_changes_between_steps_is_probed_again():
 
     with pytest.raises(InputError, match="depend"):
         clean_sums(make, *records(), 2, lambda step: setattr(made[0], "on", True))
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(self.middle(self.first(x)))
+
+
+def mixing(module, *given):
+    """A hook of any kind that adds the mean over the rows."""
+    (changed,) = given[-1] if isinstance(given[-1], tuple) else given[-1:]
+    result = changed + changed.mean(0)
+    return (result,) if isinstance(given[-1], tuple) else result
+
+
+def of_all(register):
+    """The same for every module, until the end of the test."""
+
+    def change(model, on_end):
+        on_end(register(mixing).remove)
+
+    return change
+
+
+CHANGES = {
+    "another layer": lambda model, _: setattr(model, "middle", nn.BatchNorm1d(4, affine=False)),
+    "a layer of its own parameters": lambda model, _: setattr(model, "last", nn.Linear(4, 2)),
+    "a parametrisation": lambda model, _: nn.utils.parametrizations.weight_norm(model.first),
+    "forward": lambda model, _: setattr(model.middle, "forward", lambda x: x - x.mean(0)),
+    "forward of all": lambda model, _: setattr(
+        model, "forward", lambda x: model.last(model.first(x - x.mean(0)))
+    ),
+    "hook": lambda model, _: model.middle.register_forward_hook(mixing),
+    "hook before": lambda model, _: model.middle.register_forward_pre_hook(mixing),
+    "hook backward": lambda model, _: model.middle.register_full_backward_hook(mixing),
+    "hook before backward": lambda model, _: model.middle.register_full_backward_pre_hook(mixing),
+    "hook of all": of_all(nn.modules.module.register_module_forward_hook),
+    "hook of all backward": of_all(nn.modules.module.register_module_full_backward_hook),
+}
+
+
+@pytest.mark.parametrize("make", [Plain, lambda: chained(Plain())], ids=["module", "chain"])
+@pytest.mark.parametrize("how", CHANGES)
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_a_network_whose_layers_or_hooks_change_between_steps_is_refused(how, make, request):
+    made, seen = [], []
+
+    def change(step):
+        seen.append(step)
+        if step == 1:
+            CHANGES[how](made[0], request.addfinalizer)
+
+    with pytest.raises(InputError):
+        clean_sums(lambda: made.append(make()) or made[0], *records(), 3, change)
+    assert seen == [1]
+
+
+def chained(plain):
+    """The same layers as a sequence, by the same names."""
+    layers = {name: layer for name, layer in plain.named_children()}
+    return nn.Sequential(collections.OrderedDict(layers))
+
+
+class Shaken:
+    """Views of a record, the second with noise; later with the mean over the batch."""
+
+    views, mixes = 2, False
+
+    def draw(self, draws, records):
+        return torch.from_numpy(draws.standard_normal(records))
+
+    def apply(self, x, parameters):
+        other = x + parameters[:, None].float()
+        return torch.stack([x, other - x.mean(0) if self.mixes else other], 1).flatten(0, 1)
+
+
+@pytest.mark.parametrize("how", ["number", "method"])
+def test_an_augmentation_that_changes_between_steps_is_probed_again(how):
+    views, seen = Shaken(), []
+
+    def change(step):
+        seen.append(step)
+        if how == "number":
+            views.mixes = step == 2
+        elif step == 2:
+            views.apply = lambda x, parameters: Shaken.apply(views, x - x.mean(0), parameters)
+
+    with pytest.raises(InputError, match="depend on other records"):
+        clean_sums(mlp, *records(), 4, change, augmentation=views)
+    assert seen == [1, 2]
+
+
+def test_a_layer_that_mixes_nothing_may_take_another_s_place():
+    made = []
+    sums = clean_sums(
+        lambda: made.append(mlp()) or made[0],
+        *records(),
+        3,
+        lambda step: made[0].__setitem__(1, nn.ReLU()),
+    )
+    assert len(sums) == 3
+
+
+class Tempered(nn.Module):
+    """A loss with a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2))
+
+    def forward(self, output, labels):
+        return cross_entropy(output * self.scale, labels)
+
+
+def test_a_parameter_of_the_loss_gets_no_gradient_of_private_records():
+    loss = Tempered()
+    with pytest.raises(InputError, match="parameter scale of the loss"):
+        clean_sums(mlp, *records(), loss=loss)
+    assert len(clean_sums(mlp, *records(), loss=loss.requires_grad_(False))) == 1
+    # Of a layer that no rule sees, too.
+    scale = torch.ones(2, requires_grad=True)
+    with pytest.raises(InputError, match=r"tensor of shape \(2,\)"):
+        clean_sums(mlp, *records(), loss=lambda out, labels: cross_entropy(out * scale, labels))
+    assert loss.scale.grad is None and scale.grad is None
+
+
+@pytest.mark.parametrize("make", [mlp, Plain])
+def test_a_sum_leaves_gradients_nowhere(make):
+    scale = torch.ones(2, requires_grad=True)
+    model = make()
+    kernel = NetworkGradients(model, lambda out, labels: cross_entropy(out * scale, labels))
+    kernel.take_as_probed()
+    assert float(kernel.clipped_sum(*records(), 1.0).norms.min()) > 0
+    assert all(value.grad is None for value in [scale, *model.parameters()])
+
+
+def test_an_input_s_own_gradient_within_a_network_is_no_leaf_of_others():
+    class Sloped(Plain):
+        def forward(self, x):
+            with torch.enable_grad():
+                inside = x.detach().clone().requires_grad_()
+                (slope,) = torch.autograd.grad(inside.pow(3).sum(), inside, create_graph=True)
+            return super().forward(slope)
+
+    assert len(clean_sums(Sloped, *records())) == 1
+
+
+def test_one_layer_in_two_places_is_no_single_layer():
+    layer = nn.Linear(8, 8)
+    with pytest.warns(PerRecordWarning, match="the whole network"):
+        sums = clean_sums(lambda: nn.Sequential(layer, layer), *records(), loss=cross_entropy)
+    assert len(sums) == 1
 
 
 def test_training_as_planned_is_probed_once(monkeypatch):

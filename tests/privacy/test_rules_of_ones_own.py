@@ -192,6 +192,13 @@ class Twice(nn.Module):
         return self.head(hidden.mean(1))
 
 
+def two_names():
+    """One layer that stands in two places, and one that shares its weights."""
+    layer, other = nn.Linear(4, 4), nn.Linear(4, 4, bias=False)
+    other.weight = layer.weight
+    return nn.Sequential(nn.Sequential(layer, nn.Tanh()), layer, other, nn.Linear(4, 5))
+
+
 class ByWeight(nn.Module):
     """A product with a weight of its own, between layers that have rules."""
 
@@ -217,6 +224,7 @@ FALLBACKS = {
     "branching": (lambda: nn.Sequential(Branching()), (4,), "0", r"layer 0 \(Branching\)"),
     "own product": (ByWeight, (4,), "inner", r"layer inner \(Inner\)"),
     "tied": (Tied, (4,), "", "the whole network"),
+    "two names": (two_names, (4,), "", "the whole network"),
     "used twice": (Twice, (3, 4), "", "the whole network .*layer mix"),
     "parametrised": (
         lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 5))),

@@ -12,7 +12,7 @@ from dpatlas.errors import run_command
 from dpatlas.report import lineage
 from dpatlas.report.differences import compare
 from dpatlas.report.lineage import trace
-from dpatlas.report.text import describe
+from dpatlas.report.text import describe, describe_comparison
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
 DATA_ID, FEATURES_ID = "digits-aa", "digits-aa-net-bb"
@@ -299,6 +299,15 @@ def test_a_change_in_all_records_of_a_figure_is_told_once(tmp_path):
     (data,) = (each for each in result["records"]["in_both"] if each["what"] == "data")
     assert data["ids"] == [spec_of(depth=2).id, spec_of(depth=4).id]
     assert {each["what"] for each in result["differences"]} == {"bytes"}
+
+
+def test_equal_bytes_are_said_of_what_both_have(tmp_path):
+    folders = [small_run(tmp_path / name / "results") for name in ("a", "b")]
+    path = folders[1] / "lineage" / f"{FIGURE}.json"
+    write_json(path, {**read_json(path), "settings": {"other": 1}})
+    result = compare(*(trace(each / "figures" / f"{FIGURE}.pdf") for each in folders))
+    assert not [each for each in result["differences"] if each["what"] == "bytes"]
+    assert "every output that both have is the same" in describe_comparison(result)
 
 
 def test_a_changed_spec_pairs_by_slug_and_a_new_one_stands_alone(tmp_path):

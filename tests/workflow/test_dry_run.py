@@ -123,6 +123,13 @@ def test_data_that_is_not_there_stops_before_any_job_with_one_line_and_exit_code
     assert "Traceback" not in result.stderr
 
 
+def test_another_working_folder_is_refused_in_one_line(checkout, tmp_path):
+    result = checkout.snakemake("-n", "--directory", str(tmp_path))
+    assert result.returncode == 2
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("dpatlas:")]
+    assert f"working folder: found {tmp_path}; allowed: {checkout.folder}" in line
+
+
 def test_the_lint_of_the_workflow_is_clean(checkout):
     result = checkout.snakemake("--lint")
     assert result.returncode == 0, result.stdout + result.stderr

@@ -26,6 +26,9 @@ from dpatlas.registry import all_papers
 
 # Only sys.exit gives the exit code; an exception in a Snakefile would end in 1.
 try:
+    if not Path.cwd().samefile(workflow.basedir):
+        allowed = f"{workflow.basedir}: change to it, and leave out --directory"
+        raise InputError("working folder", Path.cwd(), allowed)
     ATLAS = Atlas(
         load_config(
             workflow.config_settings.configfiles, workflow.config_settings.config

@@ -41,7 +41,7 @@ MORE_RUNS = "more_runs.json"
 MOST_RUNS = 10_000
 # Tiers whose published verdicts a page of another tier shows beside its own.
 COUNTING = ("embedded", "workstation", "printed", "paper")
-FIGURE_KINDS = ("pdf", "png", "csv")
+FIGURE_KINDS = ("pdf", "png", "svg", "csv", "json")
 TABLE_KINDS = ("csv", "md", "tex")
 
 

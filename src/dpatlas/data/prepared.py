@@ -22,6 +22,7 @@ SCHEMA_VERSION = 1
 ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
 NAMES = ("x_train", "y_train", "x_add", "y_add")
 HELD_OUT = ("test", "validation")
+AGAIN = "delete the folder and prepare it again"
 
 
 @dataclass(frozen=True)
@@ -123,16 +124,17 @@ def load(folder: Path | str) -> Prepared:
         stored = read_arrays(path)
         arrays = {name: stored[name] for name in _stored_names(stored)}
     except FileNotFoundError:
-        raise InputError(str(path), "no such file", "the arrays of a prepared set") from None
+        allowed = f"the arrays of a prepared set; {AGAIN}"
+        raise InputError(str(path), "no such file", allowed) from None
     except (ValueError, KeyError):
-        allowed = f"an npz file with {', '.join(NAMES)}"
+        allowed = f"an npz file with {', '.join(NAMES)}; {AGAIN}"
         raise InputError(str(path), "a damaged file", allowed) from None
     digest = content_sha256(arrays)
     if digest != manifest["sha256"]:
         raise InputError(
             str(path),
             f"content with sha256 {digest[:16]}",
-            f"{manifest['sha256'][:16]} as in {MANIFEST}; delete the folder and prepare it again",
+            f"{manifest['sha256'][:16]} as in {MANIFEST}; {AGAIN}",
         )
     _check_labels(path, arrays, manifest)
     for part in HELD_OUT:

@@ -553,7 +553,7 @@ def _entry_row(entry: Entry, judged: "JudgedEntry", costs: Mapping[str, float]) 
     if entry.kind != STATISTICAL:
         return row
     row |= {
-        "level": f"{decision.level:.5f}",
+        "level": f"{decision.level:.10g}",
         "detectable": decision.decisive.comparison.estimate.detectable(decision.level),
         "because": decision.because,
         "look": decision.look or "",

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpatlas.privacy.convolution import Conv2d
+from dpatlas.privacy.kept_state import HOOKS, hooks_of_all
 from dpatlas.privacy.layers import GroupNorm, Linear
 from dpatlas.privacy.losses import output_gradient
 from dpatlas.privacy.probe import Loss
@@ -126,6 +127,7 @@ class Chain:
             and len(modules) == len(self._modules)
             and all(one is other for one, other in zip(modules, self._modules, strict=True))
             and not any(map(_altered, modules))
+            and not any(hooks_of_all())
         )
 
     def backward(self, loss: Loss, x: Tensor, labels: Tensor, views: int) -> None:
@@ -190,12 +192,4 @@ def _fits(layer: nn.Module) -> bool:
 
 def _altered(module: nn.Module) -> bool:
     """Whether calling the module does more, or something else, than its class says."""
-    return "forward" in vars(module) or any(
-        getattr(module, hooks)
-        for hooks in (
-            "_forward_hooks",
-            "_forward_pre_hooks",
-            "_backward_hooks",
-            "_backward_pre_hooks",
-        )
-    )
+    return "forward" in vars(module) or any(getattr(module, hooks) for hooks in HOOKS)

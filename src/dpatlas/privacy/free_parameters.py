@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpatlas.privacy.rules import Rule
+from dpatlas.privacy.rules import ANCHOR, Rule
 from dpatlas.privacy.stand_in import stand_in
 
 
@@ -25,7 +25,7 @@ class FreeParameters(Rule):
         # Whether a module is called does not show whether it uses its parameters.
         self.calls = 1
         for key in self.trainable:
-            copies = _Copies.apply(self.anchor, self, key)
+            copies = _Copies.apply(ANCHOR, self, key)
             vars(self.layer)[key] = stand_in(copies)
 
     def remove(self) -> None:

@@ -21,6 +21,14 @@ _ALLOWED = {
     "random's global generator": "no randomness outside of the keyed streams",
 }
 
+# What calling a module may run beside its forward.
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def hooks_of_all() -> list[dict[int, Any]]:
+    """The hooks that torch runs for every module, of each kind."""
+    return [dict(getattr(nn.modules.module, f"_global{kind}")) for kind in HOOKS]
+
 
 @contextlib.contextmanager
 def unchanged(where: str, value: Any) -> Iterator[None]:

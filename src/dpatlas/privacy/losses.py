@@ -101,10 +101,10 @@ def output_gradient(
         leaf = output.detach().requires_grad_()
         # A copy, which the loss may change in place.
         losses = losses_of(lambda _: leaf.clone(), loss, x, labels)
-        if losses.requires_grad:
-            # Of a scalar: an explicit output gradient makes torch import sympy for a second.
-            (losses.sum() / views).backward()
-    return leaf.grad
+        if not losses.requires_grad:
+            return None
+        # Of a scalar: an explicit output gradient makes torch import sympy for a second.
+        return torch.autograd.grad(losses.sum() / views, leaf, allow_unused=True)[0]
 
 
 def _of_cross_entropy(output: Tensor, labels: Tensor, views: int) -> Tensor:

@@ -38,11 +38,12 @@ from dpatlas.privacy.clipping import (
 )
 from dpatlas.privacy.fingerprint import REGISTRIES
 from dpatlas.privacy.free_parameters import FreeParameters
+from dpatlas.privacy.kept_state import HOOKS, hooks_of_all
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.probe import Loss, Mismatch, Subject, Views, losses_of, probe, refuse_autocast
 from dpatlas.privacy.recomputed import Recomputed
 from dpatlas.privacy.registry import is_built_in, rule_of
-from dpatlas.privacy.rules import Ambiguous, Rule, Unsupported
+from dpatlas.privacy.rules import ANCHOR, Ambiguous, Rule, Unsupported
 from dpatlas.privacy.structured import TakesStructured
 
 # What is done about parameters without a rule: each gets a copy for every record; the modules that
@@ -87,10 +88,7 @@ class NetworkGradients:
         self.order = [name for name, value in model.named_parameters() if value.requires_grad]
         if not self.order:
             raise InputError("model", "no trainable parameter", "at least one")
-        self._modules = list(model.modules())
-        of_loss = loss.modules() if isinstance(loss, nn.Module) else [loss]
-        own = [each for each in self._modules if not type(each).__module__.startswith("torch.nn.")]
-        self._own = [*own, *of_loss]
+        self._trainable = [model.get_parameter(name) for name in self.order]
         # State of each module, the loss included, at the last probe.
         self._probed: list[Any] | None = None
         # False within a probe, which sees itself what changes: another one in it would never end.
@@ -136,8 +134,7 @@ class NetworkGradients:
         if self._probed is None:
             self.probe(x, labels)
         elif self._watches and self._probed != self._states():
-            refuse_unsafe_layers(self.model)
-            self.probe(x, labels)
+            self._probe_again(x, labels)
         parts = self._parts(len(x))
         if len(parts) > 1:
             first, *others = (self._clipped_part(x[p], labels[p], max_grad_norm) for p in parts)
@@ -232,6 +229,16 @@ class NetworkGradients:
         assert failure is not None
         raise failure
 
+    def _probe_again(self, x: Tensor, labels: Tensor) -> None:
+        """Probe a network or a loss that has changed since the last step."""
+        refuse_unsafe_layers(self.model)
+        found = [value for value in self.model.parameters() if value.requires_grad]
+        if list(map(id, found)) != list(map(id, self._trainable)):
+            allowed = "layers with the same parameters for all steps of a phase"
+            raise InputError("model", "other trainable parameters than at the first step", allowed)
+        self._go(self.way)
+        self.probe(x, labels)
+
     def _warn(self, failure: Unsupported | None) -> None:
         """PerRecordWarning that says what is passed through record by record, and at what cost."""
         for name, rule in self.recomputed.items():
@@ -260,15 +267,23 @@ class NetworkGradients:
         return kernel
 
     def _states(self) -> list[Any]:
-        """Modes and numbers of hooks of all modules; numbers and texts of own ones, and of a loss.
+        """Modules, their modes, hooks and forwards; numbers and texts of own ones and of the loss.
 
         Modules of torch itself do not mix records by other settings.
         """
-        modes = [
-            (module.training, len(module._forward_hooks), len(module._forward_pre_hooks))
-            for module in self._modules
+        of_model = list(self.model.modules())
+        of_loss: list[Any] = list(self.loss.modules()) if isinstance(self.loss, nn.Module) else []
+        modules = of_model + of_loss
+        own = [each for each in of_model if not type(each).__module__.startswith("torch.nn.")]
+        return [
+            self.loss,
+            modules,
+            [(type(module), module.training, vars(module).get("forward")) for module in modules],
+            [tuple(getattr(module, name)) for module in modules for name in HOOKS],
+            hooks_of_all(),
+            *map(plain_state, own),
+            *map(plain_state, of_loss or [self.loss]),
         ]
-        return [modes, *map(_plain_state, self._own)]
 
     def _backward(self, x: Tensor, labels: Tensor) -> None:
         refuse_autocast(x.device)
@@ -290,7 +305,7 @@ class NetworkGradients:
             )
             if losses.requires_grad:
                 # Of a scalar: an explicit output gradient makes torch import sympy for a second.
-                (losses.sum() / self.views).backward()
+                (losses.sum() / self.views).backward(inputs=[ANCHOR])
 
     def _output(self, x: Tensor) -> Tensor:
         """The network's output; Unsupported where it cannot take copies of its parameters."""
@@ -412,7 +427,7 @@ def shares_parameters(model: nn.Module) -> bool:
     return len(every) > len(set(every))
 
 
-def _plain_state(value: Any) -> list[Any]:
+def plain_state(value: Any) -> list[Any]:
     """Attributes of an object that are numbers or texts, and its dicts with such values."""
     return [
         (name, _plain_part(each))

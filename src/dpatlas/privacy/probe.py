@@ -35,6 +35,7 @@ from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import ClippedSum
 from dpatlas.privacy.fingerprint import fingerprint
 from dpatlas.privacy.kept_state import (
+    hooks_of_all,
     nothing_else_changed,
     refuse_changes,
     refuse_set_by_records,
@@ -194,6 +195,8 @@ class _Probe:
     def _in(self, precision: torch.dtype) -> int:
         self.precision, self.tolerance = precision, TOLERANCES[precision]
         self.draws = generator(KEY)
+        # Tensors that gradients of the last pass reached, beside the network's.
+        self._leaves: list[Tensor] = []
         self.model, self.loss = self._copies(self.draws)
         self.kernel = self.subject.kernel_of(self.model, self.loss)
         self.rows = self._rows()
@@ -333,6 +336,7 @@ class _Probe:
         ]
         with torch.enable_grad():
             total = losses_of(self.model, self.loss, x, labels).sum() / self.views
+            self._refuse_other_leaves(total)
             values = [value for _, value in trainable]
             gradients = torch.autograd.grad(total, values, allow_unused=True)
         found = {}
@@ -345,6 +349,26 @@ class _Probe:
                 )
             found[name] = gradient
         return found
+
+    def _refuse_other_leaves(self, total: Tensor) -> None:
+        """InputError for a tensor outside of the network that a gradient would reach.
+
+        Nothing trains it, and the gradient of the private records would stay in it. It occurs in
+        two passes, unlike what a pass makes for itself.
+        """
+        own = set(map(id, self.model.parameters()))
+        found = [leaf for leaf in _leaves(total) if id(leaf) not in own]
+        again = [leaf for leaf in found if any(leaf is known for known in self._leaves)]
+        self._leaves = found
+        if again:
+            of_loss = self.loss.named_parameters() if isinstance(self.loss, nn.Module) else ()
+            names = [f"parameter {name} of the loss" for name, each in of_loss if each is again[0]]
+            found_one = f"a tensor of shape {tuple(again[0].shape)}"
+            raise InputError(
+                "loss" if names else "model or loss",
+                f"{(names or [found_one])[0]}, which requires a gradient and is not trained",
+                "parameters of the network, or requires_grad=False",
+            )
 
     @property
     def _everyone(self) -> list[int]:
@@ -636,6 +660,7 @@ def _key(subject: Subject) -> str:
         [(tensor.dtype, tensor.device, *tensor.shape[1:]) for tensor in records],
         subject.views,
         subject.settings,
+        hooks_of_all(),
     )
 
 
@@ -645,6 +670,20 @@ def _copied(value: Any) -> Any:
         return copy.deepcopy(value)
     except Exception:  # a user's object may raise anything
         return value
+
+
+def _leaves(result: Tensor) -> list[Tensor]:
+    """The tensors in which `backward` would leave gradients of this result."""
+    waiting, seen, found = [result.grad_fn], set(), []
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if type(node).__name__ == "AccumulateGrad":
+            found.append(getattr(node, "variable"))  # noqa: B009  (unknown to torch's types)
+        waiting.extend(below for below, _ in node.next_functions)
+    return found
 
 
 def _tensors(value: Any) -> list[Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from dpatlas.privacy.rules import Rule
+from dpatlas.privacy.rules import ANCHOR, Rule
 from dpatlas.privacy.stand_in import records_first
 
 # Number of gradient entries, of all records together, that are held at a time.
@@ -35,6 +35,15 @@ class Recomputed(Rule):
         self.trainable = {
             key: value for key, value in layer.named_parameters() if value.requires_grad
         }
+        # By the name that functional_call knows: a layer may stand under several names, and several
+        # layers may share a parameter.
+        self.places = {
+            f"layer.{place}.{own}" if place else f"layer.{own}": key
+            for place, module in layer.named_modules()
+            for own, value in module.named_parameters(recurse=False, remove_duplicate=False)
+            for key, trainable in self.trainable.items()
+            if trainable is value
+        }
         self.alone = _Alone(layer)
         # Flattened arguments and result of the last call.
         self.arguments, self.result = _NOTHING, _NOTHING
@@ -54,7 +63,7 @@ class Recomputed(Rule):
         given = [records_first(leaf) for leaf in self.arguments[0] if isinstance(leaf, Tensor)]
         for tensor in given:
             self.check_rows(tensor)
-        outputs = _Recompute.apply(self, self.anchor, *given)
+        outputs = _Recompute.apply(self, ANCHOR, *given)
         leaves, form = self.result
         return tree_unflatten(_filled(leaves, outputs), form)
 
@@ -62,9 +71,10 @@ class Recomputed(Rule):
         """The module's output, flattened, for these inputs and values of the parameters."""
         leaves, form = self.arguments
         args, kwargs = tree_unflatten(_filled(leaves, given), form)
-        names = (f"layer.{key}" for key in self.trainable)
-        parameters = dict(zip(names, values, strict=True))
-        return tree_flatten(functional_call(self.alone, parameters, args, kwargs))
+        by_key = dict(zip(self.trainable, values, strict=True))
+        parameters = {place: by_key[key] for place, key in self.places.items()}
+        result = functional_call(self.alone, parameters, args, kwargs, tie_weights=False)
+        return tree_flatten(result)
 
     def gradients(
         self, deltas: Sequence[Tensor | None], given: Sequence[Tensor], needed: Sequence[bool]

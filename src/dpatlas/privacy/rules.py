@@ -27,6 +27,11 @@ from dpatlas.privacy.stand_in import records_first
 NORM_BLOCK, SHORT_ROW = 256, 1024
 
 
+# What every layer with a rule depends on, so that autograd calls its `backward`: the only tensor by
+# which a pass differentiates the losses.
+ANCHOR = torch.zeros(0, requires_grad=True)
+
+
 class Unsupported(InputError):
     """What the rules cannot do although it need not let records meet."""
 
@@ -96,7 +101,6 @@ class Rule:
             for key, value in values.items()
             if isinstance(value, Tensor) and value.requires_grad
         }
-        self.anchor = torch.zeros(0, requires_grad=True)
         self.calls = 0
         # Whether the last pass computed a gradient here.
         self.reached = False
@@ -120,7 +124,7 @@ class Rule:
         self.called()
         x = records_first(x)
         self.check_rows(x)
-        return Watched.apply(x, self.anchor, self)
+        return Watched.apply(x, ANCHOR, self)
 
     def called(self) -> None:
         """Count a call; InputError for a second one in a pass."""

@@ -53,7 +53,7 @@ from dpatlas.privacy.optimizers import (
     settings_by_name,
 )
 from dpatlas.privacy.parameter_names import belongs
-from dpatlas.privacy.per_record import NetworkGradients, refuse_unsafe_layers
+from dpatlas.privacy.per_record import NetworkGradients, plain_state, refuse_unsafe_layers
 from dpatlas.privacy.phases import (
     SHOWN_SETTINGS,
     TrainingPhase,
@@ -536,15 +536,7 @@ class PrivateTraining:
                 sorted({name.split(".")[0] for name, _ in self.model.named_parameters()})
             )
             raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
-        clipping = "flat" if isinstance(phase.clipping, AdaptiveClip) else phase.clipping
-        self.kernel = probed_kernel(
-            self._network,
-            self._loss,
-            *self.data.sample(),
-            self.augmentation,
-            clipping,
-            self.labels if self.data.targets is not None else None,
-        )
+        self.kernel = self._probed_kernel(phase)
         self._max_grad_norm = phase.max_grad_norm
         self._constants, self._constants_of = None, None
         # Memory of another owner, numpy's for one, may change unseen: norms are computed each step.
@@ -554,7 +546,7 @@ class PrivateTraining:
             self._constants_of = _version(self.x)
         self._kernels: dict[int, NetworkGradients | SoftmaxGradients] = {
             1: self.kernel,
-            **self._kernels_of_persons(clipping),
+            **self._kernels_of_persons(_clipping_of(phase)),
         }
         default = Setting(phase.lr, phase.weight_decay)
         self._optimizer = make_optimizer(
@@ -566,6 +558,23 @@ class PrivateTraining:
         )
         self._phase = number
         return self._optimizer
+
+    def _probed_kernel(self, phase: TrainingPhase) -> NetworkGradients | SoftmaxGradients:
+        kernel = probed_kernel(
+            self._network,
+            self._loss,
+            *self.data.sample(),
+            self.augmentation,
+            _clipping_of(phase),
+            self.labels if self.data.targets is not None else None,
+        )
+        self._probed_views = self._state_of_views()
+        return kernel
+
+    def _state_of_views(self) -> tuple[Any, ...]:
+        """The augmentation and its numbers and texts."""
+        how = getattr(self.augmentation, "apply", None)
+        return self.augmentation, how, plain_state(self.augmentation)
 
     def _kernels_of_persons(self, clipping: str | LayerBounds) -> dict[int, NetworkGradients]:
         """The kernel of persons with each number of records above 1.
@@ -611,6 +620,9 @@ class PrivateTraining:
             drawn = phase.sampler.batch_indices(self.noise, self.repetition, step)
         chunks = list(self.units.chunks(drawn, phase.max_physical_batch))
         views = None
+        if self._state_of_views() != self._probed_views:
+            # For what it refuses: no kernel depends on how the views are made.
+            self._probed_kernel(phase)
         if self.augmentation:
             draws = self.noise.generator(repetition=self.repetition, step=step, use="views")
             count = sum(row_count(rows) for _, rows in chunks)
@@ -675,6 +687,11 @@ def probed_kernel(
     return kernel
 
 
+def _clipping_of(phase: TrainingPhase) -> str | LayerBounds:
+    """How records are clipped, at whatever bound."""
+    return "flat" if isinstance(phase.clipping, AdaptiveClip) else phase.clipping
+
+
 def _version(x: Any) -> int | None:
     """The number that torch counts up when it changes a tensor; None for what has none."""
     return None if not isinstance(x, Tensor) or x.is_inference() else x._version
@@ -693,7 +710,7 @@ def kernel_for(
     """The closed form for a single linear layer under cross-entropy, else the general kernel."""
     layers = [
         (name, layer)
-        for name, layer in model.named_modules()
+        for name, layer in model.named_modules(remove_duplicate=False)
         if type(layer).forward is not nn.Sequential.forward
     ]
     name, layer = layers[0] if layers else ("", model)

@@ -434,8 +434,9 @@ def describe_comparison(result: Mapping[str, Any], full: bool = False) -> str:
     effects = [name for name in RESULTS if name not in ("metrics", "bytes")]
     _section(tree, "what follows", [each for each in every if each["what"] in effects])
     metrics = [each for each in every if each["what"] == "metrics"]
-    _metrics(tree, result["metrics"], metrics, several="records" in result)
-    _bytes(tree, [each for each in every if each["what"] == "bytes"])
+    several = "records" in result
+    _metrics(tree, result["metrics"], metrics, several)
+    _bytes(tree, [each for each in every if each["what"] == "bytes"], several)
     return tree.text()
 
 
@@ -479,10 +480,11 @@ def _metric(difference: Difference, full: bool) -> str:
     return f"{name}: {count}; the first {old} -> {new}"
 
 
-def _bytes(tree: Tree, differences: Sequence[Difference]) -> None:
+def _bytes(tree: Tree, differences: Sequence[Difference], several: bool) -> None:
+    same = "every output" + (" that both have" if several else "") + " is the same"
     names = [f"{each['name']}{_ids(each, tree.full)}" for each in differences]
     tree.lines += ["", "bytes"]
-    tree.line(f"differ: {tree.names(names, 6)}" if names else "every output is the same", "  ")
+    tree.line(f"differ: {tree.names(names, 6)}" if names else same, "  ")
 
 
 def _difference(difference: Difference, full: bool) -> str:
