@@ -357,16 +357,16 @@ class _Probe:
         two passes, unlike what a pass makes for itself.
         """
         own = set(map(id, self.model.parameters()))
-        found = [leaf for leaf in _leaves(total) if id(leaf) not in own]
-        again = [leaf for leaf in found if any(leaf is known for known in self._leaves)]
-        self._leaves = found
-        if again:
+        before = self._leaves
+        self._leaves = [leaf for leaf in _leaves(total) if id(leaf) not in own]
+        outside = [leaf for leaf in self._leaves if any(leaf is other for other in before)]
+        if outside:
             of_loss = self.loss.named_parameters() if isinstance(self.loss, nn.Module) else ()
-            names = [f"parameter {name} of the loss" for name, each in of_loss if each is again[0]]
-            found_one = f"a tensor of shape {tuple(again[0].shape)}"
+            names = {id(value): f"parameter {key} of the loss" for key, value in of_loss}
+            name = names.get(id(outside[0]), f"a tensor of shape {tuple(outside[0].shape)}")
             raise InputError(
-                "loss" if names else "model or loss",
-                f"{(names or [found_one])[0]}, which requires a gradient and is not trained",
+                "model or loss",
+                f"{name}, which requires a gradient and is not trained",
                 "parameters of the network, or requires_grad=False",
             )
 

@@ -29,7 +29,7 @@ NORM_BLOCK, SHORT_ROW = 256, 1024
 
 # What every layer with a rule depends on, so that autograd calls its `backward`: the only tensor by
 # which a pass differentiates the losses.
-ANCHOR = torch.zeros(0, requires_grad=True)
+ANCHOR = torch.zeros(0, requires_grad=True, device="cpu")
 
 
 class Unsupported(InputError):

@@ -536,7 +536,7 @@ class PrivateTraining:
                 sorted({name.split(".")[0] for name, _ in self.model.named_parameters()})
             )
             raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
-        self.kernel = self._probed_kernel(phase)
+        self.kernel = self._kernel_of(phase)
         self._max_grad_norm = phase.max_grad_norm
         self._constants, self._constants_of = None, None
         # Memory of another owner, numpy's for one, may change unseen: norms are computed each step.
@@ -559,7 +559,7 @@ class PrivateTraining:
         self._phase = number
         return self._optimizer
 
-    def _probed_kernel(self, phase: TrainingPhase) -> NetworkGradients | SoftmaxGradients:
+    def _kernel_of(self, phase: TrainingPhase) -> NetworkGradients | SoftmaxGradients:
         kernel = probed_kernel(
             self._network,
             self._loss,
@@ -568,13 +568,13 @@ class PrivateTraining:
             _clipping_of(phase),
             self.labels if self.data.targets is not None else None,
         )
-        self._probed_views = self._state_of_views()
+        self._probed_augmentation = self._augmentation_state()
         return kernel
 
-    def _state_of_views(self) -> tuple[Any, ...]:
-        """The augmentation and its numbers and texts."""
-        how = getattr(self.augmentation, "apply", None)
-        return self.augmentation, how, plain_state(self.augmentation)
+    def _augmentation_state(self) -> tuple[Any, ...]:
+        """The augmentation, its method, numbers and texts."""
+        apply = getattr(self.augmentation, "apply", None)
+        return self.augmentation, apply, plain_state(self.augmentation)
 
     def _kernels_of_persons(self, clipping: str | LayerBounds) -> dict[int, NetworkGradients]:
         """The kernel of persons with each number of records above 1.
@@ -620,9 +620,9 @@ class PrivateTraining:
             drawn = phase.sampler.batch_indices(self.noise, self.repetition, step)
         chunks = list(self.units.chunks(drawn, phase.max_physical_batch))
         views = None
-        if self._state_of_views() != self._probed_views:
+        if self._augmentation_state() != self._probed_augmentation:
             # For what it refuses: no kernel depends on how the views are made.
-            self._probed_kernel(phase)
+            self._kernel_of(phase)
         if self.augmentation:
             draws = self.noise.generator(repetition=self.repetition, step=step, use="views")
             count = sum(row_count(rows) for _, rows in chunks)
