@@ -63,7 +63,7 @@ step resnet18-batch64 80 bench conv resnet18-batch64
 step wrn16-4-batch1000 80 bench conv wrn16-4-batch1000
 step kl-width1024 80 bench kl width1024
 step precision 50 precision
-step panel 150 panel
 step certificate 50 bench certificate reparametrisation
 step wrn16-4-batch4096 100 bench conv wrn16-4-batch4096
+step panel 150 panel
 echo "gpu_check: read $folder/summary.md"
