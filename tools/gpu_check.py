@@ -8,6 +8,7 @@ With `--device cpu` every size is tiny: a rehearsal, whose numbers mean nothing.
 import argparse
 import importlib.util
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -34,6 +35,8 @@ USED = {
 TESTS = ("tests/privacy", "tests/jobs/test_limits.py", "tests/test_bench.py")
 REPEATS = 5
 MAX_TESTS_NAMED = 20
+# Several at a time where pytest-xdist is installed; each takes a GPU's memory for its CUDA context.
+MOST_WORKERS = 10
 STOPPED = ("124", "137")
 # Of the rehearsal.
 TINY_CASES: dict[str, dict[str, Any]] = {
@@ -93,6 +96,8 @@ def tests(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         words = ["-m", "gpu", "-p", "no:cacheprovider", f"--junitxml={report}", *TESTS]
+        if importlib.util.find_spec("xdist"):
+            words += ["-n", str(min(MOST_WORKERS, os.cpu_count() or 1))]
         command = [sys.executable, "-m", "pytest", *words]
         code = subprocess.run(command, cwd=PROJECT, check=False).returncode
         (suite,) = ElementTree.parse(report).getroot().iter("testsuite")

@@ -277,21 +277,29 @@ class Contrast(nn.Module):
         return self.head((self.signs[:, None] * out).sum(1))
 
 
-def by_gram(layer: Callable[[], nn.Module], x: Tensor, max_grad_norm: float) -> Case:
+def by_gram(
+    layer: Callable[[], nn.Module], offset: float, shape: tuple[int, ...], max_grad_norm: float
+) -> Case:
+    """Of several records, those that show most without safeguards: processors round differently."""
     options = {"max_grad_norm": max_grad_norm, "trainable": ("layer",)}
-    return Case(lambda: Contrast(layer()), flipped(x), **options)
+    cases = [
+        Case(lambda: Contrast(layer()), flipped(offset + draws(*shape, seed=seed)), **options)
+        for seed in range(8)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        switch_off(patch)
+        return max(cases, key=moved)
 
 
 def offset_positions(offset: float, max_grad_norm: float) -> Case:
     """Activations that share an offset, which the output does not see, in a Gram norm."""
-    x = offset + draws(4, 4, 64)
-    return by_gram(lambda: nn.Linear(64, 64, bias=False), x, max_grad_norm)
+    return by_gram(lambda: nn.Linear(64, 64, bias=False), offset, (4, 4, 64), max_grad_norm)
 
 
 def offset_convolution(offset: float, max_grad_norm: float) -> Case:
     """The same for a convolution of few positions."""
-    x = offset + draws(4, 64, 4, 4)
-    return by_gram(lambda: nn.Conv2d(64, 64, 3, bias=False), x, max_grad_norm)
+    layer = functools.partial(nn.Conv2d, 64, 64, 3, bias=False)
+    return by_gram(layer, offset, (4, 64, 4, 4), max_grad_norm)
 
 
 def linear(bias: bool = True) -> nn.Module:

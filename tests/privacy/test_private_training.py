@@ -89,7 +89,8 @@ def test_chunks_of_any_size_give_the_same_update_and_one_draw_of_noise(name, siz
         )
         run.run()
         found.append((torch.stack(seen), flat(weights(model))))
-    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+    for whole, parts in zip(*found, strict=True):
+        assert (whole - parts).norm() <= 3e-5 * whole.norm()
 
 
 @pytest.mark.parametrize("clipping", ["flat", "per-layer"])

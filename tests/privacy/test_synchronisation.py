@@ -94,7 +94,7 @@ def settings_of_a_run(request):
     return RUNS[request.param]
 
 
-def test_whether_the_host_looks_changes_no_bit(settings, monkeypatch):
+def test_whether_the_host_looks_changes_nothing_but_rounding(settings, monkeypatch):
     found = []
     for look in (True, False):
         monkeypatch.setattr(clipping, "may_look", lambda values, look=look: look)
@@ -102,7 +102,7 @@ def test_whether_the_host_looks_changes_no_bit(settings, monkeypatch):
         for _ in range(4):
             run.step()
         found.append((flat(weights(run.model)), run.skipped_records))
-    assert torch.equal(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-5)
     assert found[0][1] == found[1][1]
     assert (found[0][1] > 0) == ("poison" in settings)
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from dpatlas.errors import InputError
 from dpatlas.models.precision import exact
-from dpatlas.privacy.factors import Factored, gram, gram_roundings
+from dpatlas.privacy import clipping
+from dpatlas.privacy.factors import Factored, gram, gram_roundings, slices
 
 # The Gram form is used where it needs less than this share of the multiplications of the weight
 # gradient: the alternative is a weight gradient per record, which takes a quarter longer than the
@@ -80,7 +81,7 @@ class Convolution(Factored):
     def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
         """Stores factors or per-record gradients, whichever costs less."""
         if "weight" in self.trainable:
-            if self._by_gram(delta, x):
+            if self._keeps_factors(delta, x):
                 self.inputs, self.delta = x, delta
             else:
                 with exact():
@@ -89,8 +90,8 @@ class Convolution(Factored):
             self.record_gradients["bias"] = self.summed(delta.sum(tuple(range(2, delta.dim()))), 1)
         return self._input_gradient(delta, x) if needs_x else None
 
-    def _by_gram(self, delta: Tensor, x: Tensor) -> bool:
-        """Whether norms by Gram matrices cost less than per-record gradients."""
+    def _keeps_factors(self, delta: Tensor, x: Tensor) -> bool:
+        """Whether x and delta are stored, because per-record gradients would cost more."""
         return False
 
     def _per_record(self, x: Tensor, delta: Tensor) -> Tensor:
@@ -99,7 +100,7 @@ class Convolution(Factored):
         records = len(x) // views
         positions = math.prod((x if self.transposed else delta).shape[2:])
         small = positions * views * weight.numel() < SMALL_CONVOLUTION
-        if small or x.device.type != "cpu":
+        if small or not clipping.may_look(x):
             grouped_delta, grouped_x = (
                 rows.view(records, views, *rows.shape[1:]).transpose(0, 1).flatten(1, 2)
                 for rows in (delta, x)
@@ -149,6 +150,10 @@ class Conv2d(Convolution):
         total = super().norms2(small)
         if self.delta is None:
             return total
+        return total + self.factored_norms2(small)
+
+    def grams(self) -> tuple[Tensor, Tensor, int]:
+        """Of patches and of output gradients."""
         images, delta = self.gradient_factors()
         inputs = patch_gram(images, self.kernel, self.stride, self.padding)
         outputs = gram(delta.flatten(2).transpose(1, 2))
@@ -159,7 +164,7 @@ class Conv2d(Convolution):
             roundings += math.prod(self.kernel)
         else:
             roundings += sum(self.kernel) + math.prod(map(min, self.kernel, self.stride))
-        return total + self.bounds2(inputs, outputs, roundings, small)
+        return inputs, outputs, roundings
 
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """The ordinary weight gradient of the scaled output gradients where factors are stored."""
@@ -176,17 +181,45 @@ class Conv2d(Convolution):
         """Positions of the output."""
         return math.prod(self.gradient_factors()[1].shape[2:])
 
-    def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def pairs(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Patches and output gradients of these records."""
         inputs, delta = self.gradient_factors()
-        patches = F.unfold(
-            inputs[rows].double(), self.kernel, padding=self.padding, stride=self.stride
-        )
-        return patches.transpose(1, 2), delta[rows].double().flatten(2).transpose(1, 2)
+        return self._patches(inputs[rows]), delta[rows].flatten(2).transpose(1, 2)
 
-    def _by_gram(self, delta: Tensor, x: Tensor) -> bool:
+    def shaped(self, gradient: Tensor) -> Tensor:
+        """(..., out, height * width * in) in the shape of the weight."""
+        into = self.weights().shape[1]
+        return gradient.unflatten(-1, (*self.kernel, into)).movedim(-1, -3)
+
+    def _patches(self, x: Tensor) -> Tensor:
+        """What each output position sees of x: (records, positions, height * width * in)."""
+        # Channels last: they are then read and written one after the other.
+        x = x.contiguous(memory_format=torch.channels_last)
+        x = F.pad(x, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
+        for dim in (0, 1):
+            x = x.unfold(2 + dim, self.kernel[dim], self.stride[dim])
+        return x.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)
+
+    def _per_record(self, x: Tensor, delta: Tensor) -> Tensor:
+        """As `Convolution._per_record`; on a GPU products of patches, where there are patches."""
+        if clipping.may_look(delta) or self.groups > 1 or max(self.dilation) > 1:
+            return super()._per_record(x, delta)
+        weight, views = self.weights(), self.views
+        positions = math.prod(delta.shape[2:])
+        gradients = []
+        for rows in slices(len(x), positions * weight[0].numel(), views):
+            patches = self._patches(x[rows])
+            deltas = delta[rows].flatten(2).unflatten(0, (-1, views)).transpose(1, 2).flatten(2)
+            patches = patches.view(-1, views * positions, patches.shape[2])
+            gradients.append(self.shaped(torch.bmm(deltas, patches)))
+        return torch.cat(gradients).contiguous()
+
+    def _keeps_factors(self, delta: Tensor, x: Tensor) -> bool:
         if self.views > 1 or self.groups > 1 or max(self.dilation) > 1:
             return False
+        if not clipping.may_look(delta):
+            # By memory: in time there is little between them.
+            return self.weights().numel() > x[0].numel() + delta[0].numel()
         into, out = x.shape[1], delta.shape[1]
         positions = math.prod(delta.shape[2:])
         products = positions * self.layer.weight.numel()
@@ -249,8 +282,8 @@ class Conv1d(Conv2d):
 
 
 def few_pixels(x: Tensor) -> bool:
-    """Whether `patch_gram` of such images, on a CPU, goes by pairs of pixels."""
-    return x.device.type == "cpu" and math.prod(x.shape[2:]) <= FEW_PIXELS
+    """Whether `patch_gram` of such images goes by pairs of pixels."""
+    return math.prod(x.shape[2:]) <= FEW_PIXELS
 
 
 def patch_gram(

@@ -14,6 +14,14 @@ errs by at most gamma_(T + 3) S times the weight. A record is therefore clipped 
 
 Where that bound is not tight, the record's gradient is multiplied out in float64 (in which the
 factors are exact), and so is its term of the sum. The choice depends on the record's factors alone.
+
+On a GPU, whose host must not wait to learn which records those are, every gradient is multiplied
+out in the records' type instead, a few records at a time, and clipped by
+
+    ||g|| <= |g~| + (gamma_T + gamma_(T + 3)) S,
+
+g~ being what was computed. The products are matrix products in both places, for the bounds and for
+the sum: the transforms by which a GPU's convolutions save multiplications round by more.
 """
 
 import math
@@ -22,7 +30,8 @@ import torch
 from torch import Tensor
 
 from dpatlas.privacy import clipping
-from dpatlas.privacy.rules import Rule, in_blocks, rounding
+from dpatlas.privacy.clipping import SUM_BLOCK
+from dpatlas.privacy.rules import Rule, in_blocks, rounding, rows_norm2
 
 # The bound is used where it exceeds the squared norm by at most this share of it (or of the largest
 # squared norm that is not clipped); the gradient is then clipped by half that share too far.
@@ -30,14 +39,16 @@ SLACK = 0.01
 # Inner products are split into blocks of this length: roundings add up within a block, and once for
 # every further block.
 INNER = 512
-# Upper bound on the number of gradient entries that are multiplied out in float64 at a time.
-MULTIPLIED = 2**24
+# Upper bound on the number of gradient entries that are multiplied out in float64 at a time; and of
+# numbers that records are multiplied out from, or to, on a GPU.
+MULTIPLIED, ON_GPU = 2**24, 2**25
 
 
 class Factored(Rule):
     """A rule that stores gradients, or `inputs` and `delta` of every record where that costs less.
 
-    `loose` marks the records of the last pass that are multiplied out in float64; None for none.
+    `loose`: indices of the records of the last pass that are multiplied out in float64; None for
+    none.
     """
 
     inputs: Tensor | None = None
@@ -49,15 +60,22 @@ class Factored(Rule):
         assert self.inputs is not None and self.delta is not None
         return self.inputs, self.delta
 
-    def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """a (rows, positions, in) and delta (rows, positions, out) of these records, float64."""
+    def pairs(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """a (rows, positions, in) and delta (rows, positions, out) of these records."""
         raise NotImplementedError
 
-    def bounds2(self, inputs: Tensor, outputs: Tensor, roundings: int, small: float) -> Tensor:
-        """Upper bounds on ||g_i||^2, float64, from Gram matrices (records, positions, positions).
+    def grams(self) -> tuple[Tensor, Tensor, int]:
+        """Gram matrices (records, positions, positions) of a and delta, which may be overwritten.
 
-        `roundings`: of an entry, summed over both matrices. The matrices are overwritten.
+        And the number of roundings of an entry, summed over both.
         """
+        raise NotImplementedError
+
+    def factored_norms2(self, small: float) -> Tensor:
+        """Upper bounds on ||g_i||^2 of the weight, float64, where factors are stored."""
+        if not clipping.may_look(self.gradient_factors()[1]):
+            return self._multiplied_out()
+        inputs, outputs, roundings = self.grams()
         positions, kind = inputs.shape[1], torch.finfo(inputs.dtype)
         # A square that underflows counts as the smallest normal number.
         lengths2 = [
@@ -72,33 +90,36 @@ class Factored(Rule):
         bounds = bounds.add_(spread, alpha=rounding(positions + 3, inputs.dtype)).square_()
         # Negated, so that NaN counts as loose.
         loose = ~(bounds - norms2 <= SLACK * norms2.clamp_min(small))
-        rows = self._rows(loose)
-        if rows is None:
+        if not loose.any():
             return bounds
-        self.loose = loose
-        exact = self._norms(rows) + rounding(positions, torch.float64) * spread[rows]
-        return torch.where(loose, bounds.index_copy(0, rows, exact.square_()), bounds)
+        self.loose = loose.nonzero()[:, 0]
+        exact = self._norms(self.loose) + rounding(positions, torch.float64) * spread[self.loose]
+        return bounds.index_copy(0, self.loose, exact.square_())
 
     def weighted_factors(self, factors: Tensor) -> Tensor:
-        """sum_i c_i g_i of the weight; records marked by `loose` are multiplied out in float64."""
-        ordinary = factors if self.loose is None else torch.where(self.loose, 0, factors)
+        """sum_i c_i g_i of the weight; the records in `loose` are multiplied out in float64."""
         inputs, output_gradients = self.gradient_factors()
+        if not clipping.may_look(output_gradients):
+            return self.shaped(self._weighted(factors)).to(inputs.dtype).contiguous()
+        ordinary = factors if self.loose is None else factors.index_fill(0, self.loose, 0)
         scaled = output_gradients * ordinary.view(-1, *[1] * (output_gradients.dim() - 1))
         total = in_blocks(self.product, self.positions(), scaled, inputs)
-        rows_by_float64 = None if self.loose is None else self._rows(self.loose)
-        if rows_by_float64 is None:
+        if self.loose is None:
             return total
-        weights = (factors - ordinary).double()
-        exact = total.double().flatten(1)
-        for rows in rows_by_float64.split(self._at_once()):
-            a, delta = self.pairs(rows)
-            delta = delta * weights[rows, None, None]
+        exact = total.new_zeros(len(total), total[0].numel(), dtype=torch.float64)
+        for rows in self.loose.split(self._at_once()):
+            a, delta = (factor.double() for factor in self.pairs(rows))
+            delta = delta * factors[rows, None, None].double()
             exact.addmm_(delta.flatten(0, 1).T, a.flatten(0, 1))
-        return exact.view(total.shape).to(total.dtype)
+        return (total + self.shaped(exact)).to(total.dtype)
 
     def product(self, delta: Tensor, inputs: Tensor) -> Tensor:
         """sum_it delta_it a_it^T in the records' type, in the shape of the weight."""
         raise NotImplementedError
+
+    def shaped(self, gradient: Tensor) -> Tensor:
+        """A sum of products of `pairs`, (out, in), in the shape of the weight."""
+        return gradient
 
     def positions(self) -> int:
         """Number of positions of a record."""
@@ -118,22 +139,71 @@ class Factored(Rule):
         super().reset()
         self.inputs = self.delta = self.loose = None
 
-    def _rows(self, loose: Tensor) -> Tensor | None:
-        """Indices of the loose records, None for none; of all where the host cannot look."""
-        if not clipping.may_look(loose):
-            return torch.arange(len(loose), device=loose.device)
-        return loose.nonzero()[:, 0] if loose.any() else None
-
     def _at_once(self) -> int:
         return max(1, MULTIPLIED // self.value("weight").numel())
 
     def _norms(self, rows: Tensor) -> Tensor:
         norms = []
         for chunk in rows.split(self._at_once()):
-            a, delta = self.pairs(chunk)
+            a, delta = (factor.double() for factor in self.pairs(chunk))
             gradients = torch.bmm(delta.transpose(1, 2), a)
             norms.append(torch.linalg.vector_norm(gradients.flatten(1), dim=1))
         return torch.cat(norms)
+
+    def _multiplied_out(self) -> Tensor:
+        """Upper bounds on ||g_i||^2, float64, from products in the records' type."""
+        weight, bounds = self.value("weight"), []
+        numbers = max(weight.numel(), self.positions() * weight[0].numel())
+        for rows in slices(len(self.gradient_factors()[1]), numbers):
+            factors = a, delta = self.pairs(rows)
+            norms = rows_norm2(torch.bmm(delta.transpose(1, 2), a)).sqrt_()
+            spread = math.prod(map(_lengths, factors)).sum(1)
+            errors = (rounding(a.shape[1] + more, a.dtype) for more in (0, 3))
+            bounds.append(norms.add_(spread, alpha=sum(errors)).square_())
+        return torch.cat(bounds)
+
+    def _weighted(self, factors: Tensor) -> Tensor:
+        """sum_i c_i g_i, float64 (out, in), from products in the records' type.
+
+        In blocks as `in_blocks` has them, as many as fit into memory at a time.
+        """
+        weight, positions = self.value("weight"), self.positions()
+        size = max(1, SUM_BLOCK // positions)
+        numbers = max(weight.numel() // size, positions * weight[0].numel())
+        total = weight.new_zeros(len(weight), weight[0].numel(), dtype=torch.float64)
+        for rows in slices(len(factors), numbers, size):
+            a, delta = self.pairs(rows)
+            whole = len(a) // size * size
+            pair = delta * factors[rows, None, None], a
+            rest = (factor[whole:].flatten(0, 1) for factor in pair)
+            by_block = (
+                factor[:whole].reshape(-1, size * positions, factor.shape[2]) for factor in pair
+            )
+            delta, a = by_block
+            total += torch.bmm(delta.transpose(1, 2), a).sum(0, dtype=torch.float64)
+            delta, a = rest
+            total += delta.T @ a
+        return total
+
+
+def slices(records: int, numbers: int, size: int = 1) -> list[slice]:
+    """Records in parts of at most ON_GPU numbers, of which each needs so many.
+
+    Where a part has at least `size` records, it has a multiple of that.
+    """
+    count = max(1, ON_GPU // numbers)
+    count = count // size * size or count
+    return [slice(start, start + count) for start in range(0, records, count)]
+
+
+def _lengths(rows: Tensor) -> Tensor:
+    """Upper bounds on lengths of (records, positions, features), float64 (records, positions)."""
+    features = rows.shape[2]
+    # What vanishes as it is squared, and what rounding loses.
+    lengths2 = (
+        torch.linalg.vector_norm(rows, dim=2).square_() + features * torch.finfo(rows.dtype).tiny
+    )
+    return lengths2.double().mul_(1 + rounding(features + 5, rows.dtype)).sqrt_()
 
 
 def multiplied(delta: Tensor, a: Tensor) -> Tensor:

@@ -52,9 +52,12 @@ class Linear(Factored):
         if self.positions() == 1:
             input_norms2 = rows_norm2(inputs) if "weight" in self.trainable else 0
             return rows_norm2(delta) * (input_norms2 + int("bias" in self.trainable))
-        factors = inputs, delta
-        roundings = sum(gram_roundings(rows.shape[2]) for rows in factors)
-        return total + self.bounds2(gram(inputs), gram(delta), roundings, small)
+        return total + self.factored_norms2(small)
+
+    def grams(self) -> tuple[Tensor, Tensor, int]:
+        """Of the factors as they are."""
+        factors = inputs, delta = self.gradient_factors()
+        return gram(inputs), gram(delta), sum(gram_roundings(rows.shape[2]) for rows in factors)
 
     def weighted(self, factors: Tensor) -> dict[str, Tensor]:
         """(c delta)^T a in one product over records and positions."""
@@ -74,10 +77,10 @@ class Linear(Factored):
         """Number of positions of a record, over all its views."""
         return self.gradient_factors()[0].shape[1]
 
-    def pairs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def pairs(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
         """The factors of these records."""
         inputs, delta = self.gradient_factors()
-        return inputs[rows].double(), delta[rows].double()
+        return inputs[rows], delta[rows]
 
 
 class GroupNorm(Rule):

@@ -494,14 +494,13 @@ class _Probe:
         return found
 
     def _try_on_cpu(self, rows: Any, labels: Tensor) -> None:
-        """Fail as the network does: an index out of range ends a process's use of its GPU."""
+        """Fail as the kernel does: an index out of range ends a process's use of its GPU."""
         if rows.device.type == "cpu":
             return
         model, loss = copy.deepcopy(self.model).cpu(), copy.deepcopy(self.loss)
         loss = loss.cpu() if isinstance(loss, nn.Module) else loss
         rows = rows.each(Tensor.cpu) if isinstance(rows, Structured) else rows.cpu()
-        with torch.no_grad():
-            losses_of(model, loss, rows, labels.cpu())
+        self.subject.kernel_of(model, loss).clipped_sum(rows, labels.cpu(), NO_CLIP)
 
     def _unusual_records(self) -> Iterator[tuple[Any, Tensor]]:
         """Rows and labels of records with missing values, padding, or labels to be ignored."""
