@@ -163,6 +163,19 @@ def test_a_run_without_a_data_set_is_counted_and_its_ledger_read_out(results):
     assert "what the step, cost not counted" in page
 
 
+def test_long_words_of_privacy_statements_are_said_once_and_what_is_guaranteed_always(results):
+    long = "for what it is worth, " * 6
+    for name, batches in (("run-a", "poisson"), ("run-b", "full-batch")):
+        shutil.rmtree(results / "runs" / "kl_privacy" / name)
+        ledger = {"guaranteed": long, "mechanism": long, "sampler": [{"name": batches}]}
+        record(results, name, {"data": None, "ledger": ledger})
+    page = build_page(Source(results), "t")
+    (number,) = re.findall(r'<a href="#statement-(\d+)">as statement \1</a>', page)
+    first = page[page.index(f'<details id="statement-{number}">') :]
+    assert first[: first.index("</details>")].count(long.strip()) == 2
+    assert page.count(long.strip()) == 3
+
+
 def test_the_same_results_give_the_same_bytes(results, page):
     assert whole_page(results) == page
 
@@ -282,10 +295,8 @@ def test_a_card_gives_the_answer_first_and_every_comparison_with_its_limit(page)
     assert card.index("It held. Of 2 parts: 2 held.") < card.index('class="forest"')
     assert "1.5 [1, 2]" in card and "decides" in card
     # From the limit at 0 to the right end, of which the margin is too near to matter.
-    zone, small = (
-        re.search(f'class="{kind}" style="left:([^%]+)%;width:([^%]+)%', card)
-        for kind in ("zone", "small")
-    )
+    assert card.count('<i class="zone"></i>') == card.count('<i class="small"></i>') > 0
+    zone, small = (re.search(f"--{letter}:([^%]+)%;--{letter}w:([^%]+)%", card) for letter in "zs")
     assert float(zone[1]) + float(zone[2]) == pytest.approx(100, abs=0.02)
     assert float(small[1]) == float(zone[1]) and 0 < float(small[2]) < float(zone[2])
 
