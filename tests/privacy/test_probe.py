@@ -89,6 +89,28 @@ def test_every_supported_layer_passes(name, views):
     kernel.probe(torch.zeros(views, *shape), torch.zeros(views, dtype=torch.int64))
 
 
+class RoundsByBatch(nn.Module):
+    """Rounds as the products of some processors do, and turns last digits into first ones."""
+
+    def __init__(self, mixes=0.0):
+        super().__init__()
+        self.mixes = mixes
+
+    def forward(self, x):
+        x = x * (1 + 2.0**-50 * (len(x) % 3))
+        if self.mixes:
+            x = x + self.mixes * x.mean(0)
+        return torch.sin(x * x.sum(1, keepdim=True))
+
+
+def test_rounding_that_depends_on_the_batch_is_no_mixing_and_mixing_beside_it_is_refused():
+    for mixes in (0.0, 1e-3):
+        kernel = NetworkGradients(nn.Sequential(RoundsByBatch(mixes), nn.Linear(WIDTH, CLASSES)))
+        refused = pytest.raises(InputError, match="depends on other records")
+        with refused if mixes else contextlib.nullcontext():
+            kernel.probe(torch.zeros(1, WIDTH), torch.zeros(1, dtype=torch.int64))
+
+
 LARGE = ("resnet18", "mobilenet-v3", "vit-tiny", "wrn16-4")
 
 

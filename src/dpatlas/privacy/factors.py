@@ -155,9 +155,9 @@ class Factored(Rule):
         weight, bounds = self.value("weight"), []
         numbers = max(weight.numel(), self.positions() * weight[0].numel())
         for rows in slices(len(self.gradient_factors()[1]), numbers):
-            factors = a, delta = self.pairs(rows)
+            a, delta = self.pairs(rows)
             norms = rows_norm2(torch.bmm(delta.transpose(1, 2), a)).sqrt_()
-            spread = math.prod(map(_lengths, factors)).sum(1)
+            spread = (_lengths(a) * _lengths(delta)).sum(1)
             errors = (rounding(a.shape[1] + more, a.dtype) for more in (0, 3))
             bounds.append(norms.add_(spread, alpha=sum(errors)).square_())
         return torch.cat(bounds)
