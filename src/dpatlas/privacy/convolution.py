@@ -205,13 +205,14 @@ class Conv2d(Convolution):
         if clipping.may_look(delta) or self.groups > 1 or max(self.dilation) > 1:
             return super()._per_record(x, delta)
         weight, views = self.weights(), self.views
-        positions = math.prod(delta.shape[2:])
+        positions = views * math.prod(delta.shape[2:])
         gradients = []
-        for rows in slices(len(x), positions * weight[0].numel(), views):
+        for records in slices(len(x) // views, positions * weight[0].numel()):
+            rows = slice(records.start * views, records.stop * views)
             patches = self._patches(x[rows])
             deltas = delta[rows].flatten(2).unflatten(0, (-1, views)).transpose(1, 2).flatten(2)
-            patches = patches.view(-1, views * positions, patches.shape[2])
-            gradients.append(self.shaped(torch.bmm(deltas, patches)))
+            products = torch.bmm(deltas, patches.view(-1, positions, patches.shape[2]))
+            gradients.append(self.shaped(products))
         return torch.cat(gradients).contiguous()
 
     def _keeps_factors(self, delta: Tensor, x: Tensor) -> bool:
