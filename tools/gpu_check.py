@@ -32,7 +32,8 @@ USED = {
     "opacus": "the candidates of Opacus",
     "dp_accounting": "some tests",
 }
-TESTS = ("tests/privacy", "tests/jobs/test_limits.py", "tests/test_bench.py")
+# Without those of `bench`, whose races are steps of their own.
+TESTS = ("tests/privacy", "tests/jobs/test_limits.py")
 REPEATS = 5
 MAX_TESTS_NAMED = 20
 # Several at a time where pytest-xdist is installed; each takes a GPU's memory for its CUDA context.
@@ -95,7 +96,8 @@ def tests(options: argparse.Namespace) -> int:
     """The tests marked `gpu`: their counts and the names of those that failed."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        words = ["-m", "gpu", "-p", "no:cacheprovider", f"--junitxml={report}", *TESTS]
+        words = ["-m", "gpu", "-p", "no:cacheprovider", "--tb=short", f"--junitxml={report}"]
+        words += TESTS
         if importlib.util.find_spec("xdist"):
             words += ["-n", str(min(MOST_WORKERS, os.cpu_count() or 1))]
         command = [sys.executable, "-m", "pytest", *words]
