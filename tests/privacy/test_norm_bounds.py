@@ -222,8 +222,8 @@ def test_the_paths_of_these_tests_are_those_that_are_meant(path):
     assert way(kernel, path.layer, *made(path)) == path.way
 
 
-@pytest.mark.parametrize("offset", OFFSETS)
-def test_a_record_alone_adds_at_most_the_bound_and_hardly_less(path, offset):
+def check_records_alone(path, offset, tight):
+    """Each record alone adds at most every bound, and hardly less where that is `tight`."""
     kernel = NetworkGradients(path.model(offset), **path.options)
     views = path.options.get("views", 1)
     x, labels = made(path)
@@ -233,8 +233,13 @@ def test_a_record_alone_adds_at_most_the_bound_and_hardly_less(path, offset):
             found = kernel.clipped_sum(x[rows], labels[rows], bound)
             added = norm(found.gradients)
             assert added <= bound * (1 + 1e-6)
-            if "clipping" not in path.options and found.norms > bound:
+            if tight and "clipping" not in path.options and found.norms > bound:
                 assert added >= bound * (1 - factors.SLACK)
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_a_record_alone_adds_at_most_the_bound_and_hardly_less(path, offset):
+    check_records_alone(path, offset, tight=True)
 
 
 def aligned(shape, model, rows=COMPANY, spread=1e-3):
@@ -332,19 +337,9 @@ def test_a_host_that_must_not_look_reads_nothing_and_finds_the_same(name, held, 
 
 def test_where_the_host_cannot_look_a_record_alone_adds_at_most_the_bound(path, monkeypatch):
     monkeypatch.setattr(clipping, "may_look", lambda values: False)
-    views = path.options.get("views", 1)
-    x, labels = made(path)
     for offset in OFFSETS:
-        kernel = NetworkGradients(path.model(offset), **path.options)
-        for start in range(0, len(x), views):
-            rows = slice(start, start + views)
-            for bound in BOUNDS:
-                found = kernel.clipped_sum(x[rows], labels[rows], bound)
-                added = norm(found.gradients)
-                assert added <= bound * (1 + 1e-6)
-                # Larger offsets cost what float32 loses by them.
-                if "clipping" not in path.options and found.norms > bound and offset <= 1e3:
-                    assert added >= bound * (1 - factors.SLACK)
+        # Larger offsets cost what float32 loses by them.
+        check_records_alone(path, offset, tight=offset <= 1e3)
 
 
 @pytest.mark.parametrize("offset", [1.0, 1e4])
