@@ -261,6 +261,16 @@ def movements(kernel, x, labels, bound, removed, views=1):
         yield float(distance(whole, rest)) / bound
 
 
+def check_records_in_company(path, offset, count):
+    """Among `count` records, none moves the sum by more than the bound and rounding."""
+    views = path.options.get("views", 1)
+    model = path.model(offset)
+    x, labels = aligned(path.shape, model, count * views, path.spread)
+    kernel = NetworkGradients(model, **path.options)
+    for moved in movements(kernel, x, labels, 0.01, [0, count // 2, count - 1], views):
+        assert moved <= 1 + company_rounding(count)
+
+
 def test_sums_over_many_records_are_added_by_blocks_in_float64():
     rows, sizes = torch.zeros(5, 2, 3), []
     rows[0], rows[1:] = 2.0**23, 0.5
@@ -327,7 +337,7 @@ def test_a_host_that_must_not_look_reads_nothing_and_finds_the_same(name, held, 
     kernel, (x, labels) = NetworkGradients(path.model(0.0), **path.options), made(path, 6)
     expected = kernel.clipped_sum(x, labels, 0.1)
     monkeypatch.setattr(clipping, "may_look", lambda values: False)
-    monkeypatch.setattr(factors, "ON_GPU", held)
+    monkeypatch.setattr(factors, "GPU_CHUNK", held)
     with reads() as seen:
         found = kernel.clipped_sum(x, labels, 0.1)
     assert seen == []
@@ -348,13 +358,7 @@ def test_where_the_host_cannot_look_a_record_in_company_moves_the_sum_by_no_more
     name, offset, monkeypatch
 ):
     monkeypatch.setattr(clipping, "may_look", lambda values: False)
-    path, count = PATHS[name], 512
-    views = path.options.get("views", 1)
-    model = path.model(offset)
-    x, labels = aligned(path.shape, model, count * views, path.spread)
-    kernel = NetworkGradients(model, **path.options)
-    for moved in movements(kernel, x, labels, 0.01, [0, count // 2, count - 1], views):
-        assert moved <= 1 + company_rounding(count)
+    check_records_in_company(PATHS[name], offset, 512)
 
 
 IMAGES = [name for name, (_, shape) in NETWORKS.items() if len(shape) == 3]
@@ -401,13 +405,7 @@ QUICK = ("linear", "linear, positions by gradients", "convolution in one call")
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PATHS],
 )
 def test_a_record_in_company_moves_the_sum_by_at_most_the_bound_and_rounding(name, offset):
-    path, count = PATHS[name], 128 if name in LARGE else COMPANY
-    views = path.options.get("views", 1)
-    model = path.model(offset)
-    x, labels = aligned(path.shape, model, count * views, path.spread)
-    kernel = NetworkGradients(model, **path.options)
-    for moved in movements(kernel, x, labels, 0.01, [0, count // 2, count - 1], views):
-        assert moved <= 1 + company_rounding(count)
+    check_records_in_company(PATHS[name], offset, 128 if name in LARGE else COMPANY)
 
 
 def test_records_that_need_it_are_multiplied_in_float64_whatever_the_others_are(monkeypatch):

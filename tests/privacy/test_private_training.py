@@ -90,10 +90,10 @@ def test_chunks_of_any_size_give_the_same_update_and_one_draw_of_noise(name, siz
         )
         run.run()
         found.append((torch.stack(seen), flat(weights(model))))
-    # A GPU's convolutions choose their algorithm, and so their rounding, by the size of a batch.
-    limit = 3e-5 if places.device == "cpu" else 1e-3
-    for whole, parts in zip(*found, strict=True):
-        assert (whole - parts).norm() <= limit * whole.norm()
+    # A GPU's convolutions choose their algorithm, and so their rounding, by the size of a batch:
+    # 2e-5 was seen.
+    atol = 1e-5 if places.device == "cpu" else 1e-4
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=atol)
 
 
 @pytest.mark.parametrize("clipping", ["flat", "per-layer"])

@@ -89,6 +89,35 @@ def test_every_supported_layer_passes(name, views):
     kernel.probe(torch.zeros(views, *shape), torch.zeros(views, dtype=torch.int64))
 
 
+class OnGPU:
+    """Rows as a GPU would hold them."""
+
+    device = torch.device("cuda")
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def cpu(self):
+        return self.rows
+
+
+def test_labels_that_a_kernel_does_not_take_are_tried_on_the_cpu_first():
+    # The loss takes -100, which counts for nothing; the closed form has no such class.
+    model, labels = nn.Linear(WIDTH, CLASSES), torch.zeros(1, dtype=torch.int64)
+
+    def kernel_of(layer, loss):
+        return SoftmaxGradients(layer)
+
+    rows = torch.zeros(1, WIDTH)
+    probe = probe_module._Probe(
+        probe_module.Subject(model, cross_entropy, kernel_of, rows, labels, 1)
+    )
+    probe.run()
+    probe._try_on_cpu(OnGPU(rows.double()), labels)
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (bounds|range)"):
+        probe._try_on_cpu(OnGPU(rows.double()), labels - 100)
+
+
 class RoundsByBatch(nn.Module):
     """Rounds as the products of some processors do, and turns last digits into first ones."""
 

@@ -186,7 +186,7 @@ class Conv2d(Convolution):
         inputs, delta = self.gradient_factors()
         return self._patches(inputs[rows]), delta[rows].flatten(2).transpose(1, 2)
 
-    def shaped(self, gradient: Tensor) -> Tensor:
+    def in_weight_shape(self, gradient: Tensor) -> Tensor:
         """(..., out, height * width * in) in the shape of the weight."""
         into = self.weights().shape[1]
         return gradient.unflatten(-1, (*self.kernel, into)).movedim(-1, -3)
@@ -212,7 +212,7 @@ class Conv2d(Convolution):
             patches = self._patches(x[rows])
             deltas = delta[rows].flatten(2).unflatten(0, (-1, views)).transpose(1, 2).flatten(2)
             products = torch.bmm(deltas, patches.view(-1, positions, patches.shape[2]))
-            gradients.append(self.shaped(products))
+            gradients.append(self.in_weight_shape(products))
         return torch.cat(gradients).contiguous()
 
     def _keeps_factors(self, delta: Tensor, x: Tensor) -> bool:

@@ -41,7 +41,7 @@ SLACK = 0.01
 INNER = 512
 # Upper bound on the number of gradient entries that are multiplied out in float64 at a time; and of
 # numbers that records are multiplied out from, or to, on a GPU.
-MULTIPLIED, ON_GPU = 2**24, 2**25
+MULTIPLIED, GPU_CHUNK = 2**24, 2**25
 
 
 class Factored(Rule):
@@ -74,7 +74,7 @@ class Factored(Rule):
     def factored_norms2(self, small: float) -> Tensor:
         """Upper bounds on ||g_i||^2 of the weight, float64, where factors are stored."""
         if not clipping.may_look(self.gradient_factors()[1]):
-            return self._multiplied_out()
+            return self._bounds2_by_products()
         inputs, outputs, roundings = self.grams()
         positions, kind = inputs.shape[1], torch.finfo(inputs.dtype)
         # A square that underflows counts as the smallest normal number.
@@ -100,7 +100,11 @@ class Factored(Rule):
         """sum_i c_i g_i of the weight; the records in `loose` are multiplied out in float64."""
         inputs, output_gradients = self.gradient_factors()
         if not clipping.may_look(output_gradients):
-            return self.shaped(self._weighted(factors)).to(inputs.dtype).contiguous()
+            return (
+                self.in_weight_shape(self._weighted_by_products(factors))
+                .to(inputs.dtype)
+                .contiguous()
+            )
         ordinary = factors if self.loose is None else factors.index_fill(0, self.loose, 0)
         scaled = output_gradients * ordinary.view(-1, *[1] * (output_gradients.dim() - 1))
         total = in_blocks(self.product, self.positions(), scaled, inputs)
@@ -111,13 +115,13 @@ class Factored(Rule):
             a, delta = (factor.double() for factor in self.pairs(rows))
             delta = delta * factors[rows, None, None].double()
             exact.addmm_(delta.flatten(0, 1).T, a.flatten(0, 1))
-        return (total + self.shaped(exact)).to(total.dtype)
+        return (total + self.in_weight_shape(exact)).to(total.dtype)
 
     def product(self, delta: Tensor, inputs: Tensor) -> Tensor:
         """sum_it delta_it a_it^T in the records' type, in the shape of the weight."""
         raise NotImplementedError
 
-    def shaped(self, gradient: Tensor) -> Tensor:
+    def in_weight_shape(self, gradient: Tensor) -> Tensor:
         """A sum of products of `pairs`, (out, in), in the shape of the weight."""
         return gradient
 
@@ -150,7 +154,7 @@ class Factored(Rule):
             norms.append(torch.linalg.vector_norm(gradients.flatten(1), dim=1))
         return torch.cat(norms)
 
-    def _multiplied_out(self) -> Tensor:
+    def _bounds2_by_products(self) -> Tensor:
         """Upper bounds on ||g_i||^2, float64, from products in the records' type."""
         weight, bounds = self.value("weight"), []
         numbers = max(weight.numel(), self.positions() * weight[0].numel())
@@ -162,7 +166,7 @@ class Factored(Rule):
             bounds.append(norms.add_(spread, alpha=sum(errors)).square_())
         return torch.cat(bounds)
 
-    def _weighted(self, factors: Tensor) -> Tensor:
+    def _weighted_by_products(self, factors: Tensor) -> Tensor:
         """sum_i c_i g_i, float64 (out, in), from products in the records' type.
 
         In blocks as `in_blocks` has them, as many as fit into memory at a time.
@@ -187,11 +191,11 @@ class Factored(Rule):
 
 
 def slices(records: int, numbers: int, size: int = 1) -> list[slice]:
-    """Records in parts of at most ON_GPU numbers, of which each needs so many.
+    """Records in parts of at most GPU_CHUNK numbers, of which each needs so many.
 
     Where a part has at least `size` records, it has a multiple of that.
     """
-    count = max(1, ON_GPU // numbers)
+    count = max(1, GPU_CHUNK // numbers)
     count = count // size * size or count
     return [slice(start, start + count) for start in range(0, records, count)]
 

@@ -68,9 +68,10 @@ NO_CLIP = 1e30
 CLIPPED_SHARE = 1e-2
 # A parameter's gradient is compared down to this share of the whole gradient: below is rounding.
 NOTHING = 1e-7
-# Units in the last place by which a record's numbers are moved, to see what rounding does to its
-# gradient: somewhat more than a product loses.
-DIGITS = 16
+# A record's numbers are perturbed by about so many units in the last place, somewhat more than a
+# product loses, to see what rounding does to its gradient. A difference between a batch and its
+# records that rounding explains is no mixing, up to this share of a record's own gradient.
+PERTURBATION, MOST_ROUNDING = 16, 0.01
 # Records of the largest batch: as many as have WORK numbers together, in inputs and gradients.
 LEAST, MOST, WORK = 32, 256, 2**20
 # Standard deviation of the change of the weights, relative to their root mean square.
@@ -200,8 +201,7 @@ class _Probe:
         self.draws = generator(KEY)
         # Tensors that gradients of the last pass reached, beside the network's.
         self._leaves: list[Tensor] = []
-        # Of `_shaken`, by record.
-        self._moved: dict[int, float] = {}
+        self._sensitivities: dict[int, float] = {}
         self.model, self.loss = self._copies(self.draws)
         self.kernel = self.subject.kernel_of(self.model, self.loss)
         self.rows = self._rows()
@@ -432,7 +432,7 @@ class _Probe:
         scale = sum(_length(alone[number][0]) for number in finite)
         for name, gradient in self._autograd(finite).items():
             if not _close(total[name], gradient.double(), self.tolerance, scale) and not _close(
-                total[name], gradient.double(), 1.0, self._rounding(finite, alone)
+                total[name], gradient.double(), 1.0, self._rounding_of(finite, alone)
             ):
                 # Records that meet in what is passed through one by one show here only.
                 self._name_what_mixes(finite)
@@ -471,7 +471,7 @@ class _Probe:
         scale = sum(count * _length(alone[number][0]) for number, count in counts)
         total, limit = self._total(batch, alone), self.tolerance * scale
         if _differ(together, total, limit) and _differ(
-            together, total, limit + self._rounding(batch, alone)
+            together, total, limit + self._rounding_of(batch, alone)
         ):
             self._name_what_mixes(batch)
             raise Mismatch(
@@ -480,33 +480,37 @@ class _Probe:
                 "operations on each record alone",
             )
 
-    def _rounding(self, batch: Sequence[int], alone: Mapping[int, Contribution]) -> float:
-        """How far the sum may move where products round otherwise in a batch than alone.
+    def _rounding_of(self, batch: Sequence[int], alone: Mapping[int, Contribution]) -> float:
+        """How far the sum may differ where products round differently in a batch than alone.
 
-        A softmax of large numbers turns their last digits into the first ones of a gradient.
+        On some processors they do, and a softmax of numbers near 1e12 shows their last digits.
         """
-        return sum(self._shaken(number) * _length(alone[number][0]) for number in batch)
+        return sum(
+            min(self._sensitivity(number), MOST_ROUNDING) * _length(alone[number][0])
+            for number in batch
+        )
 
-    def _shaken(self, number: int) -> float:
-        """How far a record's gradient moves, in its own lengths, with the record's last digits."""
-        if number not in self._moved:
-            draws, size = generator(KEY), DIGITS * torch.finfo(self.precision).eps
+    def _sensitivity(self, number: int) -> float:
+        """Change of a record's gradient, relative to its length, as its last digits change."""
+        if number not in self._sensitivities:
+            draws, size = generator(KEY), PERTURBATION * torch.finfo(self.precision).eps
 
-            def move(values: Tensor) -> Tensor:
+            def perturbed(values: Tensor) -> Tensor:
                 if not values.is_floating_point():
                     return values
                 steps = torch.from_numpy(draws.standard_normal(tuple(values.shape))).to(values)
                 return values * (1 + size * steps)
 
             rows = self.rows[number]
-            moved: Any = rows.each(move) if isinstance(rows, Structured) else move(rows)
-            sums = [
+            other: Any = rows.each(perturbed) if isinstance(rows, Structured) else perturbed(rows)
+            one, two = (
                 self.kernel.clipped_sum(x, self.labels[number], NO_CLIP).gradients
-                for x in (rows, moved)
-            ]
-            gap = _length({name: sums[0][name] - sums[1][name] for name in sums[0]})
-            self._moved[number] = gap / max(_length(sums[0]), torch.finfo(self.precision).tiny)
-        return self._moved[number]
+                for x in (rows, other)
+            )
+            change = _length({name: one[name] - two[name] for name in one})
+            length = max(_length(one), torch.finfo(self.precision).tiny)
+            self._sensitivities[number] = change / length
+        return self._sensitivities[number]
 
     def _total(self, batch: Sequence[int], alone: Mapping[int, Contribution]) -> dict[str, Tensor]:
         """The sum of what the records of a batch add alone."""
