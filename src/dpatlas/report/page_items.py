@@ -22,7 +22,7 @@ from dpatlas.report.page_source import Source
 from dpatlas.report.page_tables import Shown, read_parts
 from dpatlas.report.text import cost_text, in_words, seeds_text
 
-# Words of a privacy statement that are said once on the page.
+# Length from which a text that privacy statements share is printed once, with links to it.
 LONG = 100
 FIGURE_LINKS = ("pdf", "png", "svg", "csv")
 TABLE_LINKS = ("csv", "md", "tex")
@@ -155,7 +155,7 @@ def data_sources(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def ledgers(records: Iterable[Mapping[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     """Each distinct privacy statement, with the number of jobs that make it.
 
-    Long words that an earlier statement has already are the number of that statement, from 1.
+    A long text that an earlier statement has too is the number of that statement, from 1.
     """
     statements: dict[str, dict[str, Any]] = {}
     counts: Counter[str] = Counter()
@@ -165,15 +165,15 @@ def ledgers(records: Iterable[Mapping[str, Any]]) -> list[tuple[int, dict[str, A
         text = canonical_json(statement)
         statements[text] = statement
         counts[text] += 1
-    found, places = [], dict[tuple[str, str], int]()
+    shown, first_uses = [], dict[tuple[str, str], int]()
     for number, (text, count) in enumerate(counts.most_common(), 1):
-        shown = {}
+        entries = {}
         for key, words in statements[text].items():
-            first = places.setdefault((key, words), number)
-            said = first < number and len(words) >= LONG and key != "guaranteed"
-            shown[key] = first if said else words
-        found.append((count, shown))
-    return found
+            first = first_uses.setdefault((key, words), number)
+            repeated = first < number and len(words) >= LONG and key != "guaranteed"
+            entries[key] = first if repeated else words
+        shown.append((count, entries))
+    return shown
 
 
 def run_kinds(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
