@@ -72,6 +72,8 @@ TIERS = {
     "printed-stages": "kl_privacy's Fig. 2 at stages of training in place of the printed steps",
     "photographs": "lp_fft alone, on photographs whose features are worth something",
     "photographs-far": "lp_fft's strategies on photographs far from those that are public",
+    "photographs-controls": "lp_fft's strategies on photographs without noise, and on standardised "
+    "features",
     "paper": "the papers' own data, networks and settings",
 }
 # Line breaks that no browser shows, a hundredth of the page.

@@ -134,16 +134,17 @@ def _layout(parts: Mapping[str, Sequence[Panel]]) -> tuple[Figure, list[Axes]]:
     heights = [LINE_HEIGHT * count + HEADING_HEIGHT for count in lines]
     figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights) + HEADING_HEIGHT))
     framed = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False).flat
+    columns = min(PANELS_IN_A_LINE, max(map(len, parts.values())))
     subplots = []
     for part, (heading, panels), count in zip(framed, parts.items(), lines, strict=True):
         if heading:
             part.suptitle(heading, weight="bold")
-        subplots += _grid(part, count, len(panels))
+        subplots += _grid(part, (count, columns), len(panels))
     return figure, subplots
 
 
-def _grid(part: SubFigure, lines: int, count: int) -> list[Axes]:
-    subplots = part.subplots(lines, PANELS_IN_A_LINE, squeeze=False)
+def _grid(part: SubFigure, shape: tuple[int, int], count: int) -> list[Axes]:
+    subplots = part.subplots(*shape, squeeze=False)
     for axes in subplots.flat[count:]:
         axes.remove()
     for axes in subplots[:, 0]:
