@@ -25,7 +25,6 @@ settings.load_profile("dpatlas")
 # processes have nothing left to do.
 FIRST = (
     "workflow/test_workflow.py",
-    "workflow/test_paper_mini.py",
     "faults/test_kills.py",
     "slurm/test_slurm.py",
     "workflow/test_config_fuzzing.py",

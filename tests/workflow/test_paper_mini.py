@@ -23,9 +23,12 @@ TIERS = ("printed", "paper")
 GENERATED = {"printed": {"leaves", "leaves-grey"}, "paper": {"digits", "leaves"}}
 
 
-@pytest.fixture(scope="module", params=[pytest.param("printed", marks=pytest.mark.mini), "paper"])
+MARKS = (pytest.mark.slow, pytest.mark.mini)
+
+
+@pytest.fixture(scope="module", params=[pytest.param(tier, marks=MARKS) for tier in TIERS])
 def mini(request, tmp_path_factory):
-    """The tier, run."""
+    """The tier, run: 20 minutes of two cores, most of them in the probes of large networks."""
     run = MiniRun(tmp_path_factory.mktemp(f"{request.param}-mini"), request.param)
     try:
         run.run()
@@ -100,7 +103,6 @@ def test_a_process_of_the_run_reaches_no_other_host(tmp_path):
     assert "asks for ('192.0.2.1', 80)" in result.stderr
 
 
-@pytest.mark.slow
 def test_every_record_product_and_the_page_are_there(mini):
     for path in mini.atlas.all_records():
         read_record(mini.project / path)
@@ -109,12 +111,10 @@ def test_every_record_product_and_the_page_are_there(mini):
     assert not list(mini.results.glob("checkpoints/**/*.npz"))
 
 
-@pytest.mark.slow
 def test_every_rule_of_the_tier_ran(mini):
     assert mini.rules() == mini.planned()
 
 
-@pytest.mark.slow
 def test_every_data_set_is_a_download_the_given_archive_or_made_here(mini):
     manifests = [json.loads(path.read_text()) for path in mini.results.glob("data/*/manifest.json")]
     assert len(manifests) == len(mini.atlas.data_sets())
@@ -128,7 +128,6 @@ def test_every_data_set_is_a_download_the_given_archive_or_made_here(mini):
     assert without_file == GENERATED[mini.tier]
 
 
-@pytest.mark.slow
 def test_every_published_file_is_fetched_once_and_recorded(mini):
     fetched = downloads(mini)
     assert set(fetched) == {path.name for path in mini.served.iterdir()} == set(mini.server.asked)
@@ -141,7 +140,6 @@ def test_every_published_file_is_fetched_once_and_recorded(mini):
         assert mini.server.asked[name] == ["mirror", *(["official range"] if broken else [])]
 
 
-@pytest.mark.slow
 def test_imported_backbones_compute_what_the_fetched_networks_do(mini):
     fetched = downloads(mini)
     for spec in mini.atlas.groups["pretrain"]["imported"]:
