@@ -105,6 +105,7 @@ BAD = [
     (["{mine}:claim"], "which is no function"),
     (["{mine}:train", "--runs", "3"], "runs: found 3"),
     (["{mine}:train", "--level", "1"], "level: found 1.0"),
+    (["{mine}:train", "--level", "0.9999999999999999"], "level: found 0.9999999999999999"),
     (["{mine}:train", "--seconds", "0"], "seconds: found 0.0"),
     (["{mine}:train", "--seed", "-1"], "seed: found -1"),
     (["{mine}:train", "--mechanism", "x"], "--mechanism: found it here"),
@@ -276,6 +277,46 @@ def test_a_damaged_file_of_a_pair_is_named(tmp_path):
     (tmp_path / "pairs" / "00001.npz").write_bytes(b"")
     with pytest.raises(InputError, match=r"00001\.npz: found a damaged file"):
         audit_training(training(), claim(), **options)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: arrays.pop("first"),
+        lambda arrays: arrays.pop("with/sample"),
+        lambda arrays: arrays.update({"without/energy": np.array(1.0)}),
+        lambda arrays: arrays.update({"without/sample": np.zeros(3)}),
+        lambda arrays: arrays.update(acted=np.zeros(2)),
+    ],
+)
+def test_arrays_that_are_no_pair_are_named(tmp_path, change):
+    options = {"premises_only": True, "pairs": 2, "folder": tmp_path, "seed": 1}
+    audit_training(training(), claim(), **options)
+    path = tmp_path / "pairs" / "00001.npz"
+    arrays = dict(np.load(path))
+    change(arrays)
+    np.savez(path, **arrays)
+    with pytest.raises(InputError, match=r"00001\.npz: found a damaged file"):
+        audit_training(training(), claim(), **options)
+
+
+@pytest.mark.parametrize("head", [[], {}, {"seed": "a"}, {"seed": -1}], ids=str)
+def test_a_folder_whose_facts_are_damaged_is_named(tmp_path, head):
+    (tmp_path / "audit.json").write_text(json.dumps(head))
+    with pytest.raises(InputError, match=r"audit\.json: found no seed of an audit"):
+        audit_training(training(), claim(), premises_only=True, pairs=2, folder=tmp_path)
+
+
+def test_damaged_lines_of_scores_are_made_again(tmp_path):
+    options = {"pairs": 8, "runs": 8, "folder": tmp_path, "seed": 1}
+    whole = audit_training(training(), claim(), **options)
+    path = tmp_path / "runs.jsonl"
+    first, second, *rest = path.read_bytes().strip().splitlines()
+    short = {**json.loads(first), "scores": [0.5]}
+    words = {**json.loads(second), "scores": ["x"] * len(json.loads(second)["scores"])}
+    bad = [b"[]", b"5", b"\xff", json.dumps(short).encode(), json.dumps(words).encode()]
+    path.write_bytes(b"\n".join([*bad, *rest]))
+    assert audit_training(training(), claim(), **options).attacks == whole.attacks
 
 
 def test_what_a_training_prints_stays_out_of_the_report(capsys, script):

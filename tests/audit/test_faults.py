@@ -86,6 +86,23 @@ def test_canaries_take_the_place_of_the_first_records_or_leave_them_blank(like):
             plant(run, records, wrong)
 
 
+@pytest.mark.parametrize("like", [np.asarray, torch.as_tensor])
+def test_under_replace_one_the_canary_stands_against_the_record_itself(like):
+    records = like(np.arange(6).reshape(3, 2))
+    for member, first in ((True, [7, 7]), (False, [0, 1])):
+        run = Run(Claim(epsilon=1, delta=1e-5, relation="replace_one"), 1, np.array([member]))
+        planted = plant(run, records, like(np.array([7, 7])))
+        assert np.asarray(planted).tolist() == [first, [2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("like", [np.asarray, torch.as_tensor])
+@pytest.mark.parametrize("wrong", [[-1, 300], [7.5, 0]])
+def test_a_canary_that_the_records_type_cannot_hold_is_refused(like, wrong):
+    run = Run(Claim(epsilon=1, delta=1e-5), 1, np.array([True]))
+    with pytest.raises(InputError, match=r"canary: found .*uint8, can hold"):
+        plant(run, like(np.zeros((3, 2), dtype=np.uint8)), np.array(wrong))
+
+
 def test_the_adapters_refuse_data_that_do_not_fit_the_claim():
     canary = (faults.canary_x, faults.canary_y)
     with pytest.raises(InputError, match="63 records"):

@@ -1,6 +1,7 @@
 """Each premise of a claim is tested by itself: honest code passes, and one fault fails its row."""
 
 import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from scipy import stats
 from small_trainings import (
     BATCH,
+    DIMENSION,
     NOISE,
     RECORDS,
     STEPS,
@@ -24,9 +26,8 @@ SEED = 5
 
 
 def rows(train, claimed=None, **options):
-    report = audit_training(
-        train, claimed or claim(), premises_only=True, seed=SEED, **{"pairs": 40, **options}
-    )
+    options = {"premises_only": True, "seed": SEED, "pairs": 40, **options}
+    report = audit_training(train, claimed or claim(), **options)
     return report, {row.name: row for row in report.premises}
 
 
@@ -110,6 +111,98 @@ def test_honest_code_whose_runs_cannot_be_compared_breaks_nothing(how, claimed, 
     assert reason in found["sensitivity"].found
     little = rows(training(**{**how, "noise": 0.2}), claim(**claimed))[1]
     assert little["noise"].status == VIOLATED
+
+
+def removing(first, sampler, batch_size):
+    """Sums of records without a clip to pass, the canary's among them only where it is in."""
+
+    def train(run):
+        batches, noises = (np.random.default_rng([run.seed, number]) for number in (0, 1))
+        draws = np.random.default_rng(0)
+        records = draws.normal(size=(RECORDS - 1, DIMENSION))
+        records /= np.linalg.norm(records, axis=1, keepdims=True)
+        if run.member:
+            own = np.eye(DIMENSION)[:1]
+            records = np.concatenate([own, records] if first else [records, own])
+        for step in range(STEPS):
+            if sampler == "poisson":
+                batch = np.flatnonzero(batches.random(len(records)) < batch_size / RECORDS)
+            else:
+                place = step % (RECORDS // batch_size) * batch_size
+                order = batches.permutation(len(records)) if place == 0 else order  # noqa: F821
+                batch = order[place : place + batch_size]
+            run.see(records[batch].sum(0) + 2 * noises.normal(size=DIMENSION))
+
+    return train
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 4, 16])
+@pytest.mark.parametrize("sampler", ["poisson", "shuffled"])
+def test_a_record_that_is_really_removed_raises_no_alarm(first, sampler, batch_size):
+    claimed = claim(relation="add_remove", noise=2, sampler=sampler, batch=batch_size, epsilon=50)
+    for seed in range(3):
+        _, found = rows(removing(first, sampler, batch_size), claimed, seed=seed)
+        compared = ("sensitivity", "acts through sums only", "sampling")
+        assert {found[name].status for name in compared} == {UNTESTED}
+
+
+@pytest.mark.parametrize("batch_size", [1, 16, 40])
+def test_a_blank_record_shows_a_missing_clip_under_add_remove_too(batch_size):
+    claimed = claim(relation="add_remove", batch=batch_size, steps=STEPS)
+    _, found = rows(training(clip=False, batch_size=batch_size), claimed)
+    assert found["sensitivity"].status == VIOLATED
+    report, found = rows(training(batch_size=batch_size), claimed)
+    assert found["sensitivity"].status == found["sampling"].status == HOLDS
+    assert report.exit_code == 0
+
+
+def publishing(**more):
+    """Correct training that publishes more: functions of no argument, by name."""
+
+    def train(run):
+        published = training()(run)
+        return {**published, **{name: make() for name, make in more.items()}}
+
+    return train
+
+
+def test_what_a_run_on_the_same_seed_changes_is_not_compared():
+    fresh = {"noisy": lambda: np.random.default_rng().normal(size=5), "seconds": time.perf_counter}
+    report, found = rows(publishing(**fresh))
+    assert report.exit_code == 0
+    assert found["acts through sums only"].status == HOLDS
+    assert found["acts through sums only"].note.endswith("changes it: noisy, seconds")
+
+    def leaks(run):
+        return {**publishing(**fresh)(run), "member": float(run.member)}
+
+    assert rows(leaks)[1]["acts through sums only"].status == VIOLATED
+
+
+@pytest.mark.parametrize("added", [np.nan, np.inf, "fresh"], ids=str)
+def test_weights_that_are_no_numbers_or_no_function_of_the_seed_raise_no_alarm(added):
+    def train(run):
+        given = run.weights
+        fresh = np.random.default_rng()
+        run.weights = lambda values: given(
+            np.append(values, fresh.normal() if added == "fresh" else added)
+        )
+        return training()(run)
+
+    assert rows(train)[0].exit_code == 0
+
+
+@pytest.mark.parametrize("size", [1e30, 1e39, 1e160, 1e300])
+def test_a_record_that_adds_a_huge_number_is_caught(size):
+    def train(run):
+        draws = np.random.default_rng(run.seed)
+        for _ in range(3):
+            run.see(draws.normal(size=3) + np.array([size, 0, 0]) * run.member)
+
+    claimed = claim(sampler="full-batch", batch=RECORDS, steps=3, noise=1)
+    assert rows(train, claimed)[1]["sensitivity"].status == VIOLATED
+    assert audit_training(train, claimed, runs=20, seed=1).exit_code == 1
 
 
 @pytest.mark.parametrize("pairs", [2, 3])

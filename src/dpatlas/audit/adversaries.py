@@ -130,7 +130,7 @@ class Adversaries:
             return
         centre, shift, spread = _separation(without, with_)
         t = np.abs(shift) / spread
-        weights = shift / spread**2
+        weights = shift / spread / spread
         few = np.argsort(-t)[:FEW]
         everywhere = np.arange(len(t))
         for words, places in ((f"{name}, all", everywhere), (f"{name}, few", few)):

@@ -4,7 +4,7 @@ import functools
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from dpatlas.privacy.audit_statistics import epsilon_lower_bound, profile_excess
 from dpatlas.privacy.one_run import OneRunTest, one_run_profile_test
 
 RUNS, PAIRS, LEVEL = 100, 40, 0.99
+# Its complement is shared by premises and adversaries, and a share of 0 would contradict nothing.
+CONFIDENCE = real(gt=0, le=1 - 1e-9)
 # The share of a limited time that pairs may take.
 TIME_OF_PAIRS = 0.4
 FEWEST_PAIRS, FEWEST_RUNS = 2, 8
@@ -39,7 +41,7 @@ OF_PAIRS, OF_RUNS, OF_COINS = 0, 1, 2
 @checked(
     runs=integer(ge=FEWEST_RUNS, le=10**7),
     pairs=integer(ge=FEWEST_PAIRS, le=10**5),
-    level=real(gt=0, lt=1),
+    level=CONFIDENCE,
 )
 def audit_training(
     train: Train,
@@ -139,7 +141,7 @@ class _Store:
             return
         head = self.folder / "audit.json"
         if head.is_file():
-            known = read_json(head)
+            known = _head(head)
             files = known.get("code")
             self._known = files if isinstance(files, dict) else {}
             now = {**self._known, **code(self._known)}
@@ -147,7 +149,7 @@ class _Store:
                 if known.get(key) != value:
                     allowed = "the same claim and code, or another folder"
                     raise InputError(str(self.folder), f"an audit of another {key}", allowed)
-            if seed is not None and known["seed"] != self.seed:
+            if seed is not None and known["seed"] != seed:
                 raise InputError("seed", seed, f"{known['seed']}, of the audit in {self.folder}")
             self.seed = known["seed"]
         else:
@@ -177,17 +179,17 @@ class _Store:
         return arrays
 
     def known_scores(self, teachers: dict[str, Any]) -> list[dict[str, Any]]:
-        """Scores of finished runs; of none that other pairs taught."""
+        """Scores of finished runs; of none that other pairs taught, and of no damaged line."""
         path = self._scores_path
         if path is None or not path.is_file():
             return []
         rows = []
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 row = json.loads(line)
             except ValueError:  # the line that a killed audit was writing
                 continue
-            if all(row.get(key) == value for key, value in teachers.items()):
+            if isinstance(row, dict) and _is_row(row, teachers):
                 rows.append(row)
         return rows
 
@@ -210,14 +212,48 @@ class _Store:
         return None if self.folder is None else self.folder / "runs.jsonl"
 
 
+def _is_row(row: Mapping[str, Any], teachers: Mapping[str, Any]) -> bool:
+    """Whether a line holds the scores of one run by adversaries that these pairs taught."""
+    scores = row.get("scores")
+    return (
+        all(row.get(key) == value for key, value in teachers.items())
+        and type(row.get("run")) is int
+        and type(row.get("member")) is bool
+        and isinstance(scores, list)
+        and [type(each) for each in scores] == [float] * len(teachers["adversaries"])
+    )
+
+
 def _read(path: Path) -> dict[str, np.ndarray]:
     """Arrays of a file; InputError for one that is damaged."""
     try:
         return read_arrays(path)
     except (OSError, ValueError):
+        raise _damaged(path) from None
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(str(path), "a damaged file", "delete it: its runs are made again")
+
+
+def _head(path: Path) -> dict[str, Any]:
+    """The facts of an audit's folder; InputError for a file that no audit wrote."""
+    known = read_json(path)
+    seed = known.get("seed") if isinstance(known, dict) else None
+    if type(seed) is not int or seed < 0:
         raise InputError(
-            str(path), "a damaged file", "delete it: its runs are made again"
-        ) from None
+            str(path), "no seed of an audit", "a folder that an audit made, or a new one"
+        )
+    return known
+
+
+def _pair(store: _Store, name: str, make: Callable[[], dict[str, np.ndarray]]) -> Pair:
+    arrays = store.kept(name, make)
+    try:
+        return from_arrays(arrays)
+    except (KeyError, TypeError, ValueError):
+        assert store.folder is not None
+        raise _damaged(store.folder / name) from None
 
 
 def _seed(*words: int) -> int:
@@ -240,7 +276,8 @@ def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -
             own = _seed(store.seed, OF_PAIRS, number)
             repeat = number < REPEATED_PAIRS
             make = functools.partial(_pair_arrays, train, claim, own, repeat, rounding, until)
-            collected.append(from_arrays(store.kept(f"pairs/{number:05d}.npz", make)))
+            name = f"pairs/{number:05d}.npz"
+            collected.append(_pair(store, name, make))
             rounding = max(rounding, collected[-1].repeated or 0.0)
             progress.advance(units=2)
     names = {tuple(sorted(pair.without.published)) for pair in collected}

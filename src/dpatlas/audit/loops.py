@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 
 def plant(run: Run, records: Any, canaries: Any) -> Any:
-    """A copy of `records` whose first ones are the canaries that are in, and zeros for the others.
+    """A copy of `records` whose first ones are the canaries that are in.
 
+    For the others stand zeros, or under the relation replace_one the records that were there.
     records (n, ...): an array or tensor. canaries: one record (...), or (m, ...) for m of them.
-    Raises InputError for canaries that do not fit the records or their number.
+    Raises InputError for canaries that do not fit the records, their type or their number.
     """
     many = len(run.included)
     planted = records.clone() if hasattr(records, "clone") else np.array(records)
@@ -39,11 +40,20 @@ def plant(run: Run, records: Any, canaries: Any) -> Any:
     if values.shape != (many, *shape) or many > len(planted):
         found = f"canaries of shape {values.shape} for {len(planted)} records of shape {shape}"
         raise InputError("canary", found, f"{many} of the records' shape")
-    values = np.where(run.included.reshape(many, *[1] * len(shape)), values, 0)
     if hasattr(planted, "new_tensor"):
-        planted[:many] = planted.new_tensor(values)
+        own = planted.new_tensor(values)
+        real, kept = own.is_floating_point(), own.double().cpu().numpy()
     else:
-        planted[:many] = values
+        own = kept = values.astype(planted.dtype)
+        real = own.dtype.kind == "f"
+    # The last digits may be lost of real numbers only.
+    if not np.allclose(kept, values, rtol=1e-2 if real else 0, equal_nan=True):
+        allowed = f"numbers that the records' type, {planted.dtype}, can hold"
+        raise InputError("canary", f"{values.dtype} numbers that it changes", allowed)
+    if run.claim.relation != "replace_one":
+        planted[:many] = 0
+    for number in np.flatnonzero(run.included):
+        planted[number] = own[number]
     return planted
 
 

@@ -30,6 +30,8 @@ EQUAL, EQUAL_SHARE = 1e-4, 1e-6
 REPEATED_SHARE, ANOTHER = 10.0, 1e-2
 # Pairs whose run without the canary is repeated.
 REPEATED_PAIRS = 3
+# What a run gives to `run.weights`, among the names of what it publishes.
+UPDATES = "the weights after an update"
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Pair:
     although no sum did; None if none, or if no weights were given. touched: whether any sum
     differs at all, also by less than counts as acting. repeated: the largest norm, over steps, by
     which the run without the canary differs from itself on the same seed; None if not looked at.
+    changing: names of what differs between that run and itself, although no sum does: of published
+    arrays, and UPDATES.
     """
 
     without: World
@@ -68,6 +72,12 @@ class Pair:
     beside: int | None = None
     touched: bool = False
     repeated: float | None = None
+    changing: tuple[str, ...] = ()
+
+
+def same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two flat arrays of what a run publishes agree but for rounding."""
+    return len(one) == len(other) and np.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True)
 
 
 @dataclass
@@ -103,10 +113,8 @@ class _Recorder:
         self.weights.append(few)
         if self.partner_weights is None or self.touched or self.beside is not None:
             return
-        if number < len(self.partner_weights):
-            other = self.partner_weights[number]
-            if len(other) != len(few) or not np.allclose(few, other, rtol=1e-4, atol=1e-6):
-                self.beside = sums
+        if number < len(self.partner_weights) and not same(few, self.partner_weights[number]):
+            self.beside = sums
 
     def on_sum(self, step: int, values: np.ndarray) -> None:
         if self.total is None:
@@ -184,13 +192,18 @@ def run_pair(
         # The training imported torch itself: its numbers did not derive from the seed.
         without = _Recorder(claim)
         published = execute_with(without, False)
-    repeated = None
+    repeated, changing = None, []
     if repeat:
-        again = _Recorder(claim, partner=without.kept)
-        execute_with(again, False)
-        same = len(again.energy) == len(without.energy)
-        repeated = again.largest if same else math.inf
+        again = _Recorder(claim, partner=without.kept, partner_weights=without.weights)
+        twice = execute_with(again, False)
+        repeated = again.largest if len(again.energy) == len(without.energy) else math.inf
         rounding = max(rounding, repeated)
+        changing = [
+            name
+            for name, values in published.items()
+            if name not in twice or not np.array_equal(values, twice[name])
+        ]
+        changing += [UPDATES] if again.beside is not None else []
     with_ = _Recorder(claim, rounding, without.kept, partner_weights=without.weights)
     others = execute_with(with_, True)
     if set(published) != set(others):
@@ -200,9 +213,17 @@ def run_pair(
     counts = len(without.energy), len(with_.energy)
     if acted is None and counts[0] != counts[1]:
         acted = min(counts) + 1
-    first = np.zeros(0) if with_.first is None else with_.first
-    worlds = without.world(published), with_.world(others)
-    return Pair(*worlds, acted, change, first, with_.beside, with_.touched, repeated)
+    return Pair(
+        without.world(published),
+        with_.world(others),
+        acted,
+        change,
+        first=np.zeros(0) if with_.first is None else with_.first,
+        beside=with_.beside,
+        touched=with_.touched,
+        repeated=repeated,
+        changing=tuple(changing),
+    )
 
 
 def to_arrays(pair: Pair) -> dict[str, np.ndarray]:
@@ -213,6 +234,7 @@ def to_arrays(pair: Pair) -> dict[str, np.ndarray]:
             arrays[name] = np.array(value)
     if pair.change is not None:
         arrays["change"] = pair.change
+    arrays["changing"] = np.array(pair.changing, dtype=str)
     for side, world in (("without", pair.without), ("with", pair.with_)):
         for name in ("total", "energy", "sample"):
             arrays[f"{side}/{name}"] = getattr(world, name)
@@ -221,24 +243,30 @@ def to_arrays(pair: Pair) -> dict[str, np.ndarray]:
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> Pair:
-    """The pair of `to_arrays`."""
+    """The pair of `to_arrays`. Raises KeyError, TypeError or ValueError for other arrays."""
 
     def world(side: str) -> World:
         published = f"{side}/published/"
-        energy = arrays[f"{side}/energy"]
-        return World(
-            len(energy),
-            arrays[f"{side}/total"],
-            energy,
-            arrays[f"{side}/sample"],
-            {
-                name.removeprefix(published): each
-                for name, each in arrays.items()
-                if name.startswith(published)
-            },
-        )
+        total, energy, sample = (arrays[f"{side}/{name}"] for name in ("total", "energy", "sample"))
+        shapes = total.ndim, energy.ndim, sample.ndim, sample.shape[-1]
+        if shapes != (1, 1, 2, min(len(total), COORDINATES)):
+            raise ValueError
+        named = {
+            name.removeprefix(published): each
+            for name, each in arrays.items()
+            if name.startswith(published)
+        }
+        return World(len(energy), total, energy, sample, named)
 
     acted, beside = (int(arrays[name]) if name in arrays else None for name in ("acted", "beside"))
-    repeated = float(arrays["repeated"]) if "repeated" in arrays else None
-    found = acted, arrays.get("change"), arrays["first"], beside, bool(arrays["touched"]), repeated
-    return Pair(world("without"), world("with"), *found)
+    return Pair(
+        world("without"),
+        world("with"),
+        acted,
+        arrays.get("change"),
+        arrays["first"],
+        beside,
+        touched=bool(arrays["touched"]),
+        repeated=float(arrays["repeated"]) if "repeated" in arrays else None,
+        changing=tuple(map(str, arrays["changing"])),
+    )

@@ -17,6 +17,8 @@ Train = Callable[["Run"], Any]
 OnValues = Callable[[int, np.ndarray], None]
 # An infinite score counts as this.
 LARGEST = 1e100
+# A number of a sum, in units of C: its square fits float64, and itself float32.
+LARGEST_SUM = 1e30
 
 
 class OutOfTime(Exception):
@@ -56,7 +58,7 @@ class Run:
 
         Call it once a step with the sum of clipped gradients plus noise, before the division by the
         batch size, divided by the clip bound. Raises InputError for a sum of another size than the
-        first, and for one that is empty or not finite.
+        first, and for one that is empty or not finite. Numbers beyond 1e30 count as 1e30.
         """
         flat = flatten("run.see", noisy_sum)
         if not len(flat):
@@ -68,7 +70,7 @@ class Run:
             raise InputError("run.see", "a sum with NaN or infinity", "finite numbers")
         self._size = len(flat)
         if self._on_sum is not None:
-            self._on_sum(self.sums, flat)
+            self._on_sum(self.sums, flat.clip(-LARGEST_SUM, LARGEST_SUM))
         self.sums += 1
 
     def weights(self, parameters: Any) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from dpatlas.audit.audit import LEVEL, PAIRS, RUNS, audit_training
+from dpatlas.audit.audit import CONFIDENCE, FEWEST_RUNS, LEVEL, PAIRS, RUNS, audit_training
+from dpatlas.audit.report import EXIT_POWERLESS
 from dpatlas.commands.bound import strict_json
 from dpatlas.core.guard import integer, real
 from dpatlas.errors import EXIT_INTERRUPTED, ArgumentParser, InputError, RunError
@@ -35,7 +36,7 @@ A script defines claim = Claim(...) and a function of a run; docs/audit.md shows
 Exit code 0: the claim is not contradicted. 1: a premise of the claim fails, or an exact lower bound
 on epsilon lies above it. 2: bad input, or the script failed. 3: the attack could not have
 contradicted the claim, whatever had happened. Without a script our own mechanisms are attacked;
-exit code 1 if a guarantee of ours is contradicted."""
+exit code 1 if a guarantee of ours is contradicted, 3 if one could not have been."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -101,9 +102,9 @@ def _own(options: argparse.Namespace) -> int:
     runs = block.runs if options.runs is None else options.runs
     delta = block.delta if options.delta is None else options.delta
     level = block.level if options.level is None else options.level
-    integer(ge=2).check("--runs", runs)
+    integer(ge=FEWEST_RUNS).check("--runs", runs)
     SHARE.check("--delta", delta)
-    SHARE.check("--level", level)
+    CONFIDENCE.check("--level", level)
     names = list(dict.fromkeys(options.mechanism or MECHANISMS))
     for name in names:
         if name not in MECHANISMS:
@@ -120,7 +121,13 @@ def _own(options: argparse.Namespace) -> int:
     contradicted = [record.spec.mechanism for record in records if record.metrics.contradicted]
     if contradicted:
         raise RunError(f"the guarantee is contradicted by an attack on {', '.join(contradicted)}")
-    return 0
+    powerless = [
+        record.spec.mechanism for record in records if record.metrics.profile_test.ceiling <= 0
+    ]
+    if powerless:
+        said = f"{runs} runs could not have contradicted the guarantee of {', '.join(powerless)}"
+        print(f"dpatlas: {said}: give more --runs", file=sys.stderr)
+    return EXIT_POWERLESS if powerless else 0
 
 
 def attack(specs: "Sequence[Spec]") -> list[dict[str, Any]]:

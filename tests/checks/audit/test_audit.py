@@ -138,11 +138,19 @@ def test_the_command_fails_and_names_what_is_contradicted(capsys, no_clip):
     assert "logistic-full-batch" in captured.err.splitlines()[-1]
 
 
+def test_too_few_runs_to_contradict_a_guarantee_exit_with_3(capsys):
+    words = ["--mechanism", "logistic-full-batch", "--json", "--runs"]
+    assert run_command(command.main, [*words, "8"]) == 3
+    assert "contradicted the guarantee of logistic-full-batch" in capsys.readouterr().err
+    assert run_command(command.main, [*words, "60"]) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         (["--mechanism", "dp-sgd"], "'dp-sgd'"),
-        (["--runs", "1"], "--runs"),
+        (["--runs", "7"], "--runs"),
+        (["--level", "0.9999999999999999"], "--level"),
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_2(capsys, arguments, named):
