@@ -33,8 +33,8 @@ from dpatlas.report.lineage import (
     CONFIG,
     MANIFEST,
     block_key,
+    cost_beside,
     job_module,
-    read_cost,
     read_lineage,
 )
 from dpatlas.report.printed_rows import cell, printed_lines
@@ -237,7 +237,7 @@ def _manifest(
             "ledger": ledger,
             "spec": record["spec"],
         }
-        if cost := read_cost(path):
+        if cost := cost_beside(path):
             costs.append(cost)
     return {
         "tier": tier,
