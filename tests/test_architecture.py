@@ -86,7 +86,7 @@ LAYERS = {
     "block.shared": layer("block.kinds block.records formulas core records", "never"),
     "block.printed": layer("core.files core.statistics evidence.printed", "never", ""),
     "block.settings": layer("block.shared formulas core config", "never"),
-    "block.cost": layer("block.shared block.records core config cost", "never", ""),
+    "block.cost": layer("block.shared block.records formulas core config cost", "never", ""),
     "block.records": layer("block.shared formulas core", "never"),
     "block.jobs": layer(
         "block.shared block.records formulas core data models privacy jobs", "anywhere"

@@ -61,6 +61,14 @@ def test_one_bound_is_one_json_object(capsys):
     }
 
 
+def test_json_may_be_asked_for_where_all_is_json(capsys, tmp_path):
+    batch = tmp_path / "batch.json"
+    batch.write_text('[{"bound": "kl-step", "inputs": {}}]')
+    for arguments in (STEP, ["--batch", str(batch)]):
+        assert run(capsys, *arguments, "--json") == run(capsys, *arguments)
+        assert strict(run(capsys, *arguments, "--json")[1])
+
+
 LARGE = 10**20
 
 

@@ -1,5 +1,6 @@
 """`python -m dpatlas COMMAND`: finds the command's module and maps failures to exit codes."""
 
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -59,6 +60,11 @@ def dispatch(arguments: Sequence[str]) -> int | None:
             raise
         allowed = f"what it needs: pip install 'dp-atlas[{EXTRAS.get(name, 'workflow')}]'"
         raise InputError(f"dpatlas {name}", f"no package {package}", allowed) from None
+    except OSError as error:
+        # The project makes no such names: it was typed.
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise InputError(str(error.filename), "too long a name", "a name of a file") from None
 
 
 def main() -> int:

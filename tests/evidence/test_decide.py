@@ -8,6 +8,7 @@ import pytest
 from dpatlas.commands import decide as command
 from dpatlas.config.atlas import MORE_RUNS
 from dpatlas.config.load import load_tier
+from dpatlas.core.files import write_atomic
 from dpatlas.errors import InputError, run_command
 from dpatlas.evidence.claims import STATISTICAL, Claims
 from dpatlas.evidence.more_runs import Condition, OpenEntry
@@ -137,6 +138,37 @@ def test_a_dry_run_plans_and_runs_nothing(tier, capsys):
     assert command.decide(CONFIG, 1000, tier.run, dry_run=True) == 0
     assert tier.calls == []
     assert "round 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_json_has_what_was_done_and_nothing_else_is_on_stdout(tier, capsys, monkeypatch, dry_run):
+    def snakemake(words):
+        print("of a job")
+        return tier.run(words)
+
+    words = ["--hours", "1", "--json", *(["--dry-run"] if dry_run else [])]
+    assert run_command(lambda arguments: command.main(arguments, snakemake), words) == 0
+    shown = capsys.readouterr()
+    assert "round 1: " in shown.err and ("of a job" in shown.err) != dry_run
+    done = json.loads(shown.out)
+    first = {"cpu_s": 36.0, "entries": ["kl-1", "kl-2"]}
+    first |= {"runs": {"kl-1": [12, 24], "kl-2": [12, 24]}}
+    moved = {"changes": ["kl-1: inconclusive -> reproduced"]}
+    assert done["rounds"][0] == (first if dry_run else first | moved)
+    of_all = {"tier": CONFIG.tier, "budget_cpu_s": 3600.0, "statistical_entries": 2}
+    after = {"spent_cpu_s": 84.0, "inconclusive": []}
+    before = {"spent_cpu_s": 0.0, "inconclusive": ["kl-1", "kl-2"]}
+    assert done == {**of_all, **(before if dry_run else after), "rounds": done["rounds"]}
+
+
+@pytest.mark.parametrize(
+    "cost", ["{}", "[]", "{", '{"cpu_s": "x"}', '{"cpu_s": NaN}', '{"cpu_s": -5}']
+)
+def test_a_damaged_cost_is_named(tmp_path, cost):
+    path = tmp_path / "runs/kl_privacy/one/cost.json"
+    write_atomic(path, cost)
+    with pytest.raises(InputError, match=rf"{path}.*; allowed: a"):
+        command.State.costs(SimpleNamespace(folder=tmp_path))
 
 
 def test_what_a_round_finished_counts_up_to_the_first_missing_block(tmp_path):

@@ -10,6 +10,7 @@ from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.core.records import make_record
 from dpatlas.core.specs import Spec
+from dpatlas.report import manifest
 from dpatlas.report.state import file_sha256
 
 DATA = {
@@ -110,6 +111,11 @@ def write_product(folder: Path, kind: str, name: str, records: list[Path], text:
     return folder / f"{kind}s" / f"{name}.csv"
 
 
+def write_manifest(folder: Path) -> None:
+    """Checksums of all csv files, as the rule `manifest` writes them."""
+    write_atomic(folder / manifest.NAME, manifest.manifest_of(folder, folder.rglob("*.csv")))
+
+
 def small_run(results: Path, tier: str = "embedded", text: str = "", **changes: Any) -> Path:
     """The whole folder; `changes` go to every record. Returns results/TIER."""
     folder = results / tier
@@ -120,4 +126,5 @@ def small_run(results: Path, tier: str = "embedded", text: str = "", **changes: 
     claims += "kl-1,kl_privacy,reproduced,It grows.\nkl-2,kl_privacy,inconclusive,A | B.\n"
     write_atomic(folder / "claims.csv", claims)
     write_atomic(folder / "comparisons.csv", "claim,comparison\nkl-1,slope\nkl-2,slope\n")
+    write_manifest(folder)
     return folder

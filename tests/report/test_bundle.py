@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import json
+import os
 import shutil
 import tarfile
 from dataclasses import replace
@@ -172,6 +173,10 @@ def test_other_margins_judge_the_same_records_again(
         (("--open", "x.tar.gz", "--margin-factor", "nan"), "--margin-factor: found nan; allowed"),
         (("--open", "gone.tar.gz"), "gone.tar.gz: found No such file"),
         (("--tier", "smoke", "--results", "nowhere"), "no such folder"),
+        (("--open", "x.tar.gz", "--tier", "smoke"), "--tier: found it together with --open"),
+        (("--open", "x.tar.gz", "--output", "y"), "--output: found it together with --open"),
+        (("--output", "/"), "/: found a folder; allowed: a file, which need not exist: --output"),
+        (("--output", f"{__file__}/x"), f"{__file__}: found a file; allowed: a folder"),
     ],
 )
 def test_wrong_arguments_end_in_a_line_and_2(arguments, line, capsys):
@@ -190,6 +195,30 @@ def test_an_incomplete_run_is_not_bundled(finished, tmp_path):
     with pytest.raises(InputError, match="no such file"):
         command.main(words(copied, tmp_path / "x.tar.gz"))
     assert not (tmp_path / "x.tar.gz").exists()
+
+
+def test_a_device_or_a_pipe_is_not_replaced_by_an_archive(finished, tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=f"{path}: found neither a file nor a folder"):
+        command.main(words(finished, path))
+    assert path.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["claims.csv", "figures/feature_risk.csv", "manifest.txt"])
+def test_an_edited_run_is_not_bundled(finished, tmp_path, name):
+    copied = shutil.copytree(finished, tmp_path / "results")
+    path = copied / "smoke" / name
+    path.write_text(path.read_text().replace("0", "1"))
+    with pytest.raises(InputError, match=r"\.csv: found other content than"):
+        command.main(words(copied, tmp_path / "x.tar.gz"))
+    assert not (tmp_path / "x.tar.gz").exists()
+
+
+def test_a_record_that_contradicts_itself_is_not_bundled(finished, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "record_slips", lambda record, path: ["another spec"])
+    with pytest.raises(InputError, match=r"record\.json: found another spec; allowed: the file as"):
+        command.main(words(finished, tmp_path / "x.tar.gz"))
 
 
 def refusal(archive, tmp_path, capsys):

@@ -173,6 +173,7 @@ def test_the_published_verdicts_of_the_project_are_whole(capsys):
         (lambda text: text + text.splitlines()[1], "kl-1a twice"),
         (lambda text: text.replace("verdict", "judgement", 1), "no column verdict"),
         (lambda text: text.rsplit(",", 1)[0], "row 4 with another number of cells"),
+        (lambda text: text.replace("kl-1,", ","), "row 2 without a claim's name"),
     ],
 )
 def test_a_damaged_file_of_claims_is_one_line(folders, capsys, change, named):
@@ -181,3 +182,8 @@ def test_a_damaged_file_of_claims_is_one_line(folders, capsys, change, named):
     assert run(folders) == 2
     line = capsys.readouterr().err
     assert line.count("\n") == 1 and named in line and "claims.csv" in line
+
+
+def test_a_badge_needs_to_know_whose_claims_they_are(folders, capsys):
+    assert run(folders, "--badge") == 2
+    assert "claims.csv: found no column place" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from small_run import CODE_NOW, DATA, FIGURE, TABLE, entries, small_run, spec_of, write_run
 
+from dpatlas.cli import dispatch
 from dpatlas.commands import explain
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.errors import run_command
@@ -64,6 +65,13 @@ def said(capsys, *words):
     """Exit code, and what was printed on the two streams."""
     code = run_command(explain.main, list(words))
     return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("arguments", [("x" * 5000,), ("kl_vs_depth", "--tier", "x" * 5000)])
+def test_a_name_too_long_for_a_file_is_one_line_and_exit_2(capsys, arguments):
+    assert run_command(dispatch, ["explain", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "found too long a name" in line and len(line) < 500
 
 
 def record_of(depth=2):

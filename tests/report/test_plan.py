@@ -283,6 +283,9 @@ def test_cores_take_the_longest_job_that_is_left():
     [
         (["--tier", "nope"], "'nope'"),
         (["--cores", "0"], "--cores"),
+        (["--cores", "999999999999"], "--cores: found 999999999999; allowed: a whole number"),
+        (["--gpus", "999999999999"], "--gpus"),
+        (["--results", __file__], "--results: found"),
         (["--config", "missing.yaml"], "missing.yaml"),
     ],
 )

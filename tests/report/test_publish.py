@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 from page_world import compared, row
-from small_run import DATA, FIGURE, TABLE, small_run, spec_of, write_product, write_run
+from small_run import (
+    DATA,
+    FIGURE,
+    TABLE,
+    small_run,
+    spec_of,
+    write_manifest,
+    write_product,
+    write_run,
+)
 
 from dpatlas.commands import publish as command
 from dpatlas.config.atlas import Atlas
@@ -116,8 +125,101 @@ def test_a_figure_of_other_records_than_the_config_asks_for_is_refused(run):
 def test_publishing_again_replaces_the_folder(run):
     target = published(run)
     (target / "figures" / "old.png").write_text("of an earlier run")
+    manifest = read_json(target / "manifest.json")
+    write_json(
+        target / "manifest.json",
+        manifest | {"files": manifest["files"] | {"figures/old.png": "0" * 64}},
+    )
     assert "figures/old.png" not in names(published(run))
     assert names(target.parent) == {f"embedded/{name}" for name in names(target)}
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("name", ["notes.txt", "thesis/ch1.tex", "figures/mine/", ".hidden"])
+def test_a_folder_with_files_that_no_publication_wrote_is_refused(run, again, name):
+    target = published(run) if again else run.parents[1] / "docs/embedded"
+    path = target / name
+    if name.endswith("/"):
+        path.mkdir(parents=True)
+    else:
+        write_atomic(path, "mine")
+    before = names(target)
+    with pytest.raises(InputError, match=f"{path}: found a file that no publication wrote; .*DIR"):
+        published(run)
+    assert path.exists() and names(target) == before
+
+
+@pytest.mark.parametrize("place", ["docs", "docs/embedded"])
+def test_a_file_is_no_place_for_a_publication(run, place):
+    path = run.parents[1] / place
+    write_atomic(path, "mine")
+    with pytest.raises(InputError, match=f"{path}: found a file"):
+        published(run)
+    assert path.read_text() == "mine"
+
+
+def test_an_empty_folder_is_published_to(run):
+    (run.parents[1] / "docs/embedded").mkdir(parents=True)
+    assert "claims.csv" in names(published(run))
+
+
+def test_a_page_of_the_users_own_beside_the_tiers_is_not_replaced(tmp_path, capsys):
+    write_atomic(tmp_path / "index.html", "mine")
+    places = ["--results", str(tmp_path), "--docs", str(tmp_path / "docs")]
+    assert run_command(command.main, ["--tier", "embedded", *places]) == 2
+    assert f"{tmp_path / 'index.html'}: found a file that no pub" in capsys.readouterr().err
+    assert (tmp_path / "index.html").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ([], "a list"),
+        ({"products": None}, "no products"),
+        ({"files": 1}, "no files"),
+        ({"records": {}}, "products.kl_constants: found records that it lacks"),
+        ({"products": {"kl_vs_depth": {}}}, "products.kl_vs_depth: found no lineage"),
+    ],
+)
+def test_a_damaged_manifest_of_an_earlier_publication_is_named(run, content, found):
+    path = published(run) / "manifest.json"
+    write_json(path, {**read_json(path), **content} if content else [])
+    with pytest.raises(InputError, match=rf"manifest\.json.*{found}"):
+        published(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("claims.csv", "inconclusive", "reproduced"),
+        ("comparisons.csv", "slope", "mean"),
+        ("manifest.txt", "claims.csv", "verdicts.csv"),
+    ],
+)
+def test_verdicts_that_are_not_as_they_were_made_are_refused(run, name, old, new):
+    path = run / name
+    path.write_text(path.read_text().replace(old, new))
+    refused = "claims.csv" if name == "manifest.txt" else name
+    with pytest.raises(InputError, match=f"{refused}: found other content than manifest.txt says"):
+        published(run)
+    path.unlink()
+    with pytest.raises(InputError, match=f"{name}: found no such file; allowed: a complete run"):
+        published(run)
+    assert not (run.parents[1] / "docs").exists()
+
+
+def test_what_a_run_has_of_papers_that_it_makes_no_more_does_not_matter(run):
+    (run / "figures/kl_vs_moon.csv").write_text("of another config")
+    assert "figures/kl_vs_moon.csv" not in names(published(run))
+
+
+@pytest.mark.parametrize(
+    "cost", [[], {}, {"cpu_s": "x"}, {"cpu_s": -5, "wall_s": 1, "peak_memory_mb": 1}]
+)
+def test_a_damaged_cost_is_named(run, cost):
+    write_json(next(run.glob("runs/*/*/cost.json")), cost)
+    with pytest.raises(InputError, match=r"cost\.json.*allowed: an? "):
+        published(run)
 
 
 def test_a_partial_publication_says_what_waits_for_what(run):
@@ -231,6 +333,7 @@ def test_the_config_saved_beside_a_run_says_what_it_should_hold(tmp_path):
 def test_claims_without_verdicts_are_refused(run):
     with (run / "claims.csv").open("w") as stream:
         csv.writer(stream).writerow(["claim", "verdict", "statement"])
+    write_manifest(run)
     with pytest.raises(InputError, match=r"claims\.csv"):
         published(run)
 
@@ -263,6 +366,7 @@ def audit_run(run, config=None):
     claims += "kl-1,kl_privacy,not run at this tier,It grows.,\n"
     write_atomic(run / "claims.csv", claims)
     write_atomic(run / "comparisons.csv", "claim,comparison,outlying\n")
+    write_manifest(run)
     expected = Expected("embedded", {}, {"audit": (spec.id,)}, ("audit",))
     return publish(expected, run.parent, run.parents[1] / "docs", "def")
 
@@ -303,6 +407,7 @@ def test_of_a_partial_run_what_waits_stays_as_an_earlier_one_made_it(run):
     claims = "claim,paper,verdict,statement\n"
     here = claims + "kl-1,kl_privacy,reproduced,It grows.\nkl-2,kl_privacy,{},A | B.\n"
     write_atomic(run / "claims.csv", here.format("not run at this tier"))
+    write_manifest(run)
     waits = [Waiting(name, "Fig.", 2, 0, 1.0, 0.0, (), ()) for name in (FIGURE, TABLE, "kl_bounds")]
     other = Waiting("sgld_utility", "Thm 4.1", 2, 0, 1.0, 0.0, (), ())
     first = replace(EXPECTED, tables={}, waiting=(*waits[1:], other))
@@ -311,6 +416,7 @@ def test_of_a_partial_run_what_waits_stays_as_an_earlier_one_made_it(run):
     small_run(run.parent, text="other")
     text = claims + "kl-1,kl_privacy,not run at this tier,It grows.\n"
     write_atomic(run / "claims.csv", text + "kl-2,kl_privacy,reproduced,A | B.\n")
+    write_manifest(run)
     second = replace(EXPECTED, figures={}, waiting=(waits[0], waits[2]))
     target = publish(second, **places, commit="def")
     manifest = read_json(target / "manifest.json")
@@ -344,6 +450,7 @@ def test_all_published_tiers_come_on_one_page_of_links_that_lead_somewhere(run):
         folder = small_run(run.parent, tier, data=None)
         write_claims(folder / "claims.csv", [row("kl-1", evidence=f"figures/{FIGURE}.png")])
         write_claims(folder / "comparisons.csv", [compared("kl-1")], COMPARISON_COLUMNS)
+        write_manifest(folder)
         publish(replace(EXPECTED, tier=tier), folder.parent, run.parents[1] / "docs", "abc")
     page = write_site(run.parents[1] / "docs")
     text = page.read_text()

@@ -3,14 +3,16 @@ import subprocess
 
 import numpy as np
 import pytest
-from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run
+from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_run
 
 from dpatlas.commands import verify as command
-from dpatlas.core.files import read_json, write_json
+from dpatlas.core.canonical import sha256
+from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.data import prepared
 from dpatlas.data.prepared import content_sha256
 from dpatlas.errors import run_command
 from dpatlas.report import manifest, state
+from dpatlas.report.lineage import LINEAGE_FIELDS
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
 FILES = [f"figures/{FIGURE}.csv", f"tables/{TABLE}.csv", "claims.csv", "comparisons.csv"]
@@ -99,7 +101,69 @@ def test_what_was_edited_or_lost_is_named_in_a_line(run, capsys, name, words):
 
 def test_a_csv_that_no_manifest_has_is_named(run, capsys):
     shutil.copy(run / FILES[0], run / "figures/mine.csv")
-    assert verified(run, capsys) == (1, ["figures/mine.csv: not in manifest.txt"])
+    lines = ["figures/mine.csv: not in manifest.txt", "figures/mine.csv: no lineage names it"]
+    assert verified(run, capsys) == (1, lines)
+
+
+@pytest.mark.parametrize("name", ["figures/kl_vs_moon.pdf", f"tables/{TABLE}.txt", "figures/a/b"])
+def test_a_file_that_nothing_made_is_named(run, capsys, name):
+    write_atomic(run / name, "mine")
+    assert verified(run, capsys) == (1, [f"{name}: no lineage names it"])
+
+
+@pytest.mark.parametrize("name", [".kl_vs_depth.pdf.x.part", ".DS_Store"])
+def test_what_a_killed_writer_or_a_desktop_leaves_is_no_result(run, capsys, name):
+    write_atomic(run / "figures" / name, "")
+    assert verified(run, capsys)[0] == 0
+
+
+def test_files_whose_lineage_is_gone_are_named(run, capsys):
+    (run / f"lineage/{FIGURE}.json").unlink()
+    (run / f"figures/{FIGURE}.png").unlink()
+    left = [f"figures/{FIGURE}.{suffix}" for suffix in ("csv", "json", "pdf", "svg")]
+    assert verified(run, capsys) == (1, [f"{name}: no lineage names it" for name in left])
+    shutil.rmtree(run / "lineage")
+    assert len(verified(run, capsys)[1]) == len(left) + 3
+
+
+def test_a_run_that_has_drawn_nothing_yet_lacks_its_manifest_alone(run, capsys):
+    for name in ("figures", "tables", "lineage"):
+        shutil.rmtree(run / name)
+    for name in ("claims.csv", "comparisons.csv", "manifest.txt"):
+        (run / name).unlink()
+    assert verified(run, capsys) == (1, ["manifest.txt: missing; run snakemake again"])
+
+
+@pytest.mark.parametrize("what", ["features", "backbone"])
+def test_inputs_that_are_gone_are_named_with_the_record(run, capsys, what):
+    manifest = run / {"features": "features/one", "backbone": "runs/pretrain/one-1/backbone"}[what]
+    used = {"id": "one", "sha256": "f" * 64}
+    write_run(run, spec_of(depth=6), data=None, metrics={what: used})
+    code, (line,) = verified(run, capsys)
+    place = "features/" if what == "features" else "runs/"
+    assert code == 1 and f"{what} with sha256 ffffffffffffffff, of which no manifest is in" in line
+    assert line.endswith(place)
+    # The archive of a run has none of its inputs.
+    write_json(run / "bundle.json", {})
+    assert verified(run, capsys)[0] == 0
+    (run / "bundle.json").unlink()
+    write_json(manifest / "manifest.json", {"sha256": used["sha256"]})
+    assert not any("of which no manifest" in line for line in verified(run, capsys)[1])
+
+
+@pytest.mark.parametrize(
+    ("total", "of_arm", "agree"), [(None, 2.0, True), (0.1, 2.0, False), (None, 0.1, False)]
+)
+def test_a_tuning_whose_ledger_says_another_epsilon_than_its_rows_is_named(
+    run, capsys, total, of_arm, agree
+):
+    """No figure, and so no lineage, has a tuning's record."""
+    ledger = {"epsilon": total, "arms": [{"epsilon": of_arm}, {"epsilon": None}]}
+    rows = [{"trials_epsilon": 2.0}, {"trials_epsilon": None}]
+    write_run(run, spec_of(depth=6), data=None, ledger=ledger, metrics={"rows": rows})
+    code, lines = verified(run, capsys)
+    assert code == (0 if agree else 1)
+    assert any("a ledger with other epsilons" in line for line in lines) == (not agree)
 
 
 def test_a_torn_manifest_is_named(run, capsys):
@@ -148,13 +212,50 @@ def test_products_and_records_of_other_code_are_named(run, capsys, monkeypatch):
     assert code == 1 and len(lines) == 2 and all("which is new now" in line for line in lines)
 
 
-def test_a_published_run_is_verified_by_its_own_manifest(tmp_path, capsys):
-    (tmp_path / "claims.csv").write_text("a")
-    digest = state.file_sha256(tmp_path / "claims.csv")
-    write_json(tmp_path / "manifest.json", {"files": {"claims.csv": digest}})
-    assert verified(tmp_path, capsys)[0] == 0
-    (tmp_path / "claims.csv").write_text("b")
-    assert verified(tmp_path, capsys)[0] == 1
+@pytest.fixture
+def publication(tmp_path):
+    """A published figure and its manifest."""
+    folder = tmp_path / "docs/embedded"
+    files = {name: name for name in ("claims.csv", f"figures/{FIGURE}.pdf")}
+    for name in (*files, "README.md"):
+        write_atomic(folder / name, name)
+    lineage = dict.fromkeys(LINEAGE_FIELDS) | {"kind": "figure", "records": {}}
+    products = {FIGURE: lineage | {"outputs": {f"{FIGURE}.{each}": "" for each in ("pdf", "svg")}}}
+    others = {name: {} for name in ("code", "cost", "data", "records")}
+    digests = {name: sha256(content) for name, content in files.items()}
+    manifest = {"files": digests, "products": products, **others}
+    write_json(folder / "manifest.json", manifest)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (lambda folder: None, []),
+        (
+            lambda folder: (folder / "claims.csv").write_text("b"),
+            ["claims.csv: sha256 3e23e8160039594a in place of "],
+        ),
+        (
+            lambda folder: write_atomic(folder / "figures/x.pdf", ""),
+            ["figures/x.pdf: not in manifest.json"],
+        ),
+        (lambda folder: write_atomic(folder / ".DS_Store", ""), []),
+        (
+            lambda folder: edit_json(folder / "manifest.json", files={}),
+            ["claims.csv: not in manifest.json", f"figures/{FIGURE}.pdf: not in manifest.json"],
+        ),
+        (
+            lambda folder: write_json(folder / "manifest.json", {"files": {}}),
+            ["manifest.json: found no code, cost, data, products, records; allowed: the"],
+        ),
+    ],
+)
+def test_a_published_run_is_verified_by_its_own_manifest(publication, capsys, change, lines):
+    change(publication)
+    code, found = verified(publication, capsys)
+    assert code == (1 if lines else 0) and len(found) == max(1, len(lines))
+    assert all(line in each for line, each in zip(lines, found, strict=False))
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from dpatlas.errors import ArgumentParser, InputError, one_line
 # Levels of nested lists and objects that are printed; beyond some hundreds Python fails.
 LEVELS = 50
 USAGE = """\
-%(prog)s NAME key=value ...   prints one JSON object: bound, inputs, value, source
-       %(prog)s --batch FILE.json    evaluates a list of {"bound": ..., "inputs": {...}}
-       %(prog)s --list [--json]      names every bound with its arguments"""
+%(prog)s NAME key=value ... [--json]   prints one JSON object: bound, inputs, value, source
+       %(prog)s --batch FILE.json [--json]    evaluates a list of {"bound": ..., "inputs": {...}}
+       %(prog)s --list [--json]               names every bound with its arguments"""
 EPILOG = """\
 Values are whole numbers, decimals (1e-3) or words. JSON has no infinity: an infinite value is
 printed as the string "inf", and "inf" is read as one. In a batch, an entry that cannot be
@@ -30,11 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("name", nargs="?", help="name of a bound, as --list prints it")
     parser.add_argument("values", nargs="*", metavar="key=value", help="its arguments")
     parser.add_argument("--list", action="store_true", help="list all bounds")
-    parser.add_argument("--json", action="store_true", help="with --list: as a JSON list")
+    parser.add_argument("--json", action="store_true", help="the list as JSON, as all else is")
     parser.add_argument("--batch", metavar="FILE.json", help="evaluate a list of entries")
     options = parser.parse_args(arguments)
-    if options.json and not options.list:
-        parser.error("--json without --list")
     if sum((options.name is not None, options.list, options.batch is not None)) != 1:
         parser.error("not exactly one of NAME, --list and --batch")
     if options.list:

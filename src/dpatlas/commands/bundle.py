@@ -17,18 +17,20 @@ from dpatlas.commands.publish import config_of, expected_of
 from dpatlas.config.atlas import MORE_RUNS, Atlas
 from dpatlas.config.load import project_root
 from dpatlas.core.canonical import canonical_json
-from dpatlas.core.files import read_lines, replacing_folder, write_atomic
+from dpatlas.core.files import check_writable, read_lines, replacing_folder, write_atomic
 from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import real
+from dpatlas.core.records import read_record
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.evidence import claims as judging
 from dpatlas.evidence.verdicts import CLAIMS, read_claims
 from dpatlas.registry import all_blocks
 from dpatlas.report import manifest, page
 from dpatlas.report.bundle import NAME, read_bundle, records_in, write_bundle
-from dpatlas.report.lineage import CONFIG, read_lineage
+from dpatlas.report.lineage import CONFIG, DEFAULT_TIER, read_lineage
 from dpatlas.report.publish import commit_of, complete_run, public_config
-from dpatlas.report.state import RERUN
+from dpatlas.report.state import REMAKE, RERUN
+from dpatlas.report.verify import record_slips, refused
 
 OPENED = Path("opened")
 ABOUT = Path("workflow/report/claims.rst")
@@ -37,7 +39,7 @@ ABOUT = Path("workflow/report/claims.rst")
 def main(arguments: Sequence[str]) -> int:
     """Write the archive of a complete run, or open one."""
     parser = ArgumentParser(prog="dpatlas bundle", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--tier", default="embedded", help="folder under the results")
+    parser.add_argument("--tier", help=f"folder under the results (default: {DEFAULT_TIER})")
     parser.add_argument("--output", type=Path, help="archive (default: RESULTS/TIER.tar.gz)")
     parser.add_argument("--open", type=Path, metavar="FILE", help="archive to make results of")
     parser.add_argument(
@@ -50,7 +52,12 @@ def main(arguments: Sequence[str]) -> int:
     if options.open is None:
         if options.margin_factor is not None:
             raise InputError("--margin-factor", "no --open", "an archive to judge again")
-        return _write(options.tier, options.results or RESULTS, options.output)
+        return _write(options.tier or DEFAULT_TIER, options.results or RESULTS, options.output)
+    for name in ("tier", "output"):
+        if getattr(options, name) is not None:
+            found = "it together with --open"
+            allowed = "without --open; an archive is opened to RESULTS/TIER, its own tier"
+            raise InputError(f"--{name}", found, allowed)
     factor = 1.0 if options.margin_factor is None else options.margin_factor
     real(gt=0).check("--margin-factor", factor)
     return _open(options.open, options.results or OPENED, factor)
@@ -59,6 +66,10 @@ def main(arguments: Sequence[str]) -> int:
 def _write(tier: str, results: Path, output: Path | None) -> int:
     atlas = Atlas(config_of(tier, results), results)
     path, run = output or results / f"{tier}.tar.gz", atlas.folder
+    if path.exists() and not path.is_file():
+        found = "a folder" if path.is_dir() else "neither a file nor a folder"
+        raise InputError(str(path), found, "a file, which need not exist: --output FILE")
+    check_writable(path.parent)
     files = bundled(atlas)
     write_bundle(path, tier, files, commit_of(Path.cwd()))
     size = path.stat().st_size / 1e6
@@ -85,6 +96,9 @@ def bundled(atlas: Atlas) -> dict[str, bytes | Path]:
     names += [MORE_RUNS] if (run / MORE_RUNS).is_file() else []
     if missing := [name for name in names if not (run / name).is_file()]:
         raise InputError(str(run / missing[0]), "no such file", RERUN)
+    for name in records_in(names):
+        if slips := refused(run, run / name, lambda path: record_slips(read_record(path), path)):
+            raise InputError(str(run / name), slips[0], REMAKE)
     made: dict[str, bytes | Path] = {name: run / name for name in names}
     # As they were read: a row's place in a csv follows from the order of the records.
     listed = {name: atlas.behind(name) for name in lineages} | {"claims": atlas.claim_records()}

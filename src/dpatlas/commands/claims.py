@@ -57,7 +57,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     docs = options.docs or published_results()
     run, published = options.results / options.tier, docs / options.tier
-    rows = read_verdicts(published if options.published else run, options.paper)
+    columns = ["place"] if options.badge else []
+    rows = read_verdicts(published if options.published else run, options.paper, *columns)
     if options.check:
         changed = changes(read_verdicts(published, options.paper), rows)
         contradictions = [line for line, contradicts in changed if contradicts]
@@ -75,13 +76,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def read_verdicts(folder: Path, paper: str | None = None) -> list[dict[str, str]]:
+def read_verdicts(folder: Path, paper: str | None = None, *columns: str) -> list[dict[str, str]]:
     """Rows of a tier's claims.csv.
 
-    Raises InputError for a missing file, one that is no such csv, and for a verdict that rests on a
-    figure or table which is not there.
+    Raises InputError for a missing file, one that is no such csv or lacks one of these columns, and
+    for a verdict that rests on a figure or table which is not there.
     """
-    rows = read_claims(folder, "paper", "evidence")
+    rows = read_claims(folder, "paper", "evidence", *columns)
     rows = [row for row in rows if paper in (None, row["paper"])]
     for row in rows:
         if row["verdict"] not in VERDICTS:

@@ -5,6 +5,7 @@ stands in results/TIER/more_runs.json, what has been done in the records: after 
 second call goes on.
 """
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -12,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpatlas.commands.bound import strict_json
 from dpatlas.commands.claims import changes
 from dpatlas.config.atlas import MORE_RUNS, Atlas, read_more_runs
 from dpatlas.config.load import load_config
 from dpatlas.config.root import General
-from dpatlas.core.files import read_json, write_json
+from dpatlas.core.costs import read_cost
+from dpatlas.core.files import write_json
 from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import integer, real
 from dpatlas.core.progress import duration
@@ -52,6 +55,9 @@ def main(arguments: Sequence[str], runner: Runner | None = None) -> int:
     parser.add_argument("--profile", help="of Snakemake, such as workflow/profiles/slurm")
     parser.add_argument("--cores", default="all", help="cores for Snakemake (default: all)")
     parser.add_argument("--dry-run", action="store_true", help="print the first round alone")
+    parser.add_argument(
+        "--json", action="store_true", help="print what was done as JSON, all else to stderr"
+    )
     options = parser.parse_args(arguments)
     real(gt=0).check("--hours", options.hours)
     if options.cores != "all":
@@ -64,7 +70,16 @@ def main(arguments: Sequence[str], runner: Runner | None = None) -> int:
     profile = ["--workflow-profile", options.profile] if options.profile else []
     files = ["--configfile", *map(str, options.configfile)] if options.configfile else []
     words = ["--cores", options.cores, *profile, *files]
-    return decide(config, options.hours * 3600, runner or snakemake, words, options.dry_run)
+    report: dict[str, Any] = {}
+    # What Snakemake prints too, which inherits it.
+    elsewhere = contextlib.redirect_stdout(sys.stderr if options.json else sys.stdout)
+    with elsewhere:
+        code = decide(
+            config, options.hours * 3600, runner or snakemake, words, options.dry_run, report=report
+        )
+    if options.json:
+        print(strict_json(report))
+    return code
 
 
 def decide(
@@ -74,14 +89,19 @@ def decide(
     words: Sequence[str] = (),
     dry_run: bool = False,
     results: Path = RESULTS,
+    report: dict[str, Any] | None = None,
 ) -> int:
     """Rounds of runs within a budget of CPU seconds; the exit code.
 
-    words: arguments for Snakemake beside the target. Raises InputError for a tier that has not run.
+    words: arguments for Snakemake beside the target. report: is given what was done, as JSON
+    values. Raises InputError for a tier that has not run.
     """
     state, spent = State(config, results), 0.0
     claims = at_tier(read_claims(), config.tier)
     rows = state.rows(claims)
+    report = {} if report is None else report
+    report |= {"tier": config.tier, "budget_cpu_s": budget_s, "spent_cpu_s": spent, "rounds": []}
+    report |= _open(rows)
     print(_standing(rows))
     for number in range(1, 1000):
         conditions = state.conditions()
@@ -90,6 +110,13 @@ def decide(
             print("no inconclusive claim is left that the remaining time may decide")
             break
         print(_announced(number, planned, conditions), flush=True)
+        raised = {name: [conditions[name].runs, to] for name, to in sorted(planned.runs.items())}
+        a_round: dict[str, Any] = {
+            "cpu_s": planned.cpu_s,
+            "entries": [*planned.entries],
+            "runs": raised,
+        }
+        report["rounds"].append(a_round)
         if dry_run:
             return 0
         known = set(state.costs())
@@ -97,12 +124,15 @@ def decide(
         # First, since --configfile takes every word behind it.
         code = runner([str(state.folder / CLAIMS), *words])
         spent += sum(cost for name, cost in state.costs().items() if name not in known)
+        report["spent_cpu_s"] = spent
         if code:
             print(f"snakemake ended with exit code {code}; the same command goes on")
             return EXIT_FAILED_RUN
         state = State(config, results)
         before, rows = rows, state.rows(claims)
-        moved = [line for line, _ in changes(before, rows)] or ["no verdict changed"]
+        report |= _open(rows)
+        a_round["changes"] = [line for line, _ in changes(before, rows)]
+        moved = a_round["changes"] or ["no verdict changed"]
         print("\n".join(f"  {line}" for line in moved))
         print(f"  spent {duration(spent)} of {duration(budget_s)} of CPU", flush=True)
     print(_standing(rows))
@@ -177,7 +207,7 @@ class State:
     def costs(self) -> dict[str, float]:
         """CPU seconds of every record that is there, by path."""
         paths = sorted(self.folder.glob("runs/*/*/cost.json"))
-        return {str(path): float(read_json(path)["cpu_s"]) for path in paths}
+        return {str(path): float(read_cost(path)["cpu_s"]) for path in paths}
 
     def ask_for(self, runs: Mapping[str, int]) -> None:
         """Raise conditions to so many runs in `more_runs.json`."""
@@ -196,7 +226,7 @@ class State:
 
 def snakemake(words: Sequence[str]) -> int:
     """Snakemake in a process of its own; waits for it to end its jobs after Ctrl-C."""
-    process = subprocess.Popen([sys.executable, "-m", "snakemake", *words])
+    process = subprocess.Popen([sys.executable, "-m", "snakemake", *words], stdout=sys.stdout)
     try:
         return process.wait()
     except KeyboardInterrupt as error:
@@ -235,9 +265,16 @@ def _announced(number: int, planned: Round, conditions: Mapping[str, Condition])
 
 
 def _standing(rows: Sequence[Mapping[str, str]]) -> str:
+    found = _open(rows)
+    count, of = len(found["inconclusive"]), found["statistical_entries"]
+    return f"{count} of {of} statistical entries are inconclusive"
+
+
+def _open(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Number of statistical entries, and the names of those that are inconclusive."""
     entries = [row for row in rows if row["kind"] == STATISTICAL and row["comparisons"]]
-    still_open = sum(row["verdict"] == INCONCLUSIVE for row in entries)
-    return f"{still_open} of {len(entries)} statistical entries are inconclusive"
+    names = [row["claim"] for row in entries if row["verdict"] == INCONCLUSIVE]
+    return {"statistical_entries": len(entries), "inconclusive": names}
 
 
 def _whole(text: str) -> int | str:

@@ -15,8 +15,10 @@ from dpatlas.core.guard import integer
 from dpatlas.cost.plan import Job, Target, describe_plan, make_plan
 from dpatlas.cost.work import cost_of, work_of, work_of_features
 from dpatlas.data.registry import DATA_SETS, reader
-from dpatlas.errors import ArgumentParser
+from dpatlas.errors import ArgumentParser, InputError
 
+# Of cores, or of GPUs: the schedule has an entry for each.
+MOST_CORES = 10_000
 # Interpreter and numpy, beside the images themselves.
 READING_MB = 200
 
@@ -35,8 +37,10 @@ def main(arguments: Sequence[str]) -> int:
     cores = options.cores
     if cores is None:
         cores = os.cpu_count()
-    integer(ge=1).check("--cores", cores)
-    integer(ge=1).check("--gpus", options.gpus)
+    integer(ge=1, le=MOST_CORES).check("--cores", cores)
+    integer(ge=1, le=MOST_CORES).check("--gpus", options.gpus)
+    if options.results.exists() and not options.results.is_dir():
+        raise InputError("--results", f"{options.results}, a file", "a folder of past runs")
     config = load_config(options.config) if options.config else load_tier(options.tier)
     atlas = Atlas(config, options.results)
     where = (config.device, options.results, cores, atlas.tier, options.gpus)

@@ -17,7 +17,7 @@ from dpatlas.core.folders import DOCS, RESULTS
 from dpatlas.cost.plan import make_plan
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.report.lineage import CONFIG
-from dpatlas.report.page import write_site
+from dpatlas.report.page import check_site, write_site
 from dpatlas.report.publish import Expected, Waiting, commit_of, publish
 
 
@@ -31,6 +31,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where the copy goes")
     options = parser.parse_args(arguments)
+    if options.tier in COUNTING:
+        check_site(options.docs)
     config = config_of(options.tier, options.results)
     if not config.verdicts:
         raise InputError(

@@ -1,10 +1,16 @@
 """`python -m dpatlas verify`: is every result still what was made?
 
 Checked: the csv files against manifest.txt; every file of a figure or table, and the records behind
-it, against its lineage; every record's schema, place, spec and data set, and whether today's code
-would make it; the arrays of data sets, features and backbones against their manifests. Of a
-published run: every file against manifest.json. Not checked: cost.json, logs and the page, which no
-checksum covers. A line for each difference; exit code 1 if there is any.
+it, against its lineage, and that a lineage names every file there; every record's schema, place and
+spec, whether its data set, features and backbone are there, and whether today's code would make it;
+the arrays of data sets, features and backbones against their manifests. Of a published run: every
+file against manifest.json, which has to name them all. A line for each difference; exit code 1 if
+there is any.
+
+Not checked: cost.json, logs, the page and README.md of a publication, which no checksum covers; of
+a record that no figure or table shows, such as a tuning's, anything but the above and that its
+ledger agrees with its rows; and whoever edits a checksum as well. What has not been made yet is no
+difference, but for manifest.txt, which comes last.
 """
 
 from collections.abc import Callable, Sequence

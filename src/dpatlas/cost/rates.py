@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.core.files import read_json
+from dpatlas.core.costs import SECONDS_AND_MB, read_cost
 from dpatlas.core.records import read_record
 from dpatlas.cost.counting import FEATURES, NO_DATA, Size, Work
 from dpatlas.cost.work import cost_of, work, work_of, work_of_features
@@ -276,7 +276,7 @@ def size_of(record: Mapping[str, Any]) -> Size:
 
 def _read(path: Path, device: str) -> Iterator[PastRun]:
     try:
-        cost, record = read_json(path), read_record(path.with_name("record.json"))
+        cost, record = read_cost(path), read_record(path.with_name("record.json"))
         fields, backbone = parse_spec(record["spec"], str(path)), None
         if name := getattr(fields, "backbone", None):
             trained = path.parents[2] / "pretrain" / name / "record.json"
@@ -287,7 +287,7 @@ def _read(path: Path, device: str) -> Iterator[PastRun]:
         # Work that stays on the CPU says nothing about the host's GPU.
         gpu = cost_of(fields.key, fields.kind).gpu
         where = cost["device"] if gpu else "cpu"
-        numbers = [float(cost[name]) for name in ("cpu_s", "wall_s", "peak_memory_mb")]
+        numbers = [float(cost[name]) for name in SECONDS_AND_MB]
     except (InputError, KeyError, TypeError, ValueError):
         return
     if where == device and min(numbers) > 0:

@@ -23,6 +23,8 @@ def read_claims(folder: Path, *columns: str) -> list[dict[str, str]]:
         raise InputError(str(path), "no claims", allowed)
     if missing := sorted({"claim", "verdict", *columns} - set(rows[0])):
         raise InputError(str(path), f"no column {', '.join(missing)}", allowed)
+    if nameless := [number for number, row in enumerate(rows, 1) if not row["claim"]]:
+        raise InputError(str(path), f"row {nameless[0]} without a claim's name", allowed)
     names = Counter(row["claim"] for row in rows)
     if twice := [name for name, count in names.items() if count > 1]:
         raise InputError(str(path), f"{twice[0]} twice", "a row for each claim and part")

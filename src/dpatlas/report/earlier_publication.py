@@ -16,6 +16,7 @@ from dpatlas.core.files import read_json, read_rows
 from dpatlas.evidence.verdicts import NOT_RUN, read_claims
 from dpatlas.registry import all_blocks
 from dpatlas.report.lineage import COMPARISONS, CONFIG, MANIFEST, block_key
+from dpatlas.report.publication import read_publication
 from dpatlas.report.state import require_as_made
 
 
@@ -152,7 +153,7 @@ def earlier_publication(
     """
     if not (target / MANIFEST).is_file():
         return None
-    old = read_json(target / MANIFEST)
+    old = read_publication(target / MANIFEST)
     products = {
         name: lineage
         for name, lineage in old["products"].items()

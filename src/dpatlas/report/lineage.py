@@ -23,6 +23,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpatlas.core.costs import read_cost
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
@@ -149,10 +150,10 @@ def products_of(folder: Path) -> dict[str, dict[str, Any]]:
     return dict(_manifest(folder).get("products", {}))
 
 
-def read_cost(record: Path) -> dict[str, Any] | None:
+def cost_beside(record: Path) -> dict[str, Any] | None:
     """What the run of a record cost, from the file beside it; None without one."""
     path = record.with_name(COST)
-    return read_json(path) if path.is_file() else None
+    return read_cost(path) if path.is_file() else None
 
 
 def job_module(key: str, kind: str | None) -> str:
@@ -324,7 +325,7 @@ def _node(
         "code_now": code.now,
         "code_unchanged": code.as_made,
         **{name: facts.get(name) for name in (*FACTS, "features", "backbone", "extra")},
-        "cost": read_cost(path) if kind == "record" and present else None,
+        "cost": cost_beside(path) if kind == "record" and present else None,
     }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpatlas.core.files import remove_parts, write_atomic
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas.report.state import file_differences, file_sha256
+from dpatlas.report.state import RERUN, file_differences, file_sha256, require_as_made
 
 NAME = "manifest.txt"
 VERDICTS, FOLDERS = ("claims.csv", "comparisons.csv"), ("figures", "tables")
@@ -57,6 +57,14 @@ def csv_differences(folder: Path) -> list[str]:
         present += (folder / name).glob("*.csv")
     names = {path.relative_to(folder).as_posix() for path in present if path.is_file()}
     return lines + [f"{name}: not in {NAME}" for name in sorted(names - set(expected))]
+
+
+def require_numbers_as_made(folder: Path, names: Iterable[str]) -> None:
+    """InputError for the first of these csv files that is not what the tier's manifest says."""
+    if not (folder / NAME).is_file():
+        raise InputError(str(folder / NAME), "no such file", RERUN)
+    expected = read_manifest(folder / NAME)
+    require_as_made(folder, {name: expected.get(name, "") for name in names}, NAME)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -106,6 +106,8 @@ OWN_TIER = "settings of the user's own; see config.json in the results folder"
 # Parts of a data set beside its private records.
 USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
 HERE = Path(__file__).parent
+# In every page that was written.
+TITLE = b"<title>dp-atlas: what held"
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,14 @@ def build_page(
         kinds=run_kinds(records.values()),
     )
     return BREAKS.sub("", page)
+
+
+def check_site(published: Path) -> None:
+    """InputError if the page that `write_site` writes would replace a file that it did not."""
+    output = published.parent / "index.html"
+    if output.exists() and not (output.is_file() and TITLE in output.read_bytes()):
+        found = "a file that no publication wrote"
+        raise InputError(str(output), found, "another folder: --docs DIR")
 
 
 def write_site(published: Path) -> Path:

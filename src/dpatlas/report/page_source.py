@@ -11,7 +11,7 @@ from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.evidence.verdicts import check_files, read_claims
 from dpatlas.records import diverged_at
-from dpatlas.report.lineage import COMPARISONS, MANIFEST, read_cost, read_lineage
+from dpatlas.report.lineage import COMPARISONS, MANIFEST, cost_beside, read_lineage
 
 Record = dict[str, Any]
 
@@ -81,7 +81,7 @@ class Source:
 
 def _of_run(path: Path) -> Record:
     record = read_record(path)
-    return {**record, "cost": read_cost(path), "diverged": diverged_at(record)}
+    return {**record, "cost": cost_beside(path), "diverged": diverged_at(record)}
 
 
 def _of_manifest(manifest: Mapping[str, Any], name: str) -> Record:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.files import read_json, replacing_folder, write_atomic, write_json
+from dpatlas.core.files import check_writable, read_json, replacing_folder, write_atomic, write_json
 from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
@@ -33,14 +33,15 @@ from dpatlas.report.lineage import (
     CONFIG,
     MANIFEST,
     block_key,
+    cost_beside,
     job_module,
-    read_cost,
     read_lineage,
 )
+from dpatlas.report.manifest import VERDICTS, require_numbers_as_made
 from dpatlas.report.printed_rows import cell, printed_lines
+from dpatlas.report.publication import README, SUFFIXES, require_replaceable
 from dpatlas.report.state import RERUN, code_state, file_sha256, files_of, require_as_made
 
-SUFFIXES = {"figures": ("pdf", "png", "csv", "json"), "tables": ("csv", "md", "tex")}
 # Digits of the digest by which a manifest names a ledger, which many records share.
 DIGITS = 16
 # Tiers with the papers' own data and sizes.
@@ -98,15 +99,16 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     """Copy the run in `results`/<tier> to `docs`/<tier>, whole or not at all; returns that folder.
 
     commit: of the code, or None. Raises InputError, naming the first thing that is missing, stale
-    or edited, for a run that is not complete.
+    or edited, for a run that is not complete, and where `docs` has what no publication wrote.
     """
-    run = results / expected.tier
+    run, target = results / expected.tier, docs / expected.tier
+    check_writable(docs)
+    require_replaceable(target)
     products = complete_run(expected, run)
     claims = read_claims(run, "statement")
-    target = docs / expected.tier
     partial = expected.waiting is not None
     earlier = earlier_publication(target, expected.blocks, products if partial else None)
-    files = {name: (run / name).read_bytes() for name in (CLAIMS, COMPARISONS)}
+    files = {name: (run / name).read_bytes() for name in VERDICTS}
     if earlier:
         files[COMPARISONS] = earlier.into_comparisons(files[COMPARISONS], claims)
         files[CLAIMS] = earlier.into_claims(claims)
@@ -136,7 +138,7 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     ]
     compared = list(csv.DictReader(io.StringIO(files[COMPARISONS].decode())))
     printed = printed_lines(pairs, claims, compared) if expected.tier in AS_PRINTED else []
-    files["README.md"] = _readme(expected, claims, manifest, earlier, printed).encode()
+    files[README] = _readme(expected, claims, manifest, earlier, printed).encode()
     with replacing_folder(target) as fresh:
         for path, content in files.items():
             write_atomic(fresh / path, content)
@@ -159,7 +161,11 @@ def commit_of(folder: Path) -> str | None:
 
 
 def complete_run(expected: Expected, run: Path) -> dict[str, dict[str, Any]]:
-    """Lineage by product name, once every file and record is what the lineage says.
+    """Lineage by product name, once all is as `verify` wants it of what the run is to hold.
+
+    That is every file of a figure or table and every record behind it, as its lineage says, and
+    every csv, the verdicts among them, as manifest.txt says. What else lies in the folder, say of
+    papers that the config has no more, does not matter.
 
     Raises InputError, naming the first thing that is missing, stale or edited.
     """
@@ -175,8 +181,12 @@ def complete_run(expected: Expected, run: Path) -> dict[str, dict[str, Any]]:
             copied = dict.fromkeys((f"{folder}/{name}.{suffix}" for suffix in suffixes), "")
             require_as_made(run, copied | files_of(lineage), path.name)
             _check_records(lineage, set(records), path)
-    for name in (CLAIMS, COMPARISONS):
-        _need(run / name)
+    numbers = [
+        *VERDICTS,
+        *(f"figures/{name}.csv" for name in expected.figures),
+        *(f"tables/{name}.csv" for name in expected.tables),
+    ]
+    require_numbers_as_made(run, numbers)
     return products
 
 
@@ -237,7 +247,7 @@ def _manifest(
             "ledger": ledger,
             "spec": record["spec"],
         }
-        if cost := read_cost(path):
+        if cost := cost_beside(path):
             costs.append(cost)
     return {
         "tier": tier,

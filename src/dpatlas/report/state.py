@@ -1,7 +1,7 @@
 """Whether files, records and code are as they were made: what was recorded beside what is there."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from dpatlas.core.digest import code_digest
 from dpatlas.errors import InputError
 
 RERUN = "a complete run: run snakemake again"
+# Snakemake takes a file that is newer than what it was made from as it is.
+REMAKE = "the file as it was made: delete it and run snakemake again"
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,26 @@ def files_of(lineage: Mapping[str, Any]) -> dict[str, str]:
 
 
 def require_as_made(
-    folder: Path, recorded: Mapping[str, str], recorded_in: str, allowed: str = RERUN
+    folder: Path, recorded: Mapping[str, str], recorded_in: str, allowed: str | None = None
 ) -> None:
     """InputError for the first of these files below `folder` that is missing or was changed."""
     for path, state in file_states(folder, recorded).items():
+        if state.now is None:
+            raise InputError(str(folder / path), "no such file", allowed or RERUN)
         if not state.as_made:
             changed = f"other content than {recorded_in} says"
-            found = "no such file" if state.now is None else changed
-            raise InputError(str(folder / path), found, allowed)
+            raise InputError(str(folder / path), changed, allowed or REMAKE)
+
+
+def unnamed(folder: Path, names: Collection[str]) -> list[str]:
+    """Whatever lies below `folder` beside these files (paths from it) and the folders they are in.
+
+    Sorted; of an unnamed folder its files, or itself if it is empty.
+    """
+    below = {path.relative_to(folder): path for path in folder.rglob("*")}
+    named = {Path(name) for name in names}
+    parents = {parent for path in [*below, *named] for parent in path.parents}
+    return sorted(path.as_posix() for path in below if path not in named | parents)
 
 
 @functools.cache
