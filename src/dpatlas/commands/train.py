@@ -7,10 +7,8 @@ with options a classifier on a prepared data set.
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import argparse
-import contextlib
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import say
 from dpatlas.core.records import read_record
+from dpatlas.core.scripts import printing_to_stderr
 from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.privacy.accounting import ACCOUNTANTS, RELATIONS
@@ -121,8 +120,7 @@ def _train_from_file(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from dpatlas.train import Settings, train
 
-    # What functions of the user print: the standard output is the report's.
-    with contextlib.redirect_stdout(sys.stderr):
+    with printing_to_stderr():
         record = train(
             read_checked(options.settings, Settings),
             base=options.settings.parent,
