@@ -390,6 +390,10 @@ def test_an_epsilon_alone_is_a_claim():
 
     assert audit_training(leaks, Claim(epsilon=1, delta=1e-5), seed=1).exit_code == 1
     assert audit_training(leaks, Claim(epsilon=9, delta=1e-5), seed=1).exit_code == 3
+    assert Claim(epsilon="1.0", delta=1e-5).epsilon == 1.0
+    for bad in ("one", "0", True, -1.0):
+        with pytest.raises(InputError, match=r"^epsilon: found"):
+            Claim(epsilon=bad, delta=1e-5)
     with pytest.raises(InputError, match="neither settings nor epsilon"):
         Claim(delta=1e-5)
 
