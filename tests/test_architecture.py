@@ -54,7 +54,8 @@ LAYERS = {
     "privacy": layer("formulas core data models", "anywhere"),
     # Checks a claim in an environment of numpy, scipy and dp-accounting.
     "epsilon": layer(
-        "core.guard privacy.accountants privacy.accounting privacy.gaussian_dp privacy.samplers",
+        "core.guard core.rounding privacy.accountants privacy.accounting privacy.gaussian_dp "
+        "privacy.samplers",
         "never",
         "numpy scipy",
     ),

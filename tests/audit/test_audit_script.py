@@ -14,6 +14,7 @@ from small_trainings import claim, training
 from dpatlas.audit import Claim, audit_training
 from dpatlas.audit.run import Run, flatten
 from dpatlas.commands import audit as command
+from dpatlas.core.scripts import printing_to_stderr
 from dpatlas.errors import InputError, run_command
 
 HERE = Path(__file__).parent
@@ -319,10 +320,33 @@ def test_damaged_lines_of_scores_are_made_again(tmp_path):
     assert audit_training(training(), claim(), **options).attacks == whole.attacks
 
 
-def test_what_a_training_prints_stays_out_of_the_report(capsys, script):
-    lines = ["def train(run):", "    print('epoch 1')", "    return training()(run)"]
-    _, out, errors = run(capsys, script(*lines), "--json", *FAST)
-    assert json.loads(out)["runs"] == 8 and "epoch 1" in errors
+def test_what_a_script_prints_stays_out_of_the_report(capfd, script):
+    """Printed when it is imported and when it trains, by it, by a child process and by C."""
+    lines = [
+        "import ctypes, subprocess, sys",
+        "print('loading')",
+        "ctypes.CDLL(None).puts(b'from C')",
+        "def train(run):",
+        "    print('epoch 1')",
+        "    print('epoch 2', file=sys.__stdout__)",
+        "    subprocess.run(['echo', 'from a child'], check=True)",
+        "    return training()(run)",
+    ]
+    _, out, errors = run(capfd, script(*lines), "--json", *FAST)
+    assert json.loads(out)["runs"] == 8
+    for words in ("loading", "from C", "epoch 1", "epoch 2", "from a child"):
+        assert words in errors
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+def test_the_standard_output_comes_back_after_an_error(capfd, error):
+    with pytest.raises(error), printing_to_stderr():
+        subprocess.run(["echo", "within"], check=True)
+        raise error
+    print("after")
+    subprocess.run(["echo", "after too"], check=True)
+    shown = capfd.readouterr()
+    assert shown.err == "within\n" and sorted(shown.out.split("\n")) == ["", "after", "after too"]
 
 
 def test_an_interrupted_audit_says_what_would_have_kept_its_runs(capsys, script, tmp_path):
@@ -407,6 +431,10 @@ def test_an_epsilon_alone_is_a_claim():
 
     assert audit_training(leaks, Claim(epsilon=1, delta=1e-5), seed=1).exit_code == 1
     assert audit_training(leaks, Claim(epsilon=9, delta=1e-5), seed=1).exit_code == 3
+    assert Claim(epsilon="1.0", delta=1e-5).epsilon == 1.0
+    for bad in ("one", "0", True, -1.0):
+        with pytest.raises(InputError, match=r"^epsilon: found"):
+            Claim(epsilon=bad, delta=1e-5)
     with pytest.raises(InputError, match="neither settings nor epsilon"):
         Claim(delta=1e-5)
 

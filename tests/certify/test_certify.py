@@ -307,6 +307,9 @@ def files(tmp_path):
         "    pass",
         "def stops():",
         "    raise Stop('no more')",
+        "def talks():",
+        "    print('here it is')",
+        "    return make_model()",
     ]
     (tmp_path / "mine.py").write_text("\n".join(lines) + "\n")
     x, y = records()
@@ -326,8 +329,8 @@ SHORT = ("--tau", 0.1, "--draws", 500, "--seed", 3, "--set", "epochs=2", "--set"
 
 
 def test_the_command_prints_what_certify_returns(capsys, files):
-    words = (f"{files}/mine.py:make_model", "--data", files / "data.npz", *SHORT)
-    code, out, _ = run(capsys, *words, "--json")
+    words = (f"{files}/mine.py:talks", "--data", files / "data.npz", *SHORT)
+    code, out, errors = run(capsys, *words, "--json")
     torch.manual_seed(3)
     x, y = records()
     report = certify(
@@ -343,6 +346,7 @@ def test_the_command_prints_what_certify_returns(capsys, files):
     )
     expected = json.loads(json.dumps(report.as_dict()))
     assert code == 0 and {**json.loads(out), "seconds": 0} == {**expected, "seconds": 0}
+    assert "here it is" in errors
     code, out, _ = run(capsys, *words, "--prior", "initialisation")
     assert code == 0 and "randomised network" in out
 

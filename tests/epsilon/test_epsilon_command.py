@@ -13,9 +13,9 @@ import pytest
 
 from dpatlas.commands import bound
 from dpatlas.commands.epsilon import main
+from dpatlas.core.rounding import upward
 from dpatlas.epsilon.check import check_epsilon
 from dpatlas.epsilon.claim import Printed
-from dpatlas.epsilon.text import upward
 from dpatlas.errors import InputError, run_command
 from dpatlas.privacy.accounting import Phase, composition, guarantee
 from dpatlas.privacy.ledger import Ran, ledger, tuning_of

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from opacus.accountants import PRVAccountant
 from scipy.stats import norm
 
+from dpatlas.core.rounding import upward
 from dpatlas.epsilon.check import check_epsilon
 from dpatlas.epsilon.claim import RELATIONS, read_claim
-from dpatlas.epsilon.text import upward
 from dpatlas.epsilon.valid import SQRT_5, event, optimistic, readings
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.samplers import FixedSize, Poisson, Shuffled

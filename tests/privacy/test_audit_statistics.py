@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from dpatlas.errors import InputError
@@ -52,6 +53,10 @@ def answers(rng, m, epsilon):
 def most_misses(audits, error=0.05):
     """More misses than this have a chance of 1e-4 where `error` is what a bound may miss."""
     return stats.binom.ppf(1 - 1e-4, audits, error)
+
+
+def masked(scores):
+    return np.ma.masked_array(scores, mask=scores > 4)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +189,8 @@ def test_infinite_scores_that_tell_all_reach_the_ceiling():
         (lambda scores: profile_excess(scores, scores, [1.0, 2.0], [DELTA]), "deltas"),
         (lambda scores: profile_excess(scores, scores, [-1.0], [DELTA]), "epsilons"),
         (lambda scores: profile_excess(scores, scores, [1.0], [1.0]), "deltas"),
+        (lambda scores: epsilon_lower_bound(masked(scores), scores, DELTA), "scores_with"),
+        (lambda scores: one_run_lower_bound(masked(scores), scores > 0, 0.0), "scores"),
         (lambda scores: one_run_lower_bound(scores, scores > 0, 0.1), "delta"),
         (lambda scores: one_run_lower_bound(scores, scores, 0.0), "included"),
         (lambda scores: one_run_lower_bound(scores, scores[1:] > 0, 0.0), "included"),
@@ -195,6 +202,12 @@ def test_infinite_scores_that_tell_all_reach_the_ceiling():
 def test_arguments_out_of_range_are_refused_by_name(call, named):
     with pytest.raises(InputError, match=f"^{named}: "):
         call(np.arange(8.0))
+
+
+def test_scores_may_be_tensors_that_require_a_gradient():
+    scores = np.arange(8.0)
+    tensor = torch.arange(8.0, requires_grad=True)
+    assert epsilon_lower_bound(tensor, scores, DELTA) == epsilon_lower_bound(scores, scores, DELTA)
 
 
 def test_the_one_run_p_value_is_the_binomial_tail_and_a_leak_by_the_paper_s_formula():

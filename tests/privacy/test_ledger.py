@@ -4,6 +4,7 @@ import math
 import pytest
 
 from dpatlas.core.canonical import canonical_json
+from dpatlas.core.rounding import rounded_up
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_epsilon, conditional_rdp
 from dpatlas.papers.dp_sgld.formulas.theorems import ORDERS, rdp_to_epsilon
@@ -102,7 +103,7 @@ def test_what_was_trained_to_choose_a_setting_is_composed(n, batch, grid, epsilo
     assert found["epsilon"] < known / 3 and found["tuning"] == tuning
     (choice,) = found["chosen_on_private_data"]
     assert choice["what"].startswith(f"settings, by the validation scores of {trials * len(grid)} ")
-    assert f"epsilon {tuning['epsilon']:.6g} at delta 1e-05 (add_remove)" in choice["cost"]
+    assert f"epsilon {rounded_up(tuning['epsilon'])} at delta 1e-05 (add_remove)" in choice["cost"]
     assert NO_EPSILON in choice["cost"]
 
 
@@ -165,7 +166,9 @@ def test_the_ledger_states_what_the_accountant_guarantees():
     assert (found["epsilon"], found["delta"]) == (expected.epsilon, 1e-5)
     for name in ("accountant", "event", "cross_check"):
         assert found[name] == getattr(expected, name)
-    assert found["guaranteed"] == f"epsilon {expected.epsilon:.6g} at delta 1e-05 (add_remove)"
+    assert (
+        found["guaranteed"] == f"epsilon {rounded_up(expected.epsilon)} at delta 1e-05 (add_remove)"
+    )
     assert (found["claimed"], found["warnings"]) == (None, [])
     assert found["chosen_on_private_data"] == "nothing"
     assert (found["clip"], found["noise_multiplier"], found["steps"]) == (1.5, 2.0, 40)

@@ -10,6 +10,7 @@ from small_training import N, data, network, phase, training, weights
 from torch import nn
 
 from dpatlas.core import progress
+from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy import saved
@@ -65,7 +66,7 @@ def test_the_card_states_the_guarantee_in_words_and_what_it_leaves_out(tmp_path)
     for text in (
         f"Differentially private per record: {ledger['guaranteed']}",
         ledger["neighbour_relation"],
-        f"{np.exp(ledger['epsilon']):.3g} (e to the epsilon)",
+        f"{rounded_up(np.exp(ledger['epsilon']), 3)} (e to the epsilon)",
         ledger["holds_for"],
         "unknown: nobody said how the settings were chosen",
         "their epsilons add up",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpatlas.core.guard import integer, real
-from dpatlas.epsilon.claim import RELATIONS, Phase, read_claim
+from dpatlas.epsilon.claim import RELATIONS, Phase, printed, read_claim
 from dpatlas.epsilon.claim import Claim as Settings
 from dpatlas.epsilon.valid import accountants, epsilon_by, event
 from dpatlas.errors import InputError
@@ -24,13 +24,13 @@ class Claim:
 
     Settings as in `dpatlas.check_epsilon`: sampler, n, batch, noise (standard deviation on the sum
     of clipped gradients over the clip bound C), steps or epochs, drop_last, or `phases`; delta.
-    epsilon: the epsilon that was published at delta, None for what the settings guarantee; without
-    any settings the claim is this one pair. relation: how the two data sets of the audit differ:
-    zero_out (the default; the canary or a blank record whose gradient is zero), add_remove (with or
-    without the canary; keep a blank record in its place here too, since one that is really removed
-    shifts the random numbers, and premises that compare equal seeds are not tested then) or
-    replace_one (the canary or another record). canaries: of an audit by one run; 1 for repeated
-    runs.
+    epsilon: the epsilon that was published at delta, a number or the digits as printed ("1.0"),
+    None for what the settings guarantee; without any settings the claim is this one pair. relation:
+    how the two data sets of the audit differ: zero_out (the default; the canary or a blank record
+    whose gradient is zero), add_remove (with or without the canary; keep a blank record in its
+    place here too, since one that is really removed shifts the random numbers, and premises that
+    compare equal seeds are not tested then) or replace_one (the canary or another record).
+    canaries: of an audit by one run; 1 for repeated runs.
 
     Raises InputError for bad settings.
     """
@@ -63,9 +63,7 @@ class Claim:
         assert delta is not None
         self.delta = float(delta)
         if epsilon is not None:
-            claimed = self.settings.claimed.value if self.settings else epsilon  # type: ignore[union-attr]
-            real(gt=0).check("epsilon", claimed)
-            self.epsilon = float(claimed)
+            self.epsilon = printed(epsilon, "epsilon").value
         self._profile: tuple[np.ndarray, np.ndarray] | None = None
 
     @property

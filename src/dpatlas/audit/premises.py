@@ -14,6 +14,7 @@ from scipy import stats
 
 from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import ANOTHER, UPDATES, Pair, same, sampled_steps
+from dpatlas.core.rounding import upward
 
 MASKED = (
     "the clean sums vary too, or there is more noise than stated: less noise could hide behind "
@@ -135,7 +136,7 @@ def _accounting(claim: Claim) -> Premise | None:
     assert settings is not None and settings.claimed is not None
     most = settings.claimed.value + settings.claimed.rounding
     fits = guaranteed is not None and guaranteed <= most
-    found = "nothing is proved" if guaranteed is None else f"epsilon {guaranteed:.4g}"
+    found = "nothing is proved" if guaranteed is None else f"epsilon {upward(guaranteed)}"
     return Premise(
         "accounting",
         HOLDS if fits else VIOLATED,

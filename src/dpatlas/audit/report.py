@@ -8,6 +8,7 @@ from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import REPEATED_PAIRS, sampled_steps
 from dpatlas.audit.premises import COUNTED, UNTESTED, VIOLATED, Premise
 from dpatlas.core.progress import duration
+from dpatlas.core.rounding import upward
 from dpatlas.errors import EXIT_FAILED_RUN
 from dpatlas.privacy.audit_statistics import LowerBound, ProfileTest
 from dpatlas.privacy.one_run import OneRunTest
@@ -167,7 +168,7 @@ class Report:
         claim = self.claim
         lines = [f"claim      {claim}"]
         if claim.guaranteed is not None:
-            lines.append(f"           these settings guarantee epsilon {claim.guaranteed:.4g}")
+            lines.append(f"           these settings guarantee epsilon {upward(claim.guaranteed)}")
         of_pairs = 2 * self.pairs + min(self.pairs, REPEATED_PAIRS)
         runs = f"{of_pairs} runs for the premises, {2 * self.runs} for the bound"
         runs = "one run" if self.one_run is not None else runs

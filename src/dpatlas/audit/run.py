@@ -1,6 +1,5 @@
 """What the audit hands to one run of the training, and what it gets back."""
 
-import contextlib
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpatlas.audit.claim import Claim
-from dpatlas.core.scripts import error_place
+from dpatlas.core.scripts import error_place, printing_to_stderr
 from dpatlas.errors import InputError
 
 Train = Callable[["Run"], Any]
@@ -112,7 +111,7 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
     """
     seed_everything(run.seed)
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with printing_to_stderr():
             flat = _flat(train(run))
     except (InputError, OutOfTime, KeyboardInterrupt):
         raise

@@ -10,7 +10,7 @@ from typing import Any
 from dpatlas.commands.bound import strict_json
 from dpatlas.core.arrays import read_arrays
 from dpatlas.core.guard import integer
-from dpatlas.core.scripts import error_place, named_function
+from dpatlas.core.scripts import error_place, named_function, printing_to_stderr
 from dpatlas.errors import ArgumentParser, InputError
 
 MODEL = "FILE.py:FUNCTION that returns the model, such as mine.py:make_model"
@@ -36,7 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     make_model, _, file = named_function(options.model, MODEL)
     torch.manual_seed(seed)
     try:
-        model = make_model()
+        with printing_to_stderr():
+            model = make_model()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a stranger's code raises

@@ -7,10 +7,8 @@ with options a classifier on a prepared data set.
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import argparse
-import contextlib
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,8 @@ from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import say
 from dpatlas.core.records import read_record
+from dpatlas.core.rounding import upward
+from dpatlas.core.scripts import printing_to_stderr
 from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.privacy.accounting import ACCOUNTANTS, RELATIONS
@@ -121,8 +121,7 @@ def _train_from_file(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from dpatlas.train import Settings, train
 
-    # What functions of the user print: the standard output is the report's.
-    with contextlib.redirect_stdout(sys.stderr):
+    with printing_to_stderr():
         record = train(
             read_checked(options.settings, Settings),
             base=options.settings.parent,
@@ -138,7 +137,7 @@ def _train_from_file(arguments: Sequence[str]) -> int:
     metrics, ledger = record["metrics"], record["ledger"]
     print(f"guaranteed: {ledger['guaranteed']}; {ledger['holds_for']}")
     if (total := (ledger.get("tuning") or {}).get("epsilon")) and not metrics.get("selected"):
-        print(f"with the trainings that chose the settings: epsilon {total:.4g}")
+        print(f"with the trainings that chose the settings: epsilon {upward(total)}")
     print(f"noise multiplier {metrics['noise_multiplier']:g}, {metrics['steps']} steps")
     if metrics.get("selected"):
         drawn = ", ".join(f"{name} {value:.6g}" for name, value in metrics["selected"].items())
@@ -164,11 +163,11 @@ def report(record: TrainingRecord, path: Path) -> str:
         if "one_run" in ledger:
             together = (
                 f" of all {record.spec.runs} runs together (one alone: epsilon "
-                f"{ledger['one_run']['epsilon']:.4g})"
+                f"{upward(ledger['one_run']['epsilon'])})"
             )
         guarantee = (
-            f"guaranteed: epsilon {ledger['epsilon']:.4g} at delta {ledger['delta']:g}{together}, "
-            f"{record.spec.relation}, {record.spec.sampler} batches, noise multiplier "
+            f"guaranteed: epsilon {upward(ledger['epsilon'])} at delta {ledger['delta']:g}"
+            f"{together}, {record.spec.relation}, {record.spec.sampler} batches, noise multiplier "
             f"{metrics.noise_multiplier:g}; {ledger['holds_for']}"
         )
     lines = [guarantee, _accuracy("accuracy", metrics.accuracy, metrics.n_test)]

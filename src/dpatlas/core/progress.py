@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from dpatlas.core.rounding import rounded_up
+
 SECONDS_BETWEEN_LINES = 5.0
 SECONDS_BETWEEN_BARS = 0.1
 # A note that took some time is made again after so many times as long, at the earliest.
@@ -85,7 +87,7 @@ class EpsilonSoFar:
         """The note."""
         start = time.monotonic()
         if start >= self._due:
-            self._text = f"epsilon {self.epsilon():.3g} so far"
+            self._text = f"epsilon {rounded_up(self.epsilon(), 3)} so far"
             end = time.monotonic()
             self._due = end + max(SECONDS_BETWEEN_LINES, NOTE_SHARE * (end - start))
         return self._text

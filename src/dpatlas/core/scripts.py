@@ -1,7 +1,11 @@
 """Other people's Python files: a function of one by its name, and their errors in a line."""
 
+import contextlib
+import ctypes
 import importlib.util
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,33 @@ def named_function(target: str, allowed: str) -> tuple[Any, Any, Path]:
     return function, module, file
 
 
+@contextlib.contextmanager
+def printing_to_stderr() -> Iterator[None]:
+    """Send what other people's code prints to the standard error: the output is the report's.
+
+    That of their child processes and C libraries too: file descriptor 1 is redirected for a while.
+    """
+    real = sys.stdout
+    with contextlib.ExitStack() as stack:
+        _flush(real)
+        with contextlib.suppress(OSError):  # one of the two is closed
+            saved = os.dup(1)
+            stack.callback(os.close, saved)
+            os.dup2(2, 1)
+            stack.callback(os.dup2, saved, 1)
+        # Before the descriptor is restored: their code may have written to the stream itself.
+        stack.callback(_flush, real)
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        yield
+
+
+def _flush(stream: Any) -> None:
+    """Write out what the stream, and the output of C, hold back."""
+    if stream is not None:
+        stream.flush()
+    ctypes.CDLL(None).fflush(None)
+
+
 def _executed(file: Path) -> Any:
     specification = importlib.util.spec_from_file_location(NAME, file)
     assert specification is not None and specification.loader is not None
@@ -45,7 +76,8 @@ def _executed(file: Path) -> Any:
     sys.modules[NAME] = module
     sys.path.insert(0, str(file.resolve().parent))
     try:
-        specification.loader.exec_module(module)
+        with printing_to_stderr():
+            specification.loader.exec_module(module)
     except InputError as error:
         raise InputError(f"script {file}: {error.where}", error.found, error.allowed) from None
     except KeyboardInterrupt:

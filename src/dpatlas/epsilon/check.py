@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dpatlas.core.rounding import upward
 from dpatlas.epsilon.claim import EVERY_SUM, RELATIONS, Claim, Names, Phase, read_claim
 from dpatlas.epsilon.slips import Hit, Search, search
 from dpatlas.epsilon.valid import (
@@ -147,8 +148,6 @@ def _reservations(
         )
     longer = claim.map_phases(most_steps)
     if longer != claim:
-        from dpatlas.epsilon.text import upward
-
         most = claim.claimed.value + claim.claimed.rounding
         relations = {each.relation for each in supporting}
         tightest = min(

@@ -220,7 +220,7 @@ def read_claim(settings: Mapping[str, Any], names: Names = str) -> Claim:
     return Claim(
         phases,
         float(delta),
-        _printed(given.get("claimed"), names("claimed")),
+        printed(given["claimed"], names("claimed")) if "claimed" in given else None,
         None if target is None else float(target),
         relation,
         runs,
@@ -393,9 +393,9 @@ def _product(grid: Any, names: Names) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def _printed(claimed: Any, where: str) -> Printed | None:
-    if claimed is None:
-        return None
+def printed(claimed: Any, where: str) -> Printed:
+    """An epsilon as it was published, a number or its digits; InputError for any other value."""
+    claimed = _plain(claimed)
     text = claimed if isinstance(claimed, str) else repr(claimed)
     text = text.strip()
     try:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpatlas.core.guard import one_of, real
+from dpatlas.core.rounding import upward
 from dpatlas.epsilon.claim import MOST_STEPS, MOST_TRIALS, NOISE
-from dpatlas.epsilon.text import upward
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import Phase, composition
 from dpatlas.privacy.samplers import SAMPLERS, sampler

@@ -2,15 +2,15 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
+from dpatlas.core.rounding import downward, upward
 from dpatlas.epsilon.check import GUARANTEED, REFUTED, Report
 from dpatlas.epsilon.claim import Claim
 from dpatlas.epsilon.slips import Hit
 from dpatlas.epsilon.valid import NAMES, Reading, assumptions
 
 WIDTH = 100
-DIGITS = 4
 # Chance hits from which on a printed number has too few digits to explain it.
 TOO_MANY = 3
 SHOUTED = {GUARANTEED: "GUARANTEED", REFUTED: "REFUTED"}
@@ -35,28 +35,9 @@ def describe(report: Report, *, brief: bool = False) -> str:
     return "\n".join(blocks) if brief else "\n\n".join(blocks)
 
 
-def upward(number: float) -> str:
-    """Four significant digits, rounded up: an upper bound stays one."""
-    return _rounded(number, math.ceil)
-
-
-def downward(number: float) -> str:
-    """Four significant digits, rounded down."""
-    return _rounded(number, math.floor)
-
-
 def nearest(number: float, unit: float) -> str:
     """Two digits more than a printed number has whose last digit is worth `unit`."""
     return f"{number:.{max(0, round(-math.log10(unit)) + 2)}f}"
-
-
-def _rounded(number: float, way: Callable[[float], int]) -> str:
-    if number == 0 or not math.isfinite(number):
-        return f"{number:g}"
-    places = max(0, DIGITS - 1 - math.floor(math.log10(number)))
-    # Digits beyond the fifteenth are the rounding of a double.
-    scaled = round(number * 10.0**places, 15 - DIGITS)
-    return f"{way(scaled) / 10.0**places:.{places}f}"
 
 
 def _heading(claim: Claim) -> str:

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from dpatlas.core.progress import say
+from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages
@@ -134,7 +135,9 @@ class Trials:
         ran = self.ran or Ran("DP-SGD", planned, (bound,) * len(planned), self.noise.source)
         guarantee = selected_guarantee(ran.phases, law, score=score, **accounts)
         selected = guarantee.selected
-        paid = f"a validation record pays epsilon {guarantee.validation:.6g}" if score else ""
+        paid = ""
+        if guarantee.validation is not None:
+            paid = f"a validation record pays epsilon {rounded_up(guarantee.validation)}"
         drawn = ", ".join(
             f"{name} from {low:g} to {high:g}" for name, (low, high) in self.choice.ranges.items()
         )
@@ -181,4 +184,5 @@ class Trials:
 
 def in_words(guarantee: Guarantee) -> str:
     """Epsilon, delta and relation in one line."""
-    return f"epsilon {guarantee.epsilon:.6g} at delta {guarantee.delta:g} ({guarantee.relation})"
+    epsilon = rounded_up(guarantee.epsilon)
+    return f"epsilon {epsilon} at delta {guarantee.delta:g} ({guarantee.relation})"

@@ -180,7 +180,10 @@ def _upper_limit(count: ArrayLike, trials: int, error: np.ndarray) -> np.ndarray
 
 def vector(name: str, values: ArrayLike, domain: Domain, at_least: int) -> np.ndarray:
     """`values` as a float64 vector; InputError for another shape, length or values not allowed."""
-    values = np.asarray(values)
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(name, "a masked array", "an array of the values that count alone")
+    # A tensor that requires a gradient is no array before.
+    values = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     if values.ndim != 1 or len(values) < at_least:
         found = f"an array of shape {values.shape}"
         raise InputError(name, found, f"one axis, at least {at_least} values")

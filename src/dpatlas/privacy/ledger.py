@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpatlas.core.guard import checked, one_of, real
+from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import SHARED_NOISE
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_rdp
@@ -316,7 +317,7 @@ def ledger(
         entries["one_run"] = {"epsilon": of_one, "delta": delta}
         if private:
             entries["guaranteed"] += f", all {len(runs)} runs together; one alone: epsilon "
-            entries["guaranteed"] += f"{of_one:.6g}"
+            entries["guaranteed"] += rounded_up(worst["epsilon"])
     if tuning is not None:
         entries["tuning"] = dict(tuning)
     return entries
@@ -455,11 +456,13 @@ def _tuning_cost(tuning: Mapping[str, Any]) -> str:
     cost = tuning["by"]
     if tuning["epsilon"] is not None:
         cost = (
-            f"epsilon {tuning['epsilon']:.6g} at delta {tuning['delta']:g} ({tuning['relation']}) "
+            f"epsilon {rounded_up(tuning['epsilon'])} at delta {tuning['delta']:g} "
+            f"({tuning['relation']}) "
             f"of all trials and the reported run together ({tuning['by']})"
         )
         if tuning["epsilon_of_all"] != tuning["epsilon"]:
-            cost += f", {tuning['epsilon_of_all']:.6g} with all {tuning['reported_runs']} such runs"
+            of_all = rounded_up(tuning["epsilon_of_all"])
+            cost += f", {of_all} with all {tuning['reported_runs']} such runs"
     return f"{cost}; {tuning['held_out']}"
 
 
@@ -480,7 +483,7 @@ def _sampler(phase: Phase) -> dict[str, Any]:
 
 def _in_words(epsilon: float, delta: float, relation: str, runs: Sequence[Ran]) -> str:
     if math.isfinite(epsilon):
-        return f"epsilon {epsilon:.6g} at delta {delta:g} ({relation})"
+        return f"epsilon {rounded_up(epsilon)} at delta {delta:g} ({relation})"
     if len(runs) > 1 and runs[0].shared_noise:
         return f"{NOTHING} of all runs together: {SHARED_NOISE.format(name=runs[0].shared_noise)}"
     return f"{NOTHING}: {_why_nothing(runs)}"

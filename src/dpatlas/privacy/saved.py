@@ -18,6 +18,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from dpatlas.core.files import read_json, replacing_folder, write_atomic, write_json
+from dpatlas.core.rounding import rounded_up
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 
@@ -144,7 +145,7 @@ def _guarantee(ledger: Mapping[str, Any]) -> list[str]:
     epsilon, delta = ledger["epsilon"], ledger["delta"]
     unit = "person" if "unit" in ledger else "record"
     # Any factor above this one says nothing that a reader could use.
-    factor = f"{math.exp(epsilon):.3g}" if epsilon < 50 else "e^epsilon"
+    factor = rounded_up(math.exp(epsilon), 3) if epsilon < 50 else "e^epsilon"
     chosen = ledger["chosen_on_private_data"]
     listed = chosen if isinstance(chosen, list) else [{"what": "no setting", "cost": chosen}]
     lines = [

@@ -30,6 +30,7 @@ from typing import Protocol
 import numpy as np
 
 from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.rounding import upward
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.accountants import RDP_ORDERS, epsilon_of_curve
@@ -280,7 +281,7 @@ def calibrate_selected(
     if score is not None:
         cost, _ = _epsilon([score.phase], law, delta, "add_remove")
         if cost > epsilon:
-            found = f"{score.noise:g}, with which a validation record pays epsilon {cost:.4g}"
+            found = f"{score.noise:g}, with which a validation record pays epsilon {upward(cost)}"
             raise InputError("noise of the score", found, f"more, for epsilon {epsilon:g}")
 
     def epsilon_at(noise_multiplier: float) -> float:

@@ -20,6 +20,7 @@ from dpatlas.checks.audit.jobs.feature_releases import (
 from dpatlas.checks.audit.jobs.mechanism import audit
 from dpatlas.checks.audit.records.mechanism import Spec
 from dpatlas.config.load import load_config
+from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.papers.feature_learning.jobs import layers
 from dpatlas.privacy.accounting import Phase, guarantee
@@ -183,7 +184,10 @@ def test_the_ledger_states_the_guarantee_and_who_could_subtract_the_noise(name):
     mechanism = FEATURES[name]
     ledger = mechanism.ledger(1e-3)
     assert ledger["epsilon"] == mechanism.profile([1e-3])[0]
-    assert f"epsilon {ledger['epsilon']:.6g} at delta 0.001 (replace_one)" == ledger["guaranteed"]
+    assert (
+        f"epsilon {rounded_up(ledger['epsilon'])} at delta 0.001 (replace_one)"
+        == ledger["guaranteed"]
+    )
     assert "secret of the operating system" not in ledger["holds_for"]
     assert "secret of the operating system" in mechanism.ledger(1e-3, "os")["holds_for"]
 

@@ -16,6 +16,7 @@ from dpatlas.checks.audit.jobs.langevin import (
     random_batches,
 )
 from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS
+from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.privacy.audit_statistics import epsilon_lower_bound
@@ -106,7 +107,7 @@ def test_the_ledger_states_the_guarantee_the_claim_and_what_is_released(name):
     audit = LANGEVIN[name]
     ledger = audit.ledger(1e-3)
     assert ledger["epsilon"] == audit.profile([1e-3])[0]
-    assert f"epsilon {ledger['epsilon']:.6g} at delta 0.001" in ledger["guaranteed"]
+    assert f"epsilon {rounded_up(ledger['epsilon'])} at delta 0.001" in ledger["guaranteed"]
     claimed = audit.claimed([1e-3])
     assert (ledger["claimed"] and ledger["claimed"]["epsilon"]) == (claimed and claimed[0])
     assert ledger["holds_for"].endswith("released: the last iterate only")

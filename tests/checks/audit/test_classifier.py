@@ -12,6 +12,7 @@ from dpatlas.checks.audit.jobs import training as classifier
 from dpatlas.checks.audit.jobs.classifier import training_phase
 from dpatlas.checks.audit.records.training import Spec
 from dpatlas.checks.audit.settings import training_spec
+from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.cost.training import NETWORKS
 from dpatlas.data import prepared
@@ -89,7 +90,7 @@ def test_the_ledger_says_what_is_guaranteed_and_how_settings_were_chosen(data, t
     assert (tuning["trials"], tuning["reported_runs"]) == (3, spec_of().fields["runs"])
     (choice,) = told["ledger"]["chosen_on_private_data"]
     assert "3 trainings on the private records, as declared" in choice["what"]
-    assert f"epsilon {tuning['epsilon']:.6g} at delta" in choice["cost"]
+    assert f"epsilon {rounded_up(tuning['epsilon'])} at delta" in choice["cost"]
     assert "no finite epsilon for those records" in choice["cost"]
     assert "one of 3 settings" in told["metrics"]["selection"]
     untold = record_of(spec_of(settings_tried=None), data, tmp_path / "untold")["ledger"]

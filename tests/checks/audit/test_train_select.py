@@ -13,6 +13,7 @@ from dpatlas.checks.audit.jobs import selection
 from dpatlas.checks.audit.records.selection import Spec
 from dpatlas.checks.audit.settings import selection_spec
 from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
@@ -198,7 +199,7 @@ def test_the_ledger_states_both_guarantees(data, tmp_path, draws, law):
     assert "best" in ledger["holds_for"]
     (choice,) = ledger["chosen_on_private_data"]
     assert "lr from 0.001 to 10" in choice["what"]
-    assert f"epsilon {ledger['epsilon']:.6g}" in choice["cost"]
+    assert f"epsilon {rounded_up(ledger['epsilon'])}" in choice["cost"]
     assert "of the best trial alone" in choice["cost"] and "together" not in choice["cost"]
 
 

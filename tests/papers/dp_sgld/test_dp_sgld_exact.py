@@ -122,3 +122,8 @@ def test_exact_epsilon_inverts_exact_delta(delta):
     eps = exact_epsilon(**EXAMPLE, K=3, delta=delta)
     assert exact_delta(**EXAMPLE, K=3, eps=eps) == pytest.approx(delta, rel=1e-6)
     assert exact_epsilon(**EXAMPLE, K=3, delta=0.5) == 0
+
+
+def test_batches_of_a_million_are_counted_at_once():
+    law = batch_means({0.0: 10**9 - 1, 1.0: 1}, 10**6)
+    assert law == pytest.approx({0.0: 0.999, 1e-6: 0.001}, rel=1e-5)

@@ -16,6 +16,7 @@ from dpatlas.papers.max_information.formulas.certificates import (
     certificate,
     certificate_exponent,
     gaussian_kl,
+    kl_bernoulli,
     kl_inverse,
     monte_carlo_risk,
 )
@@ -27,12 +28,28 @@ complexities = st.floats(-30, 3).map(lambda power: 10.0**power)
 
 
 def exact_kl(q, p):
-    """kl(q || p) for q < 1, q < p < 1, to 60 digits less what cancels."""
+    """kl(q || p) for 0 < p < 1, to 60 digits less what cancels."""
     with localcontext() as context:
         context.prec = 100
         q, p = Decimal(float(q)), Decimal(float(p))
         success = q * (q / p).ln() if q else Decimal(0)
-        return success + (1 - q) * ((1 - q) / (1 - p)).ln()
+        return success + ((1 - q) * ((1 - q) / (1 - p)).ln() if q < 1 else 0)
+
+
+@pytest.mark.parametrize("q", [0.0, 1e-300, 1e-20, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("gap", [1e-20, 1e-15, 1e-10, 1e-3, 0.02, 0.09])
+def test_kl_bernoulli_has_its_digits_where_its_arguments_are_small_or_near(q, gap):
+    p = q + gap
+    for first, second in ((q, p), (1 - q, 1 - p)):
+        expected = float(exact_kl(first, second))
+        assert kl_bernoulli(first, second) == pytest.approx(expected, rel=1e-14, abs=0)
+
+
+def test_kl_bernoulli_at_the_ends_and_of_arrays():
+    q, p = np.array([0.0, 1.0, 1.0, 0.0, 0.5]), np.array([[0.0], [1.0]])
+    inf = math.inf
+    expected = [[0, inf, inf, 0, inf], [inf, 0, 0, inf, inf]]
+    assert kl_bernoulli(q, p).tolist() == expected
 
 
 @given(q=risks, c=complexities)

@@ -63,10 +63,13 @@ def batch_means(records: Mapping[float, int], m: int) -> dict[float, float]:
     check_batch(m, total)
     # Log number of ways to draw `taken` records of the values so far, by (taken, their sum).
     ways = {(0, 0.0): 0.0}
+    left = total
     for value, count in records.items():
+        left -= count
         extended: dict[tuple[int, float], float] = {}
         for (taken, subtotal), log_ways in ways.items():
-            for more in range(min(count, m - taken) + 1):
+            # The values that follow have to fill the batch.
+            for more in range(max(0, m - taken - left), min(count, m - taken) + 1):
                 key = (taken + more, round(subtotal + more * value, 12))
                 log_product = log_ways + _log_choose(count, more)
                 extended[key] = np.logaddexp(extended.get(key, -np.inf), log_product)
@@ -74,8 +77,7 @@ def batch_means(records: Mapping[float, int], m: int) -> dict[float, float]:
     scale = _log_choose(total, m)
     return {
         subtotal / m: float(np.exp(log_ways - scale))
-        for (taken, subtotal), log_ways in sorted(ways.items())
-        if taken == m
+        for (_, subtotal), log_ways in sorted(ways.items())
     }
 
 
