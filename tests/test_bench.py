@@ -15,6 +15,8 @@ from dpatlas.errors import RunError, run_command
 from dpatlas.models.build import NAMES
 from dpatlas.papers.max_information.jobs import risk as maxinf_risk
 
+pytestmark = pytest.mark.slow
+
 KL = KERNELS["kl"]
 CPU = {"device": "cpu"}
 CERTIFICATE = {**CPU, "plain": "a batch", "inputs": 12, "widths": [9], "classes": 3, "records": 50}
@@ -125,9 +127,9 @@ def test_both_ways_to_count_errors_agree():
     ("name", "case"),
     [
         ("kl", TINY),
-        pytest.param("logistic", TINY_STEPS["poisson"][1], marks=pytest.mark.slow),
+        ("logistic", TINY_STEPS["poisson"][1]),
         ("conv", TINY_STEPS["convolutions"][1]),
-        pytest.param("certificate", CERTIFICATE, marks=pytest.mark.slow),
+        ("certificate", CERTIFICATE),
     ],
 )
 def test_the_documented_json_comes_out_of_one_round(name, case, monkeypatch, capsys):

@@ -16,6 +16,9 @@ from packaging.requirements import Requirement
 
 from test_setup import direct_requirements
 
+# Each installs the package into an environment of its own.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc")

@@ -43,6 +43,7 @@ def test_the_scripts_that_snakemake_calls_can_be_run():
         assert os.access(script, os.X_OK), script
 
 
+@pytest.mark.slow
 @pytest.mark.smoke
 def test_a_dry_run_needs_no_cluster(new_checkout):
     checkout = new_checkout("planned")
