@@ -56,6 +56,7 @@ def test_the_table_has_every_law_and_effect():
     assert set(documented()) == {(law, effect) for law in LAWS for effect in EFFECTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", KEEPING)
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_where_t_intervals_cover_no_more_than_one_paper_in_twenty_has_a_wrong_verdict(law, effect):
@@ -69,6 +70,7 @@ def test_where_t_intervals_cover_no_more_than_one_paper_in_twenty_has_a_wrong_ve
         assert wrong_entries <= allowed + margin_of(allowed, PAPERS * ENTRIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("effect", [0, 1])
 def test_the_table_is_what_the_code_gives(law, effect):

@@ -101,6 +101,7 @@ def tarred(path, members):
     return path
 
 
+@pytest.mark.slow
 def test_what_is_opened_has_every_number_to_the_byte(finished, archive, tmp_path, capsys):
     assert opened(archive, tmp_path) == 0
     run, again = finished / "smoke", tmp_path / "smoke"

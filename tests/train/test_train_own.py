@@ -135,6 +135,7 @@ CASES = {
 
 # One dataset's network has no rule.
 @pytest.mark.filterwarnings("ignore::dpatlas.privacy.PerRecordWarning")
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_killed_training_goes_on_to_the_same_bits(case, tmp_path, monkeypatch):
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)

@@ -99,6 +99,7 @@ def check_many(seed, count):
     assert kinds == {True, False}
 
 
+@pytest.mark.slow
 def test_a_changed_config_makes_a_run_or_is_refused_in_one_line_that_names_the_key():
     check_many(seed=1, count=400)
 

@@ -26,20 +26,13 @@ pytestmark = pytest.mark.usefixtures("one_thread_without_gradients")
 
 # The others are broken in test_audit_langevin and test_audit_features.
 PRIVATE_SGD = [name for name, mechanism in MECHANISMS.items() if isinstance(mechanism, PrivateSGD)]
-# The fast tests attack one mechanism per kernel, the slow ones one per sampler too.
-SLOW = (
-    "dp-sgd-full-batch",
-    "dp-sgd-fixed-size",
-    "dp-sgd-shuffled",
-    "dp-sgd-cyclic",
-    "convolution-views",
-    "transformer-adam",
-    "transformer-lora",
-)
+# The fast tests attack one mechanism of private SGD, the slow ones every kernel and sampler.
+FAST = "dp-sgd-poisson"
 
 
 def fast_first(names):
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in names]
+    slow = {name for name in PRIVATE_SGD if name != FAST}
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
 
 
 BROKEN = fast_first(PRIVATE_SGD)
