@@ -102,18 +102,20 @@ def uncoupled(claim: Claim, pairs: Sequence[Pair]) -> str:
 def _same_batches(claim: Claim, pairs: Sequence[Pair]) -> bool:
     """Whether equal seeds surely give the other records the same batches in both worlds.
 
-    A record that is really removed may shift the numbers that the batches of the first step, or of
-    the next ones, are drawn by. Poisson batches are then equal by chance alone, which must not
-    explain how often sums are equal in the first two steps; others may be so for most of an epoch.
-    Where batches are full none are drawn.
+    Where the record is really removed, the random numbers that draw the batches may shift in the
+    first step or in a later one. Sums then agree only where the batches do by chance. Poisson
+    batches count as the same if sums agree in the first two steps more often than the chance of two
+    usual ways to draw them explains. Fixed-size and shuffled batches may agree for most of an
+    epoch, so nothing is concluded from them. Full batches are not drawn.
     """
     kinds = {phase.sampler for phase in claim.phases}
     if kinds != {"poisson"} or not claim.batch or not claim.n:
         return kinds == {"full-batch"}
     rate = claim.batch / claim.n
-    # No other record is in one of the two batches alone; or each is drawn by one number, which
-    # points to the same record in either world with probability 1/2.
-    chance = max((1 - 2 * rate * (1 - rate)) ** (claim.n - 1), 0.5**claim.batch)
+    # Of masks that are independent: no record is in one of them alone. Of members that are drawn as
+    # numbers below the count of records: each is the same below n and n - 1 half the time, and a
+    # batch has about a Poisson number of them.
+    chance = max((1 - 2 * rate * (1 - rate)) ** (claim.n - 1), math.exp(-claim.batch / 2))
     for step in (1, 2):
         asked = [pair for pair in pairs if pair.acted is None or pair.acted >= step]
         asked = [pair for pair in asked if min(pair.without.sums, pair.with_.sums) >= step]
