@@ -7,7 +7,15 @@ import re
 import numpy as np
 import pytest
 from block_worlds import worlds_of
-from figure_samples import FIGURE_FILES, TABLE_FILES, csv_rows, in_style, show_words, smallest_text
+from figure_samples import (
+    FIGURE_FILES,
+    TABLE_FILES,
+    csv_rows,
+    cut_off,
+    in_style,
+    show_words,
+    smallest_text,
+)
 
 from dpatlas.core.records import RunsFields
 from dpatlas.registry import all_blocks
@@ -61,7 +69,7 @@ def test_a_figure_can_be_read_and_says_what_its_axes_are(block, product):
     records, settings = worlds_of(block.key).SHOWN[product.name]()
     module = importlib.import_module(block.product_module(product.name))
     figure = in_style(getattr(module, product.name), records, settings).figure
-    assert smallest_text(figure) >= SMALLEST
+    assert smallest_text(figure) >= SMALLEST and cut_off(figure) == []
     panels = [axes for axes in figure.axes if axes.axison]
     for axes in panels:
         for name in ("x", "y"):

@@ -26,7 +26,7 @@ from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier
 from dpatlas.core.files import read_rows
 from dpatlas.errors import InputError, run_command
-from dpatlas.evidence.claims import COMPARISON_COLUMNS, write_claims
+from dpatlas.evidence.claims import COLUMNS, COMPARISON_COLUMNS, write_claims
 from dpatlas.evidence.verdicts import VERDICTS
 from dpatlas.report.page import build_page, main
 from dpatlas.report.page_items import Item
@@ -307,7 +307,8 @@ def test_another_tier_is_shown_where_it_judged_the_same_claims(results, tmp_path
     other = [{**each, "verdict": "inconclusive"} for each in rows]
     changed = [{**each, "statement": "another"} for each in other[:1]] + other[1:]
     few = [{**each, "expected": "another"} for each in other[:3]] + other[3:]
-    for name, there in (("large", changed), ("few", few)):
+    kinds = [{**each, "kind": "identity"} for each in other]
+    for name, there in (("large", changed), ("few", few), ("kinds", kinds), ("old", other)):
         (tmp_path / name).mkdir()
         write_claims(tmp_path / name / "claims.csv", there)
     write_claims(tmp_path / "large" / "comparisons.csv", [compared("kl-2")], COMPARISON_COLUMNS)
@@ -315,8 +316,13 @@ def test_another_tier_is_shown_where_it_judged_the_same_claims(results, tmp_path
     assert "large: open" in page and page.count("(large)") == 3
     assert card_of(page, "kl-2").count('class="forest"') == 1
     assert 'aria-label="kl-2, large: what was compared"' in page
-    page = build_page(Source(results), "t", beside={"few": Source(tmp_path / "few")})
-    assert "few: open" not in page
+    columns = [name for name in COLUMNS if name != "margin"]
+    old = [{name: each[name] for name in columns} for each in other]
+    write_claims(tmp_path / "old" / "claims.csv", old, columns)
+    # One of the few is the same.
+    for name, same in (("few", 1), ("kinds", 0), ("old", 0)):
+        page = build_page(Source(results), "t", beside={name: Source(tmp_path / name)})
+        assert f"{name}: open" not in page and page.count(f"({name})") == same
 
 
 def test_a_damaged_comparison_is_bad_input(results):

@@ -27,6 +27,8 @@ from dpatlas.show import look
 from dpatlas.show.output import to_csv
 
 FIGURE_FILES, TABLE_FILES = ("csv", "json", "pdf", "png", "svg"), ("csv", "md", "tex")
+# Pixels by which rounding may take a text beyond the edge of its figure.
+EDGE = 1.5
 
 
 def sample_record(spec, metrics, slug=None, data=None, ledger=None):
@@ -190,3 +192,24 @@ def smallest_text(figure):
     """Size in points of the smallest text that is drawn."""
     figure.draw_without_rendering()
     return min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text())
+
+
+def cut_off(figure):
+    """Texts other than ticks' that reach beyond the edge of a figure that has been drawn."""
+    # Ticks beyond the ends of an axis have labels, which are not drawn.
+    ticks = {
+        text
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for text in axis.findobj(Text)
+        if text is not axis.label
+    }
+    left, bottom, right, top = figure.bbox.extents
+    found = []
+    for text in set(figure.findobj(Text)) - ticks:
+        if text.get_text().strip() and text.get_visible():
+            box = text.get_window_extent()
+            inside = left - EDGE <= box.x0 and box.x1 <= right + EDGE
+            if not (inside and bottom - EDGE <= box.y0 and box.y1 <= top + EDGE):
+                found.append(text.get_text())
+    return found

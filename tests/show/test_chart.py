@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import seaborn as sns
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
@@ -92,6 +93,32 @@ def test_markers_that_are_open_or_filled_by_half_find_their_own_name():
     found = [[names[key] for key in each["key"] if key < 2] for each in panel["series"]]
     assert found == [["none"], ["bottom"], []]
     assert [each["open"] for each in panel["series"]] == [True, "bottom", False]
+
+
+def test_scattered_points_have_their_markers_and_a_legend_its_heading():
+    points = pd.DataFrame({"x": [0.0, 1.0, 2.0], "y": [0.0, 1.0, 0.5], "class": list("aba")})
+    palette, markers = {"a": "#0072B2", "b": "#D55E00"}, {"a": "s", "b": "P"}
+
+    def draw(axes):
+        sns.scatterplot(
+            points,
+            x="x",
+            y="y",
+            hue="class",
+            style="class",
+            palette=palette,
+            markers=markers,
+            ax=axes,
+        )
+        axes.scatter([1.0], [0.2], color="#009E73")
+        axes.get_legend().set_title("digits")
+
+    (panel,) = chart(draw)["panels"]
+    assert [each["marker"] for each in panel["series"]] == ["s", "P", "o"]
+    assert [each["x"] for each in panel["series"]] == [[0, 2], [1], [1]]
+    heading, *entries = panel["key"]
+    assert heading == {"label": "digits"} and [each["label"] for each in entries] == ["a", "b"]
+    assert [[key for key in each["key"] if key < 3] for each in panel["series"]] == [[1], [2], []]
 
 
 def test_where_every_run_diverged_a_cross_stands_at_the_edge_and_has_no_value():

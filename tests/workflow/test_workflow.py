@@ -22,7 +22,7 @@ from dpatlas.core.records import read_record
 LAST = ["claims", "manifest", "page"]
 # A few, each of few runs.
 FIGURES = ("kl_tradeoff", "sgld_utility", "lpfft_umap", "maxinf_kappa")
-pytestmark = pytest.mark.smoke
+pytestmark = [pytest.mark.smoke, pytest.mark.slow]
 
 
 def smoke_atlas() -> Atlas:
@@ -66,7 +66,6 @@ def test_the_whole_run_needs_no_network(smoke):
     assert names.stdout.split() == ["lo"]
 
 
-@pytest.mark.slow
 def test_jobs_that_are_processes_on_one_core_give_the_same_bytes_as_forks_on_two(
     smoke, new_checkout
 ):

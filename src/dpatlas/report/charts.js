@@ -150,10 +150,12 @@
     }
 
     function entryButton(entry, panel, place) {
-      const button = element("button", { type: "button", "aria-pressed": "true" });
-      swatch(button, entry);
       const label = element("span", {});
       setWords(label, entry.label);
+      // The heading of a legend.
+      if (!entry.color) { return label; }
+      const button = element("button", { type: "button", "aria-pressed": "true" });
+      swatch(button, entry);
       button.append(label);
       button.addEventListener("click", function () {
         const name = panel + ":" + place;
@@ -182,8 +184,8 @@
     const svg = shape(parent, "svg", { class: "swatch", viewBox: "0 0 26 12", "aria-hidden": "true" });
     const ink = paint(entry.color);
     if (entry.dash !== undefined) {
-      shape(svg, "path", { d: "M0 6H26", stroke: ink.color, "stroke-opacity": ink.opacity, "stroke-width": 1.6,
-        "stroke-dasharray": entry.dash });
+      shape(svg, "path", { d: "M0 6H26", stroke: ink.color, "stroke-opacity": ink.opacity,
+        "stroke-width": 1.3 * (entry.width || 1.2), "stroke-dasharray": entry.dash });
     }
     if (entry.marker || entry.dash === undefined) { mark(svg, entry.marker || "s", 13, 6, 8, ink, entry.open); }
   }
@@ -276,7 +278,8 @@
       const bare = !panel.x.ticks.length && !yAxis.ticks.length;
       const longest = Math.max(0, ...yAxis.ticks.map(([, text]) => plain(text).length));
       const quiet = yAxis.quiet && longest > 8 && !alone();
-      const left = bare ? 4 : quiet ? 8 : Math.min(0.6 * width, 12 + ROOM.letter * longest + (yAxis.label ? ROOM.label * yAxis.label.split("\n").length : 0));
+      const beside = yAxis.label ? ROOM.label * yAxis.label.split("\n").length : 0;
+      const left = bare ? 4 + beside : quiet ? 8 : Math.min(0.6 * width, 12 + ROOM.letter * longest + beside);
       const lines = wrapped(panel.title || panel.under || "", (width - left) / ROOM.letter);
       const top = ROOM.top + lines.length * ROOM.label;
       const xLabel = wrapped(panel.x.label, (width - left) / ROOM.letter);
@@ -420,7 +423,7 @@
         shape(group, "text", { x: left - 5, y: place + 4, "text-anchor": "end" }, text);
         lowest = place;
       });
-      if (panel.x.ticks.length || yAxis.ticks.length) {
+      if ((panel.series || []).length || panel.x.ticks.length || yAxis.ticks.length) {
         shape(group, "path", { class: "frame", d: "M" + left + " " + top + "v" + high + "h" + inner });
       }
       xLabel.forEach((line, number) => shape(group, "text", { x: left + inner / 2,

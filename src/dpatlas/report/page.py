@@ -84,7 +84,7 @@ BREAKS = re.compile(
 REMARKS: dict[Status, str] = {
     "proved": "wrong",
     "counter-example": "wrong",
-    "misprint": "wrong",
+    "misprint": "misprinted",
     "proof gap": "proved with a gap",
     "ambiguity": "open to two readings",
     "improvement": "true, and can be improved",

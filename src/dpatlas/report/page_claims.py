@@ -346,10 +346,12 @@ def _numbers(row: Mapping[str, str]) -> dict[str, float]:
 
 
 def _same(row: Mapping[str, str], other: Mapping[str, str] | None) -> bool:
-    """Whether another tier judged the same statement by the same expectation."""
-    if other is None:
+    """Whether another tier judged the same statement, by the same procedure and expectation."""
+    # A tier that was published before margins decided has no such column.
+    if other is None or ("margin" in row) != ("margin" in other):
         return False
-    return [row["statement"], _asked(row)] == [other["statement"], _asked(other)]
+    told = ("statement", "kind")
+    return all(row[name] == other[name] for name in told) and _asked(row) == _asked(other)
 
 
 def _asked(row: Mapping[str, str]) -> str:

@@ -9,6 +9,8 @@ import io
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import cycle, islice
 from typing import Any
 
 import matplotlib as mpl
@@ -23,7 +25,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage, imsave
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
 from matplotlib.patches import Rectangle
+from matplotlib.path import Path
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import LogLocator, MaxNLocator
 from matplotlib.transforms import Transform
@@ -289,14 +293,31 @@ def _read_line(
 
 
 def _read_points(points: PathCollection, series: list[Chart]) -> None:
-    """Points of a scatter plot, a series for every colour."""
+    """Points of a scatter plot, a series for every colour and marker."""
     places = np.asarray(points.get_offsets(), float)
-    colors = [_hex(color) for color in points.get_facecolor()]
-    colors = colors * len(places) if len(colors) == 1 else colors
-    for color in dict.fromkeys(colors):
-        chosen = places[[each == color for each in colors]]
+    # One of all points, or one of each.
+    colors = cycle(map(_hex, points.get_facecolor()))
+    names = _marker_names()
+    markers = cycle(names.get(_bytes_of(path), "o") for path in points.get_paths())
+    looks = list(islice(zip(colors, markers, strict=False), len(places)))
+    for color, marker in dict.fromkeys(looks):
+        chosen = places[[each == (color, marker) for each in looks]]
         x, y = chosen.T.tolist()
-        series.append({"color": color, "x": x, "y": y, "marker": "o", "size": 2.5})
+        series.append({"color": color, "x": x, "y": y, "marker": marker, "size": 2.5})
+
+
+@cache
+def _marker_names() -> dict[bytes, str]:
+    """Matplotlib's names of markers by their outlines."""
+    markers = map(MarkerStyle, MarkerStyle.filled_markers)
+    return {
+        _bytes_of(marker.get_path().transformed(marker.get_transform())): str(marker.get_marker())
+        for marker in markers
+    }
+
+
+def _bytes_of(outline: Path) -> bytes:
+    return np.asarray(outline.vertices, float).tobytes()
 
 
 def _read_rectangle(axes: Axes, box: Rectangle, rest: Chart) -> None:
@@ -474,7 +495,11 @@ def _named_lines(axes: Axes) -> list[Chart]:
 
 
 def _entries(legend: Legend) -> list[Chart]:
-    return _described(legend.legend_handles, [text.get_text() for text in legend.get_texts()])
+    """The entries of a legend; its heading, if it has one, is the first and has a label alone."""
+    heading = legend.get_title().get_text()
+    names = [text.get_text() for text in legend.get_texts()]
+    said = [{"label": words(heading)}] if heading else []
+    return said + _described(legend.legend_handles, names)
 
 
 def _described(artists: Sequence[Artist | None], names: Sequence[str]) -> list[Chart]:

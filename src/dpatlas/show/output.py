@@ -27,9 +27,7 @@ Settings = dict[str, Any]
 
 TIER_WARNINGS = {"smoke": "smoke settings: numbers mean nothing"}
 LAST_COLUMNS = ("tier", "runs")
-INTERVALS_NOTE = (
-    "verdicts rest on intervals of their own, most of them wider: see the claims' cards"
-)
+INTERVALS_NOTE = "verdicts rest on intervals of their own, most of them wider: see claims.csv"
 NOTE_CHARACTERS_PER_INCH = 20
 NOTE_LINE = 0.12
 # Without dates and versions, so that equal figures are equal files.

@@ -52,7 +52,7 @@ def two_levels(**options):
 
 
 def titles_of(shown):
-    return [axes.get_title().partition(":")[0] for axes in shown.figure.axes]
+    return [axes.get_title().partition("\n")[0] for axes in shown.figure.axes]
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -4,7 +4,8 @@ from dpatlas.core.blocks import Block
 
 BLOCK = Block(
     key="lp_fft",
-    title="Differentially private fine-tuning distorts features: linear-probe first (DP-LP-FFT)",
+    title="Characterizing the Training Dynamics of Private Fine-tuning with Langevin diffusion "
+    "(Ke, Hou, Oh, Fanti, 2024)",
     prefix="lpfft",
     package="dpatlas.papers.lp_fft",
     position=40,

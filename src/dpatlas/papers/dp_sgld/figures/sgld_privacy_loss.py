@@ -23,7 +23,7 @@ CURVES = {
     "cyclic, hidden state": Look("last iterate, cyclic", ORANGE, "v", "-."),
     "full batch, hidden state": Look("last iterate, full batch", BLUE, "o", "-"),
     "full batch, every iterate": Look("all iterates, PLD", GREEN, "^", "-"),
-    "full batch, every iterate, rdp": Look("all iterates, RDP", GREEN, "", ":"),
+    "full batch, every iterate, rdp": Look("all iterates, RDP", RED, "s", "-"),
     "quadratic, fixed start": Look("exact: quadratic,\nfixed start", "black", "x", ""),
     "quadratic, random start": Look("exact: quadratic,\nstart of Alg. 1", "0.45", "+", "--"),
     "exact": Look("exact law", "0.45", "*", "-"),

@@ -89,7 +89,8 @@ def _draw_epsilons(axes: Axes, rows: Sequence[Row]) -> None:
         ticks[aside] = r"$\infty$"
         if epsilons:
             axes.axvline(between, color=MUTED, linewidth=THIN, linestyle=":")
-    axes.margins(x=0.1)
+    # Around a single tick the points that stand side by side would fill the axis.
+    axes.margins(x=0.1 if len(ticks) > 1 else 2)
     axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
     axes.xaxis.set_major_formatter(FixedFormatter(list(ticks.values())))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -117,7 +118,9 @@ def _utility_notes(rows: Sequence[Row]) -> list[str]:
     note = common_note([row for row in rows if row["source"] == OURS])
     if any(row["source"] == PRINTED for row in rows):
         note += "; printed: Tables 1 and 2 at their epsilons, some of which contradict each other"
+    if any(row["epsilon"] is None for row in rows):
+        note += r"; at $\infty$: without privacy"
     return [
-        note + r"; at $\infty$: without privacy; strategies of two phases at the "
-        "share of LP nearest to the paper's 25 %; points of one $\\varepsilon$ stand side by side"
+        note + "; strategies of two phases at the share of LP nearest to the paper's 25 %; points "
+        "of one $\\varepsilon$ stand side by side"
     ]

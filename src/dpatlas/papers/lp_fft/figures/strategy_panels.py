@@ -39,7 +39,10 @@ def finish(subplots: Sequence[Axes]) -> None:
 def panel_title(row: Row) -> str:
     """Scenario, rank of LoRA if it has one, private data and data of the pre-training."""
     lora = f", LoRA of rank {row['lora_rank']}" if row["lora_rank"] else ""
-    return f"{row['scenario']}{lora}:\n{row['data']}, backbone {row['pretrained_on']}"
+    told = f"{row['data']}, backbone {row['pretrained_on']}"
+    if row["pretrained_on"] == row["data"]:
+        told = f"{row['classes']} classes of {row['data']}, backbone: others"
+    return f"{row['scenario']}{lora}\n{told}"
 
 
 def one_share(rows: Sequence[Row]) -> list[Row]:

@@ -24,7 +24,7 @@ MARKERS = 4
 QUANTITIES = {
     "leading": (r"coefficient of $m s^2 / \sigma^2$", "$c_1$"),
     "root": (r"coefficient of $\sqrt{m}\, s / \sigma$", "$c_2$"),
-    "ratio": ("ratio of Prop. 1's $c_1$ to that of Dwork et al.", "$R$"),
+    "ratio": ("Prop. 1's $c_1$ over Dwork et al.'s", "$R$"),
 }
 
 
