@@ -10,6 +10,7 @@ from dpatlas.commands.bound import main
 from dpatlas.errors import run_command
 
 VECTORS = Path(__file__).parent / "reference" / "vectors.json"
+EXACT = ["dp-sgld-exact-renyi", "n=3", "m=2", "eta=0.73", "K=7", "x_prime=1"]
 STEP = ["kl-step", "eta=1e-2", "sigma2=1e-4", "delta_norm2=2.5e-6"]
 
 
@@ -115,6 +116,8 @@ def test_infinite_value_is_a_string_in_strict_json(capsys):
         ([], "not exactly one of NAME, --list and --batch"),
         ([*STEP, "--list"], "not exactly one of"),
         (["--batch", "missing.json"], "missing.json: found No such file"),
+        # numpy finds arrays that no memory holds.
+        ([*EXACT, "sigma2=1e-293", "radius=1e-186", "alpha=23"], "with which the formula fails"),
     ],
 )
 def test_bad_arguments_give_exit_code_2_and_one_line(capsys, arguments, named):

@@ -95,7 +95,7 @@ def _evaluate_checked(formula: Bound, values: dict[str, Any]) -> float:
         value = float(formula.function(**plain))
     except InputError as error:
         raise InputError(f"{formula.name}: {error.where}", error.found, error.allowed) from None
-    except (ArithmeticError, TypeError) as error:
+    except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
         raise InputError(
             formula.name, f"inputs with which the formula fails ({error})", "smaller or larger ones"
         ) from None

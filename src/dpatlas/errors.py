@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import signal
 import sys
 import threading
@@ -128,6 +129,10 @@ def _words(values: Any) -> str:
     return f"{values:g}" if isinstance(values, float) else str(values)
 
 
+# What argparse says of a value that is no number.
+NO_NUMBER = re.compile(r"argument (?P<name>\S+): invalid (?P<kind>int|float) value: (?P<found>.*)")
+
+
 class ArgumentParser(argparse.ArgumentParser):
     """An argument parser whose complaints are `InputError`s: one line, exit code 2.
 
@@ -148,4 +153,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage text."""
+        if wrong := NO_NUMBER.fullmatch(message):
+            noun = "a whole number" if wrong["kind"] == "int" else "a number"
+            raise InputError(wrong["name"], wrong["found"], noun)
         raise InputError(f"arguments of {self.prog}", message, "see --help")

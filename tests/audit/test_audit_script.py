@@ -105,7 +105,14 @@ BAD = [
     (["{mine}:other"], "found no function other"),
     (["{mine}:claim"], "which is no function"),
     (["{mine}:train", "--runs", "3"], "runs: found 3"),
-    (["{mine}:train", "--level", "1"], "level: found 1.0"),
+    (
+        ["{mine}:train", "--level", "1"],
+        "level: found 1.0; allowed: a number > 0 and <= 0.999999999",
+    ),
+    # 0 is a value.
+    (["{mine}:train", "--delta", "0"], "--delta: found it here; allowed: it without a script"),
+    (["--mechanism", "dp-sgd-poisson", "--seed", "0"], "--seed: found it here"),
+    (["{mine}:train", "--runs", "two"], "--runs: found 'two'; allowed: a whole number"),
     (["{mine}:train", "--level", "0.9999999999999999"], "level: found 0.9999999999999999"),
     (["{mine}:train", "--seconds", "0"], "seconds: found 0.0"),
     (["{mine}:train", "--seed", "-1"], "seed: found -1"),
@@ -131,6 +138,14 @@ def test_bad_input_is_one_line_and_exits_with_2(capsys, script, words, said):
         (["claim = 3"], "found claim of type int"),
         (["1 / 0"], "ZeroDivisionError: division by zero at mine.py:4"),
         (["claim = Claim(sampler='poisson', delta=1e-5)"], "n: found nothing"),
+        # Of so small a delta no accountant for these words proves anything.
+        (
+            [
+                "claim = Claim(sampler='poisson', n=64, batch=16, noise=.8, steps=8, delta=1e-14,",
+                "    relation='replace_one')",
+            ],
+            "claim: found no proved epsilon for poisson batches under replace_one",
+        ),
         (["def train(run): raise KeyError('x')"], "KeyError: 'x' at mine.py:4"),
         (["raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
         (["def train(run): raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),

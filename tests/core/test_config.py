@@ -44,6 +44,7 @@ def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
     [
         ({"kl_privcy": {}}, ["kl_privcy", "does not exist", "did you mean kl_privacy"]),
         ({"kl_privacy": {"lr": {"he": "1e-3"}}}, ["kl_privacy.lr.he", "'1e-3' (text)", "1.0e-3"]),
+        ({"kl_privacy": {"runs": "24"}}, ["kl_privacy.runs", "'24' (text)", "in --config"]),
         ({"kl_privacy": {"inits": ["he", "glorot"]}}, ["inits.1", "glorot", "lecun, he, ntk"]),
         ({"kl_privacy": {"runs": True}}, ["kl_privacy.runs", "True", "a whole number"]),
         (
@@ -65,6 +66,15 @@ def test_a_wrong_config_is_one_line_with_key_found_and_allowed(change, words):
     assert "\n" not in message
     for word in words:
         assert word in message
+
+
+def test_a_json_config_has_each_key_once_and_may_begin_with_a_mark(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text('{"tier": "mine", "seed": 1}', encoding="utf-8-sig")
+    assert load_config([path]).seed == 1
+    path.write_text('{"tier": "mine", "seed": 1, "seed": 2}')
+    with pytest.raises(InputError, match="seed twice"):
+        load_config([path])
 
 
 def test_every_key_has_a_sentence():

@@ -168,6 +168,25 @@ def test_an_impossible_batch_is_refused_by_name(name, n, batch, message):
         sampler(name, n, batch)
 
 
+@pytest.mark.parametrize(
+    ("name", "n", "batch", "epochs", "steps"),
+    [
+        ("poisson", 150, 20, 1, 8),
+        ("fixed-size", 150, 20, 2, 15),
+        ("poisson", 60, 20, 0.1 + 0.2, 1),
+        ("shuffled", 150, 20, 2, 14),
+        ("cyclic", 150, 20, 1, 7),
+        ("cyclic", 150, 100, 2.5, 3),
+        ("full-batch", 150, 150, 3, 3),
+        ("shuffled", 150, 20, 1e-9, 1),
+    ],
+)
+def test_passes_are_steps_of_which_none_begins_a_pass_that_was_not_asked_for(
+    name, n, batch, epochs, steps
+):
+    assert sampler(name, n, batch).steps_in(epochs) == steps
+
+
 def test_batches_whose_records_are_known_in_advance():
     assert min(len(Poisson(40, 1).batch_indices(NOISE, 0, step)) for step in range(200)) == 0
     np.testing.assert_array_equal(Poisson(30, 30).batch_indices(NOISE, 0, 0), np.arange(30))

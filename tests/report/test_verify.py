@@ -105,6 +105,13 @@ def test_a_csv_that_no_manifest_has_is_named(run, capsys):
     assert verified(run, capsys) == (1, lines)
 
 
+@pytest.mark.parametrize("place", ["runs/mine", "runs/lp_fft/mine/deep", "runs"])
+def test_a_record_out_of_place_is_named(run, capsys, place):
+    write_atomic(run / place / "record.json", "{}")
+    line = f"{place}/record.json: a record that is not at runs/KEY/ID/record.json"
+    assert verified(run, capsys) == (1, [line])
+
+
 @pytest.mark.parametrize("name", ["figures/kl_vs_moon.pdf", f"tables/{TABLE}.txt", "figures/a/b"])
 def test_a_file_that_nothing_made_is_named(run, capsys, name):
     write_atomic(run / name, "mine")

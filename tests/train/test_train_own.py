@@ -18,6 +18,8 @@ from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.privacy import Poisson, PrivateTraining, TrainingPhase, load_weights
 from dpatlas.privacy.training import PrivateTraining as Trained
+from dpatlas.report.lineage import trace
+from dpatlas.report.text import describe
 from dpatlas.train import run as own_training
 from dpatlas.train import train
 from dpatlas.train.inputs import _converted
@@ -56,6 +58,14 @@ def test_the_command_trains_measures_and_saves(tmp_path, capsys):
     x, y = module.held_out()
     assert float((model(x).argmax(1) == y).float().mean()) == pytest.approx(metrics["accuracy"])
     assert str(folder / "model") in said
+
+
+def test_its_record_is_traced_without_a_tier(tmp_path):
+    _, folder = record_of(tmp_path)
+    found = trace(folder / "record.json")
+    assert found["module"] == "dpatlas.train.run" and found["code_unchanged"]
+    assert found["tier"] is None and found["command"] is None
+    assert describe(found).startswith(f"{folder.name}  (record of train)")
 
 
 def test_python_and_the_command_give_the_same_bits(tmp_path):

@@ -125,11 +125,11 @@ class Claim:
 
     def _guaranteed(self, delta: float) -> float | None:
         composed = event(self.settings, self.relation) if self.settings else None
-        if composed is None:
+        # For the smallest deltas there may be no accountant.
+        if composed is None or not (names := accountants(composed, delta)):
             return None
-        # The first accountant is the tightest.
-        name = accountants(composed, delta)[0]
-        return epsilon_by(composed, delta, name)[0]
+        # The first is the tightest.
+        return epsilon_by(composed, delta, names[0])[0]
 
     def profile(self) -> tuple[np.ndarray, np.ndarray]:
         """(epsilons, deltas) that hold together if the claim does; finite epsilons only."""

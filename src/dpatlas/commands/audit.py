@@ -51,7 +51,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _refuse(options: argparse.Namespace, keys: Sequence[str], found: str, allowed: str) -> None:
     for key in keys:
-        if getattr(options, key) not in (None, False):
+        # An option that is 0 was given.
+        value = getattr(options, key)
+        if value is not None and value is not False:
             raise InputError(f"--{key.replace('_', '-')}", found, allowed)
 
 

@@ -60,14 +60,15 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, int | float | str]:
 def read_batch(path: str) -> list[Any]:
     """The list in the JSON file `path`; raises `InputError` where there is none."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
         entries = json.loads(text, parse_int=_whole_number, object_pairs_hook=_Object)
     except OSError as error:
         raise InputError(f"--batch {path}", error.strerror, "a readable JSON file") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"--batch {path}", str(error), "a JSON file") from None
     if not isinstance(entries, list):
-        raise InputError(f"--batch {path}", f"a {type(entries).__name__}", "a JSON list")
+        found = "an object" if isinstance(entries, dict) else f"a {type(entries).__name__}"
+        raise InputError(f"--batch {path}", found, "a JSON list")
     return entries
 
 

@@ -52,7 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.open is None:
         if options.margin_factor is not None:
             raise InputError("--margin-factor", "no --open", "an archive to judge again")
-        return _write(options.tier or DEFAULT_TIER, options.results or RESULTS, options.output)
+        tier = DEFAULT_TIER if options.tier is None else options.tier
+        return _write(tier, options.results or RESULTS, options.output)
     for name in ("tier", "output"):
         if getattr(options, name) is not None:
             found = "it together with --open"

@@ -32,8 +32,9 @@ def pages() -> dict[Path, str]:
 def main(arguments: Sequence[str]) -> int:
     """Print a config as YAML or the schema for editors, or write the reference pages."""
     parser = ArgumentParser(prog="dpatlas config", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--tier", default="embedded", help="a tier that ships with the project")
-    parser.add_argument("--config", nargs="+", type=Path, help="files over config.yaml instead")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--tier", help="a tier that ships with the project; by default embedded")
+    which.add_argument("--config", nargs="+", type=Path, help="files over config.yaml instead")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--write", action="store_true", help="write the reference pages instead")
     instead.add_argument("--schema", action="store_true", help="print the JSON schema for editors")
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.schema:
         print(json.dumps(editor_schema(), indent=1))
         return 0
-    config = load_config(options.config) if options.config else load_tier(options.tier)
+    tier = "embedded" if options.tier is None else options.tier
+    config = load_config(options.config) if options.config else load_tier(tier)
     print(yaml.safe_dump(config.plain(), sort_keys=False, allow_unicode=True), end="")
     return 0

@@ -4,11 +4,12 @@ import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy)
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dpatlas.commands.bound import strict_json
+from dpatlas.core.files import keys_once
 from dpatlas.core.guard import number_in, real
 from dpatlas.core.progress import Progress
 from dpatlas.epsilon.check import Report, check
@@ -54,7 +55,7 @@ def _file(options: argparse.Namespace) -> int:
     """Every claim of a file, and how many are guaranteed."""
     path: str = options.batch
     for key, value in vars(options).items():
-        if key not in WHOLE_FILE and value not in (None, False):
+        if key not in WHOLE_FILE and value is not None and value is not False:
             name = f"--{key.replace('_', '-')}"
             raise InputError(f"--batch {path}", f"{name} as well", "all settings in the file")
     claims = read_file(path)
@@ -119,27 +120,13 @@ def _json(text: str, where: str) -> Any:
 
     YAML takes JSON too, but for tabs.
     """
-    once = _keys_once(where)
+    once = keys_once(where)
     try:
         return json.loads(
             text, object_pairs_hook=once, parse_int=str, parse_float=str, parse_constant=str
         )
     except RecursionError:
         raise ValueError from None
-
-
-def _keys_once(where: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """For `json.loads`: InputError for an object that has a key twice."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        content = dict(pairs)
-        if len(content) < len(pairs):
-            names = [name for name, _ in pairs]
-            name = next(name for name in names if names.count(name) > 1)
-            raise InputError(where, f"{name} twice", "once")
-        return content
-
-    return once
 
 
 def _plain(node: Any, where: str) -> Any:
@@ -202,7 +189,7 @@ def _ledgers(options: argparse.Namespace) -> int:
     """What the runs of several ledgers spent together; with --claimed, whether it is enough."""
     allowed = ("ledgers", "delta", "claimed", "json", "explain")
     for key, value in vars(options).items():
-        if key not in allowed and value not in (None, False):
+        if key not in allowed and value is not None and value is not False:
             found = f"--{key.replace('_', '-')} as well"
             raise InputError("--ledgers", found, "--delta, --claimed and --json beside it")
     if options.delta is not None:
@@ -229,8 +216,8 @@ def _ledgers(options: argparse.Namespace) -> int:
 
 def _read(path: str) -> Any:
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        return json.loads(text, object_pairs_hook=_keys_once(f"--ledgers {path}"))
+        text = Path(path).read_text(encoding="utf-8-sig")
+        return json.loads(text, object_pairs_hook=keys_once(f"--ledgers {path}"))
     except InputError:
         raise
     except OSError as error:

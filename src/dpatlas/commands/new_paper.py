@@ -28,7 +28,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("key", help="of the config, of rules and folders: such as my_paper")
     parser.add_argument("--prefix", help="of the ids of its claims; without it the letters of KEY")
     options = parser.parse_args(arguments)
-    prefix = options.prefix or re.sub("[^a-z]", "", options.key)[:12]
+    prefix = options.prefix
+    if prefix is None:
+        prefix = re.sub("[^a-z]", "", options.key)[:12]
     _check(options.key, prefix)
     root = project_root()
     folders = {

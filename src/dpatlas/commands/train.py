@@ -32,7 +32,7 @@ from dpatlas.core.scripts import printing_to_stderr
 from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.privacy.accounting import ACCOUNTANTS, RELATIONS
-from dpatlas.privacy.samplers import SAMPLERS
+from dpatlas.privacy.samplers import SAMPLERS, sampler
 from dpatlas.privacy.selection import LAWS
 from dpatlas.records import Record, parse_record
 
@@ -48,6 +48,7 @@ the given settings; it does not count what choosing them on the private data has
 the settings are chosen privately, and the guarantee counts the choice: of a random number of
 trials, each with settings drawn from ranges, only the best is released. The number of trials must
 stay secret: release neither cost.json nor the running time."""
+MOST_EPOCHS = 1e6
 # Numbers of records in the parts of a named data set: private, to add, test and validation.
 SPLITS: Mapping[str, Mapping[str, Any]] = {
     "digits": {"n_train": 1200, "n_add": 0, "n_test": 297, "n_validation": 300},
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     integer(ge=1).check("--runs", options.runs)
     real(gt=0, lt=1).check("--delta", options.delta)
     one_of(*SAMPLERS).check("--sampler", options.sampler)
+    one_of("keyed", "os").check("--noise-source", options.noise_source)
     selection = _selection(options)
     manifest, data = _data(options)
     n_train = read_json(manifest)["shapes"]["x_train"][0]
@@ -310,9 +312,9 @@ def _spec(
         batch = n if options.sampler == "full-batch" else options.default_batch
     steps = options.steps
     if options.epochs is not None:
-        real(gt=0).check("--epochs", options.epochs)
-        integer(ge=1).check("--batch", batch)
-        steps = max(1, round(options.epochs * n / batch))
+        real(gt=0, le=MOST_EPOCHS).check("--epochs", options.epochs)
+        integer(ge=1, le=n).check("--batch", batch)
+        steps = sampler(options.sampler, n, batch).steps_in(options.epochs)
     names = (
         "model",
         "delta",

@@ -7,7 +7,8 @@ the arrays of data sets, features and backbones against their manifests. Of a pu
 file against manifest.json, which has to name them all. A line for each difference; exit code 1 if
 there is any.
 
-Not checked: cost.json, logs, the page and README.md of a publication, which no checksum covers; of
+Not checked: config.json, which publish compares with the runs; cost.json, logs, the page and
+README.md of a publication, which no checksum covers; of
 a record that no figure or table shows, such as a tuning's, anything but the above and that its
 ledger agrees with its rows; and whoever edits a checksum as well. What has not been made yet is no
 difference, but for manifest.txt, which comes last.
@@ -41,7 +42,8 @@ def main(arguments: Sequence[str]) -> int:
     which.add_argument("--tier", help=f"folder under results (default: {DEFAULT_TIER})")
     which.add_argument("path", nargs="?", type=Path, help="folder of a tier's results elsewhere")
     options = parser.parse_args(arguments)
-    folder = options.path or RESULTS / (options.tier or DEFAULT_TIER)
+    tier = DEFAULT_TIER if options.tier is None else options.tier
+    folder = options.path or RESULTS / tier
     if not folder.is_dir():
         missing = "no folder" if folder.exists() else "no such folder"
         raise InputError(str(folder), missing, "the results of a run")

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from dpatlas.config.model import M, check_shape, validated
 from dpatlas.config.root import General, OwnSet, config_model
+from dpatlas.core.files import keys_once
 from dpatlas.core.folders import PACKAGED
 from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks
@@ -42,8 +43,11 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     A `.json` file is read as JSON: its 1e-05 is a number, which YAML would take for text.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        value = json.loads(text) if Path(path).suffix == ".json" else _parsed(str(path), text)
+        text = Path(path).read_text(encoding="utf-8-sig")
+        if Path(path).suffix == ".json":
+            value = json.loads(text, object_pairs_hook=keys_once(str(path)))
+        else:
+            value = _parsed(str(path), text)
     except InputError:
         raise
     except OSError as error:

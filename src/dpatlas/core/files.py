@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -106,10 +106,24 @@ def write_json(path: Path | str, value: Any) -> None:
     write_atomic(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
+def keys_once(where: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """For `json.loads`: InputError for an object that has a key twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            names = [name for name, _ in pairs]
+            name = next(name for name in names if names.count(name) > 1)
+            raise InputError(where, f"{name} twice", "once")
+        return content
+
+    return once
+
+
 def read_json(path: Path | str) -> Any:
     """Read a JSON file; InputError if it is missing or is not JSON."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(str(path), error.strerror or "unreadable", "a readable file") from None
     except (ValueError, RecursionError):
@@ -136,7 +150,7 @@ def _umask() -> int:
 def read_rows(path: Path) -> list[dict[str, str]]:
     """All rows of a csv by column; InputError for a file that cannot be read."""
     try:
-        with path.open(newline="", encoding="utf-8") as stream:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
             rows = list(csv.DictReader(stream))
     except OSError as error:
         raise InputError(str(path), error.strerror or "unreadable", "a csv file") from None

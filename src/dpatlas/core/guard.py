@@ -23,6 +23,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def _shown(limit: float) -> str:
+    """In few digits, if these are the limit: 1 - 1e-9 is not 1."""
+    short = f"{limit:g}"
+    return short if float(short) == limit else repr(limit)
+
+
 @dataclass(frozen=True)
 class Domain:
     """The values that one argument may take."""
@@ -40,7 +46,7 @@ class Domain:
         if self.kind == "choice":
             return "one of " + ", ".join(self.choices)
         limits = [
-            f"{sign} {limit:g}"
+            f"{sign} {_shown(limit)}"
             for sign, limit in ((">", self.gt), (">=", self.ge), ("<", self.lt), ("<=", self.le))
             if limit is not None
         ]

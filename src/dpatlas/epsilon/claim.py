@@ -404,7 +404,7 @@ def printed(claimed: Any, where: str) -> Printed:
     except InvalidOperation:
         value = Decimal("NaN")
     if not (value.is_finite() and 0 < value < Decimal(10**12) and Printed(text).unit):
-        raise InputError(where, repr(claimed), "a number > 0, with the digits that were printed")
+        raise InputError(where, repr(claimed), "a number > 0 and < 1e12, as it was printed")
     return Printed(text)
 
 

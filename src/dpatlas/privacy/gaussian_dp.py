@@ -40,14 +40,15 @@ def _log_delta(mu: float, eps: float) -> tuple[float, float]:
 
     With x = eps/mu - mu/2, phi the normal density and M(x) = Phi(-x) / phi(x), delta(eps) is
     phi(x) (M(x) - M(x + mu)), where the difference is the integral over s > 0 of
-    exp(-x s - s^2 / 2) (1 - exp(-mu s)). The integral, in which nothing cancels, is for mu <= 1.
+    exp(-x s - s^2 / 2) (1 - exp(-mu s)). The integral, in which nothing cancels, is for mu <= 1,
+    and for larger ones where x is so large that the factor with mu hardly bends.
     """
     mu, eps = float(mu), float(eps)
     crossing = eps / mu if mu else math.inf
     x = crossing - mu / 2
     if abs(x) > 1e150:
         return (-math.inf if x > 0 else 0.0), 0.0
-    if mu <= 1:
+    if mu <= max(1.0, x / 8):
         length = 2 * _DECAY / (x + math.sqrt(x * x + 2 * _DECAY))
         s = length * _NODES
         terms = _WEIGHTS * s * np.exp(-s * (x + s / 2)) * exprel(-mu * s)

@@ -48,6 +48,10 @@ class Sampler:
         """Number of whole batches in n records."""
         return self.n // self.batch
 
+    def steps_in(self, epochs: float) -> int:
+        """The steps of so many passes, rounded up: n / batch in a pass of batches that overlap."""
+        return _rounded_up(epochs * self.n / self.expected_batch)
+
     def on(self, n: int) -> "Sampler":
         """The same scheme on `n` records; batches keep their size, but for more than `n`."""
         return type(self)(n, min(self.batch, n))
@@ -97,6 +101,10 @@ class Shuffled(Sampler):
 
     name: ClassVar[str] = "shuffled"
 
+    def steps_in(self, epochs: float) -> int:
+        """The steps of so many passes, rounded up: a pass has `steps_per_epoch`."""
+        return _rounded_up(epochs * self.steps_per_epoch)
+
     def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
         """The step's section of the permutation of its epoch."""
         epoch, number = divmod(step, self.steps_per_epoch)
@@ -138,6 +146,11 @@ class FullBatch(Sampler):
     def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
         """0, ..., n - 1."""
         return np.arange(self.n, dtype=np.int64)
+
+
+def _rounded_up(steps: float) -> int:
+    """At least one step, and none for the rounding of doubles."""
+    return max(1, math.ceil(steps - 1e-9))
 
 
 SAMPLERS = {kind.name: kind for kind in (Poisson, FixedSize, Shuffled, Cyclic, FullBatch)}

@@ -51,6 +51,8 @@ LINEAGE_FIELDS = (
 FACTS = ("key", "spec", "seeds", "data", "versions", "device", "ledger", "code_digest")
 # The modules that make what is no record, by the folder where it lies.
 MAKERS = {"data": "dpatlas.data.prepare", "features": "dpatlas.jobs.features"}
+# The key of records that no block makes: of one's own trainings by a settings file; their module.
+TRAIN, OWN_TRAINING = "train", "dpatlas.train.run"
 TRACEABLE = "a figure, table or record of a run, its data or features"
 KINDS = "a figure, table, record, claim, data set or features"
 # So many names that come near are told.
@@ -158,6 +160,8 @@ def cost_beside(record: Path) -> dict[str, Any] | None:
 
 def job_module(key: str, kind: str | None) -> str:
     """Name of the module that makes records of this kind; of the block alone if it is not known."""
+    if key == TRAIN:
+        return OWN_TRAINING
     block = block_of(key)
     return block.job_module(kind) if kind else block.package
 
@@ -305,10 +309,14 @@ def _node(
     recorded: str | None = None,
     kind: str = "record",
 ) -> Trace:
-    """What records, data sets and features have in common; `folder` is that of their tier."""
+    """What records, data sets and features have in common; `folder` is that of their tier.
+
+    The trace of a record elsewhere, as of one's own training, names no tier and no command.
+    """
     present = path.is_file()
     code = code_state(module, facts.get("code_digest"))
-    tier = folder.resolve().name
+    in_tier = kind != "record" or _above(path.resolve(), 2).name == "runs"
+    tier = folder.resolve().name if in_tier else None
     in_results = folder.resolve().parent.name == "results"
     target = f"results/{tier}/{path.resolve().relative_to(folder.resolve()).as_posix()}"
     return {
@@ -320,7 +328,7 @@ def _node(
         "sha256": sha,
         "sha256_in_lineage": recorded,
         "as_used": None if recorded is None or not present else sha == recorded,
-        "command": command(target, tier) if in_results else None,
+        "command": command(target, tier) if tier and in_results else None,
         "module": module,
         "code_now": code.now,
         "code_unchanged": code.as_made,

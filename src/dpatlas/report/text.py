@@ -158,7 +158,8 @@ def _overview(tree: Tree, trace: Trace) -> None:
 
 def _node(tree: Tree, trace: Trace) -> None:
     what = f"record of {trace['key']}" if trace["kind"] == "record" else trace["kind"]
-    tree.lines.append(f"{trace['id']}  ({what}, tier {trace['tier']})")
+    tier = f", tier {trace['tier']}" if trace["tier"] else ""
+    tree.lines.append(f"{trace['id']}  ({what}{tier})")
     tree.add("file", trace["file"])
     tree.add("sha256", (trace["sha256"] or "unknown")[: tree.digits])
     tree.command(trace["command"])

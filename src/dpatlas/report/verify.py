@@ -15,6 +15,8 @@ from dpatlas.report.manifest import FOLDERS
 from dpatlas.report.publication import must_have, names_in, read_publication
 from dpatlas.report.state import State, code_state, file_differences, files_of, unnamed
 
+# Parts of runs/KEY/ID/record.json.
+RECORD_DEPTH = 4
 # Where the manifests lie of what records say that they were made from.
 MADE_FROM = {
     "data": f"data/*/{MANIFEST}",
@@ -64,11 +66,14 @@ def record_differences(run: Path) -> list[str]:
     """
     opened = (run / BUNDLE).is_file()
     there = None if opened else {what: _manifests(run, where) for what, where in MADE_FROM.items()}
-    return [
-        line
-        for path in sorted(run.glob(f"runs/*/*/{RECORD}"))
-        for line in refused(run, path, lambda path: _of_record(path, there))
-    ]
+    lines: list[str] = []
+    for path in sorted(run.glob(f"runs/**/{RECORD}")):
+        name = path.relative_to(run)
+        if len(name.parts) == RECORD_DEPTH:
+            lines += refused(run, path, lambda path: _of_record(path, there))
+        else:
+            lines.append(f"{name.as_posix()}: a record that is not at runs/KEY/ID/{RECORD}")
+    return lines
 
 
 def _manifests(run: Path, pattern: str) -> dict[str, Any]:

@@ -164,10 +164,10 @@ class Inputs:
         )
 
     def _steps_of(self, epochs: float, batches: Sampler) -> int:
-        steps = epochs * batches.n / batches.expected_batch
+        steps = batches.steps_in(epochs)
         if steps > MOST_STEPS:
             raise InputError("epochs", f"{steps:.3g} steps", f"at most {MOST_STEPS:,} steps")
-        return max(1, round(steps))
+        return steps
 
     def augmentation(self) -> ShiftAndFlip | None:
         """Views of each record."""

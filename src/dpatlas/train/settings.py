@@ -204,7 +204,12 @@ class Settings(Model):
     )
     batch: Count = setting("Expected batch size, in persons where there are groups.", default=None)
     steps: Updates = optional()
-    epochs: float = setting("Passes over the data, in place of steps.", gt=0, le=1e30, default=None)
+    epochs: float = setting(
+        "Passes over the data, in place of steps, which are rounded up.",
+        gt=0,
+        le=1e30,
+        default=None,
+    )
     max_grad_norm: MaxGradNorm = optional()
     clipping: Literal["flat", "per-layer"] = setting(
         "One bound for the whole gradient, which is the default, or an equal one for each layer.",

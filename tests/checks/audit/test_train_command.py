@@ -182,6 +182,7 @@ def test_the_relation_follows_the_sampler(data, capsys, words, stated):
         (["--batch", "13"], "batch"),
         (["--sampler", "shuffled", "--relation", "add_remove"], "replace_one"),
         (["--steps", "3", "--epochs", "1"], "--epochs"),
+        (["--epochs", "1e308"], "--epochs: found 1e+308; allowed: a number > 0 and <= 1e+06"),
         (["--data", "nowhere/manifest.json"], "nowhere"),
         (["--device", "cuda"], "device"),
         ([*LAW, *SCORE, "--lr-from", "0.1,0.3,1"], "--lr-from: found '0.1,0.3,1'"),
