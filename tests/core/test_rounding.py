@@ -25,3 +25,7 @@ def test_a_bound_in_few_digits_stays_one(number, said):
 
 def test_digits_of_a_statement_may_be_fewer():
     assert (rounded_up(1.0001, 3), rounded_up(math.exp(40), 3)) == ("1.01", "2.36e+17")
+
+
+def test_the_smallest_numbers_are_rounded_up_too():
+    assert float(upward(1e-310)) >= 1e-310 and float(upward(5e-324)) > 0

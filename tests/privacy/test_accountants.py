@@ -139,3 +139,45 @@ def test_the_best_order_at_the_end_of_the_range_gives_a_warning(phase, order):
     (warning,) = guarantee([phase], 1e-5, "add_remove", "rdp").warnings
     assert (f"the best order, {order:g}, " if order else "") + "ends the range" in warning
     assert guarantee([Phase(FullBatch(10), 5.0, 20)], 1e-5, "add_remove", "rdp").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("n", "sigma"), [(10**5, 300.0), (10**8, 1000.0), (10**9, 1.0), (10**12, 30.0)]
+)
+def test_divergences_at_tiny_rates_are_not_lost_to_rounding(n, sigma):
+    """The first of the positive terms is nearly all: order q^2 (e^(1 / sigma^2) - 1) / 2."""
+    orders = np.array([1.5, 2.0, 2.5, 3.0, 8.0, 30.0])
+    release = accountants.Mechanism(Poisson(n, 1), sigma, 1)
+    curve = accountants.rdp_curve([release], "add_remove", orders)
+    whole = orders == np.round(orders)
+    first = orders / 2 * math.expm1(sigma**-2) / n**2
+    assert (curve >= first * (1 - 1e-3)).all()
+    assert curve[whole] == pytest.approx(first[whole], rel=1e-3)
+    # Between whole orders by the convexity of the log moment.
+    assert (curve <= first * 4 / 3 * (1 + 1e-3)).all()
+
+
+def test_an_epsilon_of_tiny_rates_is_no_less_than_that_of_the_limit():
+    """mu = sqrt(steps) / (n sigma) of a Gaussian mechanism: 4.6e-8 at this delta."""
+    run = [Phase(Poisson(10**8, 1), 1000.0, 10**7)]
+    assert guarantee(run, 1e-9, "add_remove").epsilon > 4.6e-8
+
+
+def test_the_smaller_of_two_valid_numbers_is_the_guarantee():
+    """PLD's grid costs more than RDP's conversion where there are very many tiny losses."""
+    run = [Phase(Poisson(10**5, 1), 2.0, 10**7)]
+    found = guarantee(run, 8.4265e-4, "add_remove")
+    assert found.accountant == "rdp" and 0.02125 < found.epsilon < 0.034
+    assert found.cross_check.startswith("PLD: epsilon 0.04")
+    assert guarantee(run, 8.4265e-4, "add_remove", "pld").epsilon > found.epsilon
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("sigma", [1e-100, 1e-60, 1e12, 1e100])
+@pytest.mark.parametrize("kind", [Poisson, FixedSize, FullBatch])
+def test_noise_beyond_all_use_has_an_epsilon(kind, sigma, relation):
+    if (kind, relation) == (FixedSize, "add_remove"):
+        pytest.skip("has no accountant")
+    batches = kind(1000) if kind is FullBatch else kind(1000, 10)
+    epsilon = guarantee([Phase(batches, sigma, 10)], 1e-5, relation).epsilon
+    assert epsilon > 1e100 if sigma < 1 else 0 <= epsilon < 1e-6

@@ -20,6 +20,7 @@ from dpatlas.privacy.accounting import (
     _mechanisms,
     calibrate,
     guarantee,
+    smallest_noise,
 )
 from dpatlas.privacy.samplers import SAMPLERS, FixedSize, FullBatch, Poisson, Shuffled, sampler
 
@@ -290,3 +291,7 @@ def test_what_cannot_be_accounted_for_is_refused_by_name(call, message):
 
 def test_a_delta_below_the_error_of_the_convolutions_is_never_left_to_pld():
     assert guarantee([SHORT], 1e-12, "add_remove").accountant == "rdp"
+
+
+def test_noise_for_the_least_epsilon_that_may_be_asked_for_is_found():
+    assert smallest_noise(lambda noise: noise**-2.0, 1e-9, 1e-5) == 31630

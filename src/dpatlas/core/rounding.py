@@ -7,6 +7,8 @@ from decimal import ROUND_CEILING, Context
 DIGITS = 4
 # Digits beyond these are the rounding of a double.
 EXACT_DIGITS = 15
+# Below it the powers of ten that round have no doubles.
+LEAST = 1e-300
 
 
 def upward(number: float) -> str:
@@ -21,6 +23,9 @@ def downward(number: float) -> str:
 
 def _rounded(number: float, way: Callable[[float], int]) -> str:
     if number == 0 or not math.isfinite(number):
+        return f"{number:g}"
+    if number < LEAST:
+        number = LEAST if way is math.ceil else 0.0
         return f"{number:g}"
     places = max(0, DIGITS - 1 - math.floor(math.log10(number)))
     scaled = round(number * 10.0**places, EXACT_DIGITS - DIGITS)

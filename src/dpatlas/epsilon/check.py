@@ -11,6 +11,7 @@ from dpatlas.epsilon.slips import Hit, Search, search
 from dpatlas.epsilon.valid import (
     Reading,
     assumptions,
+    event,
     most_steps,
     noise_for,
     optimistic,
@@ -216,7 +217,14 @@ def _warnings(claim: Claim, found: tuple[Reading, ...]) -> tuple[str, ...]:
         if claim.target is None and not any(each.relation == relation for each in found)
     ]
     if missing:
-        said.append(f"nothing is proved here under {' and '.join(missing)}")
+        unresolved = all(event(claim, relation) is not None for relation in missing)
+        why = ": PLD does not resolve so small a delta after so many steps" if unresolved else ""
+        said.append(f"nothing is proved here under {' and '.join(missing)}{why}")
+    if any(phase.sampler == "fixed-size" for phase in claim.phases):
+        said.append(
+            "fixed-size batches have a bound by RDP alone here, which can be several times the "
+            "least epsilon: tighter ones are known (Zhu, Dong, Wang 2022, Thm 11)"
+        )
     by_words: dict[str, None] = {}
     for each in found:
         tightest = min(other.epsilon for other in found if other.relation == each.relation)

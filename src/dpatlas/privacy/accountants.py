@@ -48,6 +48,10 @@ CELLS_PER_STEP, CELLS_PER_DEVIATION = 1e5, 5e4
 HOPELESS_INTERVAL = 100.0
 # So many convolutions with so large an expected privacy loss take minutes.
 MANY_CONVOLUTIONS, HOPELESS_LOSS = 1_000_000, 2e4
+# Of a smaller log of a moment the package has lost digits; how far ours may round down.
+LOST_MOMENT, ROUNDING_OF_MOMENTS = 1e-6, 1e-9
+# Beyond it the moments of batches without replacement are not resolved; less noise costs more.
+MOST_FIXED_SIZE_NOISE = 1e8
 # The tails of a T-fold FFT convolution were off by up to 1e-17 T; this is a hundred times that.
 FFT_ERROR = 1e-15
 
@@ -187,13 +191,54 @@ def _release_rdp(
     from dp_accounting.rdp import RdpAccountant
 
     if isinstance(sampler, FixedSize):
-        curve = fixed_size_rdp(sampler.batch / sampler.n, sigma, orders)
+        curve = fixed_size_rdp(sampler.batch / sampler.n, min(sigma, MOST_FIXED_SIZE_NOISE), orders)
     else:
         with _quiet():
             event = _event(sampler, sigma)
             curve = RdpAccountant(list(orders), _neighbours(relation)).compose(event).rdp
+        if isinstance(sampler, Poisson) and sampler.sample_rate < 1:
+            curve = _without_cancellation(curve, sampler.sample_rate, sigma, np.array(orders))
     curve.flags.writeable = False
     return curve
+
+
+def _without_cancellation(
+    curve: np.ndarray, q: float, sigma: float, orders: np.ndarray
+) -> np.ndarray:
+    """The curve of a Poisson sample, anew where rounding has eaten it.
+
+    dp-accounting takes the logarithm of a moment that is 1 and a little. The little is a sum of
+    positive terms at whole orders (Mironov, Talwar, Zhang 2019, Sec. 3.3), and the logarithm is
+    convex in the order between them.
+    """
+    lost = np.flatnonzero((orders - 1) * curve < LOST_MOMENT)
+    if not len(lost):
+        return curve
+    floors, ceilings = np.floor(orders[lost]), np.ceil(orders[lost])
+    moments = {whole: _log_moment(q, sigma, int(whole)) for whole in {*floors, *ceilings}}
+    low, high = (np.array([moments[each] for each in ends]) for ends in (floors, ceilings))
+    share = orders[lost] - floors
+    found = np.array(curve)
+    found[lost] = ((1 - share) * low + share * high) / (orders[lost] - 1)
+    return found
+
+
+def _log_moment(q: float, sigma: float, order: int) -> float:
+    """(order - 1) R_order of N(0, sigma^2) and its mixture with N(1, sigma^2), rounded up.
+
+    log(1 + sum over k >= 2 of C(order, k) (1 - q)^(order - k) q^k (e^(k (k - 1) / 2 sigma^2) - 1)).
+    """
+    from scipy.special import gammaln, logsumexp
+
+    if order == 1:
+        return 0.0
+    k = np.arange(2, order + 1)
+    choices = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+    gains = k * (k - 1) / (2 * sigma**2)
+    # From 30 on, e^x - 1 is e^x to the last digit.
+    logs = np.where(gains > 30, gains, np.log(np.expm1(np.minimum(gains, 30))))
+    terms = choices + (order - k) * math.log1p(-q) + k * math.log(q) + logs
+    return math.log1p(math.exp(logsumexp(terms))) * (1 + ROUNDING_OF_MOMENTS)
 
 
 def repeat_and_select_epsilon(

@@ -68,6 +68,8 @@ LEAST_NOISE, MOST_NOISE = 0.01, 1e6
 MOST_EPSILON = 1e6
 # Beyond it the squares of accountants overflow.
 MOST_STATED_NOISE = 1e100
+# Below it as without any noise: squares of its inverse overflow.
+HARDLY_ANY_NOISE = 1e-70
 DIGITS = 4
 TINY_EPSILON = 1e-9
 
@@ -113,7 +115,8 @@ def guarantee(
 ) -> Guarantee:
     """The guarantee of all `phases`, run one after the other from step 0.
 
-    "auto" takes PLD where every phase has its event and delta is large enough for it, else RDP.
+    "auto" takes PLD where every phase has its event and delta is large enough for it, else RDP; and
+    RDP where it gives less.
     Raises InputError where samplers, relation, delta and accountant do not go together, and for
     phases of different n. A `TrainingPhase` counts with its schedule of noise and adaptive clip.
     """
@@ -184,7 +187,10 @@ def _guaranteed(
     cross_check = NO_CROSS_CHECK
     for other in set(available) - {name}:
         if 0 < epsilon < math.inf:
-            check, _ = _epsilon(mechanisms, delta, relation, other)
+            check, told = _epsilon(mechanisms, delta, relation, other)
+            if accountant == "auto" and check < epsilon:
+                # PLD rounds losses up to a grid, which many tiny ones add up to.
+                name, other, epsilon, check, warning = other, name, check, epsilon, told
             cross_check = f"{other.upper()}: epsilon {check:.6g}"
     event = "; then ".join(_describe(mechanism, relation) for mechanism in mechanisms)
     warnings = (warning,) if warning else ()
@@ -227,7 +233,9 @@ def smallest_noise(epsilon_at: Callable[[float], float], epsilon: float, delta: 
     real(ge=TINY_EPSILON, le=1 / TINY_EPSILON).check("epsilon", plain(epsilon))
 
     def excess(log_noise: float) -> float:
-        cost = min(max(epsilon_at(math.exp(log_noise)), TINY_EPSILON), 1 / TINY_EPSILON)
+        # Beyond the ends of what may be asked for, so that the root is at no end.
+        least = TINY_EPSILON / 10
+        cost = min(max(epsilon_at(math.exp(log_noise)), least), 1 / least)
         return math.log(cost / epsilon)
 
     from scipy.optimize import brentq
@@ -352,7 +360,7 @@ def _epsilon(
     """Guaranteed epsilon, and a warning or None."""
     if not mechanisms:
         return 0.0, None
-    if any(mechanism.noise_multiplier == 0 for mechanism in mechanisms):
+    if any(mechanism.noise_multiplier < HARDLY_ANY_NOISE for mechanism in mechanisms):
         return math.inf, None
     return _accounted(tuple(_merged(mechanisms)), delta, relation, accountant)
 

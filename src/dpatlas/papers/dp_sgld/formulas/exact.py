@@ -26,7 +26,7 @@ from scipy.special import gammaln, log_ndtr
 from dpatlas.core.formulas import bound
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.formulas.theorems import check_batch
+from dpatlas.papers.dp_sgld.formulas.theorems import check_batch, log_mixed
 
 # lam and beta of the example.
 CURVATURE = 1.0
@@ -318,7 +318,4 @@ def one_step_renyi2(n, m, sigma2, eta):
     check_batch(m, n)
     variance = 2 * sigma2 * ((1 - eta) ** 2 + eta)
     distance = (eta / m) ** 2 / variance
-    # log(1 + q^2 (e^d - 1)) without overflow of e^d.
-    log_q2 = 2 * np.log(m / n)
-    rest = np.log1p(-np.exp(log_q2)) if m < n else -np.inf
-    return np.logaddexp(rest, log_q2 + distance)
+    return log_mixed((m / n) ** 2, distance)[()]

@@ -16,6 +16,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
     check_curvature,
     check_step_size,
     claimed_rdp,
+    log_mixed,
     rdp_to_epsilon,
     symbols,
 )
@@ -183,12 +184,11 @@ def _conditional(alpha, rate, decay, n, m, K, batches):
         period = 1 if batches == "every" else n // m
         uses = -(-K // period)
         return alpha * rate * np.expm1(-decay * period * uses) / np.expm1(-decay * period)
-    log_q, log_not_q = np.log(m / n), np.log1p(-m / n) if m < n else -np.inf
     # From the last step back, until what a step added has decayed below rounding.
     remembered = int(min(K, np.ceil(36 / decay)))
     block = -(-remembered // MAX_BLOCKS) or 1
     total = np.zeros(np.shape(alpha))
     for start in range(0, remembered, block):
         gain = (alpha - 1) * alpha * rate * np.exp(-decay * start)
-        total += min(block, remembered - start) * np.logaddexp(log_not_q, log_q + gain)
+        total += min(block, remembered - start) * log_mixed(m / n, gain)
     return total[()] / (alpha - 1)
