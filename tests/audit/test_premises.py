@@ -139,6 +139,7 @@ def removing(first, sampler, batch_size):
     return train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 4, 16])
 @pytest.mark.parametrize("sampler", ["poisson", "poisson by numbers", "shuffled"])

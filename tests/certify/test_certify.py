@@ -93,6 +93,7 @@ def coin_records(n, seed):
 FIT = Settings(epochs=30, lr=0.05, prior_epochs=60, prior_lr=0.02, batch=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", ["initialisation", "held-out", "dp-sgd"])
 def test_certificates_fail_no_more_often_than_delta_where_the_risk_is_known(prior):
     failures, runs = 0, 8

@@ -31,6 +31,7 @@ SMALLEST = 6
 SHARED_ROWS = {"pretrain_samples"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("block", "product"), PRODUCTS)
 def test_its_command_writes_all_files_and_names_the_tier_and_every_record(block, product, tmp_path):
     records, settings = worlds_of(block.key).SHOWN[product.name]()

@@ -167,6 +167,7 @@ PRINTED = [
 FAST = ("1.00", "1.19", ".8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "printed", "pld", "rdp_today", "old"),
     [pytest.param(*row, marks=[pytest.mark.slow] * (row[1] not in FAST)) for row in PRINTED],

@@ -159,6 +159,7 @@ def files_of(folder):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_a_full_disk_at_any_write_is_a_line_and_leaves_no_half_file(
     case, tmp_path, monkeypatch, capsys

@@ -345,6 +345,7 @@ def test_a_host_that_must_not_look_reads_nothing_and_finds_the_same(name, held, 
     torch.testing.assert_close(found.norms, expected.norms, rtol=1e-3, atol=0)
 
 
+@pytest.mark.slow
 def test_where_the_host_cannot_look_a_record_alone_adds_at_most_the_bound(path, monkeypatch):
     monkeypatch.setattr(clipping, "may_look", lambda values: False)
     for offset in OFFSETS:

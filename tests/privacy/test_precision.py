@@ -63,6 +63,7 @@ def largest_share(network, clipping="flat"):
     return max(float(norm2.sqrt()) / 1e-3 for norm2 in norms2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clipping", ["flat", "per-layer"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_rounded_passes_leave_every_record_s_share_within_the_clip(tool, network, clipping):

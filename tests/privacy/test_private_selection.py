@@ -156,6 +156,7 @@ def test_dp_accounting_finds_the_same(name):
     assert found.accountant == "rdp"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "law",
     [

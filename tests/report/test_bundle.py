@@ -119,6 +119,7 @@ def test_what_is_opened_has_every_number_to_the_byte(finished, archive, tmp_path
     assert not list(again.glob("**/cost.json")) and not (again / "checkpoints").exists()
 
 
+@pytest.mark.slow
 def test_two_archives_of_a_run_are_equal_bytes(finished, archive, tmp_path):
     other = tmp_path / "again.tar.gz"
     copied = shutil.copytree(finished, tmp_path / "elsewhere")

@@ -29,6 +29,7 @@ def test_a_figure_is_reached_by_its_rule_name(checkout):
     assert "claims" not in planned
 
 
+@pytest.mark.slow
 def test_no_command_grows_with_the_number_of_records(checkout):
     """Lists of records travel by file: a shell refuses a command of many."""
     commands = []
@@ -44,6 +45,7 @@ def test_no_command_grows_with_the_number_of_records(checkout):
     assert commands[0] == commands[1]
 
 
+@pytest.mark.slow
 def test_of_a_sweep_of_many_jobs_each_is_planned_once_by_its_own_rule(checkout):
     widths = list(range(2, 300))
     path = checkout.folder / "many.yaml"
@@ -69,6 +71,7 @@ def test_a_backbone_is_trained_before_what_takes_its_features(checkout):
     assert planned == {"data_set": 2, "dp_sgld_long_training": blocks, **dict.fromkeys(jobs, 1)}
 
 
+@pytest.mark.slow
 def test_runs_whose_settings_are_not_shipped_tune_first(checkout):
     """The same runs, with another learning rate in the grid."""
     path = checkout.folder / "rates.yaml"

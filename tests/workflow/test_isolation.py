@@ -109,12 +109,13 @@ def snapshot(folder):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "figure",
     [
         "sgld_counterexample",
         # Data, a backbone, features, and what compiles and caches.
-        pytest.param("lpfft_umap", marks=pytest.mark.slow),
+        "lpfft_umap",
     ],
 )
 def test_a_run_writes_to_its_own_folders_only_and_runs_no_text_of_the_config(
