@@ -220,11 +220,6 @@ def _warnings(claim: Claim, found: tuple[Reading, ...]) -> tuple[str, ...]:
         unresolved = all(event(claim, relation) is not None for relation in missing)
         why = ": PLD does not resolve so small a delta after so many steps" if unresolved else ""
         said.append(f"nothing is proved here under {' and '.join(missing)}{why}")
-    if any(phase.sampler == "fixed-size" for phase in claim.phases):
-        said.append(
-            "fixed-size batches have a bound by RDP alone here, which can be several times the "
-            "least epsilon: tighter ones are known (Zhu, Dong, Wang 2022, Thm 11)"
-        )
     by_words: dict[str, None] = {}
     for each in found:
         tightest = min(other.epsilon for other in found if other.relation == each.relation)

@@ -155,6 +155,10 @@ def accountants(composed: Event, delta: float) -> tuple[str, ...]:
             for mechanism in composed.mechanisms
         )
     )
+    # Our ledgers account for these by RDP, and a claim may rest on what is tighter.
+    fixed = [isinstance(mechanism.sampler, FixedSize) for mechanism in composed.mechanisms]
+    if fixed and all(fixed):
+        names = ("pld", *names)
     if all(mechanism.is_gaussian for mechanism in composed.mechanisms):
         names = ("exact", *names)
     resolved = delta * UNRESOLVED_DELTA >= fft_error(composed.mechanisms)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dpatlas.privacy.fixed_size_pld import fixed_size_losses
 from dpatlas.privacy.fixed_size_rdp import fixed_size_rdp
 from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Sampler, Shuffled
 
@@ -44,6 +45,7 @@ COARSEST_INTERVAL, FINEST_INTERVAL = 0.05, 1e-7
 # Upper bounds on the number of cells for the losses of one step, and for one standard deviation of
 # the composed loss: about a second of computation.
 CELLS_PER_STEP, CELLS_PER_DEVIATION = 1e5, 5e4
+CELLS_ONE_BY_ONE = 2e4
 # A grid that would have to be coarser than this belongs to an epsilon of millions.
 HOPELESS_INTERVAL = 100.0
 # So many convolutions with so large an expected privacy loss take minutes.
@@ -83,7 +85,8 @@ def sensitivity(relation: str) -> int:
 def pld_epsilon(mechanisms: Sequence[Mechanism], delta: float, relation: str) -> float:
     """Epsilon by privacy loss distributions; infinity where it would be in the millions.
 
-    With more than a million steps on samples, also where it would be in the ten thousands.
+    With more than a million steps on samples, also where it would be in the ten thousands. Of
+    batches without replacement all mechanisms have to be such, under replace_one.
     """
     from dp_accounting.pld import PLDAccountant
 
@@ -95,10 +98,26 @@ def pld_epsilon(mechanisms: Sequence[Mechanism], delta: float, relation: str) ->
     )
     if interval > HOPELESS_INTERVAL or sum(losses) > HOPELESS_LOSS:
         return math.inf
+    if any(isinstance(each.sampler, FixedSize) for each in mechanisms):
+        composed = _fixed_size_composition(tuple(mechanisms), interval)
+        return float(composed.get_epsilon_for_delta(delta - fft_error(mechanisms)))
     accountant = PLDAccountant(_neighbours(relation), value_discretization_interval=interval)
     for mechanism in mechanisms:
         accountant.compose(_event(mechanism.sampler, mechanism.noise_multiplier), mechanism.count)
     return float(accountant.get_epsilon(delta - fft_error(mechanisms)))
+
+
+# Every delta of a profile asks for the same one.
+@functools.lru_cache(maxsize=16)
+def _fixed_size_composition(mechanisms: tuple[Mechanism, ...], interval: float) -> Any:
+    """The composed loss of batches without replacement, one record replaced."""
+    steps = (
+        fixed_size_losses(
+            each.sampler.sample_rate, sensitivity("replace_one") / each.noise_multiplier, interval
+        ).self_compose(each.count)
+        for each in mechanisms
+    )
+    return functools.reduce(lambda first, second: first.compose(second), steps)
 
 
 def rdp_epsilon(
@@ -228,7 +247,7 @@ def _log_moment(q: float, sigma: float, order: int) -> float:
 
     log(1 + sum over k >= 2 of C(order, k) (1 - q)^(order - k) q^k (e^(k (k - 1) / 2 sigma^2) - 1)).
     """
-    from scipy.special import gammaln, logsumexp
+    from scipy.special import gammaln
 
     if order == 1:
         return 0.0
@@ -238,7 +257,7 @@ def _log_moment(q: float, sigma: float, order: int) -> float:
     # From 30 on, e^x - 1 is e^x to the last digit.
     logs = np.where(gains > 30, gains, np.log(np.expm1(np.minimum(gains, 30))))
     terms = choices + (order - k) * math.log1p(-q) + k * math.log(q) + logs
-    return math.log1p(math.exp(logsumexp(terms))) * (1 + ROUNDING_OF_MOMENTS)
+    return float(np.logaddexp(0.0, np.logaddexp.reduce(terms))) * (1 + ROUNDING_OF_MOMENTS)
 
 
 def repeat_and_select_epsilon(
@@ -282,7 +301,10 @@ def loss_interval(mechanisms: Sequence[Mechanism], relation: str) -> float:
         widest = max(widest, spread)
     convolutions = sum(mechanism.convolutions for mechanism in mechanisms)
     accurate = math.sqrt(6 * ROUNDED_VARIANCE * variance / convolutions)
-    affordable = max(widest / CELLS_PER_STEP, math.sqrt(variance) / CELLS_PER_DEVIATION)
+    # Divergences of batches without replacement are computed one by one.
+    one_by_one = any(isinstance(mechanism.sampler, FixedSize) for mechanism in mechanisms)
+    cells = CELLS_ONE_BY_ONE if one_by_one else CELLS_PER_STEP
+    affordable = max(widest / cells, math.sqrt(variance) / CELLS_PER_DEVIATION)
     return max(min(accurate, COARSEST_INTERVAL), affordable, FINEST_INTERVAL)
 
 
@@ -293,6 +315,9 @@ def _loss_spread(mechanism: Mechanism, relation: str) -> tuple[float, float, flo
         mu = sensitivity(relation) * math.sqrt(mechanism.count) / sigma
         return mu**2, mu * (mu / 2 + 10), mu**2 / 2
     q = mechanism.sampler.sample_rate
+    if isinstance(mechanism.sampler, FixedSize):
+        # The pair whose positive losses are those of the bound.
+        sigma, relation = sigma / sensitivity("replace_one"), "add_remove"
     x = np.linspace(-1 - 10 * sigma, 1 + 10 * sigma, 2001)
     upper = _log_mixture(x, q, sigma)
     lower = _log_mixture(-x, q, sigma) if relation == "replace_one" else 0.0
