@@ -209,6 +209,11 @@ def test_a_part_that_is_not_contradicted_does_not_count_against_its_claim(tmp_pa
     assert [row["verdict"] for row in rows] == [NOT_CONTRADICTED, REPRODUCED, REPRODUCED]
     assert rows[2]["observed"] == "2 of 2"
     assert rows[2]["expected"] == "all 2 parts reproduced or not contradicted"
+    assert rows[2]["runs"] == rows[1]["runs"]
+    # Where no part is of the claim's kind, their runs are the claim's.
+    alone = read(tmp_path, claim(parts=[part("a", kind="identity"), part("b", kind="identity")]))
+    rows = judge_claims(alone, paper(a=(2, 3), b=(2, 3)), "t", tests=TESTS)
+    assert rows[2]["runs"] == rows[0]["runs"] > 0
 
 
 def test_small_settings_show_what_was_seen_and_carry_no_verdict(tmp_path):

@@ -700,6 +700,9 @@ def _conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[st
     files = dict.fromkeys(path for entry in claim.entries for path in entry.evidence)
     counts = [f"{verdicts.count(kind)} {kind}" for kind in VERDICTS if kind in verdicts]
     hold = " or ".join(HOLD if NOT_CONTRADICTED in verdicts else HOLD[:1])
+    # Parts of another kind, such as formulas, have no runs that are repeated.
+    alike = [part["runs"] for part in parts if part["runs"] and part["kind"] == claim.kind]
+    runs = alike or [part["runs"] for part in parts if part["runs"]]
     return {
         "claim": claim.id,
         "paper": claim.paper,
@@ -709,8 +712,7 @@ def _conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[st
         "verdict": conjunction(verdicts),
         "expected": f"all {len(parts)} parts {hold}" if parts[1:] else f"its part {hold}",
         "observed": f"{sum(verdict in HOLD for verdict in verdicts)} of {len(parts)}",
-        # Parts of another kind, such as formulas, have no runs that are repeated.
-        "runs": min((p["runs"] for p in parts if p["runs"] and p["kind"] == claim.kind), default=0),
+        "runs": min(runs, default=0),
         "evidence": ";".join(files),
         "note": "parts: " + ", ".join(counts),
     }
