@@ -24,7 +24,7 @@ def downward(number: float) -> str:
 def _rounded(number: float, way: Callable[[float], int]) -> str:
     if number == 0 or not math.isfinite(number):
         return f"{number:g}"
-    if number < LEAST:
+    if 0 < number < LEAST:
         number = LEAST if way is math.ceil else 0.0
         return f"{number:g}"
     places = max(0, DIGITS - 1 - math.floor(math.log10(number)))
