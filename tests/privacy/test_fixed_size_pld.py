@@ -2,13 +2,12 @@
 
 import math
 
-import numpy as np
 import pytest
 from scipy.stats import norm
 
 from dpatlas.privacy.accountants import Mechanism, pld_epsilon, rdp_epsilon
-from dpatlas.privacy.fixed_size_pld import amplified, fixed_size_losses
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
+from dpatlas.privacy.fixed_size_pld import fixed_size_losses
+from dpatlas.privacy.gaussian_dp import amplified, gaussian_epsilon
 from dpatlas.privacy.samplers import FixedSize, Poisson
 
 RUNS = [(1000, 50, 1.0, 200), (60000, 256, 2.2, 2000), (1251, 2, 0.64, 500), (100, 60, 5.0, 40)]
@@ -23,7 +22,7 @@ def epsilon(n, batch, sigma, steps, delta=DELTA):
 def test_one_step_is_the_amplified_gaussian_mechanism(n, batch, sigma):
     """For such profiles the bound is an equality of the pair: its inverse is known."""
     q = batch / n
-    exact = float(amplified(np.array(gaussian_epsilon(2 / sigma, DELTA / q)), q))
+    exact = float(amplified(gaussian_epsilon(2 / sigma, DELTA / q), q))
     assert exact * (1 - 1e-9) <= epsilon(n, batch, sigma, 1) <= exact * 1.002
 
 

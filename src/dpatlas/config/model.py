@@ -236,8 +236,8 @@ def explained(model: type[Model], error: ValidationError) -> tuple[str, str, str
     words = [in_words(node)]
     if kind in ("int_type", "float_type") and isinstance(value, str) and is_number(value):
         exponent = "YAML reads 1e-3 as text, write 1.0e-3"
-        quotes = "without quotes, and if nested in a config file: in --config it is text"
-        words.append(exponent if "e" in value.lower() else quotes)
+        nested = "Snakemake passes nested values of --config as text: use --configfile"
+        words.append(exponent if "e" in value.lower() else f"without quotes; {nested}")
     words.append(sentence_of(schema_of(model), node).rstrip("."))
     return where or "config", shown(value), "; ".join(filter(None, words))
 

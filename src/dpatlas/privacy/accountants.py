@@ -50,7 +50,7 @@ CELLS_ONE_BY_ONE = 2e4
 HOPELESS_INTERVAL = 100.0
 # So many convolutions with so large an expected privacy loss take minutes.
 MANY_CONVOLUTIONS, HOPELESS_LOSS = 1_000_000, 2e4
-# Of a smaller log of a moment the package has lost digits; how far ours may round down.
+# Below this log moment the package is inaccurate; the relative rounding error that ours covers.
 LOST_MOMENT, ROUNDING_OF_MOMENTS = 1e-6, 1e-9
 # Beyond it the moments of batches without replacement are not resolved; less noise costs more.
 MOST_FIXED_SIZE_NOISE = 1e8
@@ -224,22 +224,22 @@ def _release_rdp(
 def _without_cancellation(
     curve: np.ndarray, q: float, sigma: float, orders: np.ndarray
 ) -> np.ndarray:
-    """The curve of a Poisson sample, anew where rounding has eaten it.
+    """The Renyi curve of a Poisson sample, recomputed where rounding errors dominate it.
 
-    dp-accounting takes the logarithm of a moment that is 1 and a little. The little is a sum of
-    positive terms at whole orders (Mironov, Talwar, Zhang 2019, Sec. 3.3), and the logarithm is
-    convex in the order between them.
+    dp-accounting takes the logarithm of a moment, which is inaccurate where the moment is close to
+    1. At integer orders the moment less 1 is a sum of positive terms (Mironov, Talwar, Zhang 2019,
+    Sec. 3.3); between them the log moment is convex in the order, so that interpolation bounds it.
     """
     lost = np.flatnonzero((orders - 1) * curve < LOST_MOMENT)
     if not len(lost):
         return curve
     floors, ceilings = np.floor(orders[lost]), np.ceil(orders[lost])
-    moments = {whole: _log_moment(q, sigma, int(whole)) for whole in {*floors, *ceilings}}
+    moments = {order: _log_moment(q, sigma, int(order)) for order in {*floors, *ceilings}}
     low, high = (np.array([moments[each] for each in ends]) for ends in (floors, ceilings))
     share = orders[lost] - floors
-    found = np.array(curve)
-    found[lost] = ((1 - share) * low + share * high) / (orders[lost] - 1)
-    return found
+    corrected = np.array(curve)
+    corrected[lost] = ((1 - share) * low + share * high) / (orders[lost] - 1)
+    return corrected
 
 
 def _log_moment(q: float, sigma: float, order: int) -> float:

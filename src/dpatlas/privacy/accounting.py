@@ -68,8 +68,8 @@ LEAST_NOISE, MOST_NOISE = 0.01, 1e6
 MOST_EPSILON = 1e6
 # Beyond it the squares of accountants overflow.
 MOST_STATED_NOISE = 1e100
-# Below it as without any noise: squares of its inverse overflow.
-HARDLY_ANY_NOISE = 1e-70
+# Less noise counts as none: squares of its inverse would overflow.
+LEAST_ACCOUNTED_NOISE = 1e-70
 DIGITS = 4
 TINY_EPSILON = 1e-9
 
@@ -115,10 +115,10 @@ def guarantee(
 ) -> Guarantee:
     """The guarantee of all `phases`, run one after the other from step 0.
 
-    "auto" takes PLD where every phase has its event and delta is large enough for it, else RDP; and
-    RDP where it gives less.
-    Raises InputError where samplers, relation, delta and accountant do not go together, and for
-    phases of different n. A `TrainingPhase` counts with its schedule of noise and adaptive clip.
+    "auto" takes PLD where every phase has its event and delta is large enough for it, unless RDP
+    gives less; else RDP. Raises InputError where samplers, relation, delta and accountant do not go
+    together, and for phases of different n. A `TrainingPhase` counts with its
+    schedule of noise and adaptive clip.
     """
     accounted = accounted_phases(phases)
     return _guaranteed(accounted, _mechanisms(accounted), delta, relation, accountant)
@@ -189,7 +189,7 @@ def _guaranteed(
         if 0 < epsilon < math.inf:
             check, told = _epsilon(mechanisms, delta, relation, other)
             if accountant == "auto" and check < epsilon:
-                # PLD rounds losses up to a grid, which many tiny ones add up to.
+                # PLD rounds every loss up to its grid: much, in a sum of very many tiny losses.
                 name, other, epsilon, check, warning = other, name, check, epsilon, told
             cross_check = f"{other.upper()}: epsilon {check:.6g}"
     event = "; then ".join(_describe(mechanism, relation) for mechanism in mechanisms)
@@ -360,7 +360,7 @@ def _epsilon(
     """Guaranteed epsilon, and a warning or None."""
     if not mechanisms:
         return 0.0, None
-    if any(mechanism.noise_multiplier < HARDLY_ANY_NOISE for mechanism in mechanisms):
+    if any(mechanism.noise_multiplier < LEAST_ACCOUNTED_NOISE for mechanism in mechanisms):
         return math.inf, None
     return _accounted(tuple(_merged(mechanisms)), delta, relation, accountant)
 

@@ -13,18 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.privacy.gaussian_dp import gaussian_delta
+from dpatlas.privacy.gaussian_dp import amplified, gaussian_delta
 
 
 def widest_loss(q: float, mu: float) -> float:
     """A loss beyond which less than 1e-22 of the probability lies."""
-    return float(amplified(np.array(mu * (mu / 2 + 10)), q))
-
-
-def amplified(eps: np.ndarray, q: float) -> np.ndarray:
-    """log(1 + q (e^eps - 1)) for eps >= 0, without overflow."""
-    large = eps + np.log(q + (1 - q) * np.exp(-eps))
-    return np.where(eps > 1, large, np.log1p(q * np.expm1(np.minimum(eps, 1))))
+    return float(amplified(mu * (mu / 2 + 10), q))
 
 
 def fixed_size_losses(q: float, mu: float, interval: float) -> Any:

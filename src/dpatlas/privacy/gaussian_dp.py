@@ -41,7 +41,7 @@ def _log_delta(mu: float, eps: float) -> tuple[float, float]:
     With x = eps/mu - mu/2, phi the normal density and M(x) = Phi(-x) / phi(x), delta(eps) is
     phi(x) (M(x) - M(x + mu)), where the difference is the integral over s > 0 of
     exp(-x s - s^2 / 2) (1 - exp(-mu s)). The integral, in which nothing cancels, is for mu <= 1,
-    and for larger ones where x is so large that the factor with mu hardly bends.
+    and for mu <= x / 8, where mu s stays as small.
     """
     mu, eps = float(mu), float(eps)
     crossing = eps / mu if mu else math.inf
@@ -58,6 +58,17 @@ def _log_delta(mu: float, eps: float) -> tuple[float, float]:
     else:
         value = _log_density(x) + math.log(_mills(x) - _mills(x + mu))
     return value, 2.0**-51 * (16 + abs(value) + abs(x) * (1 + abs(x) + crossing + mu))
+
+
+def amplified(eps: float | np.ndarray, q: float) -> np.ndarray:
+    """log(1 + q (e^eps - 1)) for eps >= 0 and 0 < q <= 1, without cancellation or overflow.
+
+    The epsilon that a sample of rate q has (Balle, Barthe, Gaboardi 2018).
+    """
+    eps = np.asarray(eps, float)
+    with np.errstate(divide="ignore"):
+        large = np.logaddexp(np.log1p(-q), np.log(q) + eps)
+    return np.where(eps <= 1, np.log1p(q * np.expm1(np.minimum(eps, 1))), large)
 
 
 def _log_density(x: float) -> float:

@@ -350,8 +350,8 @@ def _same(row: Mapping[str, str], other: Mapping[str, str] | None) -> bool:
     # A tier that was published before margins decided has no such column.
     if other is None or ("margin" in row) != ("margin" in other):
         return False
-    told = ("statement", "kind")
-    return all(row[name] == other[name] for name in told) and _asked(row) == _asked(other)
+    same = all(row[column] == other[column] for column in ("statement", "kind"))
+    return same and _asked(row) == _asked(other)
 
 
 def _asked(row: Mapping[str, str]) -> str:

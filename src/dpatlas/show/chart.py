@@ -498,8 +498,8 @@ def _entries(legend: Legend) -> list[Chart]:
     """The entries of a legend; its heading, if it has one, is the first and has a label alone."""
     heading = legend.get_title().get_text()
     names = [text.get_text() for text in legend.get_texts()]
-    said = [{"label": words(heading)}] if heading else []
-    return said + _described(legend.legend_handles, names)
+    first = [{"label": words(heading)}] if heading else []
+    return first + _described(legend.legend_handles, names)
 
 
 def _described(artists: Sequence[Artist | None], names: Sequence[str]) -> list[Chart]:

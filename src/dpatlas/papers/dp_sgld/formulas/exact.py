@@ -26,7 +26,8 @@ from scipy.special import gammaln, log_ndtr
 from dpatlas.core.formulas import bound
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.formulas.theorems import check_batch, log_mixed
+from dpatlas.papers.dp_sgld.formulas.theorems import check_batch
+from dpatlas.privacy.gaussian_dp import amplified
 
 # lam and beta of the example.
 CURVATURE = 1.0
@@ -318,4 +319,4 @@ def one_step_renyi2(n, m, sigma2, eta):
     check_batch(m, n)
     variance = 2 * sigma2 * ((1 - eta) ** 2 + eta)
     distance = (eta / m) ** 2 / variance
-    return log_mixed((m / n) ** 2, distance)[()]
+    return amplified(distance, (m / n) ** 2)[()]

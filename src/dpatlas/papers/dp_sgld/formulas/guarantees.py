@@ -16,11 +16,10 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
     check_curvature,
     check_step_size,
     claimed_rdp,
-    log_mixed,
     rdp_to_epsilon,
     symbols,
 )
-from dpatlas.privacy.gaussian_dp import gaussian_mu
+from dpatlas.privacy.gaussian_dp import amplified, gaussian_mu
 
 BATCHES = ("random", "cyclic", "every")
 # Longer runs are split into this many blocks of steps; a block counts its largest term throughout.
@@ -190,5 +189,5 @@ def _conditional(alpha, rate, decay, n, m, K, batches):
     total = np.zeros(np.shape(alpha))
     for start in range(0, remembered, block):
         gain = (alpha - 1) * alpha * rate * np.exp(-decay * start)
-        total += min(block, remembered - start) * log_mixed(m / n, gain)
+        total += min(block, remembered - start) * amplified(gain, m / n)
     return total[()] / (alpha - 1)

@@ -68,17 +68,6 @@ def check_curvature(lam, beta):
         raise InputError("lam", f"{np.max(lam)}", f"a number > 0 and <= beta = {np.min(beta):g}")
 
 
-def log_mixed(q, gain):
-    """log(1 - q + q e^gain) for 0 < q <= 1 and gain >= 0, as in the proof of Thm 3.2.
-
-    Nothing cancels or overflows.
-    """
-    gain = np.asarray(gain, float)
-    with np.errstate(divide="ignore"):
-        large = np.logaddexp(np.log1p(-q), np.log(q) + gain)
-    return np.where(gain <= 1, np.log1p(q * np.expm1(np.minimum(gain, 1))), large)
-
-
 def check_batch(m, n):
     """Raise `InputError` unless m <= n."""
     if np.any(m > n):
