@@ -21,10 +21,10 @@ TIER = "faults"
 LONG = {
     "kl_privacy": {
         "inits": ["he"],
-        "horizons": {"early": 2, "short": 4, "long": 8000},
-        "width_sweep": {"depth": 3, "steps": 8000, "widths": [4]},
+        "horizons": {"early": 2, "short": 4, "long": 5000},
+        "width_sweep": {"depth": 3, "steps": 5000, "widths": [4]},
     },
-    "max_information": {"certificates": {"draws": 60000}},
+    "max_information": {"certificates": {"draws": 40000}},
 }
 OFF = {key: {"enabled": False} for key in KEYS if key not in LONG}
 CONFIG = {"tier": TIER, **LONG, **OFF}
