@@ -26,6 +26,7 @@ from dpatlas.privacy.samplers import SAMPLERS, FixedSize, FullBatch, Poisson, Sh
 
 LP = Phase(Poisson(1000, 100), 2.0, 40)
 FFT = Phase(Poisson(1000, 50), 1.0, 30)
+FIXED, EPOCHS = Phase(FixedSize(1000, 50), 3.0, 40), Phase(Shuffled(1000, 50), 3.0, 40)
 
 
 def of(name: str, n: int, batch: int):
@@ -107,13 +108,22 @@ def test_a_phase_cut_in_two_costs_the_same(accountant):
     assert guarantee(cut, 1e-5, "add_remove", accountant).epsilon == pytest.approx(whole, rel=1e-6)
 
 
-def test_phases_without_a_common_pld_event_all_go_to_rdp():
-    phases = [Phase(FixedSize(1000, 50), 3.0, 40), Phase(Shuffled(1000, 50), 3.0, 40)]
+def test_phases_that_pld_cannot_compose_all_go_to_rdp():
+    phases = [FIXED, EPOCHS]
     found = guarantee(phases, 1e-5, "replace_one")
     assert found.accountant == "rdp"
     assert found.cross_check == NO_CROSS_CHECK
     assert "; then " in found.event
     assert found.epsilon > guarantee(phases[:1], 1e-5, "replace_one").epsilon
+
+
+def test_batches_of_fixed_size_have_the_smaller_epsilon_of_two_accountants():
+    found = guarantee([FIXED], 1e-5, "replace_one")
+    by_rdp = guarantee([FIXED], 1e-5, "replace_one", "rdp")
+    assert (found.accountant, by_rdp.accountant) == ("pld", "rdp")
+    assert found.cross_check == f"RDP: epsilon {by_rdp.epsilon:.6g}"
+    assert by_rdp.cross_check == f"PLD: epsilon {found.epsilon:.6g}"
+    assert found.epsilon < 0.6 * by_rdp.epsilon
 
 
 def test_without_noise_epsilon_is_infinite_and_without_steps_zero():
@@ -259,11 +269,11 @@ def full_batch(steps):
     return lambda noise: [Phase(FullBatch(10), noise, steps)]
 
 
-FIXED, SHORT = Phase(FixedSize(1000, 50), 3.0, 40), Phase(Poisson(8, 8), 20.0, 1000)
+SHORT = Phase(Poisson(8, 8), 20.0, 1000)
 BAD_INPUT = [
     (
-        lambda: guarantee([FIXED], 1e-5, "replace_one", "pld"),
-        "accountant: found pld for fixed-size",
+        lambda: guarantee([FIXED, EPOCHS], 1e-5, "replace_one", "pld"),
+        "accountant: found pld for fixed-size.* and shuffled.*; allowed: rdp",
     ),
     (lambda: guarantee([LP], 1e-5, "replace_one", "rdp"), "accountant: found rdp for poisson"),
     (

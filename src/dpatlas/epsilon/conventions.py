@@ -18,6 +18,7 @@ from dpatlas.epsilon.valid import Event
 from dpatlas.privacy.accountants import RDP_ORDERS, epsilon_of_curve, pld_epsilon, rdp_curve
 from dpatlas.privacy.accounting import ACCOUNTANTS
 from dpatlas.privacy.gaussian_dp import LARGEST_MU, gaussian_epsilon
+from dpatlas.privacy.samplers import Poisson
 
 # Lists of orders that libraries and tutorials print, of which some end at 63.
 SHORT = (*(1 + tenth / 10 for tenth in range(1, 100)), *map(float, range(12, 64)))
@@ -74,9 +75,9 @@ def computed(composed: Event, delta: float, wanted: float) -> Iterator[Computed]
                     least = max(least, RDP_SHARE * each.epsilon)
             yield each
     yield from _by_formula(composed, delta)
-    gaussian = all(mechanism.is_gaussian for mechanism in composed.mechanisms)
+    sampled = any(isinstance(mechanism.sampler, Poisson) for mechanism in composed.mechanisms)
     possible = least <= wanted * (1 + NEAR) and wanted * (1 - NEAR) <= most
-    if possible and not gaussian and _covered(composed, "pld"):
+    if possible and sampled and _covered(composed, "pld"):
         # The lower limit is within a share of PLD's epsilon and takes a fraction of its time.
         arguments = (composed.mechanisms, delta, composed.accounted)
         near = _least(*arguments)

@@ -30,7 +30,7 @@ from dpatlas.privacy.accountants import (
     rdp_epsilon,
     sensitivity,
 )
-from dpatlas.privacy.accounting import ACCOUNTANTS, UNRESOLVED_DELTA, smallest_noise
+from dpatlas.privacy.accounting import UNRESOLVED_DELTA, accountants_of, smallest_noise
 from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Sampler
 
@@ -147,18 +147,8 @@ def readings(claim: Claim) -> list[Reading]:
 
 def accountants(composed: Event, delta: float) -> tuple[str, ...]:
     """The accountants that cover the event and resolve delta, the tighter one first."""
-    names = tuple(
-        name
-        for name in ("pld", "rdp")
-        if all(
-            name in ACCOUNTANTS.get((mechanism.sampler.name, composed.accounted), ())
-            for mechanism in composed.mechanisms
-        )
-    )
-    # Our ledgers account for these by RDP, and a claim may rest on what is tighter.
-    fixed = [isinstance(mechanism.sampler, FixedSize) for mechanism in composed.mechanisms]
-    if fixed and all(fixed):
-        names = ("pld", *names)
+    samplers = (mechanism.sampler for mechanism in composed.mechanisms)
+    names = accountants_of(samplers, composed.accounted)
     if all(mechanism.is_gaussian for mechanism in composed.mechanisms):
         names = ("exact", *names)
     resolved = delta * UNRESOLVED_DELTA >= fft_error(composed.mechanisms)

@@ -52,7 +52,7 @@ CHOICES = ("auto", "pld", "rdp")
 ACCOUNTANTS = {
     (Poisson.name, "add_remove"): ("pld", "rdp"),
     (Poisson.name, "replace_one"): ("pld",),
-    (FixedSize.name, "replace_one"): ("rdp",),
+    (FixedSize.name, "replace_one"): ("pld", "rdp"),
     (Shuffled.name, "replace_one"): ("pld", "rdp"),
     (Cyclic.name, "replace_one"): ("pld", "rdp"),
     (FullBatch.name, "add_remove"): ("pld", "rdp"),
@@ -304,6 +304,21 @@ def _epochs_touched(start: int, steps: int, steps_per_epoch: int) -> int:
     return (start + steps - 1) // steps_per_epoch - start // steps_per_epoch + 1
 
 
+def accountants_of(samplers: Iterable[Sampler], relation: str) -> tuple[str, ...]:
+    """The accountants of all `samplers` composed, the tighter one first; () where there is none.
+
+    PLD composes batches of fixed size with each other only.
+    """
+    names = {sampler.name for sampler in samplers}
+    together = names == {FixedSize.name} or FixedSize.name not in names
+    return tuple(
+        accountant
+        for accountant in ("pld", "rdp")
+        if all(accountant in ACCOUNTANTS.get((name, relation), ()) for name in names)
+        and (together or accountant == "rdp")
+    )
+
+
 def _available(
     phases: Sequence[Phase], mechanisms: Sequence[Mechanism], delta: float, relation: str
 ) -> tuple[str, ...]:
@@ -313,7 +328,6 @@ def _available(
     if len(records) > 1:
         found = f"batches of {' and of '.join(map(str, records))} records"
         raise InputError("phases", found, "batches of the same records in every phase")
-    covering: tuple[str, ...] = ("pld", "rdp")
     for phase in phases:
         pair = (phase.sampler.name, relation)
         if pair not in ACCOUNTANTS:
@@ -324,14 +338,14 @@ def _available(
                 "the number of records",
                 f"replace_one; for {relation} the sampler {' or '.join(fitting)}",
             )
-        covering = tuple(name for name in covering if name in ACCOUNTANTS[pair])
+    covering = accountants_of((phase.sampler for phase in phases), relation)
     least_delta = fft_error(mechanisms) / UNRESOLVED_DELTA
     resolved = tuple(name for name in covering if name != "pld" or delta >= least_delta)
     if not resolved:
         found = _accountants_by_sampler(phases, relation)
         if covering:
             raise InputError("delta", f"{delta:g} for {found}", f"a number >= {least_delta:.1e}")
-        raise InputError("phases", found, "phases that share an accountant")
+        raise InputError("phases", found, "phases that one accountant can compose")
     return resolved
 
 

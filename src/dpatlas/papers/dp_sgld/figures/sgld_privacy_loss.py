@@ -18,7 +18,7 @@ EPSILON_LABEL = r"privacy loss $\epsilon$ at $\delta$"
 CURVES = {
     "claimed, steps": Look("claimed, K = steps", "black", "", "-"),
     "claimed, epochs": Look("claimed, K = epochs", "black", "", ":"),
-    "every iterate": Look("all iterates, RDP", RED, "s", "-"),
+    "every iterate": Look("all iterates", GREEN, "^", "-"),
     "given the batches": Look("last iterate,\nbatches known", PINK, "D", "--"),
     "cyclic, hidden state": Look("last iterate, cyclic", ORANGE, "v", "-."),
     "full batch, hidden state": Look("last iterate, full batch", BLUE, "o", "-"),

@@ -68,7 +68,7 @@ PUBLISHED: dict[str, Cell] = {
     "claimed_epochs": "Thm 3.2, K = epochs",
     "claimed_steps": "Thm 3.2, K = steps",
     "guaranteed_add_remove": "all iterates, Poisson, add/remove, PLD",
-    "guaranteed_replace_one": "all iterates, without replacement, replace one, RDP",
+    "guaranteed_replace_one": "all iterates, without replacement, replace one",
 }
 BASELINE: dict[str, Cell] = {
     "dataset": "data set",
