@@ -60,3 +60,11 @@ def test_phases_of_several_noises_compose():
     both = [Mechanism(FixedSize(1000, 50), sigma, 100) for sigma in (1.0, 3.0)]
     together = pld_epsilon(both, DELTA, "replace_one")
     assert epsilon(1000, 50, 1.0, 100) < together < epsilon(1000, 50, 1.0, 200)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sigma", [0.05, 0.1, 0.3])
+def test_where_e_to_the_epsilon_overflows_nothing_is_said_and_the_bound_holds(sigma):
+    """One step alone costs hundreds; of thirty, a pair of data sets has an epsilon of thousands."""
+    by_rdp, _ = rdp_epsilon([Mechanism(FixedSize(22500, 128), sigma, 30)], DELTA, "replace_one")
+    assert epsilon(22500, 128, sigma, 1) < epsilon(22500, 128, sigma, 30) <= by_rdp

@@ -99,8 +99,10 @@ def pld_epsilon(mechanisms: Sequence[Mechanism], delta: float, relation: str) ->
     if interval > HOPELESS_INTERVAL or sum(losses) > HOPELESS_LOSS:
         return math.inf
     if any(isinstance(each.sampler, FixedSize) for each in mechanisms):
-        composed = _fixed_size_composition(tuple(mechanisms), interval)
-        return float(composed.get_epsilon_for_delta(delta - fft_error(mechanisms)))
+        # The package divides by e^-epsilon, which beyond epsilon 700 overflows to infinity.
+        with np.errstate(over="ignore"):
+            composed = _fixed_size_composition(tuple(mechanisms), interval)
+            return float(composed.get_epsilon_for_delta(delta - fft_error(mechanisms)))
     accountant = PLDAccountant(_neighbours(relation), value_discretization_interval=interval)
     for mechanism in mechanisms:
         accountant.compose(_event(mechanism.sampler, mechanism.noise_multiplier), mechanism.count)
