@@ -4,12 +4,12 @@ import functools
 
 import pytest
 from block_worlds import worlds_of
+from committed_claims import CLAIMS, claim_rows
 
-from dpatlas.evidence.claims import check_evidence, judge_claims, read_claims
+from dpatlas.evidence.claims import check_evidence
 from dpatlas.evidence.verdicts import IDENTITY, NOT_CONTRADICTED, NOT_REPRODUCED, REPRODUCED
 from dpatlas.registry import all_papers
 
-CLAIMS = read_claims()
 ENTRIES = [entry for claim in CLAIMS.claims for entry in claim.entries]
 
 
@@ -26,8 +26,7 @@ def of_records(other):
 
 
 def verdicts(key, records):
-    rows = judge_claims(CLAIMS, {key: records}, "test")
-    return {row["claim"]: row["verdict"] for row in rows if row["paper"] == key}
+    return {name: row["verdict"] for name, row in claim_rows(key, records).items()}
 
 
 @functools.cache

@@ -1,5 +1,15 @@
-"""The claims of all papers as they are committed."""
+"""The claims of all papers as they are committed, and their verdicts on records of one paper."""
 
-from dpatlas.evidence.claims import read_claims
+from dpatlas.evidence.claims import judge_claims, read_claims
 
 CLAIMS = read_claims()
+
+
+def claim_rows(key, records):
+    """Rows of claims.csv on one paper, by claim."""
+    rows = judge_claims(CLAIMS, {key: records}, "test")
+    return {row["claim"]: row for row in rows if row["paper"] == key}
+
+
+def with_verdict(rows, verdict):
+    return {name for name, row in rows.items() if row["verdict"] == verdict}

@@ -7,10 +7,9 @@ import itertools
 
 import numpy as np
 import sgld_records
-from committed_claims import CLAIMS
+from committed_claims import claim_rows
 from sgld_records import arm, finetune_arm, long_arm, protocol_arm
 
-from dpatlas.evidence.claims import judge_claims
 from dpatlas.evidence.comparisons import PaperRecords
 from dpatlas.papers.dp_sgld.jobs import accuracy as accuracy_job
 from dpatlas.papers.dp_sgld.jobs import finetune as finetune_job
@@ -146,13 +145,7 @@ def groups():
 
 
 def verdicts(groups):
-    """Rows of claims.csv on dp_sgld, by claim."""
-    rows = judge_claims(CLAIMS, {"dp_sgld": PaperRecords({}, groups)}, "test")
-    return {row["claim"]: row for row in rows if row["paper"] == "dp_sgld"}
-
-
-def with_verdict(rows, verdict):
-    return {name for name, row in rows.items() if row["verdict"] == verdict}
+    return claim_rows("dp_sgld", PaperRecords({}, groups))
 
 
 def arm_of(record, **keys):

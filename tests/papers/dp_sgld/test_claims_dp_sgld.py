@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from committed_claims import with_verdict
 from sgld_world import (
     CHANGES,
     RUNS,
@@ -22,7 +23,6 @@ from sgld_world import (
     set_delta,
     set_protocol,
     verdicts,
-    with_verdict,
 )
 
 from dpatlas.evidence.verdicts import (

@@ -7,12 +7,11 @@ layer is private follows from the settings alone.
 from dataclasses import replace
 
 import numpy as np
-from committed_claims import CLAIMS
+from committed_claims import claim_rows
 from feature_records import BASE, simulation
 from feature_records import change as change_part
 
 from dpatlas.core.seeds import generator, seed
-from dpatlas.evidence.claims import judge_claims
 from dpatlas.evidence.comparisons import PaperRecords
 
 RUNS, SPREAD = 12, 1e-3
@@ -72,9 +71,7 @@ def true_groups():
 
 
 def verdicts(groups):
-    """Rows of claims.csv on the paper, by claim."""
-    rows = judge_claims(CLAIMS, {"feature_learning": paper(groups)}, "test")
-    return {row["claim"]: row for row in rows if row["paper"] == "feature_learning"}
+    return claim_rows("feature_learning", paper(groups))
 
 
 def paper(groups):

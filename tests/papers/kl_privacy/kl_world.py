@@ -4,10 +4,9 @@ import itertools
 import math
 
 import numpy as np
-from committed_claims import CLAIMS
+from committed_claims import claim_rows
 from kl_sample_records import INITS, constants_record, linearized_record, training_record
 
-from dpatlas.evidence.claims import judge_claims
 from dpatlas.evidence.comparisons import PaperRecords
 
 LEVEL = {"lecun": 1.0, "xavier": 1.5, "he": 10.0, "ntk": 20.0}
@@ -66,9 +65,7 @@ def paper(groups, horizons=HORIZONS):
 
 
 def verdicts(records):
-    """Rows of claims.csv on the paper, by claim."""
-    rows = judge_claims(CLAIMS, {"kl_privacy": records}, "test")
-    return {row["claim"]: row for row in rows if row["paper"] == "kl_privacy"}
+    return claim_rows("kl_privacy", records)
 
 
 def find(groups, group, init, **spec):

@@ -1,11 +1,10 @@
 """Records in which every claim of lp_fft holds, and changes that make one fail."""
 
 import numpy as np
-from committed_claims import CLAIMS
+from committed_claims import claim_rows
 from lpfft_sample_records import arm, followed, trained
 from lpfft_theory_sample_records import theory_record
 
-from dpatlas.evidence.claims import judge_claims
 from dpatlas.evidence.comparisons import PaperRecords
 from dpatlas.papers.lp_fft.records.feature_quality import Row
 
@@ -159,13 +158,14 @@ def groups():
 
 
 def verdicts(records):
-    """Rows of claims.csv on lp_fft, by claim."""
-    rows = judge_claims(CLAIMS, {"lp_fft": PaperRecords({}, records)}, "test")
-    return {row["claim"]: row for row in rows if row["paper"] == "lp_fft"}
+    return claim_rows("lp_fft", PaperRecords({}, records))
 
 
-def with_verdict(rows, verdict):
-    return {name for name, row in rows.items() if row["verdict"] == verdict}
+def changed(change):
+    """The true records after a change of their groups."""
+    records = groups()
+    change(records)
+    return PaperRecords({}, records)
 
 
 def record_at(records, noise, group="strategies", scenario=None):

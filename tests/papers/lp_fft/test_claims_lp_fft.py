@@ -8,6 +8,7 @@ import itertools
 
 import numpy as np
 import pytest
+from committed_claims import with_verdict
 from lpfft_world import (
     RUNS,
     STEPS,
@@ -21,7 +22,6 @@ from lpfft_world import (
     set_curve,
     strategies_record,
     verdicts,
-    with_verdict,
 )
 
 from dpatlas.errors import InputError

@@ -8,11 +8,10 @@ import math
 
 import maxinf_sample_records as samples
 import numpy as np
-from committed_claims import CLAIMS
+from committed_claims import claim_rows
 from figure_samples import select
 from maxinf_sample_records import PRIORS, TAUS, typed
 
-from dpatlas.evidence.claims import judge_claims
 from dpatlas.evidence.comparisons import PaperRecords
 from dpatlas.evidence.looks import LOOKS
 
@@ -90,13 +89,7 @@ def changed(*changes):
 
 
 def verdicts(groups):
-    """Rows of claims.csv on the paper, by claim."""
-    rows = judge_claims(CLAIMS, {"max_information": paper(groups)}, "test")
-    return {row["claim"]: row for row in rows if row["paper"] == "max_information"}
-
-
-def with_verdict(rows, verdict):
-    return {name for name, row in rows.items() if row["verdict"] == verdict}
+    return claim_rows("max_information", paper(groups))
 
 
 def claims(*parts):

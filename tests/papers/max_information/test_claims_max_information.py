@@ -9,7 +9,7 @@ import itertools
 import maxinf_sample_records as samples
 import numpy as np
 import pytest
-from committed_claims import CLAIMS
+from committed_claims import CLAIMS, with_verdict
 from maxinf_sample_records import AXES, PRIORS, agreement_record, coefficients_record
 from maxinf_world import (
     REFUTED_BY_ARITHMETIC,
@@ -24,7 +24,6 @@ from maxinf_world import (
     shift,
     true_groups,
     verdicts,
-    with_verdict,
 )
 
 from dpatlas.evidence.looks import AT_MOST, OPPOSITE
