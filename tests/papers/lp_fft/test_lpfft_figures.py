@@ -33,7 +33,7 @@ from dpatlas.papers.lp_fft.figures import (
 from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.lpfft_privacy_utility import _apart
 from dpatlas.papers.lp_fft.figures.lpfft_umap import class_looks
-from dpatlas.papers.lp_fft.figures.published import TABLE_1
+from dpatlas.papers.lp_fft.published import TABLE_1
 
 FIGURES = [name for name in RECORDS if name not in ("lpfft_strategies", "lpfft_lora")]
 

@@ -1,7 +1,7 @@
 """lp_fft: accuracy of LoRA by privacy level."""
 
-from dpatlas.papers.lp_fft.figures.published import TABLE_2
 from dpatlas.papers.lp_fft.figures.strategy_table import strategy_table
+from dpatlas.papers.lp_fft.published import TABLE_2
 from dpatlas.show.output import Records, Settings, ShownTable
 
 

@@ -9,7 +9,6 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures.arms import ARM_COLUMNS, PLACE, STRATEGIES, arms
 from dpatlas.papers.lp_fft.figures.averages import grouped
-from dpatlas.papers.lp_fft.figures.published import BY_METHOD, printed_of
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
     common_note,
     finish,
@@ -17,6 +16,7 @@ from dpatlas.papers.lp_fft.figures.strategy_panels import (
     panel_grid,
     panel_title,
 )
+from dpatlas.papers.lp_fft.published import BY_METHOD, printed_of
 from dpatlas.show.draw import draw_points, draw_printed, frame, printed_handle
 from dpatlas.show.look import MUTED, THIN
 from dpatlas.show.output import Records, Row, Settings, ShownFigure

@@ -18,7 +18,7 @@ from dpatlas.papers.lp_fft.figures.arms import (
     level,
 )
 from dpatlas.papers.lp_fft.figures.averages import grouped
-from dpatlas.papers.lp_fft.figures.published import (
+from dpatlas.papers.lp_fft.published import (
     BACKBONES,
     BATCH,
     BY_METHOD,

@@ -3,38 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-INF = math.inf
-# Accuracy in % and its standard error by backbone, method and epsilon.
-_TABLE_1 = {
-    "resnet18": {
-        "LP": {INF: (68.54, 0.02), 1.29: (67.90, 0.12), 0.57: (66.60, 0.04)},
-        "LP-FFT": {INF: (72.66, 0.12), 1.29: (68.65, 0.08), 0.57: (59.79, 1.03)},
-        "FFT": {INF: (73.69, 0.03), 1.29: (59.79, 1.03), 0.57: (53.82, 0.37)},
-    },
-    "mobilenetv3": {
-        "LP": {INF: (71.12, 0.31), 1.29: (69.54, 0.08), 0.57: (67.32, 0.03)},
-        "LP-FFT": {INF: (71.30, 0.11), 1.29: (71.18, 0.06), 0.57: (66.94, 0.08)},
-        "FFT": {INF: (77.02, 0.31), 1.29: (63.06, 0.05), 0.57: (45.12, 0.07)},
-    },
-    "deit": {
-        "LP": {INF: (95.74, 0.04), 1.29: (93.61, 0.08), 0.26: (94.21, 0.08)},
-        "LP-FFT": {INF: (96.82, 0.08), 1.29: (93.66, 0.15), 0.26: (93.62, 0.05)},
-        "FFT": {INF: (96.17, 0.08), 1.29: (90.31, 0.53), 0.26: (84.19, 0.82)},
-    },
-}
-_LEVELS_2 = (INF, 12.28, 1.29, 0.57, 0.26)
-_TABLE_2 = {
-    "deit": {
-        method: dict(zip(_LEVELS_2, cells, strict=True))
-        for method, cells in {
-            "LP": ((95.81, 0.05), (95.55, 0.05), (94.80, 0.06), (94.21, 0.08), (92.48, 0.27)),
-            "LP-LoRA": ((96.20, 0.05), (95.90, 0.03), (94.81, 0.08), (94.18, 0.05), (91.99, 0.19)),
-            "LoRA": ((96.26, 0.05), (95.50, 0.06), (94.76, 0.08), (93.05, 0.09), (91.28, 0.43)),
-        }.items()
-    }
-}
+from dpatlas.core.files import read_rows
+
+PRINTED = Path(__file__).parent / "printed"
 BACKBONES = {
     "resnet18": ("ResNet18", "CIFAR-10"),
     "mobilenetv3": ("MobileNet-v3", "CIFAR-10"),
@@ -81,21 +55,24 @@ class PrintedAccuracy:
     @property
     def recomputed_epsilon(self) -> float:
         """Epsilon at that noise; infinite without privacy."""
-        return EPSILONS.get(self.noise_multiplier, INF)
+        return EPSILONS.get(self.noise_multiplier, math.inf)
 
 
-def _cells(
-    table: int, printed: dict[str, dict[str, dict[float, tuple[float, float]]]]
-) -> tuple[PrintedAccuracy, ...]:
+def _cells(table: int, file: str) -> tuple[PrintedAccuracy, ...]:
     return tuple(
-        PrintedAccuracy(table, backbone, method, epsilon, *cell)
-        for backbone, methods in printed.items()
-        for method, cells in methods.items()
-        for epsilon, cell in cells.items()
+        PrintedAccuracy(
+            table,
+            row["backbone"],
+            row["method"],
+            float(row["epsilon"]),
+            float(row["accuracy_percent"]),
+            float(row["standard_error"]),
+        )
+        for row in read_rows(PRINTED / file)
     )
 
 
-TABLE_1, TABLE_2 = _cells(1, _TABLE_1), _cells(2, _TABLE_2)
+TABLE_1, TABLE_2 = _cells(1, "table1.csv"), _cells(2, "table2_lora.csv")
 
 
 def printed_of(setting: Mapping[str, Any]) -> list[PrintedAccuracy]:
