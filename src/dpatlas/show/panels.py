@@ -13,6 +13,7 @@ from matplotlib.ticker import (
     FixedLocator,
     FuncFormatter,
     LogLocator,
+    NullFormatter,
     NullLocator,
     ScalarFormatter,
     StrMethodFormatter,
@@ -49,6 +50,12 @@ def label_decades(axis: Axis) -> None:
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.set_minor_locator(LogLocator(subs=(2, 5) if high > 10 * low else (2, 3, 5, 7)))
         axis.set_minor_formatter(StrMethodFormatter("{x:g}"))
+
+
+def label_sparsely(axis: Axis) -> None:
+    """As `label_decades`, without the labels that matplotlib would put between decades."""
+    axis.set_minor_formatter(NullFormatter())
+    label_decades(axis)
 
 
 def percent_axis(axis: Axis) -> None:

@@ -21,6 +21,12 @@ def over_runs(values: Sequence[float] | np.ndarray, confidence: float = CONFIDEN
     return row | {"low": low, "high": high, "standard_error": estimate.standard_error}
 
 
+def mean_and_error(name: str, values: Sequence[float] | np.ndarray) -> Row:
+    """Mean of the runs and its standard error, as columns whose names begin with `name`."""
+    row = over_runs(values)
+    return {f"{name}_mean": row["value"], f"{name}_standard_error": row["standard_error"]}
+
+
 def mean_interval(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Row:
     """As `over_runs`, without the standard error."""
     row = over_runs(values, confidence)

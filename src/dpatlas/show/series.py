@@ -52,6 +52,14 @@ def of_kind(records: Records, kind: str) -> list[Record[Any, Any]]:
     return [record for record in records if record.kind == kind]
 
 
+def some(records: Records, kind: str) -> list[Record[Any, Any]]:
+    """The records of that kind; InputError where there is none."""
+    matching = of_kind(records, kind)
+    if not matching:
+        raise InputError("--records", f"none of kind {kind}", "at least one")
+    return matching
+
+
 def handle(look: Look, **line: Any) -> Line2D:
     """An entry of a legend; `line` is for what differs from the lines of other entries."""
     style = {"marker": look.marker, "markersize": 4, **look.line, **line}

@@ -29,6 +29,12 @@ class Measured:
     mean: float
     error: float | None
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any], name: str, unit: float = 1.0) -> "Measured":
+        """The columns of a row that `rows.mean_and_error` gives this name, times `unit`."""
+        error = row[f"{name}_standard_error"]
+        return cls(unit * row[f"{name}_mean"], None if error is None else unit * error)
+
 
 Cell = str | int | float | Math | Measured | None
 

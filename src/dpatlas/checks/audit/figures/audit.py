@@ -6,7 +6,7 @@ from typing import Any
 from dpatlas.checks.audit.records import mechanism, training
 from dpatlas.records import Record
 from dpatlas.show.output import Row, Settings, ShownTable
-from dpatlas.show.rows import over_runs
+from dpatlas.show.rows import mean_and_error
 from dpatlas.show.series import of_kind
 from dpatlas.show.tables import Cell, Measured, Part
 
@@ -168,7 +168,6 @@ def one_run_row(record: TrainingRecord, canaries: training.Audit) -> Row:
 def training_row(record: TrainingRecord) -> Row:
     """The row of networks trained privately and tested on held-out records."""
     fields, metrics, ledger = record.spec, record.metrics, record.ledger
-    accuracy = over_runs(metrics.accuracy)
     return {
         **_shared("training", record),
         "mechanism": "dp-sgd",
@@ -183,8 +182,7 @@ def training_row(record: TrainingRecord) -> Row:
         "expected_batch": metrics.expected_batch,
         "steps": fields.steps,
         "trained_runs": fields.runs,
-        "accuracy_mean": accuracy["value"],
-        "accuracy_standard_error": accuracy["standard_error"],
+        **mean_and_error("accuracy", metrics.accuracy),
         "n_train": metrics.n_train,
         "n_test": metrics.n_test,
         "skipped_records": sum(metrics.skipped_records),
@@ -221,10 +219,7 @@ def descriptions_part(rows: Sequence[Row]) -> Part:
 def training_part(rows: Sequence[Row]) -> Part:
     """Accuracy beside the guarantee."""
     caption = "Private training: mean ± standard error over runs of the last iterate's accuracy"
-    measured = [
-        {**row, "accuracy_mean": Measured(row["accuracy_mean"], row["accuracy_standard_error"])}
-        for row in rows
-    ]
+    measured = [row | {"accuracy_mean": Measured.of(row, "accuracy")} for row in rows]
     return Part.of(caption, TRAININGS, measured)
 
 

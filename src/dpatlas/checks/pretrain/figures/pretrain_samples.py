@@ -15,7 +15,7 @@ from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.show.output import Row, Settings, ShownFigure
 from dpatlas.show.panels import percent_axis
-from dpatlas.show.rows import over_runs
+from dpatlas.show.rows import mean_and_error
 from dpatlas.show.series import BLUE, GREEN, RED, handle, only
 
 TransferRecord = Record[transfer.Spec, transfer.Metrics]
@@ -109,9 +109,7 @@ def transfer_rows(record: TransferRecord) -> list[Row]:
         }
         for measure in MEASURES:
             if (accuracies := getattr(measured, measure)) is not None:
-                splits = over_runs(accuracies)
-                row[f"{measure}_mean"] = splits["value"]
-                row[f"{measure}_standard_error"] = splits["standard_error"]
+                row |= mean_and_error(measure, accuracies)
         rows.append(row)
     return rows
 

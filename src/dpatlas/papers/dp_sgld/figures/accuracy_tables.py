@@ -8,22 +8,21 @@ from dpatlas.papers.dp_sgld.figures.arms import (
     IDENTITY,
     MEASURED,
     METHODS,
-    RELATIONS,
+    PERCENT,
     SETTINGS,
     STATED,
     arm_row,
-    best_percent,
+    cells_of,
     columns_of,
-    measured,
-    percent,
 )
 from dpatlas.papers.dp_sgld.figures.words import in_words
 from dpatlas.papers.dp_sgld.records import protocol
 from dpatlas.papers.dp_sgld.records.accuracy import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.output import Records, Row, ShownTable
+from dpatlas.show.rows import mean_and_error
 from dpatlas.show.series import of_kind
-from dpatlas.show.tables import Cell, Math, Part
+from dpatlas.show.tables import Cell, Math, Measured, Part
 
 # Behind the name of a method whose weights are not decayed.
 WITHOUT_L2: dict[float | None, str] = {0.0: ", no L2 term"}
@@ -111,14 +110,9 @@ def protocol_rows(record: Record[protocol.Spec, protocol.Metrics], schedule: str
     for arm in record.metrics.rows:
         if arm.schedule != schedule:
             continue
-        best = measured(arm.best_epoch_accuracy)
         row = arm_row(record, arm) | columns_of(arm, ("reading", "weight_decay"))
-        row |= shared_by(record) | {"protocol": "paper"}
-        row |= {
-            "best_epoch_mean": best["accuracy_mean"],
-            "best_epoch_standard_error": best["accuracy_standard_error"],
-        }
-        rows.append(row)
+        row |= shared_by(record) | mean_and_error("best_epoch", arm.best_epoch_accuracy)
+        rows.append(row | {"protocol": "paper"})
     return rows
 
 
@@ -161,11 +155,9 @@ def protocol_part(rows: Sequence[Row]) -> Part:
     first = rows[0]
     lines = [
         {
-            **row,
+            **cells_of(row),
             "method": METHODS[row["method"]] + WITHOUT_L2.get(row.get("weight_decay"), ""),
-            "accuracy": percent(row),
-            "best_epoch": best_percent(row),
-            "relation": RELATIONS.get(row["relation"]),
+            "best_epoch": Measured.of(row, "best_epoch", PERCENT),
             "l2": row.get("weight_decay", row.get("lambda")),
         }
         for row in rows
@@ -183,16 +175,7 @@ def protocol_part(rows: Sequence[Row]) -> Part:
 def accuracy_part(rows: Sequence[Row]) -> Part:
     """What a reader compares, of one data set with tuned methods."""
     first = rows[0]
-    lines = [
-        {
-            **row,
-            "comparison": COMPARISONS.get(row["comparison"]),
-            "method": METHODS[row["method"]],
-            "accuracy": percent(row),
-            "relation": RELATIONS.get(row["relation"]),
-        }
-        for row in rows
-    ]
+    lines = [cells_of(row) | {"comparison": COMPARISONS.get(row["comparison"])} for row in rows]
     caption = (
         f"Tuned methods, ours: {_in_words(first)} Settings: chosen for every method before, on "
         f"records of no run ({first['tuned_by']})"

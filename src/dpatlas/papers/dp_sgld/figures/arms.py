@@ -1,13 +1,13 @@
 """What dp_sgld's tables and figures of accuracies say of an arm."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from dpatlas.papers.dp_sgld.figures.words import backbone_name
 from dpatlas.papers.dp_sgld.records.trained import ArmRow
 from dpatlas.records import Record
 from dpatlas.show.output import Row
-from dpatlas.show.rows import over_runs
+from dpatlas.show.rows import mean_and_error
 from dpatlas.show.tables import Measured
 
 METHODS = {
@@ -18,6 +18,7 @@ METHODS = {
     "repaired-full": "repaired DP-SGLD, full batch",
     "repaired-cyclic": "repaired DP-SGLD, cyclic",
 }
+PERCENT = 100
 RELATIONS = {"add_remove": "add/remove", "replace_one": "replace one"}
 MEASURED = (
     "accuracy_mean",
@@ -62,7 +63,8 @@ def arm_row(record: Record[Any, Any], arm: ArmRow) -> Row:
         "classes": metrics.classes,
         **columns_of(arm, (*IDENTITY, *STATED, *SETTINGS)),
         "delta": record.spec.delta,
-        **measured(arm.accuracy),
+        **mean_and_error("accuracy", arm.accuracy),
+        "runs_used": len(arm.accuracy),
         "tuned_by": record.spec.tuning,
         "runs": list(record.ids),
     }
@@ -74,23 +76,11 @@ def columns_of(arm: ArmRow, names: Iterable[str]) -> Row:
     return {name: values[name] for name in names if name in values}
 
 
-def measured(accuracies: Sequence[float]) -> dict[str, Any]:
-    """Mean and standard error over runs, the latter None for a single run."""
-    row = over_runs(accuracies)
+def cells_of(row: Row) -> dict[str, Any]:
+    """A row with what people read: names, and accuracy in %."""
     return {
-        "accuracy_mean": row["value"],
-        "accuracy_standard_error": row["standard_error"],
-        "runs_used": row["runs_used"],
+        **row,
+        "method": METHODS[row["method"]],
+        "accuracy": Measured.of(row, "accuracy", PERCENT),
+        "relation": RELATIONS.get(row["relation"]),
     }
-
-
-def percent(row: Row) -> Measured:
-    """Accuracy in %, with the standard error if there are several runs."""
-    error = row["accuracy_standard_error"]
-    return Measured(100 * row["accuracy_mean"], None if error is None else 100 * error)
-
-
-def best_percent(row: Row) -> Measured:
-    """Accuracy of the best epoch in %."""
-    error = row["best_epoch_standard_error"]
-    return Measured(100 * row["best_epoch_mean"], None if error is None else 100 * error)

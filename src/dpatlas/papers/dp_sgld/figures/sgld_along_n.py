@@ -13,7 +13,7 @@ from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import accuracy_axis, label_ticks, legend, percent_axis
 from dpatlas.show.rows import mean_interval
-from dpatlas.show.series import BLUE, GREEN, RED, handle, of_kind
+from dpatlas.show.series import BLUE, GREEN, RED, handle, some
 
 METHODS = {
     "dp-sgld": Look("DP-SGLD", BLUE, "o", "-"),
@@ -57,7 +57,7 @@ def sgld_along_n(records: Records, settings: Settings) -> ShownFigure:
 
     Both for each set of records and backbone, one below the other.
     """
-    shown: list[Record[Spec, Metrics]] = of_kind(records, "protocol")
+    shown: list[Record[Spec, Metrics]] = some(records, "protocol")
     rows = [along_n(record, arm) for record in shown for arm in record.metrics.rows]
     rows += [lead for record in shown for lead in _leads(record)]
     readings = list(dict.fromkeys(row["reading"] for row in rows))

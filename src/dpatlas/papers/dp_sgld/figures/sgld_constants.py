@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
-from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.formulas.published import PRINTED_TABLE_4, TABLE_4
 from dpatlas.papers.dp_sgld.formulas.theorems import smoothness, table4_ratio
 from dpatlas.papers.dp_sgld.records.accuracy import LangevinArm, Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.series import of_kind
+from dpatlas.show.series import some
 from dpatlas.show.tables import Cell, Math, Part
 
 CONSTANTS = (
@@ -53,9 +52,7 @@ IF_KNOWN = ("beta_over_lambda_printed", "ratio_printed", "beta_public")
 
 def sgld_constants(records: Records, settings: Settings) -> ShownTable:
     """Table 4: the printed rows recomputed under both readings of d, and our data sets."""
-    compared = of_kind(records, "accuracy")
-    if not compared:
-        raise InputError("--records", "none of kind accuracy", "at least one")
+    compared = some(records, "accuracy")
     printed = printed_rows([record.id for record in compared])
     ours = list({_problem(row): row for record in compared for row in our_rows(record)}.values())
     parts = [constants_part("As printed", printed), constants_part("Our data", ours)]

@@ -2,20 +2,17 @@
 
 from collections.abc import Sequence
 
-from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.figures.arms import (
     MEASURED,
-    METHODS,
-    RELATIONS,
     SETTINGS,
     STATED,
     arm_row,
-    percent,
+    cells_of,
 )
 from dpatlas.papers.dp_sgld.records.finetune import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.series import of_kind
+from dpatlas.show.series import some
 from dpatlas.show.tables import Cell, Math, Part
 
 COLUMNS = (
@@ -51,10 +48,7 @@ HEADINGS: dict[str, Cell] = {
 
 def sgld_finetune(records: Records, settings: Settings) -> ShownTable:
     """A block for every data set."""
-    tuned = of_kind(records, "finetune")
-    if not tuned:
-        raise InputError("--records", "none of kind finetune", "at least one")
-    blocks = [finetune_rows(record) for record in tuned]
+    blocks = [finetune_rows(record) for record in some(records, "finetune")]
     parts = [finetune_part(rows) for rows in blocks]
     return ShownTable(COLUMNS, [row for rows in blocks for row in rows], parts)
 
@@ -82,13 +76,4 @@ def finetune_part(rows: Sequence[Row]) -> Part:
         f"records, mean ± standard error of {first['runs_used']} runs; learning rates: chosen "
         f"before, on records of no run ({first['tuned_by']})"
     )
-    lines = [
-        {
-            **row,
-            "method": METHODS[row["method"]],
-            "accuracy": percent(row),
-            "relation": RELATIONS.get(row["relation"]),
-        }
-        for row in rows
-    ]
-    return Part.of(caption, HEADINGS, lines)
+    return Part.of(caption, HEADINGS, map(cells_of, rows))

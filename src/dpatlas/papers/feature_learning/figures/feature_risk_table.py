@@ -15,11 +15,11 @@ from dpatlas.papers.feature_learning.figures.rows import (
     Record,
     condition,
     measured,
-    simulations,
 )
 from dpatlas.papers.feature_learning.figures.words import privacy_words, risk_words
 from dpatlas.show.output import Row, Settings, ShownTable
-from dpatlas.show.rows import CONFIDENCE, over_runs, span
+from dpatlas.show.rows import CONFIDENCE, mean_and_error, span
+from dpatlas.show.series import some
 from dpatlas.show.tables import Cell, Math, Measured, Part
 
 MEASURED = {
@@ -48,7 +48,7 @@ COLUMNS = (
 def feature_risk_table(records: Sequence[Record], settings: Settings) -> ShownTable:
     """Every condition once, with overlaps and risks over runs; then slopes of log risk in log n."""
     order = ("table", *AXES)
-    ordered = sorted(simulations(records), key=lambda record: order.index(record.spec.axis))
+    ordered = sorted(some(records, "simulation"), key=lambda record: order.index(record.spec.axis))
     conditions = condition_rows(ordered)
     along_n = [record for record in ordered if record.spec.axis == "n"]
     slopes = [row for record in along_n for row in slope_rows(record)]
@@ -66,10 +66,8 @@ def condition_rows(records: Sequence[Record]) -> list[Row]:
                 continue
             row = {"part": "condition", **at, "runs": list(record.ids)}
             for name, (_, kind) in MEASURED.items():
-                values = over_runs(measured(record, kind)[number][1])
-                row[f"{name}_mean"] = values["value"]
-                row[f"{name}_standard_error"] = values["standard_error"]
-                row["runs_used"] = values["runs_used"]
+                values = measured(record, kind)[number][1]
+                row |= mean_and_error(name, values) | {"runs_used": len(values)}
             rows[tuple(at.values())] = row
     return list(rows.values())
 
@@ -84,7 +82,7 @@ def conditions_part(rows: Sequence[Row], records: Sequence[Record]) -> Part:
         "private, direction and random private; the report prints no numbers to set beside these"
     )
     lines: list[tuple[Cell, ...]] = [
-        (*(row[name] for name in CONDITION), *(_measured(row, name) for name in MEASURED))
+        (*(row[name] for name in CONDITION), *(Measured.of(row, name) for name in MEASURED))
         for row in rows
     ]
     headings: tuple[str | Math, ...] = (*SYMBOLS, *(heading for heading, _ in MEASURED.values()))
@@ -118,7 +116,3 @@ def _slope_row(row: Row) -> Row:
         **{name: row[name] for name in shared},
         **{"slope_of": row["series"], "slope": row["value"], **ends},
     }
-
-
-def _measured(row: Row, name: str) -> Cell:
-    return Measured(row[f"{name}_mean"], row[f"{name}_standard_error"])

@@ -10,14 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
 
 from dpatlas.errors import InputError
-from dpatlas.papers.feature_learning.figures.rows import (
-    AXES,
-    Record,
-    simulations,
-)
+from dpatlas.papers.feature_learning.figures.rows import AXES, Record
 from dpatlas.show.draw import draw_points
 from dpatlas.show.look import DOUBLE_COLUMN, Look
 from dpatlas.show.panels import label_decades, label_ticks
+from dpatlas.show.series import some
 
 Panels = list[tuple[Axes, Record]]
 
@@ -46,7 +43,7 @@ def layout(records: Sequence[Record]) -> list[list[Record]]:
     Raises InputError where there is none along any axis.
     """
     by_axis: dict[str, list[Record]] = {axis: [] for axis in AXES}
-    for record in simulations(records):
+    for record in some(records, "simulation"):
         by_axis.get(record.spec.axis, []).append(record)
     links, ladders = by_axis.pop("n"), by_axis.pop("ladder")
     others = [record for along in by_axis.values() for record in along]

@@ -4,10 +4,8 @@ A condition is a link with d, n, p and epsilon. `value` is a mean over runs, `lo
 interval.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.records import simulation
 from dpatlas.records import Record as RecordOf
 from dpatlas.show.look import MUTED, Look
@@ -53,14 +51,6 @@ RISKS = {
     RANDOM: Series("random", "risk", Look("random, non-private", MUTED, "D", "--")),
     FLOOR: Series("private", "risk_floor", Look("ridge on private", PINK, "", "-.")),
 }
-
-
-def simulations(records: Sequence[Record]) -> list[Record]:
-    """The records of simulations; InputError where there is none."""
-    simulated = [record for record in records if record.kind == "simulation"]
-    if not simulated:
-        raise InputError("--records", "none of kind simulation", "at least one")
-    return simulated
 
 
 def measured(record: Record, series: Series) -> list[tuple[simulation.Row, list[float]]]:

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from dpatlas.papers.kl_privacy.figures.rows import conditions, input_size
 from dpatlas.papers.kl_privacy.formulas.theorems import (
     TABLE_1,
@@ -15,6 +13,7 @@ from dpatlas.papers.kl_privacy.kinds import ConstantsRecord, LinearizedRecord
 from dpatlas.papers.kl_privacy.records.linearized import AtDepth, AtWidth
 from dpatlas.show.look import INITS
 from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.rows import mean_and_error
 from dpatlas.show.tables import Math, Measured, Part
 
 SYMBOLS = ("variance", "B", "R_printed", "R_corrected", "risk_printed", "risk_corrected")
@@ -110,7 +109,6 @@ def _distance_row(
     spec, n, epsilon = record.spec, record.metrics.n_train, record.spec.epsilon
     network = (spec.init, input_size(record), width, depth, n)
     printed, corrected = lazy_distance(*network), lazy_distance_corrected(*network)
-    measured, on_sphere = np.array(at.data.R_runs), np.array(at.sphere.R_runs)
     return {
         "part": part,
         "init": spec.init,
@@ -122,10 +120,8 @@ def _distance_row(
         "epsilon": epsilon,
         "R_printed_value": float(printed),
         "R_corrected_value": float(corrected),
-        "R_mean": float(measured.mean()),
-        "R_standard_error": _standard_error(measured),
-        "R_sphere_mean": float(on_sphere.mean()),
-        "R_sphere_standard_error": _standard_error(on_sphere),
+        **mean_and_error("R", at.data.R_runs),
+        **mean_and_error("R_sphere", at.sphere.R_runs),
         "risk_printed_value": float(excess_risk_term(at.B, printed, n, epsilon)),
         "risk_corrected_value": float(excess_risk_term(at.B, corrected, n, epsilon)),
         "runs": list(record.ids),
@@ -189,11 +185,5 @@ def distance_parts(rows: Sequence[Row], sphere_records: int) -> list[Part]:
 
 def _named(row: Row, *measured: str) -> Row:
     """A row with the label of its init, and mean and error of what was measured as one cell."""
-    cells = {
-        name: Measured(row[f"{name}_mean"], row[f"{name}_standard_error"]) for name in measured
-    }
+    cells = {name: Measured.of(row, name) for name in measured}
     return row | {"init": INITS[row["init"]].label} | cells
-
-
-def _standard_error(values: np.ndarray) -> float | None:
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None

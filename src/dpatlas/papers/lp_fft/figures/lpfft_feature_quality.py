@@ -19,7 +19,6 @@ from dpatlas.core.statistics import (
     judge,
     simultaneous_confidence,
 )
-from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures.averages import (
     backbone_of,
     grouped,
@@ -33,7 +32,7 @@ from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import accuracy_axis, legend, percent_axis
 from dpatlas.show.rows import CONFIDENCE, averaged, mean_interval
-from dpatlas.show.series import BLUE, RED, handle, of_kind
+from dpatlas.show.series import BLUE, RED, handle, some
 
 QualityRecord = Record[Spec, Metrics]
 
@@ -69,9 +68,7 @@ COLUMNS = ("part", *OF_RECORD, *OF_TRAINING, *OF_POINT, *OF_VALUE)
 
 def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
     """Figs. 2 (left) and 7: kNN accuracy during training; whether LP first saves some of it."""
-    families = _families(of_kind(records, "feature_quality"))
-    if not families:
-        raise InputError("--records", "none of kind feature_quality", "at least one")
+    families = _families(some(records, "feature_quality"))
     shown = [record for family in families for record in family]
     curves = _in_order([row for record in shown for row in curve_rows(record)])
     losses = _in_order(loss_rows(shown))

@@ -10,7 +10,6 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     NOISES,
     draw_guide,
     draw_series,
-    label_few,
     legend_of,
     mean_rows,
 )
@@ -18,7 +17,7 @@ from dpatlas.papers.lp_fft.records.sensitivity import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_ticks
+from dpatlas.show.panels import label_sparsely, label_ticks
 from dpatlas.show.series import BLUE, GREEN, PINK, RED, only
 
 LAYERS = {
@@ -70,7 +69,7 @@ def _layer_sizes(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
     axes.set_title("Sensitivity of each layer")
     axes.set_ylabel("largest gradient norm of a record")
     draw_series(axes, rows, LAYERS.values())
-    label_few(axes)
+    label_sparsely(axes.yaxis)
     label_ticks(axes, {row["x"] for row in rows})
     legend_of(axes, LAYERS.values())
     return rows
@@ -89,7 +88,7 @@ def _start_ratios(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
     low = min(row["value"] for row in rows)
     axes.plot(at, [low * math.sqrt(d / at[0]) for d in at], color=MUTED, linewidth=THIN)
     axes.set_ylim(low / 1.3, 6)
-    label_few(axes)
+    label_sparsely(axes.yaxis)
     label_ticks(axes, at)
     legend_of(axes, READINGS.values(), loc="upper left", labelspacing=0.2, handlelength=1.8)
     return rows

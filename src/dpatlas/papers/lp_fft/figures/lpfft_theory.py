@@ -14,7 +14,6 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     draw_guide,
     draw_parts,
     draw_series,
-    label_few,
     legend_of,
     mean_rows,
     row_of,
@@ -25,6 +24,7 @@ from dpatlas.records import Record
 from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import BAND_ALPHA, MUTED, NOTE_SIZE, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.panels import label_sparsely
 from dpatlas.show.series import BLUE, RAMP, RED, only, ramp
 
 Dynamics = Record[dynamics.Spec, dynamics.Metrics]
@@ -241,5 +241,5 @@ def _bracket(axes: Axes, record: Dynamics, losses: BracketRow, panel: str) -> li
     errors = losses.standard_error
     points = mean_rows(record, panel, DIFFUSION, times[1:], losses.diffusion, errors)
     draw_series(axes, points, (DIFFUSION,))
-    label_few(axes)
+    label_sparsely(axes.yaxis)
     return rows + points

@@ -12,13 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures.averages import backbone_of
 from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.series import of_kind
+from dpatlas.show.series import some
 
 UmapRecord = Record[Spec, Metrics]
 
@@ -42,9 +41,7 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
 
     LP leaves the features as they are: of every record one panel shows them before FFT.
     """
-    pictures = of_kind(records, "umap")
-    if not pictures:
-        raise InputError("--records", "none of kind umap", "at least one")
+    pictures = some(records, "umap")
     count = sum(len(_lp_steps(record)) for record in pictures)
     figure = Figure(figsize=(DOUBLE_COLUMN, PANEL_HEIGHT * count))
     grid = figure.add_gridspec(count, len(MOMENTS))

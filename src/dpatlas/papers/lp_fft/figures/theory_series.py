@@ -7,14 +7,12 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
 from dpatlas.core.statistics import Estimate
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Row
-from dpatlas.show.panels import label_decades
 from dpatlas.show.rows import CONFIDENCE
 from dpatlas.show.series import BLUE, GREEN, RED, handle
 
@@ -98,9 +96,3 @@ def legend_of(axes: Axes, looks: Iterable[Look], **options: Any) -> None:
 def draw_guide(axes: Axes, height: float) -> None:
     """A thin horizontal line across a panel."""
     axes.axhline(height, color=MUTED, linewidth=THIN, zorder=1)
-
-
-def label_few(axes: Axes) -> None:
-    """Label a log y axis sparsely, so that labels do not overlap."""
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    label_decades(axes.yaxis)

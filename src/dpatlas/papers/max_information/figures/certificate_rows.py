@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.kappa import standing
 from dpatlas.papers.max_information.records.certificates import Row as CertificateRow
 from dpatlas.papers.max_information.selection import Setting, settings_of
 from dpatlas.show.output import Records, Row
-from dpatlas.show.series import of_kind
+from dpatlas.show.series import some
 from dpatlas.show.tables import Cell, Math, Measured
 
 SIZES = ("n_train", "n_test", "inputs", "classes", "parameters")
@@ -76,10 +75,7 @@ POSTERIOR_HEADINGS: dict[str, Cell] = {
 
 def settings_behind(records: Records) -> list[Setting]:
     """The settings of all `certificates` records; InputError without any."""
-    certified = of_kind(records, "certificates")
-    if not certified:
-        raise InputError("--records", "none of kind certificates", "at least one")
-    return settings_of(certified)
+    return settings_of(some(records, "certificates"))
 
 
 def setting_facts(setting: Setting) -> Row:

@@ -7,10 +7,8 @@ from typing import Any
 import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullFormatter
 
 from dpatlas.core.statistics import Estimate
 from dpatlas.papers.max_information.records import kappa, simulation
@@ -18,7 +16,7 @@ from dpatlas.records import Record
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_decades, label_ticks, legend
+from dpatlas.show.panels import label_sparsely, label_ticks, legend
 from dpatlas.show.rows import CONFIDENCE
 from dpatlas.show.series import BLUE, GREEN, PINK, RED, handle, only
 
@@ -148,7 +146,7 @@ def _kappa_panel(axes: Axes, data: pd.DataFrame, axis: str) -> None:
         values = sorted(data[axis].unique())
         label_ticks(axes, values[:: math.ceil(len(values) / MAX_LABELS)])
     else:
-        _label_sparsely(axes.xaxis)
+        label_sparsely(axes.xaxis)
 
 
 def _moment_panel(axes: Axes, data: pd.DataFrame) -> list[Line2D]:
@@ -171,14 +169,8 @@ def _moment_panel(axes: Axes, data: pd.DataFrame) -> list[Line2D]:
     with mpl.rc_context({"lines.markersize": 3}):
         for _, points in simulated.groupby("nu"):
             draw_points(axes, points, "y", laws, "law")
-    _label_sparsely(axes.xaxis)
+    label_sparsely(axes.xaxis)
     return [handle(look) for look in (*MOMENT_LOOKS.values(), *laws.values())]
-
-
-def _label_sparsely(axis: Axis) -> None:
-    """Keep the labels of a log axis apart."""
-    axis.set_minor_formatter(NullFormatter())
-    label_decades(axis)
 
 
 def _notes(record: KappaRecord, simulated: SimulationRecord) -> list[str]:
