@@ -43,9 +43,9 @@ class OpenEntry:
     conditions: tuple[str, ...]
 
     @property
-    def next_look(self) -> int | None:
-        """The first look after the last one; None after the last of all."""
-        return next((look for look in LOOKS if look > self.look), None)
+    def later_looks(self) -> tuple[int, ...]:
+        """The looks after the last one."""
+        return tuple(look for look in LOOKS if look > self.look)
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,50 @@ class Round:
     cpu_s: float
 
 
+@dataclass(frozen=True)
+class Raises:
+    """The raises so far: runs by condition, of those that get more than are there."""
+
+    conditions: Mapping[str, Condition]
+    runs: Mapping[str, int]
+
+    def runs_of(self, name: str) -> int:
+        """Runs of a condition once it is raised."""
+        return max(self.conditions[name].runs, self.runs.get(name, 0))
+
+    def serve(self, entry: OpenEntry, look: int) -> bool:
+        """Whether all conditions of the entry have the runs of a look."""
+        return all(self.runs_of(name) >= look for name in entry.conditions)
+
+    def up_to(self, entry: OpenEntry, look: int) -> "Raises":
+        """These raises and those that a look at the entry needs."""
+        needed = {
+            name: self.conditions[name].raised(look)
+            for name in entry.conditions
+            if self.runs_of(name) < look
+        }
+        return Raises(self.conditions, {**self.runs, **needed})
+
+    def cost(self, entry: OpenEntry, look: int) -> float:
+        """CPU seconds from these raises to a look at the entry."""
+        return sum(
+            (runs - self.runs_of(name)) * self.conditions[name].cpu_s
+            for name, runs in self.up_to(entry, look).runs.items()
+        )
+
+    def promise(self, entry: OpenEntry, waiting: Sequence[OpenEntry]) -> float:
+        """The most decided entries per CPU second, over the looks to which it may be raised."""
+        best = 0.0
+        for look in entry.later_looks:
+            after = self.up_to(entry, look)
+            decided = sum(
+                each.chances.get(look, 0.0) for each in waiting if after.serve(each, look)
+            )
+            # What has the runs already, but for another entry of this round, costs nothing more.
+            best = max(best, decided / max(self.cost(entry, look), 1e-9))
+        return best
+
+
 def next_round(
     entries: Iterable[OpenEntry], conditions: Mapping[str, Condition], budget_s: float
 ) -> Round | None:
@@ -66,82 +110,25 @@ def next_round(
     promises most, counting all entries that this look would serve. A raise is affordable if it
     fits into `budget_s` with `SLACK`; the round ends at `SHARE` of that.
     """
+    raises = Raises(conditions, {})
     waiting = [
         each
         for each in entries
-        if each.next_look and any(each.chances.values()) and not _served(each, conditions, {})
+        if each.later_looks
+        and any(each.chances.values())
+        and not raises.serve(each, each.later_looks[0])
     ]
-    runs: dict[str, int] = {}
     chosen: list[str] = []
     spent = 0.0
     while waiting and not (chosen and spent >= SHARE * budget_s):
-        costs = {each.id: _cost(each, each.next_look, conditions, runs) for each in waiting}
+        costs = {each.id: raises.cost(each, each.later_looks[0]) for each in waiting}
         affordable = [each for each in waiting if SLACK * (spent + costs[each.id]) <= budget_s]
         if not affordable:
             break
-        best = max(affordable, key=lambda entry: _promise(entry, waiting, conditions, runs))
+        best = max(affordable, key=lambda entry: raises.promise(entry, waiting))
         spent += costs[best.id]
-        runs = _after(best, best.next_look, conditions, runs)
-        served = [each.id for each in waiting if _served(each, conditions, runs)]
+        raises = raises.up_to(best, best.later_looks[0])
+        served = [each.id for each in waiting if raises.serve(each, each.later_looks[0])]
         chosen += served
         waiting = [each for each in waiting if each.id not in served]
-    return Round(runs, tuple(chosen), spent) if runs else None
-
-
-def _promise(
-    entry: OpenEntry,
-    waiting: Sequence[OpenEntry],
-    conditions: Mapping[str, Condition],
-    runs: Mapping[str, int],
-) -> float:
-    """The most decided entries per CPU second, over the looks to which it may come to be raised."""
-    best = 0.0
-    for look in (look for look in LOOKS if look > entry.look):
-        after = _after(entry, look, conditions, runs)
-        decided = sum(
-            each.chances.get(look, 0.0) for each in waiting if _has(each, look, conditions, after)
-        )
-        # What has the runs already, but for another entry of this round, costs nothing more.
-        spent = max(_cost(entry, look, conditions, runs), 1e-9)
-        best = max(best, decided / spent)
-    return best
-
-
-def _cost(
-    entry: OpenEntry,
-    look: int | None,
-    conditions: Mapping[str, Condition],
-    runs: Mapping[str, int],
-) -> float:
-    """CPU seconds from the raises so far to a look at the entry."""
-    after = _after(entry, look, conditions, runs)
-    return sum(
-        (number - max(runs.get(name, 0), conditions[name].runs)) * conditions[name].cpu_s
-        for name, number in after.items()
-    )
-
-
-def _after(
-    entry: OpenEntry,
-    look: int | None,
-    conditions: Mapping[str, Condition],
-    runs: Mapping[str, int],
-) -> dict[str, int]:
-    """The raises so far and those that a look at the entry needs."""
-    needed = {
-        name: conditions[name].raised(look or 0)
-        for name in entry.conditions
-        if max(conditions[name].runs, runs.get(name, 0)) < (look or 0)
-    }
-    return {**runs, **needed}
-
-
-def _served(entry: OpenEntry, conditions: Mapping[str, Condition], runs: Mapping[str, int]) -> bool:
-    """Whether the entry has the runs of its next look."""
-    return _has(entry, entry.next_look or 0, conditions, runs)
-
-
-def _has(
-    entry: OpenEntry, look: int, conditions: Mapping[str, Condition], runs: Mapping[str, int]
-) -> bool:
-    return all(max(conditions[name].runs, runs.get(name, 0)) >= look for name in entry.conditions)
+    return Round(raises.runs, tuple(chosen), spent) if raises.runs else None
