@@ -17,12 +17,6 @@ Evidence = Annotated[
 ]
 
 
-class Entry(Model):
-    """What is asked; keys that are not declared are arguments of the test."""
-
-    model_config = ConfigDict(extra="allow")
-
-
 Place = Annotated[Text, setting("Where the paper says so; `ours` for a claim of our own.")]
 Statement = Annotated[Text, setting("The claim in our words.")]
 Kind = Annotated[
@@ -89,23 +83,13 @@ Test = Annotated[
 ]
 
 
-def check_margin(entry: "WrittenPart | WrittenClaim") -> None:
-    """Raise InputError for a margin without a reason, and for a reason without a margin."""
-    given = [name for name in ("margin", "margin_from") if getattr(entry, name) is not None]
-    if len(given) == 1:
-        raise InputError("", f"{entry.id} with {given[0]} alone", "margin and margin_from")
+class Entry(Model):
+    """What claims and parts may say; keys that are not declared are arguments of the test."""
 
+    model_config = ConfigDict(extra="allow")
 
-class WrittenPart(Entry):
-    """One question of a claim; what it does not say of itself, the claim says."""
-
-    id: str = setting("The claim's id and a letter.", pattern="^[a-z]+-[1-9][0-9]*[a-z]$")
+    id: str
     statement: Statement
-    test: Test
-    expected: Expected
-    place: Place = optional()
-    kind: Kind = optional()
-    evidence: Files = optional()
     asserts: Asserts = optional()
     deviations: Deviations = optional()
     pilots: Pilots = optional()
@@ -113,16 +97,29 @@ class WrittenPart(Entry):
     margin_from: MarginFrom = optional()
     printed: Printed = optional()
     elsewhere: Elsewhere = optional()
+
+    @model_validator(mode="after")
+    def _margin_has_a_reason(self) -> "Entry":
+        given = [name for name in ("margin", "margin_from") if getattr(self, name) is not None]
+        if len(given) == 1:
+            raise InputError("", f"{self.id} with {given[0]} alone", "margin and margin_from")
+        return self
+
+
+class WrittenPart(Entry):
+    """One question of a claim; what it does not say of itself, the claim says."""
+
+    id: str = setting("The claim's id and a letter.", pattern="^[a-z]+-[1-9][0-9]*[a-z]$")
+    test: Test
+    expected: Expected
+    place: Place = optional()
+    kind: Kind = optional()
+    evidence: Files = optional()
     other_reading: bool = setting(
         "Whether the part tests another reading of the paper's text, which is reported beside and "
         "does not count for the claim.",
         default=False,
     )
-
-    @model_validator(mode="after")
-    def _margin_has_a_reason(self) -> "WrittenPart":
-        check_margin(self)
-        return self
 
 
 class WrittenClaim(Entry):
@@ -130,16 +127,8 @@ class WrittenClaim(Entry):
 
     id: str = setting("The paper's short name and a number.", pattern="^[a-z]+-[1-9][0-9]*$")
     place: Place
-    statement: Statement
     kind: Kind
     evidence: Files
-    asserts: Asserts = optional()
-    deviations: Deviations = optional()
-    pilots: Pilots = optional()
-    margin: Margin = optional()
-    margin_from: MarginFrom = optional()
-    printed: Printed = optional()
-    elsewhere: Elsewhere = optional()
     test: Test = optional()
     expected: Expected = optional()
     parts: list[WrittenPart] = setting(
@@ -155,7 +144,6 @@ class WrittenClaim(Entry):
         if "parts" in given and self.model_extra:
             found = f"{self.id} with {', '.join(self.model_extra)}"
             raise InputError("", found, "arguments of tests in the parts that have one")
-        check_margin(self)
         parts = self.parts or []
         for name in ("asserts", "deviations"):
             self._require(name, parts, f"{name} of the claim, or of every part")
