@@ -33,6 +33,10 @@ def numbers(relation=None, **settings):
     return {each.accountant: each.epsilon for each in readings(claim)}
 
 
+def tightest(report, relation):
+    return min(each.epsilon for each in report.readings if each.relation == relation)
+
+
 def analytic(mu, delta=1e-5):
     return dp_accounting.get_epsilon_gaussian(1 / mu, delta)
 
@@ -178,7 +182,7 @@ def test_least_of_several_phases_and_of_mixtures_with_full_batches():
     ):
         report = check_epsilon(n=1050, phases=phases, delta=1e-5)
         for relation in RELATIONS:
-            above = report.tightest_of(relation).epsilon
+            above = tightest(report, relation)
             assert 0.995 * above <= report.least[relation] <= above
 
 
@@ -320,15 +324,12 @@ def test_replacing_costs_at_least_as_much_as_blanking_and_least_is_least(
     if sampler != "full-batch":
         settings["batch"] = batch
     report = check_epsilon(**settings, noise=noise, steps=steps)
-    replaced, blanked = (report.tightest_of(each).epsilon for each in ("replace_one", "zero_out"))
+    replaced, blanked = (tightest(report, each) for each in ("replace_one", "zero_out"))
     assert replaced >= blanked * 0.995 - 1e-6
     for relation, least in report.least.items():
         assert (least is not None) == (sampler in ("poisson", "full-batch"))
         if least is not None:
-            assert (
-                least
-                <= min(each.epsilon for each in report.readings if each.relation == relation) + 1e-9
-            )
+            assert least <= tightest(report, relation) + 1e-9
 
 
 @pytest.mark.parametrize("sampler", ["poisson", "shuffled", "full-batch"])
@@ -340,7 +341,7 @@ def test_a_target_is_met_and_hardly_less_noise_misses_it(sampler):
     assert report.ok and [each.relation for each in report.noises] == list(RELATIONS)
     for each in report.noises:
         met, missed = (
-            check_epsilon(**settings, noise=noise).tightest_of(each.relation).epsilon
+            tightest(check_epsilon(**settings, noise=noise), each.relation)
             for noise in (each.noise, each.noise * 0.997)
         )
         assert met <= 2.0 < missed
@@ -379,4 +380,4 @@ def test_extreme_settings_are_computed_and_both_sides_keep_their_order(sampler, 
     )
     assert str(report) and report.as_dict()
     for relation, least in report.least.items():
-        assert least is None or least <= report.tightest_of(relation).epsilon * (1 + 1e-9)
+        assert least is None or least <= tightest(report, relation) * (1 + 1e-9)

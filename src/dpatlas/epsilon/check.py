@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpatlas.core.rounding import upward
-from dpatlas.epsilon.claim import EVERY_SUM, RELATIONS, Claim, Names, Phase, read_claim
+from dpatlas.epsilon.claim import EVERY_SUM, Claim, Names, read_claim
 from dpatlas.epsilon.slips import Hit, Search, search
 from dpatlas.epsilon.valid import (
     Reading,
@@ -70,11 +70,6 @@ class Report:
             self.claim.target is None or bool(self.noises)
         )
 
-    def tightest_of(self, relation: str) -> Reading | None:
-        """As `tightest`, of one relation."""
-        under = [each for each in self.readings if each.relation == relation]
-        return min(under, key=lambda each: each.epsilon, default=None)
-
     def __str__(self) -> str:
         from dpatlas.epsilon.text import describe
 
@@ -86,7 +81,7 @@ class Report:
         return {
             "name": claim.name,
             "source": claim.source,
-            "phases": [_phase(phase) for phase in claim.phases],
+            "phases": [{**vars(phase)} for phase in claim.phases],
             "delta": claim.delta,
             "runs": claim.runs,
             "other_trials": sum(count for _, count in claim.trials),
@@ -96,12 +91,12 @@ class Report:
             "target": claim.target,
             "verdict": self.verdict,
             "by_rounding": self.by_rounding,
-            "readings": [_reading(each) for each in self.readings],
-            "tightest": None if self.tightest is None else _reading(self.tightest),
+            "readings": [{**vars(each)} for each in self.readings],
+            "tightest": None if self.tightest is None else {**vars(self.tightest)},
             "least": dict(self.least),
-            "supported_by": [_reading(each) for each in self.supported_by],
+            "supported_by": [{**vars(each)} for each in self.supported_by],
             "slips": None if self.searched is None else _searched(self.searched),
-            "noise": [vars(each) for each in self.noises],
+            "noise": [{**vars(each)} for each in self.noises],
             "assumptions": {each: assumptions(claim, each) for each in claim.relations},
             "warnings": list(self.warnings),
         }
@@ -232,21 +227,8 @@ def _warnings(claim: Claim, found: tuple[Reading, ...]) -> tuple[str, ...]:
     return (*said, *by_words)
 
 
-def _phase(phase: Phase) -> dict[str, Any]:
-    return {**vars(phase)}
-
-
-def _reading(reading: Reading) -> dict[str, Any]:
-    return {**vars(reading)}
-
-
 def _hit(hit: Hit) -> dict[str, Any]:
-    return {
-        "changes": list(hit.changes),
-        "convention": hit.convention,
-        "epsilon": hit.epsilon,
-        "relations": list(hit.relations),
-    }
+    return {**vars(hit), "changes": [*hit.changes], "relations": [*hit.relations]}
 
 
 def _searched(found: Search) -> dict[str, Any]:
@@ -256,6 +238,3 @@ def _searched(found: Search) -> dict[str, Any]:
         "expected_by_chance": found.by_chance,
         "nearest": None if found.nearest is None else _hit(found.nearest),
     }
-
-
-__all__ = ["GUARANTEED", "REFUTED", "RELATIONS", "UNSUPPORTED", "Report", "check", "check_epsilon"]

@@ -18,7 +18,7 @@ In units of the clip bound C one record moves, at most:
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dpatlas.epsilon.claim import Claim, Phase
@@ -230,8 +230,8 @@ def noise_for(claim: Claim, relation: str, target: float) -> tuple[float, str] |
     def tightest(noise: float) -> tuple[float, str]:
         composed = event(claim.with_noise(noise), relation)
         assert composed is not None
-        names: Sequence[str] = accountants(composed, claim.delta)[:1]
-        return min((epsilon_by(composed, claim.delta, name)[0], name) for name in names)
+        name = accountants(composed, claim.delta)[0]
+        return epsilon_by(composed, claim.delta, name)[0], name
 
     composed = event(claim.with_noise(1.0), relation)
     if composed is None or not accountants(composed, claim.delta):
