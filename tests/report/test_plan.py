@@ -12,6 +12,7 @@ from dpatlas.commands import plan as command
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier, read_tier, validate
 from dpatlas.config.sizes import size_of
+from dpatlas.core.networks import NETWORKS
 from dpatlas.core.specs import Spec
 from dpatlas.cost.counting import Work
 from dpatlas.cost.plan import (
@@ -25,7 +26,7 @@ from dpatlas.cost.plan import (
     makespan,
 )
 from dpatlas.cost.rates import DEFAULTS, fit, past_runs, runtime_minutes
-from dpatlas.cost.training import NETWORKS, VIT
+from dpatlas.cost.training import VIT
 from dpatlas.cost.work import Size, cost_of, work
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import run_command
@@ -91,11 +92,11 @@ def test_private_steps_are_of_the_backbone_s_own_network(key, group):
     for model in ("wrn10-1", "bench-cnn", "imagenet-resnet18"):
         other = backbone.model_copy(update={"model": model, "options": {}})
         counts = work(fields, size, other).counts
-        reference, multiplications, activations = NETWORKS[model]
+        network = NETWORKS[model]
         # An imported network stretches 8x8 images to its own size.
-        share = 1 if model == "imagenet-resnet18" else size.inputs / reference
-        visits = counts["products"] / (8 * multiplications * share)
-        assert counts["elements"] == pytest.approx(3 * visits * activations * share)
+        share = 1 if model == "imagenet-resnet18" else size.inputs / network.inputs
+        visits = counts["products"] / (8 * network.multiplications * share)
+        assert counts["elements"] == pytest.approx(3 * visits * network.activations * share)
         counted[model] = visits
     assert min(counted.values()) > fields.batch
     assert max(counted.values()) == pytest.approx(min(counted.values()))

@@ -3,16 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dpatlas.core import networks
+from dpatlas.core.networks import NETWORKS
 from dpatlas.cost.counting import Backbone, Work
 
-# By model: number of inputs, multiplications and activations of a record's forward pass. Larger
-# images cost in proportion, except in imported networks, which resize all images to one size.
-NETWORKS: dict[str, tuple[int, float, float]] = {
-    name: (each.inputs, each.multiplications, each.activations)
-    for name, each in networks.NETWORKS.items()
-}
-RESIZING = {name for name, each in networks.NETWORKS.items() if each.weights}
 # Options behind the ViT's entry in `NETWORKS`; those of other networks hardly change their work.
 VIT = {"patch": 4, "dim": 192, "depth": 12, "mlp_ratio": 4}
 USUAL: Mapping[str, Any] = {}
@@ -58,8 +51,9 @@ def network_work(
 
     options: arguments of the network's builder that differ from its defaults.
     """
-    reference, multiplications, activations = NETWORKS[model]
-    share = 1 if model in RESIZING else inputs / reference
+    network = NETWORKS[model]
+    multiplications, activations = network.multiplications, network.activations
+    share = 1 if network.weights else inputs / network.inputs
     if model == "vit-tiny":
         work, usual_work = _vit({**VIT, **options}), _vit(VIT)
         multiplications *= work[0] / usual_work[0]

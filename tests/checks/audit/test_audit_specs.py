@@ -8,8 +8,8 @@ from dpatlas.checks.audit.mechanisms import MECHANISMS
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_config
 from dpatlas.config.types import SmallNetwork
+from dpatlas.core.networks import NETWORKS
 from dpatlas.core.specs import Spec
-from dpatlas.cost.training import NETWORKS
 from dpatlas.errors import InputError
 
 

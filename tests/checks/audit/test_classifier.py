@@ -12,9 +12,9 @@ from dpatlas.checks.audit.jobs import training as classifier
 from dpatlas.checks.audit.jobs.classifier import training_phase
 from dpatlas.checks.audit.records.training import Spec
 from dpatlas.checks.audit.settings import training_spec
+from dpatlas.core.networks import NETWORKS
 from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
-from dpatlas.cost.training import NETWORKS
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
@@ -160,7 +160,7 @@ def test_few_canaries_are_said_to_contradict_nothing(data, tmp_path):
     assert test["least_p_value"] > 0.05
 
 
-@pytest.mark.parametrize("name", [name for name, counts in NETWORKS.items() if counts[0] == 64])
+@pytest.mark.parametrize("name", [name for name, each in NETWORKS.items() if each.inputs == 64])
 def test_the_plan_counts_a_network_s_multiplications_and_activations(name):
     model = build(name, (1, 8, 8), 10, key="audit", run=0, base_seed=0)
     counted = [0, 0]
@@ -173,4 +173,4 @@ def test_the_plan_counts_a_network_s_multiplications_and_activations(name):
         if isinstance(layer, torch.nn.Linear | torch.nn.Conv2d):
             layer.register_forward_hook(count)
     model(torch.zeros(1, 64))
-    assert NETWORKS[name] == (64, *counted)
+    assert [NETWORKS[name].multiplications, NETWORKS[name].activations] == counted
