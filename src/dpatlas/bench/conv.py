@@ -21,33 +21,27 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], list[Ten
     Images are flat rows of normal numbers, the same at every step. A case with `words` has rows of
     so many words instead, one with `signals` rows (channels, length).
     """
-    if "words" in case or "signals" in case:
-        return _sequences(candidate, case)
-    shape, classes, batch = case["image_shape"], case["classes"], case["batch"]
-    model = build(case["model"], shape, classes, key="bench", run=0, base_seed=0)
-    model = model.to(case["device"])
-    draws = np.random.default_rng(0)
-    x = draws.standard_normal((batch, prod(shape)), dtype=np.float32)
-    labels = draws.integers(0, classes, batch)
-    rows, targets = (torch.from_numpy(array).to(case["device"]) for array in (x, labels))
-    return repetition(candidate, model, FullBatch(batch), rows, targets, case)
-
-
-def _sequences(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], list[Tensor]], float]:
-    """As `prepare`, of networks on sequences, with torch's initial weights."""
     draws, batch = np.random.default_rng(0), case["batch"]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = encoder(case["classes"]) if "words" in case else signal_network(case["classes"])
     x: np.ndarray
     if "words" in case:
         x = draws.integers(0, VOCABULARY, (batch, case["words"]))
     else:
-        x = draws.standard_normal((batch, *case["signals"]), dtype=np.float32)
+        shape = case["signals"] if "signals" in case else [prod(case["image_shape"])]
+        x = draws.standard_normal((batch, *shape), dtype=np.float32)
     labels = draws.integers(0, case["classes"], batch)
     rows, targets = (torch.from_numpy(array).to(case["device"]) for array in (x, labels))
-    network = model.to(case["device"])
-    return repetition(candidate, network, FullBatch(batch), rows, targets, case)
+    model = _network(case).to(case["device"])
+    return repetition(candidate, model, FullBatch(batch), rows, targets, case)
+
+
+def _network(case: dict[str, Any]) -> nn.Module:
+    """The network of a case; one on words or signals has torch's initial weights."""
+    classes = case["classes"]
+    if "model" in case:
+        return build(case["model"], case["image_shape"], classes, key="bench", run=0, base_seed=0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return encoder(classes) if "words" in case else signal_network(classes)
 
 
 class Mean(nn.Module):
