@@ -117,14 +117,7 @@ class Report:
             "pairs": self.pairs,
             "runs": self.runs,
             "premises": [asdict(each) for each in self.premises],
-            "attacks": [
-                {
-                    "adversary": each.adversary,
-                    "bound": asdict(each.bound),
-                    "test": None if each.test is None else asdict(each.test),
-                }
-                for each in self.attacks
-            ],
+            "attacks": [asdict(each) for each in self.attacks],
             "one_run": None if self.one_run is None else asdict(self.one_run),
             "unseen": self.unseen,
         }

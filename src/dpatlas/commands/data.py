@@ -30,10 +30,10 @@ class Needed:
     name: str
     licence: str
     found: str | None
-    accepts: list[str]
-    subfolder: str
-    addresses: list[str]
-    by_hand: str
+    accepts: Sequence[str] = ()
+    subfolder: str = ""
+    addresses: Sequence[str] = ()
+    by_hand: str = ""
     own_path: str | None = None
 
 
@@ -112,7 +112,7 @@ def _data_set(data_set: DataSet, looked_in: Sequence[Path]) -> Needed:
         name=data_set.name,
         licence=data_set.licence,
         found=f"{source.kind}, {source.where}" if source else None,
-        accepts=list(data_set.accepts),
+        accepts=data_set.accepts,
         subfolder=data_set.name,
         addresses=[file.address for file in data_set.files],
         by_hand=data_set.by_hand,
@@ -126,9 +126,6 @@ def _own(name: str, path: str) -> Needed:
         licence=own.LICENCE,
         found=f"{source.kind}, {source.where}" if source else None,
         accepts=[OWN],
-        subfolder="",
-        addresses=[],
-        by_hand="",
         own_path=path,
     )
 
@@ -152,7 +149,6 @@ def _weights(model: str, looked_in: Sequence[Path]) -> Needed:
         accepts=[name],
         subfolder=FOLDER,
         addresses=[address],
-        by_hand="",
     )
 
 
@@ -165,8 +161,6 @@ def _named(spec: Spec, file: str, looked_in: Sequence[Path]) -> Needed:
         name=f"weights of {spec.slug}",
         licence="MoCo: CC BY-NC 4.0, not for commercial use; trained on ImageNet, under its terms",
         found=str(found) if found else None,
-        accepts=[],
         subfolder=FOLDER,
-        addresses=[],
         by_hand=f"pretrain.backbones.{spec.slug}.file says {file}; nothing is fetched for it",
     )
