@@ -335,6 +335,15 @@ def test_damaged_lines_of_scores_are_made_again(tmp_path):
     assert audit_training(training(), claim(), **options).attacks == whole.attacks
 
 
+def test_runs_whose_line_is_lost_are_left_out_where_the_time_is_up(tmp_path):
+    options = {"pairs": 8, "runs": 8, "folder": tmp_path, "seed": 1}
+    audit_training(training(), claim(), **options)
+    path = tmp_path / "runs.jsonl"
+    lines = path.read_bytes().strip().splitlines()
+    path.write_bytes(b"\n".join(line for line in lines if json.loads(line)["run"] != 5))
+    assert audit_training(training(), claim(), **options, seconds=1e-9).runs == 7
+
+
 def test_what_a_script_prints_stays_out_of_the_report(capfd, script):
     """Printed when it is imported and when it trains, by it, by a child process and by C."""
     lines = [

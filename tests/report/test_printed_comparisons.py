@@ -8,6 +8,7 @@ from scipy.stats import ttest_ind
 
 from dpatlas.core.files import read_rows
 from dpatlas.core.statistics import Estimate
+from dpatlas.errors import InputError
 from dpatlas.evidence.claims import read_claims
 from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
 from dpatlas.registry import all_blocks
@@ -122,6 +123,12 @@ def test_a_bar_inside_a_cell_is_no_end_of_it(tmp_path):
     (part,) = read_parts(path)
     assert part.rows == [["a | b", "2"]]
     assert part.numeric == [False, True]
+
+
+def test_a_table_of_bytes_that_are_no_text_is_named(tmp_path):
+    (tmp_path / "t.md").write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"t\.md: found bytes that are no text"):
+        read_parts(tmp_path / "t.md")
 
 
 def test_printed_contrasts_of_claims_are_differences_of_printed_cells():

@@ -177,6 +177,7 @@ def test_a_page_of_the_users_own_beside_the_tiers_is_not_replaced(tmp_path, caps
         ([], "a list"),
         ({"products": None}, "no products"),
         ({"files": 1}, "no files"),
+        ({"versions": None}, "no versions"),
         ({"records": {}}, "products.kl_constants: found records that it lacks"),
         ({"products": {"kl_vs_depth": {}}}, "products.kl_vs_depth: found no lineage"),
     ],
@@ -211,6 +212,12 @@ def test_verdicts_that_are_not_as_they_were_made_are_refused(run, name, old, new
 def test_what_a_run_has_of_papers_that_it_makes_no_more_does_not_matter(run):
     (run / "figures/kl_vs_moon.csv").write_text("of another config")
     assert "figures/kl_vs_moon.csv" not in names(published(run))
+
+
+def test_of_records_without_costs_the_day_is_unknown(run):
+    for path in run.glob("runs/*/*/cost.json"):
+        path.unlink()
+    assert "finished on an unknown day)" in (published(run) / "README.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -310,10 +310,11 @@ def _scores(
                     rows[number, member] = scores
                     keep({"run": number, "member": member, **teachers, "scores": scores})
                 progress.advance()
-    many = min(runs, sum(1 for _, member in rows if not member))
+    finished = [
+        number for number in range(runs) if {(number, True), (number, False)} <= rows.keys()
+    ]
     return {
-        member: np.array([rows[number, member] for number in range(many)])
-        for member in (True, False)
+        member: np.array([rows[number, member] for number in finished]) for member in (True, False)
     }
 
 

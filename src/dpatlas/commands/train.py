@@ -217,7 +217,9 @@ def _data(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     path = Path(options.data)
     if path.suffix == ".json":
         content = read_json(path)
-        if not isinstance(content, dict) or not {"sha256", "shapes", "name"} <= set(content):
+        shapes = content.get("shapes") if isinstance(content, dict) else None
+        records = shapes.get("x_train") if isinstance(shapes, dict) else None
+        if not isinstance(records, list) or not records or not {"sha256", "name"} <= set(content):
             raise InputError("--data", str(path), "the manifest of a prepared data set")
         return path, {"name": content["name"], "sha256": content["sha256"]}
     if options.data not in SPLITS:

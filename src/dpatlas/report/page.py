@@ -346,8 +346,9 @@ def _claims_first(rows: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(str(path), error.strerror or "unreadable", "a text file") from None
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or "bytes that are no text"
+        raise InputError(str(path), found, "a text file") from None
 
 
 def _script_hash(script: str) -> str:

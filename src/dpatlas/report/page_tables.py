@@ -31,8 +31,9 @@ def read_parts(path: Path) -> list[Shown]:
     """
     try:
         blocks = path.read_text(encoding="utf-8").split("\n\n")
-    except OSError as error:
-        raise InputError(str(path), error.strerror or "unreadable", "a Markdown table") from None
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or "bytes that are no text"
+        raise InputError(str(path), found, "a Markdown table") from None
     parts, caption = [], Markup("")
     for block in blocks:
         if block.startswith("**"):

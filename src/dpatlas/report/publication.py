@@ -12,8 +12,9 @@ from dpatlas.report.state import unnamed
 
 README = "README.md"
 SUFFIXES = {"figures": ("pdf", "png", "csv", "json"), "tables": ("csv", "md", "tex")}
-# Objects that a manifest has had since the first publication.
+# Objects and lists that a manifest has had since the first publication.
 FIELDS = ("code", "cost", "data", "files", "products", "records")
+LISTS = ("versions",)
 ALLOWED = "the manifest of a published run"
 
 
@@ -22,7 +23,9 @@ def read_publication(path: Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise InputError(str(path), f"a {type(content).__name__}", ALLOWED)
-    if missing := [name for name in FIELDS if not isinstance(content.get(name), dict)]:
+    missing = [name for name in FIELDS if not isinstance(content.get(name), dict)]
+    missing += [name for name in LISTS if not isinstance(content.get(name), list)]
+    if missing:
         raise InputError(str(path), f"no {', '.join(missing)}", ALLOWED)
     for name, lineage in content["products"].items():
         if not isinstance(lineage, dict) or not set(LINEAGE_FIELDS) <= lineage.keys():

@@ -362,7 +362,6 @@ def _waiting_lines(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _days(cost: Mapping[str, Any]) -> str:
-    first, last = (
-        (cost[name] or "on an unknown day")[:10] for name in ("first_finished", "last_finished")
-    )
+    days = (cost[name] for name in ("first_finished", "last_finished"))
+    first, last = ("on an unknown day" if day is None else day[:10] for day in days)
     return first if first == last else f"{first} to {last}"

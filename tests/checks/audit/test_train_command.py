@@ -209,6 +209,17 @@ def test_bad_input_is_one_line_exit_2_and_nothing_trained(
     assert not steps
 
 
+@pytest.mark.parametrize("shapes", [{}, [], {"x_train": []}, {"x_train": 5}], ids=str)
+def test_a_manifest_that_does_not_count_its_records_is_one_line_and_exit_2(
+    tmp_path, capsys, shapes
+):
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps({"sha256": "a", "name": "x", "shapes": shapes}))
+    assert train(manifest, *QUICK, "--epsilon", "3") == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "allowed: the manifest of a prepared data set" in error
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
