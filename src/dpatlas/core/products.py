@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 
@@ -35,21 +36,5 @@ class Product:
         return f"{self.kind}s"
 
 
-def figure(
-    name: str, *, needs: tuple[str, ...], place: str, caption: str, paper_shows: str
-) -> Product:
-    """A figure, as in `Product`."""
-    return Product(name, "figure", needs, place, caption, paper_shows)
-
-
-def table(
-    name: str,
-    *,
-    needs: tuple[str, ...],
-    place: str,
-    caption: str,
-    paper_shows: str,
-    may_lack: tuple[str, ...] = (),
-) -> Product:
-    """A table, as in `Product`."""
-    return Product(name, "table", needs, place, caption, paper_shows, may_lack)
+figure = partial(Product, kind="figure")
+table = partial(Product, kind="table")
