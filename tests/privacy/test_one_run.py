@@ -4,17 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+from gaussian_profile import gaussian_profile
 from scipy import sparse, stats
 from scipy.optimize import linprog
 
 from dpatlas.errors import InputError
 from dpatlas.privacy.audit_statistics import count_guesses
-from dpatlas.privacy.one_run import (
-    Claim,
-    gaussian_profile,
-    one_run_profile_test,
-    planned_guesses,
-)
+from dpatlas.privacy.one_run import Claim, one_run_profile_test
 
 MU = 1.0
 PROFILE = gaussian_profile(MU)
@@ -53,7 +49,7 @@ def most(trials, error):
 
 def rejections(attack, trials, profile, m, level, guesses=None):
     rng, claim = np.random.default_rng(3), Claim(*profile)
-    guesses = guesses or planned_guesses(m, *profile, level)
+    guesses = guesses or claim.planned_guesses(m, level)
     needed = claim.needed(m, guesses, level)
     assert needed is not None
     return sum(count_guesses(*attack(rng), guesses).correct >= needed for _ in range(trials))
@@ -226,7 +222,7 @@ def test_the_verdict_is_the_p_value_s():
 
 def test_the_default_number_of_guesses_depends_on_the_claim_alone():
     included = np.random.default_rng(5).random(400) < 0.5
-    planned = planned_guesses(400, *PROFILE)
+    planned = Claim(*PROFILE).planned_guesses(400, 0.95)
     for scores in (included * 1.0, np.zeros(400)):
         assert one_run_profile_test(scores, included, *PROFILE).guesses == planned
 

@@ -42,6 +42,7 @@ Source: Mahloujifar, Melis, Chaudhuri, "Auditing f-differential privacy in one r
 inequalities over T and the recursion; the derivation above is ours.
 """
 
+import bisect
 import math
 from dataclasses import dataclass
 
@@ -49,9 +50,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from dpatlas.core.guard import checked, integer, real
+from dpatlas.core.guard import checked
 from dpatlas.privacy.audit_statistics import LEVEL, claimed_profile, count_guesses
-from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpatlas.privacy.gaussian_dp import gaussian_mu
 
 # Points of a profile from an accountant: with 60 of them instead, the number of right guesses that
 # rejects a Gaussian mechanism's claim falls by at most one in 200.
@@ -114,7 +115,7 @@ def one_run_profile_test(
     epsilons, deltas (points,): as of `profile_excess`; more points make the test sharper, at no
     cost in confidence. The `guesses` highest and lowest scores, half each, are guessed in and out,
     and the others are abstained from. Fix `guesses` before looking at the scores; the default,
-    `planned_guesses`, depends on the claim alone.
+    `Claim.planned_guesses`, depends on the claim alone.
 
     Assumes nothing about the mechanism; see the module's docstring for the proof. Raises InputError
     as `count_guesses` does, and for a profile without points, of unequal lengths or out of range.
@@ -133,28 +134,6 @@ def one_run_profile_test(
         least_p_value=claim.p_value(canaries, guesses, guesses),
         level=level,
     )
-
-
-@checked(canaries=integer(ge=2), level=LEVEL)
-def planned_guesses(
-    canaries: int, epsilons: ArrayLike, deltas: ArrayLike, level: float = 0.95
-) -> int:
-    """How many guesses detect half the noise best, if the canaries' noise is independent.
-
-    Computed from the claim, before any run: for each share of guesses in SHARES, the probability
-    that a Gaussian mechanism of twice the claim's mu is rejected. Many guesses include uncertain
-    ones; few cannot reject. Raises InputError for a profile as `one_run_profile_test` does.
-    """
-    return Claim(*claimed_profile(epsilons, deltas)).planned_guesses(canaries, level)
-
-
-@checked(mu=real(gt=0), points=integer(ge=2), least_delta=real(gt=0, lt=1))
-def gaussian_profile(
-    mu: float, points: int = 64, least_delta: float = 1e-9
-) -> tuple[np.ndarray, np.ndarray]:
-    """(epsilons, deltas) of mu-GDP, both (points,): equal steps from 0 to epsilon(least_delta)."""
-    epsilons = np.linspace(0, gaussian_epsilon(mu, least_delta), points)
-    return epsilons, np.array([gaussian_delta(mu, epsilon) for epsilon in epsilons.tolist()])
 
 
 class Claim:
@@ -205,17 +184,19 @@ class Claim:
         """The smallest number of right guesses that rejects the claim; None if no number does."""
         if not self.excludes(canaries, guesses, guesses, 1 - level):
             return None
-        low, high = 0, guesses
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.excludes(canaries, guesses, middle, 1 - level):
-                high = middle
-            else:
-                low = middle
-        return high
+        # Fewer right guesses are more likely.
+        return 1 + bisect.bisect_left(
+            range(1, guesses),
+            True,
+            key=lambda count: self.excludes(canaries, guesses, count, 1 - level),
+        )
 
     def planned_guesses(self, canaries: int, level: float) -> int:
-        """As the function of this name."""
+        """How many guesses detect half the noise best, if the canaries' noise is independent.
+
+        For each share of guesses in SHARES, the probability that a Gaussian mechanism of twice the
+        claim's mu is rejected. Many guesses include uncertain ones; few cannot reject.
+        """
         mu = 2 * self._gaussian_mu()
         counts = sorted({max(1, round(share * canaries)) for share in SHARES})
         # Where none can reject, all canaries come nearest.
