@@ -1,4 +1,6 @@
-"""Per-record gradients by torch.func, and networks that hold every supported layer."""
+"""Per-record gradients by torch, and networks that hold every supported layer."""
+
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +22,13 @@ def per_record_gradients(
 
     gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
     return gradients(parameters, x.unflatten(0, (-1, views)), labels.unflatten(0, (-1, views)))
+
+
+def by_loop(model: nn.Module, losses: Iterable[Tensor]) -> dict[str, Tensor]:
+    """The same by autograd, from the loss of one record after the other."""
+    trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    rows = zip(*(torch.autograd.grad(loss, [*trained.values()]) for loss in losses), strict=True)
+    return {name: torch.stack(each) for name, each in zip(trained, rows, strict=True)}
 
 
 def norms(gradients: dict[str, Tensor]) -> Tensor:

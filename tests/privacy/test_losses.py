@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from reference_gradients import clipped_sum, distance, records, seeded
+from reference_gradients import by_loop, clipped_sum, distance, records, seeded
 from torch import nn
 
 from dpatlas.core.seeds import Noise
@@ -89,16 +89,10 @@ TASKS = {
 def test_the_clipped_sum_of_every_task_equals_a_per_record_loop(name, bound):
     make, data, ours, theirs = TASKS[name]
     model, (x, targets) = seeded(make), data()
-    rows = []
-    for row in range(ROWS):
-        one = slice(row, row + 1)
-        gradients = torch.autograd.grad(theirs(model(x[one]), targets[one]), [*model.parameters()])
-        # Without any position that counts, torch's mean is 0 / 0.
-        rows.append([gradient.nan_to_num(0) for gradient in gradients])
-    names = [name for name, _ in model.named_parameters()]
-    expected = {
-        name: torch.stack(each) for name, each in zip(names, zip(*rows, strict=True), strict=True)
-    }
+    each = (slice(row, row + 1) for row in range(ROWS))
+    gradients = by_loop(model, (theirs(model(x[one]), targets[one]) for one in each))
+    # Without any position that counts, torch's mean is 0 / 0.
+    expected = {name: rows.nan_to_num(0) for name, rows in gradients.items()}
     found = NetworkGradients(model, ours).clipped_sum(x, targets, bound)
     assert found.skipped == 0
     assert distance(found.gradients, clipped_sum_or_zero(expected, bound)) < 1e-12 * max(1, bound)

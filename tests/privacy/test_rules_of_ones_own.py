@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from reference_gradients import clipped_sum, distance, norms, records, seeded
+from reference_gradients import by_loop, clipped_sum, distance, norms, records, seeded
 from small_training import N, phase
 from torch import nn
 
@@ -72,23 +72,13 @@ def swish():
     return nn.Sequential(nn.Linear(4, 6), Swish(6), nn.Flatten(), nn.Linear(18, 5))
 
 
-def by_loop(model, x, labels, views):
-    """(records, *shape) by parameter, by autograd, a record at a time."""
-    names = [name for name, _ in model.named_parameters()]
-    rows = []
-    for one, label in zip(x.split(views), labels.split(views), strict=True):
-        loss = F.cross_entropy(model(one), label)
-        rows.append(torch.autograd.grad(loss, list(model.parameters())))
-    return {
-        name: torch.stack(each) for name, each in zip(names, zip(*rows, strict=True), strict=True)
-    }
-
-
 def equals_a_loop(kernel, shape, views=1, bound=0.3, tolerance=1e-10):
     """The clipped sum, after a comparison with a per-record loop."""
     x, labels = records(shape)
     labels = labels[::views].repeat_interleave(views)
-    expected = by_loop(kernel.model, x, labels, views)
+    each = zip(x.split(views), labels.split(views), strict=True)
+    losses = (F.cross_entropy(kernel.model(rows), marks) for rows, marks in each)
+    expected = by_loop(kernel.model, losses)
     found = kernel.clipped_sum(x, labels, bound)
     assert list(found.gradients) == [name for name, _ in kernel.model.named_parameters()]
     assert distance(found.gradients, clipped_sum(expected, bound)) < tolerance
