@@ -1,6 +1,7 @@
-"""Augmented views of a record: shifted by a few pixels and possibly mirrored."""
+"""Augmented views of a record, such as ones shifted by a few pixels and possibly mirrored."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -8,6 +9,18 @@ from torch import Tensor
 
 from dpatlas.core.guard import checked, integer
 from dpatlas.errors import InputError
+
+
+class Augmentation(Protocol):
+    """Several views of each record, whose gradients are averaged before the clip."""
+
+    views: int
+
+    def draw(self, draws: np.random.Generator, records: int) -> Tensor:
+        """Parameters of all views of `records` records, (records, ...)."""
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        """(records, ...) -> (records * views, ...), the views of one record consecutively."""
 
 
 class ShiftAndFlip:

@@ -25,6 +25,7 @@ from torch.nn.parameter import UninitializedParameter
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.models.precision import passes
+from dpatlas.privacy.augmentation import Augmentation
 from dpatlas.privacy.chain import chain_of
 from dpatlas.privacy.clip_bounds import LayerBounds
 from dpatlas.privacy.clipping import (
@@ -40,7 +41,7 @@ from dpatlas.privacy.fingerprint import REGISTRIES
 from dpatlas.privacy.free_parameters import FreeParameters
 from dpatlas.privacy.kept_state import HOOKS, hooks_of_all
 from dpatlas.privacy.losses import cross_entropy
-from dpatlas.privacy.probe import Loss, Mismatch, Subject, Views, losses_of, probe, refuse_autocast
+from dpatlas.privacy.probe import Loss, Mismatch, Subject, losses_of, probe, refuse_autocast
 from dpatlas.privacy.recomputed import Recomputed
 from dpatlas.privacy.registry import is_built_in, rule_of
 from dpatlas.privacy.rules import ANCHOR, Ambiguous, Rule, Unsupported
@@ -192,7 +193,7 @@ class NetworkGradients:
         """The clipped sum over no records."""
         return empty_sum(self.model, self.order)
 
-    def probe(self, x: Tensor, labels: Tensor, augmentation: Views | None = None) -> int:
+    def probe(self, x: Tensor, labels: Tensor, augmentation: Augmentation | None = None) -> int:
         """Probe the network with synthetic records of the shape and type of these rows.
 
         x (rows, ...), labels (rows,): only shapes, types and device are used. The first of `WAYS`

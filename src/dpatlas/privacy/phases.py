@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from dpatlas.core.guard import hold, integer, one_of, real
@@ -162,11 +161,7 @@ SHOWN_SETTINGS = ("optimizer", "lr", "lr_schedule", "momentum", "weight_decay", 
 
 def phase_facts(phase: TrainingPhase) -> dict[str, Any]:
     """The settings of a phase that change more than rounding, as JSON values."""
-    facts = {
-        name: value.item() if isinstance(value, np.generic) else value
-        for name, value in vars(phase).items()
-        if name != "max_physical_batch"
-    }
+    facts = {name: value for name, value in vars(phase).items() if name != "max_physical_batch"}
     sampler = phase.sampler
     sampling = {"name": sampler.name, "n": int(sampler.n), "batch": int(sampler.batch)}
     facts["clipping"] = clipping_facts(phase.clipping)

@@ -32,6 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpatlas.core.seeds import generator
 from dpatlas.errors import InputError
+from dpatlas.privacy.augmentation import Augmentation
 from dpatlas.privacy.clipping import ClippedSum
 from dpatlas.privacy.fingerprint import fingerprint
 from dpatlas.privacy.kept_state import (
@@ -95,18 +96,6 @@ class Kernel(Protocol):
         """The sum over the records of x."""
 
 
-class Views(Protocol):
-    """The interface of `dpatlas.privacy.training.Augmentation`."""
-
-    views: int
-
-    def draw(self, draws: np.random.Generator, records: int) -> Tensor:
-        """Parameters of all views of `records` records."""
-
-    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        """The views, those of one record consecutively."""
-
-
 @dataclass(frozen=True)
 class Subject:
     """The network, loss and data types to probe, and how a kernel is built on a copy.
@@ -122,7 +111,7 @@ class Subject:
     x: Tensor
     labels: Tensor
     views: int = 1
-    augmentation: Views | None = None
+    augmentation: Augmentation | None = None
     settings: tuple[Any, ...] = ()
 
 
@@ -271,7 +260,7 @@ class _Probe:
 
     def _views(
         self,
-        augmentation: Views,
+        augmentation: Augmentation,
         records: list[Tensor],
         called: Callable[[str, Callable[[], Any]], Any],
     ) -> list[Tensor]:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
-
 from dpatlas.core.guard import Domain, hold, integer, plain, real
 from dpatlas.errors import InputError
 
@@ -144,8 +142,4 @@ def schedule_facts(schedule: Schedule | None) -> Any:
         return None
     if isinstance(schedule, Listed):
         return list(schedule.factors)
-    plain = {
-        key: value.item() if isinstance(value, np.generic) else value
-        for key, value in vars(schedule).items()
-    }
-    return {"name": type(schedule).__name__, **plain}
+    return {"name": type(schedule).__name__, **vars(schedule)}

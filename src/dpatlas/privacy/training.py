@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from dataclasses import is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from dpatlas.privacy.accounting import (
     default_relation,
     guarantee,
 )
+from dpatlas.privacy.augmentation import Augmentation
 from dpatlas.privacy.clip_bounds import (
     AdaptiveClip,
     LayerBounds,
@@ -72,18 +73,6 @@ from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
 # Key of the released count of an adaptive clip bound; no parameter has a name with a space.
 CLIP_COUNT = "clip count"
-
-
-class Augmentation(Protocol):
-    """Several views of each record, whose gradients are averaged before the clip."""
-
-    views: int
-
-    def draw(self, draws: np.random.Generator, records: int) -> Tensor:
-        """Parameters of all views of `records` records, (records, ...)."""
-
-    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        """(records, ...) -> (records * views, ...), the views of one record consecutively."""
 
 
 class PrivateTraining:
@@ -586,15 +575,12 @@ class PrivateTraining:
         def kernel_of(size: int) -> NetworkGradients:
             return NetworkGradients(self._network, self._loss, size * self.views, clipping)
 
-        def rules(kernel: NetworkGradients) -> list[type]:
-            return [type(rule) for rule in kernel.rules.values()]
-
         kernels = {size: kernel_of(size) for size in self.units.sizes if size > 1}
         if kernels:
             probed = kernel_of(2)
             probed.probe(*self.data.sample())
         for kernel in kernels.values():
-            if rules(kernel) == rules(probed):
+            if kernel.rule_types == probed.rule_types:
                 kernel.take_as_probed()
             else:
                 kernel.probe(*self.data.sample())

@@ -24,10 +24,9 @@ from dpatlas.models.build import initialise, normals
 from dpatlas.models.lora import Adapted, lora_parameters, with_lora
 from dpatlas.models.network import Network
 from dpatlas.models.vit import Attention, ClassToken, First, Offset, Tokens
-from dpatlas.privacy.augmentation import ShiftAndFlip
+from dpatlas.privacy.augmentation import Augmentation, ShiftAndFlip
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import Cyclic, FullBatch
-from dpatlas.privacy.training import Augmentation
 
 CLASSES = 2
 CANARY = 0

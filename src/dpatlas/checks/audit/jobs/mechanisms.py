@@ -33,9 +33,10 @@ from dpatlas.checks.audit.jobs.langevin import LANGEVIN
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import guarantee
+from dpatlas.privacy.augmentation import Augmentation
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Sampler, Shuffled
-from dpatlas.privacy.training import Augmentation, PrivateTraining
+from dpatlas.privacy.training import PrivateTraining
 
 IMAGE, CLASSES, WIDTHS = (1, 4, 4), 2, (16,)
 # Without biases a record of zeros has zero gradient.
