@@ -1,6 +1,5 @@
 """Checkpoints: arrays on disk that only their own run, with its own code, will accept."""
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.arrays import read_arrays
+from dpatlas.core.arrays import packed, read_arrays
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import write_atomic
 
@@ -30,14 +29,13 @@ class Checkpoints:
         header = canonical_json(
             {"identity": self.identity, "arrays": sorted(arrays), "facts": facts}
         )
-        buffer = io.BytesIO()
         head = np.frombuffer(header.encode(), dtype=np.uint8)
-        np.savez(buffer, allow_pickle=False, __header__=head, **arrays)
+        content = packed({"__header__": head, **arrays})
         try:
-            self._write(name, buffer.getvalue())
+            self._write(name, content)
         except FileNotFoundError:
             # Another attempt, which outlived its Snakemake, has finished and cleared the folder.
-            self._write(name, buffer.getvalue())
+            self._write(name, content)
 
     def load(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Arrays and facts of checkpoint `name`, or None if there is none to trust."""

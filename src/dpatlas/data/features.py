@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.files import read_json, remove_parts, replacing, write_json
-from dpatlas.data.prepared import Prepared
+from dpatlas.core.files import remove_parts, replacing, write_json
+from dpatlas.data.prepared import MANIFEST, Prepared, read_manifest
 from dpatlas.errors import InputError
 
 SCHEMA_VERSION = 1
-MANIFEST = "manifest.json"
 PARTS = ("train", "validation", "test")
 ARRAYS = tuple(f"{name}_{part}" for part in PARTS for name in ("x", "y"))
 
@@ -94,11 +93,7 @@ def load(folder: Path | str) -> Features:
     Raises InputError if a file is missing or damaged.
     """
     folder = Path(folder)
-    manifest = read_json(folder / MANIFEST)
-    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
-    if version != SCHEMA_VERSION:
-        where, allowed = str(folder / MANIFEST), f"a manifest of {SCHEMA_VERSION}"
-        raise InputError(where, f"schema version {version}", allowed)
+    manifest = read_manifest(folder, SCHEMA_VERSION)
     arrays = {name: _map(folder, name, manifest["arrays"][name]["sha256"]) for name in ARRAYS}
     x, labels = ({part: arrays[f"{name}_{part}"] for part in PARTS} for name in "xy")
     return Features(x, labels, manifest)

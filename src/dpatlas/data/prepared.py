@@ -4,7 +4,6 @@ Training jobs read them through `load`, which needs numpy and nothing else.
 """
 
 import hashlib
-import io
 import json
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.arrays import read_arrays
+from dpatlas.core.arrays import packed, read_arrays
 from dpatlas.core.files import read_json, remove_parts, write_atomic, write_json
 from dpatlas.core.guard import integer
 from dpatlas.errors import InputError
@@ -96,13 +95,20 @@ def save(
         "dtypes": {name: str(array.dtype) for name, array in arrays.items()},
         "sha256": content_sha256(arrays),
     }
-    buffer = io.BytesIO()
-    # numpy gives every member the same date, so the bytes do not depend on the clock.
-    np.savez(buffer, allow_pickle=False, **{name: arrays[name] for name in names})
     folder = Path(folder)
     remove_parts(folder)
-    write_atomic(folder / ARRAYS, buffer.getvalue())
+    write_atomic(folder / ARRAYS, packed({name: arrays[name] for name in names}))
     write_json(folder / MANIFEST, manifest)
+    return manifest
+
+
+def read_manifest(folder: Path, version: int) -> dict[str, Any]:
+    """The manifest in a folder; InputError for a damaged one and for another schema version."""
+    path = folder / MANIFEST
+    manifest = read_json(path)
+    found = manifest.get("schema_version") if isinstance(manifest, dict) else None
+    if found != version or "sha256" not in manifest:
+        raise InputError(str(path), f"schema version {found}", f"a manifest of {version}")
     return manifest
 
 
@@ -113,12 +119,7 @@ def load(folder: Path | str) -> Prepared:
     together, or if a label is no position in the manifest's `classes`.
     """
     folder = Path(folder)
-    manifest = read_json(folder / MANIFEST)
-    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
-    if version != SCHEMA_VERSION or "sha256" not in manifest:
-        raise InputError(
-            str(folder / MANIFEST), f"schema version {version}", f"a manifest of {SCHEMA_VERSION}"
-        )
+    manifest = read_manifest(folder, SCHEMA_VERSION)
     path = folder / ARRAYS
     try:
         stored = read_arrays(path)

@@ -26,8 +26,8 @@ from dpatlas.core.records import (
 from dpatlas.core.seeds import Noise, Streams, recording
 from dpatlas.core.specs import Spec
 from dpatlas.data import features as frozen
-from dpatlas.data.features import MANIFEST, Features
-from dpatlas.data.prepared import Prepared, load
+from dpatlas.data.features import Features
+from dpatlas.data.prepared import MANIFEST, Prepared, load
 from dpatlas.errors import InputError
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0

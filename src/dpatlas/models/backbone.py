@@ -3,7 +3,6 @@
 The manifest says what the network is (architecture, image shape, classes) and how it was trained.
 """
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from dpatlas.core.arrays import read_arrays
-from dpatlas.core.files import read_json, remove_parts, write_atomic, write_json
+from dpatlas.core.arrays import packed, read_arrays
+from dpatlas.core.files import remove_parts, write_atomic, write_json
 from dpatlas.core.guard import checked, integer
-from dpatlas.data.prepared import content_sha256
+from dpatlas.data.prepared import MANIFEST, content_sha256, read_manifest
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.models.network import Network
 
 SCHEMA_VERSION = 1
-WEIGHTS, MANIFEST = "weights.npz", "manifest.json"
+WEIGHTS = "weights.npz"
 # Records in memory at a time while features are taken.
 CHUNK = 1024
 
@@ -113,11 +112,9 @@ def save(
         "training": dict(training),
         "sha256": content_sha256(weights),
     }
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **weights)
     folder = Path(folder)
     remove_parts(folder)
-    write_atomic(folder / WEIGHTS, buffer.getvalue())
+    write_atomic(folder / WEIGHTS, packed(weights))
     write_json(folder / MANIFEST, manifest)
     return manifest
 
@@ -129,12 +126,7 @@ def load(folder: Path | str) -> Backbone:
     together.
     """
     folder = Path(folder)
-    manifest = read_json(folder / MANIFEST)
-    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
-    if version != SCHEMA_VERSION:
-        raise InputError(
-            str(folder / MANIFEST), f"schema version {version}", f"a manifest of {SCHEMA_VERSION}"
-        )
+    manifest = read_manifest(folder, SCHEMA_VERSION)
     stored = manifest["architecture"]
     weights = _read_weights(folder / WEIGHTS, manifest["sha256"])
     network = build(
