@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from local_server import fail, serve
 
-from dpatlas.core.networks import NETWORKS
+from dpatlas.core.networks import PUBLISHED
 from dpatlas.data import fetch_weights as module
 from dpatlas.errors import run_command
 
@@ -22,10 +22,8 @@ RESNET, MOCO = "imagenet-resnet18", "moco-v2-resnet50"
 @pytest.fixture
 def run(server, tmp_path, monkeypatch):
     """Runs the command with the server as the publisher of the ResNet; gives its exit code."""
-    entry = NETWORKS[RESNET]
-    weights = replace(entry.weights, address=f"{server.address}/{FILE}")
-    networks = {**NETWORKS, RESNET: replace(entry, weights=weights)}
-    monkeypatch.setattr(module, "NETWORKS", networks)
+    weights = replace(PUBLISHED[RESNET], address=f"{server.address}/{FILE}")
+    monkeypatch.setattr(module, "PUBLISHED", {**PUBLISHED, RESNET: weights})
     monkeypatch.chdir(tmp_path)
 
     def command(*arguments, name=RESNET, output="out/net.pth"):

@@ -5,10 +5,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from dpatlas.core.networks import PUBLISHED
 from dpatlas.errors import InputError
 from dpatlas.models.backbone import features
 from dpatlas.models.build import build, builder
-from dpatlas.models.imagenet import ORIGINS, SLICE, folded
+from dpatlas.models.imagenet import SLICE, folded
 
 SMALL = (1, 20, 24)
 
@@ -31,7 +32,7 @@ def origins():
     with torch.random.fork_rng():
         torch.manual_seed(3)
         for model in SIZES:
-            found[model] = get_model(ORIGINS[model].name).eval()
+            found[model] = get_model(PUBLISHED[model].name).eval()
             for part in found[model].modules():
                 if isinstance(part, nn.BatchNorm2d):
                     nn.init.normal_(part.running_mean, std=0.2)
@@ -84,7 +85,7 @@ def test_it_computes_what_torchvisions_network_computes(origins, model, shape):
     deviation = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
     net = built(shape, origins[model], model)
     with torch.no_grad():
-        head = ORIGINS[model].head
+        head = PUBLISHED[model].head
         expected, before_head = head_inputs(origins[model], head, (colour - mean) / deviation)
         found = net(x.flatten(1))
     scale = expected.abs().max()
@@ -129,7 +130,7 @@ def test_every_weight_of_the_published_file_is_used(origins, model):
     assert sum(value.numel() for value in net.parameters()) == before - norms == after
 
 
-@pytest.mark.parametrize("model", ORIGINS)
+@pytest.mark.parametrize("model", PUBLISHED)
 def test_every_parameter_sits_in_a_layer_with_a_rule_for_its_gradients(model):
     from dpatlas.privacy.per_record import NetworkGradients
 

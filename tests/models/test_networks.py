@@ -8,13 +8,10 @@ from torchvision.models import get_model_weights
 from dpatlas.config.backbones import Backbone
 from dpatlas.config.types import SmallNetwork
 from dpatlas.core.digest import reachable
-from dpatlas.core.networks import NETWORKS
-from dpatlas.core.published_weights import FROM_FILES, IMPORTED
+from dpatlas.core.networks import FROM_FILES, IMPORTED, NETWORKS, PUBLISHED
 from dpatlas.cost.training import network_work
 from dpatlas.data.weights import NAME
 from dpatlas.models.build import NAMES, builder
-
-PUBLISHED = {name: entry.weights for name, entry in NETWORKS.items() if entry.weights}
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -17,9 +17,10 @@ from miniatures import Cifar10, Cifar100, Mnist, Stl10, Xrays
 from torch import Tensor
 
 from dpatlas.checks.pretrain.jobs.imported import DEIT, listed
+from dpatlas.core.networks import PUBLISHED
 from dpatlas.data.definitions import DataSet
 from dpatlas.models import deit
-from dpatlas.models.imagenet import ORIGINS, SIDE
+from dpatlas.models.imagenet import SIDE
 
 OUTPUTS = 1000
 # How many digits of its sha256 a file has in its name.
@@ -86,7 +87,7 @@ def published(model: str) -> dict[str, Any]:
 
     if model == DEIT:
         return {deit.ENTRY: {name: _drawn(name, shape) for name, shape in deit_shapes().items()}}
-    return get_model(ORIGINS[model].name, num_classes=OUTPUTS).state_dict()
+    return get_model(PUBLISHED[model].name, num_classes=OUTPUTS).state_dict()
 
 
 def deit_shapes() -> dict[str, tuple[int, ...]]:

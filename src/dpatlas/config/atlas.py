@@ -22,7 +22,7 @@ from dpatlas.core.blocks import Block
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json, write_atomic
 from dpatlas.core.folders import RESULTS
-from dpatlas.core.networks import NETWORKS
+from dpatlas.core.networks import PUBLISHED
 from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
 from dpatlas.cost.counting import JobCost
@@ -341,8 +341,7 @@ class Atlas:
             return {}
         paths = {}
         for spec in self.groups["pretrain"]["imported"]:
-            weights = NETWORKS[spec.fields["model"]].weights
-            assert weights is not None
+            weights = PUBLISHED[spec.fields["model"]]
             name = weights.file or Path(weights_file(self.config, spec)).name
             paths[spec.id] = str(self.folder / "weights" / spec.id / name)
         return paths

@@ -9,7 +9,7 @@ from dpatlas.config.own import check_backbone
 from dpatlas.config.root import General
 from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path, Seed
 from dpatlas.core import networks
-from dpatlas.core.published_weights import FROM_FILES, IMPORTED
+from dpatlas.core.networks import FROM_FILES, IMPORTED
 from dpatlas.core.specs import Spec
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError

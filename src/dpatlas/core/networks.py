@@ -143,6 +143,18 @@ NETWORKS: Mapping[str, NetworkEntry] = {
     "moco-v2-resnet50": _moco(),
     "moco-v3-resnet50": _moco(),
 }
+# Those with published weights, and the names of these by their publisher in a config.
+PUBLISHED = {name: network.weights for name, network in NETWORKS.items() if network.weights}
+IMPORTED = {
+    source: tuple(name for name, weights in PUBLISHED.items() if weights.source == source)
+    for source in dict.fromkeys(weights.source for weights in PUBLISHED.values())
+}
+# Publishers of whose files no address is known: the config names a file.
+FROM_FILES = tuple(
+    source
+    for source, names in IMPORTED.items()
+    if not any(PUBLISHED[name].address for name in names)
+)
 # By who may be named where: trained on private records of 8 x 8 pixels, or as a public backbone.
 SMALL = tuple(name for name, network in NETWORKS.items() if network.inputs == 64)
 BACKBONES = tuple(name for name, network in NETWORKS.items() if network.body)

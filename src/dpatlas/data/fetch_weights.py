@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpatlas.core.files import remove_parts, replacing
-from dpatlas.core.networks import NETWORKS
+from dpatlas.core.networks import PUBLISHED
 from dpatlas.data.download import progress_bars
 from dpatlas.data.sources import CACHE
 from dpatlas.data.weights import named_file, obtain
@@ -33,10 +33,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--download-folder", type=Path, default=CACHE, help="where downloads go")
     parser.add_argument("--mirror", action="append", default=[], help="base address; repeatable")
     parsed = parser.parse_args(arguments)
-    published = {name: network.weights for name, network in NETWORKS.items() if network.weights}
-    if parsed.name not in published:
-        raise InputError("--name", repr(parsed.name), "one of " + ", ".join(published))
-    address = published[parsed.name].address
+    if parsed.name not in PUBLISHED:
+        raise InputError("--name", repr(parsed.name), "one of " + ", ".join(PUBLISHED))
+    address = PUBLISHED[parsed.name].address
     if address:
         if parsed.weights_file:
             allowed = f"none: {parsed.name} has an address"

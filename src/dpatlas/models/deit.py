@@ -27,8 +27,6 @@ LAYOUT = {
     "hidden_dim": DIM,
     "mlp_dim": MLP_RATIO * DIM,
 }
-# Path of the head of torchvision's VisionTransformer.
-HEAD = "heads.head"
 
 # From the file's names to ours, and to those of torchvision's VisionTransformer, as patterns.
 OURS = {

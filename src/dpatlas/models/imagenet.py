@@ -16,7 +16,7 @@ from torch.fx.experimental.optimization import fuse
 from torch.nn.functional import interpolate
 
 from dpatlas.core.guard import checked, integer
-from dpatlas.core.networks import NETWORKS
+from dpatlas.core.networks import PUBLISHED
 from dpatlas.errors import InputError
 from dpatlas.models.mobilenet import HIDDEN, LARGE, STEM, classifier, features
 from dpatlas.models.network import Network
@@ -77,7 +77,6 @@ def on_images(
     return Network([("body", body), ("head", head)])
 
 
-ORIGINS = {name: network.weights for name, network in NETWORKS.items() if network.weights}
 # Layers before the head that have other names here than in torchvision.
 RENAMED = {"classifier.0": "hidden", "classifier.1": "hidden1", "classifier.4": "hidden2"}
 
@@ -130,7 +129,7 @@ def folded(model: str, published: nn.Module) -> dict[str, Tensor]:
 
     Every BatchNorm is folded into the convolution before it.
     """
-    head = ORIGINS[model].head
+    head = PUBLISHED[model].head
     # A copy: the published network itself stays for comparison.
     layers = fuse(published).state_dict()
     return {_renamed(name, head): value.detach() for name, value in layers.items()}

@@ -28,11 +28,9 @@ def expect_data(registry):
 
 def expect_weights(networks):
     """The miniature's address in the place of the published one."""
-    for name, entry in networks.NETWORKS.items():
-        address = entry.weights and EXPECTED["weights"].get(entry.weights.address)
-        if address:
-            weights = replace(entry.weights, address=address)
-            networks.NETWORKS[name] = replace(entry, weights=weights)
+    for name, weights in networks.PUBLISHED.items():
+        if address := EXPECTED["weights"].get(weights.address):
+            networks.PUBLISHED[name] = replace(weights, address=address)
 
 
 CHANGES = {"dpatlas.data.registry": expect_data, "dpatlas.core.networks": expect_weights}

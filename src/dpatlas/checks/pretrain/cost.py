@@ -4,7 +4,7 @@ from dpatlas.checks.pretrain.records.backbone import Spec as Trained
 from dpatlas.checks.pretrain.records.imported import Spec as Imported
 from dpatlas.checks.pretrain.records.transfer import Spec as Transfer
 from dpatlas.config.sizes import array_mb
-from dpatlas.core.networks import NETWORKS
+from dpatlas.core.networks import PUBLISHED
 from dpatlas.cost.counting import RECORD_BYTES, Backbone, JobCost, Size, Work
 from dpatlas.cost.training import (
     FEATURES_OF_A_BACKBONE,
@@ -54,9 +54,7 @@ def data_mb(fields: Trained | Transfer) -> int:
 
 def imported_mb(fields: Imported) -> int:
     """Peak memory of a job in MB, with the weights in both networks and in both files."""
-    weights = NETWORKS[fields.model].weights
-    assert weights is not None, fields.model
-    return weights.import_mb
+    return PUBLISHED[fields.model].import_mb
 
 
 KINDS = {

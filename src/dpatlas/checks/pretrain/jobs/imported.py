@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from dpatlas.checks.pretrain.jobs.public import NO_PRIVATE_RECORD
 from dpatlas.checks.pretrain.records.imported import Metrics, Spec, WeightsFile
 from dpatlas.core.guard import one_of
-from dpatlas.core.networks import NETWORKS
-from dpatlas.core.published_weights import FROM_FILES, IMPORTED
+from dpatlas.core.networks import FROM_FILES, IMPORTED, PUBLISHED
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data import weights
 from dpatlas.data.bounded import readable
@@ -22,7 +21,7 @@ from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models import deit, moco
 from dpatlas.models.backbone import save
 from dpatlas.models.build import build
-from dpatlas.models.imagenet import ORIGINS, PREPROCESSING, ImageNetInput, folded
+from dpatlas.models.imagenet import PREPROCESSING, ImageNetInput, folded
 from dpatlas.models.network import Network
 
 # Number of made-up records that are compared with the published network, and the largest difference
@@ -84,7 +83,7 @@ def imported(job: Job) -> Outcome:
     options: dict[str, Any] = {**fields.options, "key": fields.key, "run": 0, "base_seed": 0}
     network = build(model, image_shape, len(classes), **options)
     network.load_state_dict(own_weights(model, stored.state, published, network))
-    head = published.get_submodule(deit.HEAD if model == DEIT else ORIGINS[model].head)
+    head = published.get_submodule(PUBLISHED[model].head)
     difference = compare(network, published, head, image_shape)
     manifest = save(
         folder,
@@ -145,7 +144,7 @@ def listed(model: str) -> tuple[str, list[str]]:
 
     Raises InputError for weights without a known address.
     """
-    published = NETWORKS[model].weights
+    published = PUBLISHED.get(model)
     if published is None or not published.address:
         raise InputError("model", model, "one whose weights torchvision or its authors list")
     # Imported here since it takes a second.
@@ -166,20 +165,21 @@ def published_network(
     """
     from torchvision.models import VisionTransformer, get_model
 
-    name = "DeiT-tiny" if model == DEIT else ORIGINS[model].name
+    origin = PUBLISHED[model]
     # The constructor draws weights, which are overwritten; torch's generator is left as it was.
     with torch.random.fork_rng(devices=[]):
         if model == DEIT:
             network = VisionTransformer(**deit.LAYOUT, num_classes=outputs)
             state = deit.to_torchvision(state)
         else:
-            network = get_model(name, num_classes=outputs)
-    if model != DEIT and not ORIGINS[model].classifies:
-        network.set_submodule(ORIGINS[model].head, nn.Identity())
+            network = get_model(origin.name, num_classes=outputs)
+    if not origin.classifies:
+        network.set_submodule(origin.head, nn.Identity())
     try:
         network.load_state_dict(state)
     except RuntimeError:
-        raise InputError(str(path), "weights of another network", f"those of {name}") from None
+        allowed = f"those of {origin.name}"
+        raise InputError(str(path), "weights of another network", allowed) from None
     for entry, value in network.state_dict().items():
         if not value.isfinite().all():
             raise InputError(str(path), f"infinite or no numbers in {entry}", "finite weights")
@@ -193,7 +193,7 @@ def own_weights(
     if model == DEIT:
         return deit.to_ours(state)
     ours = folded(model, published)
-    if ORIGINS[model].classifies:
+    if PUBLISHED[model].classifies:
         return ours
     head = {f"head.{name}": value for name, value in network.head.state_dict().items()}
     return {**ours, **{name: torch.zeros_like(value) for name, value in head.items()}}
