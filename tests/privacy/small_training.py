@@ -46,7 +46,7 @@ def flat(tensors) -> torch.Tensor:
     return torch.cat([tensor.flatten().cpu() for tensor in tensors.values()])
 
 
-def check_resumes(fresh, folder) -> None:
+def check_resumes(fresh, folder, source="os") -> None:
     """Kill after every number of steps; another process goes on to the same sums and weights.
 
     fresh(noise, on_update): a training from the start, in a process of its own as it were.
@@ -60,21 +60,23 @@ def check_resumes(fresh, folder) -> None:
     def record(seen):
         return lambda step, sums: seen.append((step, flat(sums).clone()))
 
-    noise, expected = Noise("digest", "os"), []
+    noise, expected = Noise("digest", source), []
     whole = fresh(noise, record(expected))
     whole.run()
     assert whole.steps == len(expected) > 2
     for killed_after in range(whole.steps + 1):
         seen: list = []
-        same = Noise("digest", "os")
+        same = Noise("digest", source)
         same.carry(noise.secret)
         first = taken(fresh(same, record(seen)), killed_after)
         store = Checkpoints(folder, {"run": "one"})
         store.save("state", *first.state())
-        second = fresh(Noise("digest", "os"), record(seen))
+        second = fresh(Noise("digest", source), record(seen))
         second.restore(*store.load("state"))
         second.run()
         assert [step for step, _ in seen] == [step for step, _ in expected]
         assert all(torch.equal(a, b) for (_, a), (_, b) in zip(seen, expected, strict=True))
         assert torch.equal(flat(weights(second.model)), flat(weights(whole.model)))
+        if whole.ema is not None:
+            assert torch.equal(flat(second.ema), flat(whole.ema))
         assert second.ledger() == whole.ledger()

@@ -11,11 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import put
 from scipy import stats
-from small_training import OUTPUTS, SAMPLERS, N, data, flat, network, phase, training, weights
+from small_training import (
+    OUTPUTS,
+    SAMPLERS,
+    N,
+    check_resumes,
+    data,
+    flat,
+    network,
+    phase,
+    training,
+    weights,
+)
 from torch import nn
 
 from dpatlas.core import seeds
-from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
@@ -181,40 +191,14 @@ class Jitter:
 @pytest.mark.parametrize("source", ["keyed", "os"])
 def test_a_run_killed_at_any_step_and_resumed_gives_the_same_bits(tmp_path, optimizer, source):
     changes = {"optimizer": optimizer, "lr": 0.05, "momentum": 0.9 if optimizer == "sgd" else 0.0}
-    noise = Noise("digest", source)
     options = {"ema_decay": 0.9, "augmentation": Jitter(), "repetition": 2}
-
-    def fresh(seen, noise):
-        run = training(
-            two_phases(**changes),
-            network(),
-            noise,
-            on_update=lambda step, sums: seen.append((step, flat(sums).clone())),
-            **options,
-        )
-        return run
-
-    expected = []
-    whole = fresh(expected, noise)
-    whole.run()
-    for killed_after in range(whole.steps + 1):
-        seen = []
-        again = Noise("digest", source)
-        again.carry(noise.secret)
-        first = fresh(seen, again)
-        for _ in range(killed_after):
-            first.step()
-        store = Checkpoints(tmp_path, {"run": "one"})
-        store.save("state", *first.state())
-        # Another process: another model, another noise, nothing but the file.
-        second = fresh(seen, Noise("digest", source))
-        second.restore(*store.load("state"))
-        second.run()
-        assert [step for step, _ in seen] == list(range(whole.steps))
-        for (_, found), (_, wanted) in zip(seen, expected, strict=True):
-            assert torch.equal(found, wanted)
-        assert torch.equal(flat(weights(second.model)), flat(weights(whole.model)))
-        assert torch.equal(flat(second.ema), flat(whole.ema))
+    check_resumes(
+        lambda noise, on_update: training(
+            two_phases(**changes), network(), noise, on_update=on_update, **options
+        ),
+        tmp_path,
+        source,
+    )
 
 
 def test_all_noise_keys_of_a_run_are_distinct(monkeypatch):
