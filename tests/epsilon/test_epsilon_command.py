@@ -361,6 +361,19 @@ def test_ledgers_are_composed_by_their_noisy_sums(capsys, tmp_path):
     assert run(capsys, ["--ledgers", *paths, "--claimed", "1"])[0] == 1
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"steps": 4000}, {"noise_multiplier": 0.0, "epsilon": 0.0}, {"epsilon": 0.01}],
+    ids=str,
+)
+def test_a_ledger_whose_noisy_sums_cost_more_than_it_states_is_refused(capsys, tmp_path, changes):
+    stated = in_ledger(POISSON)
+    paths = stored(tmp_path, a=stated, b=stated | changes)
+    code, out, err = run(capsys, ["--ledgers", *paths, "--claimed", "99"])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert re.search(r"b\.json: found epsilon \S+ of noisy sums whose epsilon is \S+ by PLD", err)
+
+
 def stating(epsilon, **others):
     """A ledger that does not list its noisy sums."""
     relation = "add or remove one record; its number is not public"
@@ -528,7 +541,7 @@ def test_what_a_ledger_does_not_say_is_added_up(capsys, tmp_path):
     paths = stored(tmp_path, a=bare, b=in_ledger(shuffled, "replace_one"))
     total = strict(run(capsys, ["--ledgers", *paths, "--json"])[1])
     assert total["epsilon"] == pytest.approx(2 * bare["epsilon"]) and total["delta"] == 2e-5
-    assert "not every ledger says" in total["by"]
+    assert "not every ledger has the epsilon of noisy sums" in total["by"]
     silent = Ran("SGD", (Phase(Shuffled(1050, 100), 0.0, 10),), (1.0,), "os")
     paths = stored(tmp_path, a=in_ledger(silent, "replace_one"), b=bare)
     assert strict(run(capsys, ["--ledgers", *paths, "--json"])[1])["epsilon"] == "inf"
@@ -542,7 +555,10 @@ def test_what_a_ledger_does_not_say_is_added_up(capsys, tmp_path):
         ({"ledger": {"mechanism": "none"}}, "no ledger"),
         ({"arms": []}, "a ledger of several arms"),
         ({"neighbour_relation": "friends"}, "neighbour_relation: found 'friends'"),
-        ({"neighbour_relation": "replace one record"}, "found add_remove and replace_one"),
+        (
+            {"neighbour_relation": "replace one record", "sampler": None},
+            "found add_remove and replace_one",
+        ),
         ({"holds_for": "noise shared by several trainings (arms)"}, "noise shared with other runs"),
         ({"epsilon": "much"}, "epsilon: found 'much'"),
         ({"delta": 1}, "delta: found 1"),

@@ -135,7 +135,7 @@ def total_spent(records: Mapping[str, Any], delta: float | None = None) -> Total
             epsilon, at = composed.epsilon, delta
             by = f"{composed.accountant.upper()}, every noisy sum"
     elif delta < basic[1]:
-        by += ", since not every ledger says which noisy sums it counts"
+        by += ", since not every ledger has the epsilon of noisy sums that it lists"
     tuned = None
     if any(each.with_tuning is not None for each in spent):
         tuned = _sum(
@@ -197,7 +197,12 @@ def _is_nothing(words: str) -> bool:
 
 
 def _with_phases(spent: Spent, ledger: Mapping[str, Any]) -> Spent:
-    """`spent` with the phases that the ledger accounts, if they give its epsilon again."""
+    """`spent` with the phases that the ledger accounts, if they give its epsilon again.
+
+    InputError where they cost more by the accountant that the ledger names.
+    """
+    named = ledger.get("accountant")
+    accountant = str(named) if named in ("pld", "rdp") else "auto"
     many = re.match(r"(\d+) trainings, each: ", str(ledger.get("event", "")))
     try:
         trainings = int(many.group(1)) if many else 1
@@ -209,12 +214,18 @@ def _with_phases(spent: Spent, ledger: Mapping[str, Any]) -> Spent:
         if trainings > MOST_TRIALS or any(phase.steps > MOST_STEPS for phase in phases):
             return spent
         for phase in phases:
-            NOISE.check("noise_multiplier", phase.noise_multiplier)
-        again = composition([phases] * trainings, spent.delta, spent.relation).epsilon
+            if phase.noise_multiplier:
+                NOISE.check("noise_multiplier", phase.noise_multiplier)
+        again = composition([phases] * trainings, spent.delta, spent.relation, accountant).epsilon
     except (KeyError, TypeError, ValueError, ArithmeticError):
         return spent
     stated = spent.epsilon
-    if stated is None or not stated * (1 - LESS) <= again <= stated * (1 + SAME):
+    assert stated is not None
+    if again > stated * (1 + SAME) and accountant != "auto":
+        cost = f"{upward(again)} by {accountant.upper()}"
+        found = f"epsilon {stated:g} of noisy sums whose epsilon is {cost}"
+        raise InputError(spent.name, found, "a ledger whose epsilon covers its noisy sums")
+    if not stated * (1 - LESS) <= again <= stated * (1 + SAME):
         # Another accounting, say of the last iterate alone.
         return spent
     return Spent(**{**vars(spent), "trainings": trainings, "phases": phases})
