@@ -38,7 +38,7 @@ _numbered, _known = WeakIdKeyDictionary(), WeakIdKeyDictionary()
 _held: dict[int, tuple[int, Any]] = {}
 
 
-def fingerprint(*parts: Any, anew: bool = False) -> str:
+def fingerprint(*parts: Any, anew: bool = False, lasting: bool = False) -> str:
     """Hex digest of `parts`.
 
     Tensors and arrays count by value, arrays mapped from a file by that file's path, size and time
@@ -46,9 +46,10 @@ def fingerprint(*parts: Any, anew: bool = False) -> str:
     (not by their weights), other objects by class, attributes and slots. Functions and classes are
     equal only to themselves, so a fingerprint is valid within this process, and only while their
     defaults, what they enclose and the plain globals that they read stay the same. A tensor is read
-    again only after torch changed it, or if `anew`.
+    again only after torch changed it, or if `anew`. If `lasting`, functions and classes count by
+    their code in place of that, parameters by shape, and the fingerprint is valid in any process.
     """
-    return _digest(_Reading(anew).text(parts).encode())
+    return _digest(_Reading(anew, lasting).text(parts).encode())
 
 
 def arrays_in(
@@ -103,8 +104,8 @@ def _digest(content: Any) -> str:
 class _Reading:
     """Texts of values, equal for equal values; an object is read once, however often it is met."""
 
-    def __init__(self, anew: bool):
-        self.anew = anew
+    def __init__(self, anew: bool, lasting: bool):
+        self.anew, self.lasting = anew, lasting
         # Ids of the objects that contain the present one.
         self.within: list[int] = []
         # Objects and their texts' digests, by id; held, so that no other one gets its address.
@@ -119,6 +120,8 @@ class _Reading:
         if isinstance(value, weakref.ref):
             # It holds nothing: an LSTM's refer to whichever weights it was last called with.
             return "weak reference"
+        if self.lasting and isinstance(value, nn.Parameter):
+            return f"parameter {value.dtype} {tuple(value.shape)}"
         if isinstance(value, Tensor):
             return content_of(value) if self.anew else _tensor_text(value)
         if isinstance(value, np.ndarray) and (mapped := _mapped_file(value)) is not None:
@@ -150,7 +153,8 @@ class _Reading:
         # A name alone would not do: in a notebook a function is defined anew under its old one.
         alone = parts is None or isinstance(value, FunctionType | type)
         name = getattr(value, "__qualname__", None) or type(value)
-        whose = f"{name} {_number(value)}" if alone else self.text(type(value))
+        itself = _code_of(value) if self.lasting else _number(value)
+        whose = f"{name} {itself}" if alone else self.text(type(value))
         return f"{whose} {self.text(parts)}"
 
 
@@ -182,7 +186,7 @@ def _functions(value: FunctionType | type) -> list[FunctionType]:
     """A function, or the methods of a class, with those of its module that they call in turn."""
     functions = [value] if isinstance(value, FunctionType) else []
     if isinstance(value, type):
-        members = (getattr(member, "__func__", member) for _, member in _class_members(value))
+        members = (_function_of(member) for _, member in _class_members(value))
         functions += [member for member in members if isinstance(member, FunctionType)]
     # The list grows while it is read.
     for function in functions:
@@ -194,6 +198,11 @@ def _functions(value: FunctionType | type) -> list[FunctionType]:
             and other not in functions
         ]
     return functions
+
+
+def _function_of(member: Any) -> Any:
+    """The function behind a static or class method, or a property."""
+    return getattr(member, "__func__", None) or getattr(member, "fget", None) or member
 
 
 def _class_members(kind: type) -> list[tuple[str, Any]]:
@@ -253,6 +262,30 @@ def _number(value: Any) -> int:
     except TypeError:
         # No weak reference is possible: hold the object, so that no other one gets its address.
         return _held.setdefault(id(value), (number, value))[0]
+
+
+def _code_of(value: Any) -> str:
+    """The code of a function, or of a class; of others the module that has them."""
+    if isinstance(value, FunctionType | type) and not _is_constant(value):
+        return str([_code_text(function.__code__) for function in _functions(value)])
+    return str(getattr(value, "__module__", None))
+
+
+@functools.lru_cache(maxsize=4096)
+def _code_text(code: CodeType) -> str:
+    """Digest of what a function does: its instructions, and the names and constants in them."""
+    return _digest(
+        f"{code.co_code.hex()} {code.co_names} {_constant_text(code.co_consts)}".encode()
+    )
+
+
+def _constant_text(value: Any) -> str:
+    if isinstance(value, CodeType):
+        return _code_text(value)
+    if isinstance(value, tuple | frozenset):
+        texts = map(_constant_text, value)
+        return str(list(texts) if isinstance(value, tuple) else sorted(texts))
+    return repr(value)
 
 
 def _settings(module: nn.Module) -> list[Any]:

@@ -42,7 +42,7 @@ from dpatlas.privacy.clip_bounds import (
 )
 from dpatlas.privacy.clipping import ClippedSum
 from dpatlas.privacy.data import WithoutTargets, data_of, refuse_held, rows_of
-from dpatlas.privacy.fingerprint import fingerprint, initial_values
+from dpatlas.privacy.fingerprint import content_of, fingerprint, initial_values
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.losses import cross_entropy
@@ -455,10 +455,13 @@ class PrivateTraining:
 
     def _plan(self) -> dict[str, Any]:
         """All settings of the steps as JSON values; a state is valid for one plan only."""
+        network, loss, augmentation = self._made_of
         return {
             "phases": [phase_facts(phase) for phase in self.phases],
-            "loss": loss_name(self.loss),
-            "augmentation": type(self.augmentation).__name__ if self.augmentation else None,
+            "network": network,
+            "loss": f"{loss_name(self.loss)} {loss}",
+            "augmentation": self.augmentation
+            and f"{type(self.augmentation).__name__} {augmentation}",
             "views": self.views,
             "ema_decay": self.ema_decay,
             "shared_noise": self.shared_noise,
@@ -467,6 +470,13 @@ class PrivateTraining:
             "after": self.after.facts() if self.after else {},
             "records": self._records,
         }
+
+    @cached_property
+    def _made_of(self) -> tuple[str, ...]:
+        """Digests of network, loss and augmentation as they were before the first step."""
+        buffers = [(name, content_of(value)) for name, value in self.model.named_buffers()]
+        parts = ([self.model, buffers], self.loss, self.augmentation)
+        return tuple(fingerprint(part, lasting=True)[:16] for part in parts)
 
     @cached_property
     def _records(self) -> str | None:
@@ -596,6 +606,8 @@ class PrivateTraining:
         records = (self.data.identity(), self.units.facts())
         training = (self._structure, self.phases, *records, *start)
         self.noise.claim(self.repetition, fingerprint(training), self.shared_noise)
+        # Before a step: a network may keep what it computed.
+        _ = self._made_of
         self._claimed = self.repetition
 
     def _clipped_sum(self, phase: TrainingPhase, bound: float, step: int) -> ClippedSum:
