@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 EXIT_BAD_INPUT = 2
 EXIT_FAILED_RUN = 1
 EXIT_INTERRUPTED = 130
+EXIT_NOBODY_READS = 141
 EXIT_TERMINATED = 143
 # Characters of what was found that a message shows: a config may hold pages.
 SHOWN = 300
@@ -71,7 +72,8 @@ def run_command(main: Callable[[Sequence[str]], int | None], arguments: Sequence
     """Call `main(arguments)` and return the exit code of the contract.
 
     0 for success, 2 with one line on stderr for `InputError`, 1 with one line for `RunError`
-    and for the operating system's refusals (a full disk, a folder without permission, no memory).
+    and for the operating system's refusals (a full disk, a folder without permission, no memory),
+    141, as a shell has it, where the reader of the output has gone.
     SIGTERM ends it as an exception does, so that what is half written is removed.
     """
     if threading.current_thread() is threading.main_thread():
@@ -84,7 +86,7 @@ def run_command(main: Callable[[Sequence[str]], int | None], arguments: Sequence
     except BrokenPipeError:
         # Whoever read the output has seen enough; what is left to write must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED_RUN
+        return EXIT_NOBODY_READS
     except RunError as error:
         print(f"dpatlas: {error}", file=sys.stderr)
         return EXIT_FAILED_RUN

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_trainings import claim, training
+from small_trainings import DIMENSION, claim, training
 
 from dpatlas.audit import Claim, audit_training
 from dpatlas.audit.run import Run, flatten
@@ -149,6 +149,7 @@ def test_bad_input_is_one_line_and_exits_with_2(capsys, script, words, said):
         (["def train(run): raise KeyError('x')"], "KeyError: 'x' at mine.py:4"),
         (["raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
         (["def train(run): raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
+        (["import os", "def train(run): os._exit(0)"], "SystemExit: os._exit(0)"),
         (
             ["import asyncio", "def train(run): raise asyncio.CancelledError('no more')"],
             "CancelledError: no more at mine.py:5",
@@ -342,6 +343,26 @@ def test_runs_whose_line_is_lost_are_left_out_where_the_time_is_up(tmp_path):
     lines = path.read_bytes().strip().splitlines()
     path.write_bytes(b"\n".join(line for line in lines if json.loads(line)["run"] != 5))
     assert audit_training(training(), claim(), **options, seconds=1e-9).runs == 7
+
+
+def test_a_process_that_the_training_forks_ends_as_it_asks_to(capsys, script):
+    lines = ["import os", "def train(run):", "    os.fork() or os._exit(3)"]
+    lines += ["    assert os.waitstatus_to_exitcode(os.wait()[1]) == 3"]
+    lines += ["    return float(run.member)"]
+    code, out, _ = run(capsys, script(*lines), *FAST, "--json")
+    assert code == 3 and json.loads(out)["runs"] == 8
+
+
+ALONE = [{"canary": np.zeros(DIMENSION)}, {"canary": np.zeros(DIMENSION), "see": False}]
+
+
+@pytest.mark.parametrize("changes", ALONE, ids=["sums", "no sums"])
+def test_a_canary_that_changes_nothing_is_no_audit(changes):
+    report = audit_training(training(**changes), claim(), pairs=60, runs=8, seed=1)
+    assert report.absent and report.exit_code == 3
+    assert "the canary changes nothing in any of 60 pairs: is it planted?" in str(report)
+    # With so few pairs an honest canary may never be drawn.
+    assert not audit_training(training(**changes), claim(), pairs=4, runs=8, seed=1).absent
 
 
 def test_what_a_script_prints_stays_out_of_the_report(capfd, script):

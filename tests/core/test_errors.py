@@ -31,6 +31,14 @@ def test_a_failure_is_one_line_and_its_exit_code(error, code, line, capsys):
     assert capsys.readouterr().err == f"dpatlas: {line}\n"
 
 
+def test_a_reader_that_has_gone_is_no_failed_run_and_no_success():
+    """A claim that is not guaranteed has exit code 1."""
+    words = [sys.executable, "-m", "dpatlas", "claims", "--published"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b"" and process.wait() == 141
+
+
 @pytest.fixture
 def parser():
     parser = ArgumentParser(prog="dpatlas noise")

@@ -14,7 +14,7 @@ import numpy as np
 from dpatlas.audit.adversaries import Adversaries, Observed, separation
 from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import REPEATED_PAIRS, Pair, from_arrays, run_pair, to_arrays
-from dpatlas.audit.premises import premises
+from dpatlas.audit.premises import is_absent, premises
 from dpatlas.audit.report import Attack, Report
 from dpatlas.audit.run import OutOfTime, Run, Train, execute
 from dpatlas.audit.script import Code, code_of
@@ -108,6 +108,7 @@ def audit_training(
         pairs=len(collected),
         runs=many,
         missing=missing,
+        absent=is_absent(claim, collected),
     )
 
 

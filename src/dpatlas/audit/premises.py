@@ -72,6 +72,31 @@ def premises(claim: Claim, pairs: Sequence[Pair], error: float) -> list[Premise]
     return [row for row in rows if row is not None]
 
 
+def is_absent(claim: Claim, pairs: Sequence[Pair]) -> bool:
+    """Whether the canary changes no sum, no weights and no output of any pair, as if not planted.
+
+    Only where it would have been drawn in some pair, but for a chance of BY_CHANCE.
+    """
+    law = first_step_law(claim)
+    drawn_for_sure = {phase.sampler for phase in claim.phases} <= {
+        "full-batch",
+        "cyclic",
+        "shuffled",
+    }
+    never = float(law[-1]) if law is not None else float(not drawn_for_sure)
+    return never ** len(pairs) <= BY_CHANCE and not any(
+        pair.acted or pair.touched or pair.beside is not None or _published_differ(pair)
+        for pair in pairs
+    )
+
+
+def _published_differ(pair: Pair) -> bool:
+    return any(
+        not same(values, pair.with_.published[name])
+        for name, values in pair.without.published.items()
+    )
+
+
 def uncoupled(claim: Claim, pairs: Sequence[Pair]) -> str:
     """Why equal seeds do not give runs that differ by the canary alone; empty if they do.
 

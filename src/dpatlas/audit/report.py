@@ -37,7 +37,8 @@ class Report:
 
     level: confidence of what is said to be wrong. seed: with it the audit can be repeated. pairs,
     runs: of runs for the premises, and runs on each data set for the bound. missing: what the time
-    did not allow and a verdict needs; empty where there is enough.
+    did not allow and a verdict needs; empty where there is enough. absent: whether the canary
+    changed nothing in any pair, as if it had not been planted.
     """
 
     claim: Claim
@@ -50,6 +51,7 @@ class Report:
     runs: int = 0
     one_run: OneRunTest | None = None
     missing: str = ""
+    absent: bool = False
 
     @property
     def violated(self) -> tuple[Premise, ...]:
@@ -80,7 +82,7 @@ class Report:
         """Whether no outcome could have contradicted the claim."""
         if self.one_run is not None:
             return not self.one_run.could_reject
-        if self.missing:
+        if self.missing or self.absent:
             return True
         if not self.attacks and not self.runs:
             return all(
@@ -210,6 +212,8 @@ class Report:
             parts.append(f"{best.adversary}: above {where} by at least {excess:.2g}")
         if not parts and self.missing:
             return f": the time was up after {self.missing}"
+        if not parts and self.absent:
+            return f": the canary changes nothing in any of {self.pairs} pairs: is it planted?"
         if not parts and self.powerless and self.attacks:
             most = max(each.bound.ceiling for each in self.attacks)
             return f": so many runs show at most epsilon {most:.3g}, at any delta of the profile"

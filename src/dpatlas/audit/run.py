@@ -1,9 +1,11 @@
 """What the audit hands to one run of the training, and what it gets back."""
 
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -111,7 +113,7 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
     """
     seed_everything(run.seed)
     try:
-        with printing_to_stderr():
+        with printing_to_stderr(), _exiting_by_exception():
             flat = _flat(train(run))
     except (InputError, OutOfTime, KeyboardInterrupt):
         raise
@@ -122,6 +124,26 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
         allowed = "a score, arrays by name, or sums given to run.see"
         raise InputError("the training", "nothing that an attacker sees", allowed)
     return flat
+
+
+@contextmanager
+def _exiting_by_exception() -> Iterator[None]:
+    """Where the code inside calls `os._exit`, SystemExit: else the process ends without a report.
+
+    Processes that it forks end as they ask to.
+    """
+    process, leave = os.getpid(), os._exit
+
+    def exit_or_raise(status: int) -> NoReturn:
+        if os.getpid() != process:
+            leave(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = exit_or_raise
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 def _flat(published: Any) -> dict[str, np.ndarray]:
