@@ -218,7 +218,7 @@ def lazy_training_distance(output: np.ndarray, gram: np.ndarray, sign: np.ndarra
             "kl_privacy.data",
             f"{len(sign)} records whose NTK matrix is singular",
             "records that differ in more than their scale, and fewer of them "
-            "(linearized.n_train) than the network has weights (linearized.width)",
+            "(linearized.n_train) than the smallest network has weights (linearized.width, widths)",
         )
     return float(target @ solution)
 
