@@ -282,6 +282,42 @@ def test_a_run_with_another_verdict_or_without_a_figure_says_so(project, capsys)
     assert out.startswith(f"first cause: products {TABLE}: there -> absent")
 
 
+def test_two_runs_whose_verdicts_rest_on_other_numbers_differ(project, capsys):
+    shutil.copytree("results", "again")
+    again = project / "again/embedded"
+    for folder in (project / "results/embedded", again):
+        write_atomic(folder / "comparisons.csv", "claim,comparison,low\nkl-1a,up,1.25\n")
+    pair = ("results/embedded", "again/embedded")
+    # The verdicts are the same; what is asked, or what was seen, is not.
+    write_atomic(again / "claims.csv", CLAIMS.replace("1.5,1.25,1.75,2", "1.6,1.35,1.75,2"))
+    _, out, _ = said(capsys, *pair)
+    assert out.startswith("first cause: unexplained")
+    assert "claims kl-1a (observed, low)" in out
+    result = json.loads(said(capsys, *pair, "--json")[1])
+    (claim,) = (each for each in result["differences"] if each["what"] == "claims")
+    assert claim["columns"] == {"observed": ["1.5", "1.6"], "low": ["1.25", "1.35"]}
+    write_atomic(again / "claims.csv", CLAIMS.replace("> 0", "> 1"))
+    _, out, _ = said(capsys, *pair)
+    assert out.startswith("first cause: criterion kl-1a (expected)")
+    write_atomic(again / "claims.csv", CLAIMS)
+    assert said(capsys, *pair)[1].startswith("no difference")
+    write_atomic(again / "comparisons.csv", "claim,comparison,low\nkl-1a,up,1.2\n")
+    _, out, _ = said(capsys, *pair)
+    assert "differ: comparisons.csv" in out
+
+
+def test_so_many_claims_that_differ_are_named_and_the_others_counted(project, capsys):
+    shutil.copytree("results", "again")
+    row = CLAIMS.splitlines()[1]
+    for name, seen in (("results", "1.5"), ("again", "1.6")):
+        rows = [row.replace("kl-1a", f"kl-{n}").replace("1.5", seen) for n in range(11, 31)]
+        write_atomic(project / name / "embedded/claims.csv", CLAIMS + "\n".join([*rows, ""]))
+    _, out, _ = said(capsys, "results/embedded", "again/embedded")
+    assert out.count("claims kl-") == 8 and "and 12 more" in out
+    _, out, _ = said(capsys, "results/embedded", "again/embedded", "--all")
+    assert out.count("claims kl-") == 20
+
+
 def test_a_record_leads_to_the_features_it_was_trained_on(tmp_path):
     made = {"id": "digits-1-net-2", "sha256": "a" * 64, "device": "cpu"}
     record = write_run(tmp_path / "results" / "embedded", spec_of(), metrics={"features": made})

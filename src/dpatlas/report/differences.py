@@ -15,22 +15,30 @@ from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
+from dpatlas.evidence.verdicts import CLAIMS, read_claims
 from dpatlas.records import measured
-from dpatlas.report.lineage import Trace
+from dpatlas.report.lineage import COMPARISONS, Trace
+from dpatlas.report.state import file_sha256
 
 # Of products `name` and `kind`: two different figures differ for no other reason. `records`: those
 # that only one of the two has.
 CAUSES = (
     *("kind", "name", "settings", "spec", "products", "records"),
     *("data", "features", "backbone", "code", "versions", "device", "machine", "tier", "edited"),
+    "criterion",
 )
-RESULTS = ("seeds", "ledger", "verdict", "metrics", "bytes")
+RESULTS = ("seeds", "ledger", "verdict", "claims", "metrics", "bytes")
 UNEXPLAINED = "unexplained"
 FACTS = ("spec", "data", "features", "backbone", "code", "versions", "device")
 MACHINE = ("processor", "machine", "host", "cores")
 # Of a data set's manifest: what tells where it is from before what follows from that.
 FIRST_OF_DATA = ("name", "source", "preprocessing", "options", "sha256")
 ABSENT = "absent"
+# Columns of claims.csv that say what a claim asks: its `criterion`; others follow from the runs.
+CRITERION = (
+    *("paper", "place", "statement", "kind", "expected", "margin", "level", "comparisons"),
+    "evidence",
+)
 Difference = dict[str, Any]
 
 
@@ -150,10 +158,7 @@ def _product_differences(old: Trace, new: Trace) -> Iterator[Difference]:
     if old["kind"] == "claim":
         yield from _claim_differences(old["entry"], new["entry"])
     if old["kind"] == "run":
-        before, after = (
-            {each["claim"]: each["verdict"] for each in side["claims"]} for side in (old, new)
-        )
-        yield from _fields("verdict", before, after)
+        yield from _verdict_differences(Path(old["file"]), Path(new["file"]))
     if "products" not in old:
         yield from _one_product(old, new)
         return
@@ -168,12 +173,47 @@ def _product_differences(old: Trace, new: Trace) -> Iterator[Difference]:
             yield {"what": "products", "name": name, "old": states[0], "new": states[1]}
 
 
+def _verdict_differences(old: Path, new: Path) -> Iterator[Difference]:
+    """What differs in claims.csv and comparisons.csv of two folders of results.
+
+    A claim in both with other cells than its verdict's gives a `criterion` or `claims`, whose
+    `columns` has old and new cell by column.
+    """
+    before, after = (
+        {row["claim"]: row for row in read_claims(folder)} if (folder / CLAIMS).is_file() else {}
+        for folder in (old, new)
+    )
+    verdicts = [{name: row["verdict"] for name, row in side.items()} for side in (before, after)]
+    yield from _fields("verdict", verdicts[0], verdicts[1])
+    for name in (each for each in before if each in after):
+        rows = before[name], after[name]
+        changed = {
+            column: [row.get(column) or "" for row in rows]
+            for column in dict.fromkeys([*rows[0], *rows[1]])
+            # These have a difference of their own.
+            if column not in ("verdict", "tier")
+        }
+        changed = {column: pair for column, pair in changed.items() if pair[0] != pair[1]}
+        asked = {column: changed.pop(column) for column in CRITERION if column in changed}
+        for what, columns in (("criterion", asked), ("claims", changed)):
+            if columns:
+                note = ", ".join(columns)
+                claim = {"what": what, "name": name, "old": None, "new": None, "note": note}
+                yield {**claim, "columns": columns}
+    digests = [
+        file_sha256(folder / COMPARISONS) if (folder / COMPARISONS).is_file() else ABSENT
+        for folder in (old, new)
+    ]
+    if digests[0] != digests[1]:
+        yield {"what": "bytes", "name": COMPARISONS, "old": digests[0], "new": digests[1]}
+
+
 def _of(product: str, name: str | None) -> str:
     return product if name is None else f"{product}: {name}"
 
 
 def _claim_differences(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Difference]:
-    asked = ("expected", "kind", "comparisons", "level")
+    asked = ("expected", "kind", "margin", "comparisons", "level")
     for what, names in (("settings", asked), ("verdict", ("verdict", "observed", "low", "high"))):
         for name in names:
             yield from _fields(what, old.get(name) or "", new.get(name) or "", name)
