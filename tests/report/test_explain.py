@@ -368,3 +368,69 @@ def test_a_changed_spec_pairs_by_slug_and_a_new_one_stands_alone(tmp_path):
         ("spec", "lr"),
         ("bytes", "record.json"),
     ]
+
+
+RECORD = f"runs/kl_privacy/{spec_of(depth=2).id}/record.json"
+COST = RECORD.replace("record.json", "cost.json")
+LINEAGE = f"lineage/{FIGURE}.json"
+
+
+@pytest.mark.parametrize("target", ["record", FIGURE, "kl-1a", "results/embedded", "compared"])
+@pytest.mark.parametrize(
+    ("file", "field", "value"),
+    [
+        *[(RECORD, field, "x") for field in ("data", "spec", "ledger", "seeds", "metrics")],
+        *[(RECORD, field, []) for field in ("seeds", "versions", "device", "id", "spec_digest")],
+        (RECORD, "ledger", True),
+        (RECORD, "id", {}),
+        (RECORD, "metrics", 1),
+        (COST, "device", 5),
+        (LINEAGE, "records", []),
+        (LINEAGE, "outputs", 1),
+        (LINEAGE, "settings", "x"),
+        (LINEAGE, "module", None),
+        (LINEAGE, "versions", "x"),
+    ],
+)
+def test_json_of_another_shape_is_one_line_that_names_file_and_field_and_exit_2(
+    project, capsys, target, file, field, value
+):
+    if target == "record" and file == LINEAGE:
+        target = f"results/embedded/tables/{TABLE}.csv"
+        file = f"lineage/{TABLE}.json"
+    path = project / "results/embedded" / file
+    write_json(path, {**read_json(path), field: value})
+    words = [f"results/embedded/{RECORD}" if target == "record" else target]
+    if target == "compared":
+        words = ["results/embedded", "results/embedded"]
+    code, out, err = said(capsys, *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{file}: {field}: found" in err
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        (RECORD, {"data": {"name": 5, "sha256": 7}}),
+        (COST, {"wall_s": "x"}),
+        (LINEAGE, {"records": {"a": 1}}),
+        (f"features/{FEATURES_ID}/manifest.json", {"data": "x"}),
+        (f"data/{DATA_ID}/manifest.json", {"options": 1}),
+    ],
+)
+def test_a_shape_that_is_wrong_further_inside_is_one_line_and_exit_2(project, capsys, file, change):
+    path = project / "results/embedded" / file
+    write_json(path, {**read_json(path), **change})
+    for target in (FIGURE, spec_of(depth=2).id, "results/embedded", str(path)):
+        code, _, err = said(capsys, target)
+        assert (code, err.count("\n")) in ((2, 1), (0, 0))
+    assert code == 2
+
+
+@pytest.mark.parametrize("field", ["products", "records", "data", "versions"])
+def test_a_published_manifest_of_another_shape_is_named(tmp_path, capsys, field):
+    published = {"products": {}, "records": {}, "data": {}, "versions": [], field: "x"}
+    write_json(tmp_path / "embedded/manifest.json", published)
+    code, out, err = said(capsys, str(tmp_path / "embedded"))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"manifest.json: {field}: found 'x'" in err

@@ -230,7 +230,7 @@ def publication(tmp_path):
     products = {FIGURE: lineage | {"outputs": {f"{FIGURE}.{each}": "" for each in ("pdf", "svg")}}}
     others = {name: {} for name in ("code", "cost", "data", "records")}
     digests = {name: sha256(content) for name, content in files.items()}
-    manifest = {"files": digests, "products": products, **others}
+    manifest = {"files": digests, "products": products, "versions": [], **others}
     write_json(folder / "manifest.json", manifest)
     return folder
 
@@ -254,7 +254,7 @@ def publication(tmp_path):
         ),
         (
             lambda folder: write_json(folder / "manifest.json", {"files": {}}),
-            ["manifest.json: found no code, cost, data, products, records; allowed: the"],
+            ["manifest.json: found no code, cost, data, products, records, versions; allowed:"],
         ),
     ],
 )

@@ -6,12 +6,13 @@ a claim such as kl-4. Two targets are compared: the first line names the first c
 differs, in the order settings, data, code, versions, device, machine.
 """
 
+import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from dpatlas.core.folders import RESULTS
-from dpatlas.errors import ArgumentParser
+from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.report.differences import compare
 from dpatlas.report.lineage import DEFAULT_TIER, find
 from dpatlas.report.text import describe, describe_comparison
@@ -29,11 +30,21 @@ def main(arguments: Sequence[str]) -> int:
         "--json", action="store_true", help="for tools; report/lineage.py has the fields"
     )
     options = parser.parse_args(arguments)
-    target = find(options.target, options.results, options.tier)
-    if options.new is None:
-        print(json.dumps(target, indent=1) if options.json else describe(target, full=options.all))
-    else:
-        result = compare(target, find(options.new, options.results, options.tier))
-        said = describe_comparison(result, full=options.all)
-        print(json.dumps(result, indent=1) if options.json else said)
+    targets = [each for each in (options.target, options.new) if each is not None]
+    try:
+        print(_said(targets, options))
+    except InputError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        found = f"JSON of another shape in it, or in a file that it leads to ({error!r})"
+        allowed = "files as they were made: dpatlas verify FOLDER, of the run, names the others"
+        raise InputError(" or ".join(targets), found, allowed) from None
     return 0
+
+
+def _said(targets: Sequence[str], options: argparse.Namespace) -> str:
+    traces = [find(each, options.results, options.tier) for each in targets]
+    result = compare(*traces) if len(traces) > 1 else traces[0]
+    if options.json:
+        return json.dumps(result, indent=1)
+    return (describe_comparison if len(traces) > 1 else describe)(result, full=options.all)

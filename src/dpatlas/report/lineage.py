@@ -37,17 +37,30 @@ COMPARISONS = "comparisons.csv"
 CONFIG = "config.json"
 DEFAULT_TIER = "embedded"
 TIERS = Path("workflow/tiers")
-LINEAGE_FIELDS = (
-    "name",
-    "kind",
-    "tier",
-    "module",
-    "code_digest",
-    "settings",
-    "records",
-    "outputs",
-    "versions",
-)
+JSON_TYPES = {str: "text", dict: "an object", list: "a list", type(None): "null"}
+# What the fields of the files that a trace is read from hold.
+LINEAGE_SHAPE: dict[str, tuple[type, ...]] = {
+    "name": (str,),
+    "kind": (str,),
+    "tier": (str,),
+    "module": (str,),
+    "code_digest": (str,),
+    "settings": (dict,),
+    "records": (dict,),
+    "outputs": (dict,),
+    "versions": (dict,),
+}
+RECORD_SHAPE: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "key", "spec_digest", "code_digest", "device"), (str,)),
+    **dict.fromkeys(("spec", "versions", "metrics"), (dict,)),
+    **dict.fromkeys(("data", "seeds", "ledger"), (dict, type(None))),
+}
+COST_SHAPE: dict[str, tuple[type, ...]] = {"device": (str,)}
+PUBLISHED_SHAPE: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("products", "records", "data"), (dict,)),
+    "versions": (list,),
+}
+LINEAGE_FIELDS = tuple(LINEAGE_SHAPE)
 FACTS = ("key", "spec", "seeds", "data", "versions", "device", "ledger", "code_digest")
 # The modules that make what is no record, by the folder where it lies.
 MAKERS = {"data": "dpatlas.data.prepare", "features": "dpatlas.jobs.features"}
@@ -120,7 +133,7 @@ def trace_run(folder: Path) -> Trace:
     whole = _together([_trace_named(folder, *each) for each in lineages.items()])
     known = {record["id"] for record in whole["records"]}
     whole["records"] += [
-        _record(path, read_record(path))
+        _record(path, _read_record(path))
         for path in _records(folder)
         if path.parent.name not in known
     ]
@@ -142,7 +155,7 @@ def read_lineage(path: Path | str) -> dict[str, Any]:
     missing = [name for name in LINEAGE_FIELDS if name not in fields]
     if missing:
         raise InputError(str(path), f"no {', '.join(missing)}", "a lineage file")
-    return fields
+    return _shaped(path, fields, LINEAGE_SHAPE)
 
 
 def products_of(folder: Path) -> dict[str, dict[str, Any]]:
@@ -155,7 +168,23 @@ def products_of(folder: Path) -> dict[str, dict[str, Any]]:
 def cost_beside(record: Path) -> dict[str, Any] | None:
     """What the run of a record cost, from the file beside it; None without one."""
     path = record.with_name(COST)
-    return read_cost(path) if path.is_file() else None
+    return _shaped(path, read_cost(path), COST_SHAPE) if path.is_file() else None
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    return _shaped(path, read_record(path), RECORD_SHAPE)
+
+
+def _shaped(
+    path: Path | str, content: dict[str, Any], shape: Mapping[str, tuple[type, ...]]
+) -> dict[str, Any]:
+    """The content of a JSON file; InputError for a field that holds something of another type."""
+    for name, types in shape.items():
+        if not isinstance(content.get(name), types):
+            found = "nothing" if name not in content else f"{content[name]!r}"
+            kinds = [JSON_TYPES[each] for each in types]
+            raise InputError(f"{path}: {name}", found, " or ".join(kinds))
+    return content
 
 
 def job_module(key: str, kind: str | None) -> str:
@@ -277,12 +306,12 @@ def _product(
 
 def _record_behind(path: Path, name: str, recorded: str, known: Mapping[str, Any]) -> Trace:
     if path.is_file():
-        return _record(path, read_record(path), recorded)
+        return _record(path, _read_record(path), recorded)
     return _record(path, {"id": name, "key": path.parent.parent.name, **known}, recorded)
 
 
 def _trace_record(path: Path) -> Trace:
-    return _with_users(_record(path, read_record(path)))
+    return _with_users(_record(path, _read_record(path)))
 
 
 def _record(path: Path, facts: Mapping[str, Any], recorded: str | None = None) -> Trace:
@@ -385,7 +414,7 @@ def _inputs(folder: Path) -> dict[str, set[str]]:
         content = read_json(path)
         inputs[path.parent.name] = {content[name]["sha256"] for name in ("data", "backbone")}
     for path in _records(folder):
-        record = read_record(path)
+        record = _read_record(path)
         used = [record["data"], *inputs_used(record).values()]
         inputs[path.parent.name] = {each["sha256"] for each in used if each and "sha256" in each}
     return inputs
@@ -447,10 +476,12 @@ def _records(folder: Path) -> list[Path]:
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a published run, empty without one."""
+    """The manifest of a published run, empty without one or for one of something else."""
     path = folder / MANIFEST
     content = read_json(path) if path.is_file() else {}
-    return content if isinstance(content, dict) else {}
+    if not isinstance(content, dict) or "products" not in content:
+        return {}
+    return _shaped(path, content, PUBLISHED_SHAPE)
 
 
 def _above(path: Path, levels: int) -> Path:
