@@ -236,7 +236,7 @@ WRITTEN = Claims(
 )
 
 
-def whole_page(results):
+def whole_page(results, show=None):
     """The page with captions, errata and what is written of claims."""
-    about = caption("claims")
-    return build_page(Source(results), "t", PRODUCTS, errata=ERRATA, about=about, written=WRITTEN)
+    rest = {"errata": ERRATA, "about": caption("claims"), "written": WRITTEN}
+    return build_page(Source(results), "t", PRODUCTS, show, **rest)

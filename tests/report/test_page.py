@@ -211,6 +211,15 @@ def test_links_inside_lead_somewhere_and_runs_are_told_by_kind(page):
     assert "<dd>base 3</dd>" in runs and "<dd>python 3.11</dd>" in runs
 
 
+def test_links_and_commands_name_only_figures_and_tables_on_the_page(results):
+    page = whole_page(results, ["second"])
+    inside = [address[1:] for address in Reader(page).addresses if address.startswith("#")]
+    assert set(inside) <= set(Reader(page).ids)
+    other, there = card_of(page, "kl-1"), card_of(page, "kl-2")
+    assert "explain kl-1</code>." in other and "snakemake" not in other
+    assert "Seen in" in there and "snakemake --cores 2 second</code>" in there
+
+
 def row_of(page, claim):
     """The text of a claim's row."""
     return page[page.index(f'id="claim-{claim}"') :].partition("</tr>")[0]

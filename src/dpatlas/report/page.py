@@ -178,6 +178,7 @@ def build_page(
         ),
         papers_in_words=_papers_in_words(len({card.row.get("paper", "") for card in every})),
         tiers=_counts(tier, every),
+        on_page={item.name for item in items},
         claims=_claims_first(source.rows),
         about=caption_html(about, "claims"),
         sections=_sections(items, every, errata or {}, headlines),
