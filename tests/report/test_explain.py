@@ -370,6 +370,18 @@ def test_a_changed_spec_pairs_by_slug_and_a_new_one_stands_alone(tmp_path):
     ]
 
 
+def test_a_published_record_is_explained_by_its_id_and_a_near_one_is_offered(capsys):
+    published = ("--results", "docs/results")
+    _, claim, _ = said(capsys, "kl-5b", *published)
+    name = claim.split("e.g.")[1].split(",")[0].strip()
+    code, out, _ = said(capsys, name, *published)
+    assert code == 0
+    assert out.startswith(f"{name}  (record of kl_privacy, tier embedded)")
+    assert "which is not here" in out and "spec      depth" in out and "kl_vs_depth" in out
+    code, _, err = said(capsys, name[:-1], *published)
+    assert code == 2 and name in err
+
+
 RECORD = f"runs/kl_privacy/{spec_of(depth=2).id}/record.json"
 COST = RECORD.replace("record.json", "cost.json")
 LINEAGE = f"lineage/{FIGURE}.json"

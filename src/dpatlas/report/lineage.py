@@ -221,6 +221,10 @@ def _by_name(name: str, folder: Path) -> Trace | None:
     for path in _records(folder):
         if path.parent.name == name:
             return _trace_record(path)
+    if name in (known := _published_facts(_manifest(folder))):
+        facts = known[name]
+        path = folder / "runs" / facts["spec"]["key"] / name / RECORD
+        return _with_users(_record_behind(path, name, facts["sha256"], facts))
     for kind in MAKERS:
         if (folder / kind / name / MANIFEST).is_file():
             return trace(folder / kind / name)
@@ -257,7 +261,9 @@ def _trace_product(path: Path) -> Trace:
 
 
 def _published_facts(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a published run still says about each record, by id."""
+    """What a published run still says about each record, by id; nothing without a manifest."""
+    if not manifest:
+        return {}
     versions = manifest["versions"]
     shared = {"versions": versions[0]} if len(versions) == 1 else {}
     return {
@@ -494,6 +500,7 @@ def _names(folder: Path) -> list[str]:
     made = [path.parent.name for kind in MAKERS for path in folder.glob(f"{kind}/*/{MANIFEST}")]
     claims = [row["claim"] for row in _claims(folder)]
     records = [path.parent.name for path in _records(folder)]
+    records += _manifest(folder).get("records", {})
     return [*products_of(folder), *claims, *records, *sorted(made)]
 
 

@@ -160,8 +160,9 @@ def _node(tree: Tree, trace: Trace) -> None:
     what = f"record of {trace['key']}" if trace["kind"] == "record" else trace["kind"]
     tier = f", tier {trace['tier']}" if trace["tier"] else ""
     tree.lines.append(f"{trace['id']}  ({what}{tier})")
-    tree.add("file", trace["file"])
-    tree.add("sha256", (trace["sha256"] or "unknown")[: tree.digits])
+    tree.add("file", trace["file"] + ("" if trace["present"] else ", which is not here"))
+    sha256 = trace["sha256"] or trace["sha256_in_lineage"] or "unknown"
+    tree.add("sha256", sha256[: tree.digits])
     tree.command(trace["command"])
     _facts(tree, [trace], "  ")
     tree.add("spec", _words(_shown(tree, trace["spec"] or {})), most=4)
