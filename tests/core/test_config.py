@@ -45,6 +45,7 @@ def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
         ({"kl_privcy": {}}, ["kl_privcy", "does not exist", "did you mean kl_privacy"]),
         ({"kl_privacy": {"lr": {"he": "1e-3"}}}, ["kl_privacy.lr.he", "'1e-3' (text)", "1.0e-3"]),
         ({"kl_privacy": {"runs": "24"}}, ["kl_privacy.runs", "'24' (text)", "use --configfile"]),
+        ({"kl_privacy": {"enabled": "false"}}, ["'false' (text)", "without", "use --configfile"]),
         ({"kl_privacy": {"inits": ["he", "glorot"]}}, ["inits.1", "glorot", "lecun, he, ntk"]),
         ({"kl_privacy": {"runs": True}}, ["kl_privacy.runs", "True", "a whole number"]),
         (

@@ -122,6 +122,8 @@ def _class_name(value: Any) -> int | str:
 
 
 Once = Annotated[list[T], AfterValidator(_once), Field(json_schema_extra={"uniqueItems": True})]
+# What YAML reads as no text, unless it is in quotes.
+BOOLEANS = ("true", "false")
 # A number that stays an integer where it is written as one: 1 and 1.0 are two specs.
 AsWritten = WrapValidator(_as_written)
 ClassName = Annotated[
@@ -234,10 +236,14 @@ def explained(model: type[Model], error: ValidationError) -> tuple[str, str, str
     if first["loc"][-1:] == ("[key]",):
         return joined(*keys[:-1]), shown(value), in_words(above["propertyNames"])
     words = [in_words(node)]
-    if kind in ("int_type", "float_type") and isinstance(value, str) and is_number(value):
-        exponent = "YAML reads 1e-3 as text, write 1.0e-3"
+    number = kind in ("int_type", "float_type")
+    if number and isinstance(value, str) and is_number(value) and "e" in value.lower():
+        words.append("YAML reads 1e-3 as text, write 1.0e-3")
+    elif isinstance(value, str) and (
+        (number and is_number(value)) or (kind == "bool_type" and value.lower() in BOOLEANS)
+    ):
         nested = "Snakemake passes nested values of --config as text: use --configfile"
-        words.append(exponent if "e" in value.lower() else f"without quotes; {nested}")
+        words.append(f"without quotes; {nested}")
     words.append(sentence_of(schema_of(model), node).rstrip("."))
     return where or "config", shown(value), "; ".join(filter(None, words))
 
