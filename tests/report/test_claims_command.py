@@ -154,6 +154,18 @@ def test_bad_arguments_are_one_line_and_exit_2(folders, capsys, arguments, named
     assert error.count("\n") == 1
 
 
+def test_before_the_first_run_a_line_says_what_to_do(folders, capsys):
+    path = folders / "results/embedded/claims.csv"
+    path.rename(folders / "claims.csv")
+    for arguments in ((), ("--check",)):
+        assert run(folders, *arguments) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "run snakemake --cores 1 claims first, or --published" in line
+    assert run(folders, "--published") == 0
+    assert run(folders, "--published", "--tier", "smoke") == 2
+    assert "no such file; allowed: --tier embedded" in capsys.readouterr().err
+
+
 def test_a_verdict_that_does_not_exist_is_refused(folders, capsys):
     path = folders / "results" / "embedded" / "claims.csv"
     path.write_text(path.read_text().replace(INCONCLUSIVE, "maybe"))

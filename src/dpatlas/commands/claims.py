@@ -23,6 +23,7 @@ from dpatlas.evidence.verdicts import (
     read_claims,
 )
 from dpatlas.registry import all_papers
+from dpatlas.report.lineage import CONFIG, DEFAULT_TIER, TIERS, command
 
 Row = Mapping[str, str]
 MARKS = dict(zip(VERDICTS, "+-=?.", strict=True))
@@ -58,6 +59,10 @@ def main(arguments: Sequence[str]) -> int:
     docs = options.docs or published_results()
     run, published = options.results / options.tier, docs / options.tier
     columns = ["place"] if options.badge else []
+    if not options.published:
+        _require_claims(run, published=False)
+    if options.published or options.check:
+        _require_claims(published, published=True)
     rows = read_verdicts(published if options.published else run, options.paper, *columns)
     if options.check:
         changed = changes(read_verdicts(published, options.paper), rows)
@@ -74,6 +79,23 @@ def main(arguments: Sequence[str]) -> int:
     width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
     print(table(rows, width=width, colour=colour))
     return 0
+
+
+def _require_claims(folder: Path, *, published: bool) -> None:
+    """InputError for a tier without verdicts, which says where there are some."""
+    path = folder / CLAIMS
+    if path.exists():
+        return
+    tiers = sorted(each.parent.name for each in folder.parent.glob(f"*/{CLAIMS}"))
+    others = [f"--tier {' or '.join(tiers)}"] if tiers else []
+    if published:
+        allowed = " or ".join(others) or "a folder of published tiers: --docs"
+        raise InputError(str(path), "no such file", allowed)
+    words = command("claims", folder.name)
+    named = folder.name == DEFAULT_TIER or (TIERS / f"{folder.name}.yaml").is_file()
+    known = named or (folder / CONFIG).is_file()
+    first = [f"the verdicts of a run: run {words} first"] if known else []
+    raise InputError(str(path), "no such file", ", or ".join([*first, *others, "--published"]))
 
 
 def read_verdicts(folder: Path, paper: str | None = None, *columns: str) -> list[dict[str, str]]:
