@@ -483,3 +483,11 @@ def test_what_is_published_still_says_what_was_guaranteed_and_by_which_seeds(run
             here["ledger"],
             here["seeds"],
         )
+
+
+def test_a_tier_that_there_is_not_is_answered_with_those_that_have_results(tmp_path):
+    write_json(tmp_path / "mine/config.json", {})
+    with pytest.raises(InputError, match=f"'nosuch'; allowed: one with results in {tmp_path}: mi"):
+        command.config_of("nosuch", tmp_path)
+    with pytest.raises(InputError, match="allowed: one that ships with the project: embedded"):
+        command.config_of("nosuch", tmp_path / "none")

@@ -10,7 +10,7 @@ from pathlib import Path
 from dpatlas.commands.data import needed
 from dpatlas.commands.plan import jobs_of, targets_of
 from dpatlas.config.atlas import COUNTING, Atlas
-from dpatlas.config.load import load_tier, validate
+from dpatlas.config.load import load_tier, tiers, validate
 from dpatlas.config.root import General
 from dpatlas.core.files import read_json
 from dpatlas.core.folders import DOCS, RESULTS
@@ -104,6 +104,11 @@ def config_of(tier: str, results: Path) -> General:
     """The run's own config, which says what it should hold; a tier that ships can do without."""
     path = results / tier / CONFIG
     if not path.is_file():
+        if tier not in (shipped := tiers()):
+            run = sorted(each.parent.name for each in results.glob(f"*/{CONFIG}"))
+            there = f"one with results in {results}: {', '.join(run)}" if run else ""
+            others = f"one that ships with the project: {', '.join(shipped)}"
+            raise InputError("--tier", repr(tier), "; ".join(filter(None, [there, others])))
         return load_tier(tier)
     content = read_json(path)
     if not isinstance(content, dict):
