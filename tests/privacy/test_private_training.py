@@ -175,6 +175,63 @@ def test_frozen_parameters_stay_bit_identical():
     assert not any(torch.equal(value, weights(model)[name]) for name, value in before.items())
 
 
+def half_frozen(name="mlp"):
+    model = network(name)
+    for key, value in model.named_parameters():
+        value.requires_grad_(key.startswith("head"))
+    return model
+
+
+def moved(model, before):
+    return {name for name, value in weights(model).items() if not torch.equal(value, before[name])}
+
+
+def test_what_requires_no_gradient_is_trained_only_if_a_phase_names_it():
+    model = half_frozen()
+    before, all_names = weights(model), set(weights(model))
+    head = {name for name in all_names if name.startswith("head")}
+    body = sorted(all_names - head)
+    run = training([phase(steps=2)], model, ema_decay=0.5)
+    run.run()
+    assert moved(model, before) == head == set(run.trained)
+    sizes = {name: value.numel() for name, value in model.named_parameters()}
+    words = f"the {sum(sizes[name] for name in head):,} not frozen of {sum(sizes.values()):,}"
+    assert words in run.ledger()["mechanism"]
+    named = training([phase(steps=1, trainable=tuple(body))], model, Noise("body", "keyed"))
+    named.run()
+    assert moved(model, before) == all_names
+    # Neither training changed what the next one takes as frozen.
+    assert {name for name, value in model.named_parameters() if value.requires_grad} == head
+
+
+def test_a_head_alone_does_not_freeze_the_rest_for_another_training():
+    model = network()
+    first = training([phase(steps=2, trainable=("head",))], model)
+    whole = training([phase(steps=1)], model, noise=Noise("another", "keyed"))
+    first.step()
+    assert all(value.requires_grad for value in model.parameters())
+    before = weights(model)
+    whole.run()
+    assert moved(model, before) == set(before)
+
+
+def test_a_state_and_the_noise_are_of_one_choice_of_frozen_parameters():
+    run = training([phase()], half_frozen())
+    run.step()
+    state = run.state()
+    resumed = training([phase()], half_frozen(), Noise("digest", "keyed"))
+    resumed.restore(*state)
+    run.run()
+    resumed.run()
+    assert torch.equal(flat(weights(run.model)), flat(weights(resumed.model)))
+    with pytest.raises(InputError, match="another plan: frozen"):
+        training([phase()], network("mlp")).restore(*state)
+    noise = Noise("frozen or not", "keyed")
+    training([phase()], half_frozen(), noise).step()
+    with pytest.raises(InputError, match="noise"):
+        training([phase()], network("mlp"), noise).step()
+
+
 class Jitter:
     """Two noisy views of each record."""
 
@@ -347,6 +404,10 @@ def normalised():
         (lambda: attempt(labelled(OUTPUTS), name="mlp"), "labels: found 5; .* from 0 to 4"),
         (lambda: attempt(sampler=Poisson(50, 6)), "sampler: found batches of 50 records"),
         (lambda: attempt(trainable=("body",)), "trainable: found .*'body'.* prefixes among head"),
+        (
+            lambda: training([phase()], network().requires_grad_(False)),
+            "model: found requires_grad=False in all parameters",
+        ),
         (lambda: attempt(name="meta"), "parameter head.weight: found on meta; allowed: c"),
         (lambda: training([phase()], normalised()), r"layer 2 \(BatchNorm2d\)"),
         (lambda: training([phase(steps=0)]).step(), "step: found 0; allowed: fewer than 0"),

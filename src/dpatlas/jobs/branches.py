@@ -68,11 +68,7 @@ class Growing(Watched):
         self._seen = [kept[steps] for steps in self.at[: facts["kept"]]]
 
     def _trained(self) -> dict[str, Tensor]:
-        return {
-            name: value.detach().clone()
-            for name, value in self.private.model.named_parameters()
-            if value.requires_grad
-        }
+        return {name: value.detach().clone() for name, value in self.private.trained.items()}
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {

@@ -1,6 +1,6 @@
 """A phase of a private training: its settings, how it is accounted, and its facts for a ledger."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -28,7 +28,9 @@ class TrainingPhase:
 
     noise_multiplier: standard deviation of the noise on the sum of clipped gradients, in units of
     max_grad_norm; 0 trains without privacy. trainable: prefixes of parameter names; the others are
-    frozen and get no noise. max_physical_batch: records in memory at a time; changes results only
+    frozen and get no noise. The prefix "", the default, means all parameters but those that had
+    requires_grad=False when the training was made; any other prefix trains what it names.
+    max_physical_batch: records in memory at a time; changes results only
     by rounding. Weight decay acts on the privatised gradient, outside of the clip. lr_decay: step k
     of the phase, from 0, has the step size lr / (1 + lr_decay k).
 
@@ -185,13 +187,20 @@ def numbered_facts(phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**settings, "phases": None}
 
 
-def mechanism(model: nn.Module, phases: Sequence[TrainingPhase]) -> str:
+def mechanism(
+    model: nn.Module, phases: Sequence[TrainingPhase], frozen: Collection[str] = ()
+) -> str:
     """Update rule, clipping, and the trained parameters of which network, in words.
 
     Their number tells a head that is trained by itself from the network that it is a part of.
+    frozen: names of the parameters that the prefix "" does not mean.
     """
     texts: dict[str, None] = {}
-    everything = f"all {sum(value.numel() for value in model.parameters()):,} parameters"
+    sizes = {name: value.numel() for name, value in model.named_parameters()}
+    everything = f"all {sum(sizes.values()):,} parameters"
+    if frozen:
+        kept = sum(size for name, size in sizes.items() if name not in frozen)
+        everything = f"the {kept:,} not frozen of {sum(sizes.values()):,} parameters"
     for phase in phases:
         private = "DP-SGD" if phase.noisy else "SGD without noise"
         rule = private.replace("SGD", OPTIMIZER_NAMES[phase.optimizer])

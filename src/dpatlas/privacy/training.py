@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from dataclasses import is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -103,6 +103,9 @@ class PrivateTraining:
     starts. Steps, batches and noise count on from there, and `ran`, `guarantee` and `ledger` cover
     both trainings. Several trainings may go on from the same one, so they need a `shared_noise`.
 
+    Parameters with requires_grad=False when this object is made stay frozen, unless a phase's
+    `trainable` names them. A step sets requires_grad as its phase needs and puts it back.
+
     Raises InputError for data that do not fit together, samplers of another n, labels out of
     range, a model on several devices, layers that the engine cannot clip, and for `after` without
     the same source and shared name of its noise.
@@ -145,6 +148,10 @@ class PrivateTraining:
         self._structure: str | None = None
         self._skipped: int | Tensor = 0
         self._phase: int | None = None
+        # The parameters' requires_grad when this object was made.
+        self._gradients_wanted = {
+            name: value.requires_grad for name, value in model.named_parameters()
+        }
         self._optimizer: Optimizer | None = None
         # Clip bound of the current step, which an adaptive one moves.
         self._max_grad_norm = 0.0
@@ -200,7 +207,10 @@ class PrivateTraining:
     def ran(self) -> Ran:
         """The facts of this run that its ledger needs."""
         phases, before = self.phases_run, self.after
-        texts = [*([before.mechanism] if before else ()), mechanism(self.model, phases)]
+        texts = [
+            *([before.mechanism] if before else ()),
+            mechanism(self.model, phases, self._frozen),
+        ]
         rows: list[tuple[Phase, float, StatedClip | None]] = []
         if before:
             rows += zip(before.phases, before.max_grad_norm, before.clips, strict=True)
@@ -264,6 +274,15 @@ class PrivateTraining:
     def skipped_records(self) -> int:
         """Number of gradients that were not finite so far; on a GPU this waits for the steps."""
         return int(self._skipped)
+
+    @property
+    def trained(self) -> dict[str, nn.Parameter]:
+        """The parameters that the phases train, by name."""
+        return {
+            name: value
+            for name, value in self.model.named_parameters()
+            if any(self._trains(phase, name) for phase in self.phases)
+        }
 
     @property
     def steps(self) -> int:
@@ -339,6 +358,33 @@ class PrivateTraining:
     def step(self) -> None:
         """One private update."""
         number, phase = self.phase_at(self.steps_done)
+        try:
+            self._want_gradients(phase)
+            self._step(number, phase)
+        finally:
+            self._want_gradients(None)
+
+    @property
+    def _frozen(self) -> list[str]:
+        """Names of the parameters that had requires_grad=False at first, if that decides."""
+        if not any("" in phase.trainable for phase in self.phases):
+            return []
+        return [name for name, wanted in self._gradients_wanted.items() if not wanted]
+
+    def _trains(self, phase: TrainingPhase, name: str) -> bool:
+        """Whether the phase trains the parameter: "" means those that were not frozen."""
+        return any(
+            belongs(name, prefix) if prefix else self._gradients_wanted.get(name, True)
+            for prefix in phase.trainable
+        )
+
+    def _want_gradients(self, phase: TrainingPhase | None) -> None:
+        """Set requires_grad of all parameters as the phase needs; None: as they had it at first."""
+        for name, value in self.model.named_parameters():
+            at_first = self._gradients_wanted.get(name, True)
+            value.requires_grad_(self._trains(phase, name) if phase else at_first)
+
+    def _step(self, number: int, phase: TrainingPhase) -> None:
         optimizer = self._optimizer
         if number != self._phase or optimizer is None:
             optimizer = self._start(number)
@@ -444,7 +490,10 @@ class PrivateTraining:
         self._skipped = facts["skipped_records"]
         self._phase = None
         if facts["phase"] is not None:
-            optimizer = self._start(facts["phase"])
+            try:
+                optimizer = self._start(facts["phase"])
+            finally:
+                self._want_gradients(None)
             optimizer.steps = facts["optimizer_steps"]
             self._max_grad_norm = facts["max_grad_norm"]
             optimizer.state = {
@@ -469,6 +518,7 @@ class PrivateTraining:
             "groups": self.units.facts(),
             "after": self.after.facts() if self.after else {},
             "records": self._records,
+            **({"frozen": self._frozen} if self._frozen else {}),
         }
 
     @cached_property
@@ -518,23 +568,22 @@ class PrivateTraining:
     def _enter_phases(self) -> None:
         """Build the kernel of every phase, so that what cannot be trained is refused at once."""
         self._parameters: dict[str, nn.Parameter] = {}
-        for number, phase in enumerate(self.phases):
-            if phase.steps:
-                self._start(number)
+        try:
+            for number, phase in enumerate(self.phases):
+                if phase.steps:
+                    self._start(number)
+        finally:
+            self._want_gradients(None)
         self._phase = None
 
     def _start(self, number: int) -> Optimizer:
         phase = self.phases[number]
-        for name, value in self.model.named_parameters():
-            value.requires_grad_(any(belongs(name, prefix) for prefix in phase.trainable))
+        self._want_gradients(phase)
         self._parameters = {
             name: value for name, value in self.model.named_parameters() if value.requires_grad
         }
         if not self._parameters:
-            names = ", ".join(
-                sorted({name.split(".")[0] for name, _ in self.model.named_parameters()})
-            )
-            raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
+            self._refuse_nothing_trained(phase)
         self.kernel = self._kernel_of(phase)
         self._max_grad_norm = phase.max_grad_norm
         self._constants, self._constants_of = None, None
@@ -557,6 +606,16 @@ class PrivateTraining:
         )
         self._phase = number
         return self._optimizer
+
+    def _refuse_nothing_trained(self, phase: TrainingPhase) -> NoReturn:
+        """InputError that says why the phase trains no parameter."""
+        if not self._gradients_wanted:
+            raise InputError("model", "no parameters", "a network with some")
+        if "" in phase.trainable:
+            allowed = "some with requires_grad=True, or their names in `trainable`"
+            raise InputError("model", "requires_grad=False in all parameters", allowed)
+        names = ", ".join(sorted({name.split(".")[0] for name in self._gradients_wanted}))
+        raise InputError("trainable", list(phase.trainable), f"prefixes among {names}")
 
     def _kernel_of(self, phase: TrainingPhase) -> NetworkGradients | SoftmaxGradients:
         kernel = probed_kernel(
@@ -604,7 +663,7 @@ class PrivateTraining:
             self._structure = fingerprint(type(self), self.model, self.loss, self.augmentation)
         start = (self._began_at, self.first_step)
         records = (self.data.identity(), self.units.facts())
-        training = (self._structure, self.phases, *records, *start)
+        training = (self._structure, self.phases, *records, *start, self._frozen)
         self.noise.claim(self.repetition, fingerprint(training), self.shared_noise)
         # Before a step: a network may keep what it computed.
         _ = self._made_of

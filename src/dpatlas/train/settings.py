@@ -231,7 +231,9 @@ class Settings(Model):
     noise_schedule: Schedule = optional()
     parameter_groups: list[Group] = setting("Parameters with a rate of their own.", default=[])
     trainable: list[str] = setting(
-        "Prefixes of the parameters that are trained; all without it.", default=[""], min_length=1
+        "Prefixes of the parameters that are trained; all that require gradients without it.",
+        default=[""],
+        min_length=1,
     )
     augmentation: Views = optional()
     ema_decay: float = setting(
