@@ -59,6 +59,23 @@ MINE = """
             return {"rows": X[index]}, Y[index]
 
 
+    class OfAnotherClass(Items):
+        def __getitem__(self, index):
+            return X[index], Y[index] if index != 5 else Y[index] * 0 + 9
+
+
+    def of_another_class():
+        return OfAnotherClass()
+
+
+    def words():
+        return (X[:40] > 0).long() + (torch.arange(40) == 39)[:, None] * 7, Y[:40]
+
+
+    def embedded():
+        return nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(8, 2))
+
+
     class Named(nn.Linear):
         def forward(self, rows):
             return super().forward(rows)

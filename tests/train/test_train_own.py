@@ -510,6 +510,24 @@ BAD = {
 }
 
 
+RAISES = {
+    "a word outside of the embedding": (
+        {"data": "mine.py:words", "model": "mine.py:embedded"},
+        "layer 0 (Embedding): found fails: IndexError",
+    ),
+    "a class that is none": ({"data": "mine.py:of_another_class"}, "loss: found fails: IndexError"),
+}
+
+
+@pytest.mark.parametrize("case", RAISES)
+def test_what_network_or_loss_raise_on_a_record_is_named_in_one_line(case, tmp_path):
+    changes, said = RAISES[case]
+    path = write(tmp_path, sampler="full-batch", batch=40, test=None, **changes)
+    with pytest.raises(InputError) as error:
+        run(path)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_bad_settings_are_named_before_anything_is_trained(case, tmp_path, monkeypatch):
     def trained(*arguments):

@@ -17,6 +17,7 @@ from dpatlas.core.digest import code_digest
 from dpatlas.core.files import check_writable, only_process, remove_parts
 from dpatlas.core.progress import EpsilonSoFar, Progress, say
 from dpatlas.core.records import Stopwatch, make_record, read_record, versions, write_record
+from dpatlas.core.scripts import error_place
 from dpatlas.core.seeds import Noise, recording
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
@@ -85,6 +86,34 @@ def train(
     with numerics(device):
         inputs = Inputs(settings, Path(base))
         return _Training(inputs, output, name, device, resume, progress).record()
+
+
+class _OwnTraining(PrivateTraining):
+    """A training of other people's code, of whose exceptions InputErrors are made."""
+
+    def step(self) -> None:
+        """One private update."""
+        try:
+            super().step()
+        except (InputError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # a stranger's code may raise anything
+            where, found = _where(error, self.model), error_place(error).splitlines()[0]
+            allowed = "records and targets that network and loss take"
+            raise InputError(where, f"fails: {found}", allowed) from error
+
+
+def _where(error: Exception, model: nn.Module) -> str:
+    """The innermost layer that was called as the error occurred; else the loss."""
+    names = {id(module): name for name, module in model.named_modules()}
+    trace, where = error.__traceback__, "loss"
+    while trace is not None:
+        layer = trace.tb_frame.f_locals.get("self")
+        if isinstance(layer, nn.Module) and id(layer) in names:
+            name, kind = names[id(layer)], type(layer).__name__
+            where = f"layer {name} ({kind})" if name else f"model ({kind})"
+        trace = trace.tb_next
+    return where
 
 
 class _Training:
@@ -262,7 +291,7 @@ class _Training:
     def _training(
         self, model: nn.Module, phase: TrainingPhase | None = None, repetition: int = 0
     ) -> PrivateTraining:
-        return PrivateTraining(
+        return _OwnTraining(
             model,
             [phase or self.phase],
             self.inputs.train.x,
