@@ -11,7 +11,7 @@ from places import put
 from reference_gradients import by_loop, clipped_sum
 from small_training import OUTPUTS, N, check_resumes, data, flat, network, phase, weights
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -143,8 +143,9 @@ def test_what_an_item_raises_in_a_worker_is_raised():
             return super().__getitem__(index)
 
     run = training((Broken(*on_host()), None), phases=[phase(FullBatch(N))], workers=2)
-    with pytest.raises(KeyError, match="item 3"):
+    with pytest.raises(InputError, match="dataset: found item 3 fails: KeyError: 'item 3'") as seen:
         run.run()
+    assert isinstance(seen.value.__cause__, KeyError)
 
 
 def test_no_more_items_than_the_physical_batch_are_held_at_a_time():
@@ -396,6 +397,92 @@ class Random(Items):
 def test_data_that_do_not_fit_are_refused(records, message):
     with pytest.raises(InputError, match=message):
         training(records(*on_host()))
+
+
+class Stream(IterableDataset):
+    def __len__(self):
+        return N
+
+    def __iter__(self):
+        return iter(zip(*on_host(), strict=True))
+
+
+WITHOUT_NUMBERS = {
+    "sparse": (lambda x: x.to_sparse(), r"a sparse tensor \(torch.sparse_coo\)"),
+    "csr": (lambda x: x.to_sparse_csr(), r"a sparse tensor \(torch.sparse_csr\)"),
+    "meta": (lambda x: x.to("meta"), "a tensor on meta, without values"),
+    "nested": (lambda x: torch.nested.nested_tensor(list(x)), "a nested tensor"),
+}
+
+
+@pytest.mark.parametrize("kind", WITHOUT_NUMBERS)
+@pytest.mark.filterwarnings("ignore:.*(CSR|nested)")
+def test_tensors_without_dense_numbers_are_refused(kind):
+    change, found = WITHOUT_NUMBERS[kind]
+    x, labels = on_host()
+    for records in ((change(x), labels), ({"image": change(x)}, labels)):
+        with pytest.raises(InputError, match=f"x.*: found {found}; allowed: a dense tensor"):
+            training(records)
+    if kind != "csr":
+        with pytest.raises(InputError, match=f"labels: found {found}"):
+            training((x, change(labels)))
+
+
+def test_a_dataset_may_keep_sparse_numbers_and_give_dense_ones():
+    class Dense(Items):
+        def __getitem__(self, index):
+            return self.inputs[index].to_dense(), self.targets[index]
+
+    x, labels = on_host()
+    same = [network("mlp"), network("mlp")]
+    for model, inputs in zip(same, (Dense(x.to_sparse(), labels), Items(x, labels)), strict=True):
+        noise = Noise("sparse", "keyed")
+        training((inputs, None), model, noise=noise, shared_noise="sparse").run()
+    assert torch.equal(*(flat(weights(model)) for model in same))
+    with pytest.raises(InputError, match="data: found a sparse tensor"):
+        training((Items(x.to_sparse(), labels), None))
+
+
+def test_a_stream_is_no_map_style_dataset_even_with_a_length():
+    with pytest.raises(InputError, match=r"x: found Stream; allowed: .* a map-style dataset"):
+        training((Stream(), None))
+
+
+class Unlike(Items):
+    """One item is unlike the others."""
+
+    def __init__(self, place, change):
+        super().__init__(*on_host())
+        self.place, self.change = place, change
+
+    def __getitem__(self, index):
+        item = super().__getitem__(index)
+        return self.change(*item) if index == self.place else item
+
+
+def failing(x, y):
+    return {}["no such key"]
+
+
+UNLIKE = {
+    "shape": (lambda x, y: (x[:9], y), r"items of shapes .*; allowed: items of one shape"),
+    "shape of a target": (lambda x, y: (x, y[None]), "items of shapes .*; allowed: items of one"),
+    "parts": (lambda x, y: ({"x": x}, y), "inputs of one tensor and parts x; allowed"),
+    "target": (lambda x, y: (x, None), "items with a target and items without; allowed"),
+    "fails": (failing, "item .* fails: KeyError: 'no such key'; allowed"),
+}
+
+
+@pytest.mark.parametrize("kind", UNLIKE)
+@pytest.mark.parametrize("place", [0, N - 1])
+@pytest.mark.parametrize("at_a_time", [None, 1])
+def test_an_item_unlike_the_others_is_refused(kind, place, at_a_time):
+    change, found = UNLIKE[kind]
+    dataset = Unlike(place, change)
+    full = [phase(FullBatch(N), steps=1, max_physical_batch=at_a_time)]
+    loss = lambda outputs, labels: outputs.square().sum(1)  # noqa: E731
+    with pytest.raises(InputError, match=found if place or kind == "fails" else "found"):
+        training((dataset, None), network("mlp"), full, loss=loss).run()
 
 
 def test_items_that_are_no_pairs_are_refused():

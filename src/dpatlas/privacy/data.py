@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import IterableDataset
 from torch.utils.weak import WeakIdKeyDictionary
 
 from dpatlas.errors import InputError
@@ -48,6 +49,7 @@ class InMemory:
         self.leaves = _leaves(x)
         lengths = {f"x {name}".strip(): len(leaf) for name, leaf in self.leaves.items()}
         if targets is not None:
+            _refuse_without_numbers("labels", targets)
             lengths["labels"] = len(targets)
         self.n = next(iter(lengths.values()))
         if self.n == 0:
@@ -116,6 +118,9 @@ class FromDataset:
         self.n = len(dataset)
         if self.n == 0:
             raise InputError("data", "0 records", "at least one")
+        # What the fetched items were like: the parts of their inputs, and whether without a target.
+        self._kinds: set[tuple[str, bool]] = set()
+        self._first: tuple[Any, Tensor | None] | None = None
         first, again = self._fetch([0]), self._fetch([0])
         for one, other in zip(_tensors_of(first), _tensors_of(again), strict=True):
             if not torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)):
@@ -127,6 +132,7 @@ class FromDataset:
     def take(self, rows: Rows, where: Located) -> tuple[Any, Tensor]:
         """As `InMemory.take`."""
         indices = range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
+        assert self._first is not None
         inputs, targets = self._fetch(list(indices)) if len(indices) else self._first
         inputs = self._moved(inputs)[: len(indices)]
         if targets is None:
@@ -156,14 +162,36 @@ class FromDataset:
         return to_device(inputs, self.device)
 
     def _fetch(self, indices: list[int]) -> tuple[Any, Tensor | None]:
-        """Inputs and targets of items, stacked."""
-        items = list(self._map(self.dataset.__getitem__, indices))
-        for item in items:
-            if not isinstance(item, tuple | list) or len(item) != 2:
-                found = f"an item of type {type(item).__name__}"
-                raise InputError("dataset", found, "pairs (input, target); the target may be None")
+        """Inputs and targets of items, stacked; InputError for items unlike the others."""
+        items = list(self._map(self._item, indices))
         inputs, targets = ([item[place] for item in items] for place in (0, 1))
-        return _stacked(inputs), None if targets[0] is None else _stack(targets)
+        self._kinds |= {(_parts_of(one), target is None) for one, target in items}
+        if len(parts := {kind for kind, _ in self._kinds}) > 1:
+            found = f"inputs of {' and '.join(sorted(parts))}"
+            raise InputError("dataset", found, "inputs of the same parts in every item")
+        if len(missing := {without for _, without in self._kinds}) > 1:
+            allowed = "a target in every item, or None in every item"
+            raise InputError("dataset", "items with a target and items without", allowed)
+        stacked = _stacked(inputs), None if missing == {True} else _stack(targets)
+        if self._first:
+            for one, other in zip(_tensors_of(stacked), _tensors_of(self._first), strict=True):
+                _refuse_other_shape(one.shape[1:], other.shape[1:])
+        return stacked
+
+    def _item(self, index: int) -> Any:
+        """A pair (input, target)."""
+        try:
+            item = self.dataset[index]
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:  # a stranger's dataset may raise anything
+            line = f"{type(error).__name__}: {error}".splitlines()[0]
+            found = f"item {index} fails: {line}"
+            raise InputError("dataset", found, "items that can all be fetched") from error
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            found = f"an item of type {type(item).__name__}"
+            raise InputError("dataset", found, "pairs (input, target); the target may be None")
+        return item
 
 
 def rows_of(values: Tensor, where: Located) -> Tensor:
@@ -197,7 +225,8 @@ def data_of(x: Any, targets: Any, device: torch.device, workers: int = 0) -> InM
     """
     if isinstance(x, Tensor | np.ndarray | tuple | dict):
         return InMemory(x, targets, device)
-    if not (hasattr(x, "__getitem__") and hasattr(x, "__len__")) or isinstance(x, list | str):
+    by_index = hasattr(x, "__getitem__") and hasattr(x, "__len__")
+    if not by_index or isinstance(x, list | str | IterableDataset):
         allowed = "a tensor, an array, a tuple or dict of them, or a map-style dataset"
         raise InputError("x", type(x).__name__, allowed)
     if targets is not None:
@@ -256,7 +285,8 @@ def _equal(one: Tensor | np.ndarray, other: Tensor | np.ndarray) -> bool:
     """Whether both have the same shape and numbers, not all alike; mapped files are not read."""
     if tuple(one.shape) != tuple(other.shape) or one.ndim == 0 or 0 in one.shape:
         return False
-    if any(map(is_mapped, (one, other))):
+    sparse = (isinstance(each, Tensor) and each.layout != torch.strided for each in (one, other))
+    if any(map(is_mapped, (one, other))) or any(sparse):
         return False
     first, second = map(_on_host, (one, other))
     return np.array_equal(first, second) and bool((first != first.flat[0]).any())
@@ -281,6 +311,7 @@ def _leaves(x: Any) -> dict[str, Any]:
         if not isinstance(name, str) or not isinstance(leaf, Tensor | np.ndarray) or not leaf.ndim:
             found = type(leaf).__name__
             raise InputError(f"x {name}".strip(), found, "tensors or arrays, records first")
+        _refuse_without_numbers(f"x {name}".strip(), leaf)
     if not named:
         raise InputError("x", f"an empty {type(x).__name__}", "at least one tensor or array")
     return named
@@ -296,11 +327,43 @@ def _stacked(inputs: Sequence[Any]) -> Any:
     return _stack(inputs)
 
 
+def _parts_of(value: Any) -> str:
+    """The parts of an item's input, in words."""
+    if isinstance(value, dict):
+        return f"parts {', '.join(sorted(map(str, value)))}"
+    return f"{len(value)} parts" if isinstance(value, tuple) else "one tensor"
+
+
 def _stack(values: Sequence[Any]) -> Tensor:
-    return torch.stack([_tensor(value) for value in values])
+    tensors = [_tensor(value) for value in values]
+    for each in tensors:
+        _refuse_other_shape(each.shape, tensors[0].shape)
+    return torch.stack(tensors)
+
+
+def _refuse_other_shape(one: Sequence[int], other: Sequence[int]) -> None:
+    if tuple(one) != tuple(other):
+        found = f"items of shapes {tuple(other)} and {tuple(one)}"
+        raise InputError("dataset", found, "items of one shape, padded where they differ")
+
+
+def _refuse_without_numbers(where: str, value: Any) -> None:
+    """InputError for a tensor that has no dense numbers to fetch rows of."""
+    if not isinstance(value, Tensor):
+        return
+    found = None
+    if value.is_nested:
+        found = "a nested tensor"
+    elif value.layout != torch.strided:
+        found = f"a sparse tensor ({value.layout})"
+    elif value.device.type == "meta":
+        found = "a tensor on meta, without values"
+    if found:
+        raise InputError(where, found, "a dense tensor with values")
 
 
 def _tensor(value: Any) -> Tensor:
+    _refuse_without_numbers("data", value)
     try:
         return value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
     except (TypeError, ValueError, RuntimeError):

@@ -335,6 +335,10 @@ def _mapped_text(value: np.ndarray, mapped: Any) -> str:
 def content_of(value: Tensor) -> str:
     """Digest of a tensor, read anew: writing to `.data` leaves its version as it was."""
     host = value.detach()
+    if host.layout != torch.strided and not host.is_nested:
+        coordinates = host.to_sparse_coo().coalesce()
+        parts = map(content_of, (coordinates.indices(), coordinates.values()))
+        return f"sparse {tuple(value.shape)} {' '.join(parts)}"
     host = host if host.device.type == "cpu" else host.cpu()
     # numpy has no bfloat16.
     host = host.view(torch.int16) if host.dtype == torch.bfloat16 else host
