@@ -73,6 +73,20 @@ def test_a_manifest_has_no_file_of_elsewhere(run, tmp_path, capsys):
     assert not (tmp_path / "new.txt").exists()
 
 
+def test_an_edited_figure_or_table_gets_no_checksum(run, capsys):
+    path = run / f"tables/{TABLE}.csv"
+    path.write_text("edited")
+    before = (run / "manifest.txt").read_bytes()
+    places = ["--results", str(run), "--output", str(run / "manifest.txt")]
+    assert run_command(manifest.main, [*places, "--files", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{path}: found other content than lineage/{TABLE}.json says" in line
+    assert f"--forcerun {TABLE}" in line
+    assert (run / "manifest.txt").read_bytes() == before
+    edit_json(run / f"lineage/{TABLE}.json", outputs={})
+    assert run_command(manifest.main, [*places, "--files", str(path)]) == 2
+
+
 def test_a_cost_may_differ(run, capsys):
     a_record(run).with_name("cost.json").write_text("{")
     assert verified(run, capsys)[0] == 0

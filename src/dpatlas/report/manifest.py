@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dpatlas.core.files import remove_parts, write_atomic
+from dpatlas.core.files import read_json, remove_parts, write_atomic
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.report.state import RERUN, file_differences, file_sha256, require_as_made
 
@@ -67,6 +67,29 @@ def require_numbers_as_made(folder: Path, names: Iterable[str]) -> None:
     require_as_made(folder, {name: expected.get(name, "") for name in names}, NAME)
 
 
+def require_products_as_made(folder: Path, files: Iterable[Path]) -> None:
+    """InputError for the first csv of a figure or table that is not what its lineage says.
+
+    Its checksum would make an edit look like a result.
+    """
+    for path in files:
+        lineage = folder / "lineage" / f"{path.stem}.json"
+        if path.parent.name not in FOLDERS or not lineage.is_file():
+            continue
+        content = read_json(lineage)
+        outputs = content.get("outputs") if isinstance(content, dict) else None
+        if not isinstance(outputs, dict) or path.name not in outputs:
+            found = f"no outputs with {path.name}"
+            raise InputError(str(lineage), found, f"a lineage: {_forced(path.stem)}")
+        recorded = {path.relative_to(folder).as_posix(): outputs[path.name]}
+        allowed = f"the file as it was made: {_forced(path.stem)}"
+        require_as_made(folder, recorded, f"lineage/{lineage.name}", allowed)
+
+
+def _forced(name: str) -> str:
+    return f"snakemake --cores 1 --forcerun {name} makes it again"
+
+
 def main(arguments: Sequence[str]) -> int:
     """Write the manifest of the given csv files."""
     parser = ArgumentParser(prog="python -m dpatlas.report.manifest", description=__doc__)
@@ -75,6 +98,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--files", required=True, nargs="+", type=Path, help="csv files")
     options = parser.parse_args(arguments)
     text = manifest_of(options.results, options.files)
+    require_products_as_made(options.results, options.files)
     remove_parts(options.output.parent, options.output.name)
     write_atomic(options.output, text)
     return 0
