@@ -374,6 +374,18 @@ def test_a_test_gets_as_many_runs_of_all_conditions_that_it_reads(tmp_path, runs
     assert (row["verdict"], row["look"], row["runs"]) == (INCONCLUSIVE, look, used)
 
 
+def test_draws_that_looks_do_not_divide_have_no_look(tmp_path):
+    def of_draws(records, *, group: Group):
+        (point,) = records.group(group)
+        return Evidence([[Comparison("mean", Estimate(point.value, 0.1, 1e9, 200_000), above=0)]])
+
+    tests = {"kl_privacy": {"of_draws": of_draws}}
+    fields = {"test": "of_draws", "expected": "above 0", "group": "a"}
+    claims = read(tmp_path, claim(**fields), tests=tests)
+    (row,) = judge_claims(claims, paper(a=(2,)), "t", tests=tests)
+    assert (row["verdict"], row["look"], row["runs"]) == (REPRODUCED, "", 200_000)
+
+
 BAD = {
     "a margin without a reason": (
         without("margin_from", claim(parts=[part("a"), part("b")])),

@@ -556,7 +556,8 @@ def _entry_row(entry: Entry, judged: "JudgedEntry", costs: Mapping[str, float]) 
         "level": f"{decision.level:.10g}",
         "detectable": decision.decisive.comparison.estimate.detectable(decision.level),
         "because": decision.because,
-        "look": decision.look or "",
+        # What a test reads of draws that are no runs of a condition is whole at every look.
+        "look": decision.look if decision.look == judged.runs else "",
     }
     if any(c.margin for group in decision.evidence.alternatives for c in group):
         row["margin"] = entry.margin
