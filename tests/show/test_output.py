@@ -12,6 +12,7 @@ from kl_sample_records import depth_sweep
 from matplotlib.figure import Figure
 
 from dpatlas.errors import EXIT_BAD_INPUT, run_command
+from dpatlas.evidence.claims import read_papers
 from dpatlas.show.make import main
 from dpatlas.show.output import INTERVALS_NOTE, ShownFigure, figure_files, to_csv
 from dpatlas.show.tables import Math, Measured, Part, to_markdown, to_tex
@@ -74,6 +75,21 @@ def test_bad_input_is_one_line_and_writes_nothing(job, tmp_path, capsys):
     for tier in ("trial", "short"):
         assert not (tmp_path / tier / "made").exists()
         assert not (tmp_path / tier / "lineage").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "found"), [('{"id": ', "text that is not JSON"), (None, "a record without metrics")]
+)
+def test_a_torn_record_is_named_with_what_to_do(job, tmp_path, capsys, content, found):
+    arguments = job("kl_vs_depth")
+    path = sorted(tmp_path.rglob("record.json"))[0]
+    whole = json.loads(path.read_text())
+    del whole["metrics"]
+    path.write_text(json.dumps(whole) if content is None else content)
+    for read, given in ((main, arguments), (lambda paths: read_papers({}, paths), [path])):
+        assert run_command(read, given) == EXIT_BAD_INPUT
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"{path}: found {found}" in line and "delete it and run snakemake again" in line
 
 
 def test_a_figure_with_intervals_says_that_verdicts_rest_on_others():

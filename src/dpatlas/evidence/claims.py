@@ -37,6 +37,7 @@ from dpatlas.core.files import read_json, read_lines, remove_parts, write_atomic
 from dpatlas.core.guard import real
 from dpatlas.core.records import RunsFields
 from dpatlas.core.statistics import FAILS, HOLDS, OPEN
+from dpatlas.core.torn import remedy_for_torn_records
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.evidence.arguments import arguments_of
 from dpatlas.evidence.claim_file import STATISTICAL, WrittenClaims
@@ -416,7 +417,8 @@ def read_papers(
     Raises InputError for a record that cannot be read, and for one that settings name and no path
     leads to.
     """
-    whole = joined(map(read_record, paths))
+    with remedy_for_torn_records():
+        whole = joined(map(read_record, paths))
     records = {block: record for record in whole for block in record.ids}
     return {key: PaperRecords.of(value, records) for key, value in settings.items()}
 
