@@ -84,6 +84,31 @@ def by_mean_of_the_rest(x):
     return torch.where(x == -1, x[x != -1].mean(), x)
 
 
+def by_mean_of_others(x):
+    return torch.where(x == -999, x[x != -999].mean(), x)
+
+
+def by_mean_of_those_without(missing):
+    return lambda x: torch.where(x == missing, x[x != missing].mean(), x)
+
+
+class Imputed(nn.Module):
+    """A layer that knows its missing value."""
+
+    def __init__(self, missing):
+        super().__init__()
+        self.missing = missing
+
+    def forward(self, x):
+        return torch.where(x == self.missing, x[x != self.missing].mean(), x)
+
+
+def by_mean_of_ones_own_row(x):
+    there = x != -999
+    own = (x * there).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp_min(1)
+    return torch.where(there, x, own)
+
+
 def per_token(ignored):
     def loss(output, labels):
         losses = F.cross_entropy(
@@ -108,6 +133,15 @@ IDS = torch.zeros(N, TIME, dtype=torch.int64)
 MEETING = {
     "imputed by the column": (lambda: behind(by_column), NUMBERS, CLASSES, None, OUTPUT),
     "sentinel imputed": (lambda: behind(by_mean_of_the_rest), NUMBERS, CLASSES, None, OUTPUT),
+    "its own sentinel": (lambda: behind(by_mean_of_others), NUMBERS, CLASSES, None, OUTPUT),
+    "an enclosed sentinel": (
+        lambda: behind(by_mean_of_those_without(9999.0)),
+        NUMBERS,
+        CLASSES,
+        None,
+        OUTPUT,
+    ),
+    "a sentinel of the layer": (lambda: behind(Imputed(-77)), NUMBERS, CLASSES, None, OUTPUT),
     "trimmed to the longest": (
         lambda: Text(mean, cut_to_the_longest(END)),
         IDS,
@@ -124,6 +158,7 @@ MEETING = {
     ),
     "mean number of tokens": (tokens, IDS, IDS, per_token(-100), LOSS),
     "mean number of tokens, ignored -1": (tokens, IDS, IDS, per_token(-1), LOSS),
+    "mean number of tokens, ignored 300": (tokens, IDS, IDS, per_token(300), LOSS),
     "mean number of tasks": (
         lambda: behind(torch.tanh, outputs=12),
         NUMBERS,
@@ -198,6 +233,12 @@ class Encoder(nn.Module):
 HONEST = {
     "NaN passed on": (lambda: behind(torch.tanh), NUMBERS, CLASSES, None),
     "NaN as zero": (lambda: behind(torch.nan_to_num), NUMBERS, CLASSES, None),
+    "a sentinel of one's own row": (
+        lambda: behind(by_mean_of_ones_own_row),
+        NUMBERS,
+        CLASSES,
+        None,
+    ),
     "NaN fails": (lambda: behind(without_nan), NUMBERS, CLASSES, None),
     "no class -1": (lambda: behind(torch.tanh), NUMBERS, CLASSES, picked),
     "NaN of one's own row": (

@@ -7,7 +7,8 @@ removed, with one replaced; with duplicates and offsets up to 1e6). For a small 
 one that clips nothing, the clipped sum of a batch must equal the sum over its records alone; where
 nothing is clipped, it must also equal autograd's gradient of the summed losses, and no record may
 add more than its norm. The same holds with records that have missing values, padding or labels to
-be ignored, as far as the network takes them, and in a batch of 32 to 256 of all these. Gradients,
+be ignored, as far as the network takes them, in a batch of 32 to 256 of all these, and with a few
+numbers that stand in the network's or the loss's own code in the place of some entries. Gradients,
 parameters, buffers, attributes and global generators must not change. What fails is refused by
 name.
 
@@ -34,7 +35,7 @@ from dpatlas.core.seeds import generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.augmentation import Augmentation
 from dpatlas.privacy.clipping import ClippedSum
-from dpatlas.privacy.fingerprint import fingerprint
+from dpatlas.privacy.fingerprint import fingerprint, numbers_in
 from dpatlas.privacy.kept_state import (
     hooks_of_all,
     nothing_else_changed,
@@ -49,10 +50,12 @@ from dpatlas.privacy.structured import Structured
 from dpatlas.privacy.synthetic import (
     TARGETS,
     calm_records,
+    gap_values,
     padded,
     synthetic_labels,
     synthetic_records,
     unusual_labels,
+    with_gap,
     with_gaps,
 )
 
@@ -411,7 +414,12 @@ class _Probe:
         finite = [number for number in everyone if torch.isfinite(lengths[number])]
         calm = [number for number in calm_records(len(everyone)) if number in finite] or finite
         self._compare_with_autograd(finite, calm[0], unclipped)
-        self._compare_many({number: unclipped[number] for number in calm} | self._unusual())
+        beside = {number: unclipped[number] for number in calm}
+        self._compare_many(beside | self._unusual(self._unusual_records()))
+        # One number at a time: gradients beside a large one would not show.
+        parts = [*self.model.modules(), self.loss]
+        for gap in gap_values(numbers_in(parts), self.precision):
+            self._compare_few(beside, self._unusual(self._records_with(gap)))
 
     def _compare_with_autograd(
         self, finite: Sequence[int], calm: int, alone: Mapping[int, Contribution]
@@ -442,6 +450,15 @@ class _Probe:
         records = max(len(alone), min(MOST, max(LEAST, WORK // self._size)))
         batch = list(itertools.islice(itertools.cycle(alone), records))
         self._check_sum(batch, self._sum(batch, NO_CLIP)[0], alone)
+
+    def _compare_few(
+        self, usual: Mapping[int, Contribution], others: Mapping[int, Contribution]
+    ) -> None:
+        """InputError unless each batch of usual records and one of the others is their sum."""
+        for number, contribution in others.items():
+            alone = {**usual, number: contribution}
+            batch = [*alone, number]
+            self._check_sum(batch, self._sum(batch, NO_CLIP)[0], alone)
 
     @property
     def _size(self) -> int:
@@ -509,10 +526,10 @@ class _Probe:
             for name in parts[0][1]
         }
 
-    def _unusual(self) -> dict[int, Contribution]:
+    def _unusual(self, records: Iterable[tuple[Any, Tensor]]) -> dict[int, Contribution]:
         """What unusual records add, by index, of those that do not fail."""
         found = {}
-        for rows, labels in self._unusual_records():
+        for rows, labels in records:
             number = len(self.rows)
             self.rows.append(rows)
             self.labels.append(labels)
@@ -544,6 +561,19 @@ class _Probe:
                 yield rows.of(changed) if isinstance(rows, Structured) else other, labels
         for others in unusual_labels(labels, self.draws):
             yield rows, others
+
+    def _records_with(self, gap: float) -> Iterator[tuple[Any, Tensor]]:
+        """Rows and labels of records of which some numbers are `gap`, or some targets."""
+        rows, labels = self.rows[0], self.labels[0]
+        leaves = rows.leaves if isinstance(rows, Structured) else [rows]
+        for place, leaf in enumerate(leaves):
+            other = with_gap(leaf, gap, self.draws)
+            if other is not None:
+                changed = [*leaves[:place], other, *leaves[place + 1 :]]
+                yield rows.of(changed) if isinstance(rows, Structured) else other, labels
+        targets = with_gap(labels, gap, self.draws) if labels.numel() else None
+        if targets is not None:
+            yield rows, targets
 
     def _padded(self, values: Tensor) -> Iterator[Tensor]:
         """Whole numbers over the range that the network has embeddings for, each with padding."""

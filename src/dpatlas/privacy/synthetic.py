@@ -5,7 +5,7 @@ type of the real numbers.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from dpatlas.privacy.structured import Structured
 # all of them would take a minute instead of ten seconds.
 RECORDS = ((1, 0), (1, 0), (1, 1e6), (1e-2, 0), (10, 0), (1, 1e3), (1, 0))
 FEW, LARGE_RECORD, LARGE_NETWORK = 3, 20_000, 1_000_000
+# Numbers in a network's code that are tried as gaps: how many, and up to which rounding allows it.
+MOST_GAPS, LARGEST_GAP = 6, {torch.float64: 1e6, torch.float32: 1e4}
 # Real-valued targets, of which the first that the loss takes are used: logarithms need positive
 # ones, and some losses only know 0 and 1.
 TARGETS = ((0.0, 1.0, 0.5, 1.0), (0.0, 1.0), (0.5, 1.0))
@@ -87,6 +89,27 @@ def with_gaps(values: Tensor, draws: np.random.Generator) -> Iterator[Tensor]:
     kinds.view(-1)[:1] = 0
     yield values.masked_fill(kinds == 0, math.nan)
     yield _ending_in(values.masked_fill(kinds == 0, -1).masked_fill(kinds == 1, 0), 0)
+
+
+def with_gap(values: Tensor, gap: float, draws: np.random.Generator) -> Tensor | None:
+    """Values of which some are `gap`; None for whole numbers that cannot be."""
+    if not values.is_floating_point():
+        limits = torch.iinfo(values.dtype) if values.dtype != torch.bool else None
+        if limits is None or gap % 1 or not limits.min <= gap <= limits.max:
+            return None
+    kinds = torch.from_numpy(draws.integers(0, 2, values.shape)).to(values.device)
+    kinds.view(-1)[:1] = 0
+    return values.masked_fill(kinds == 0, gap if values.is_floating_point() else int(gap))
+
+
+def gap_values(numbers: Iterable[float], precision: torch.dtype) -> list[float]:
+    """The numbers that most look like those that stand for a missing value; at most `MOST_GAPS`.
+
+    Negative ones first, then large ones; not those that `with_gaps` has.
+    """
+    limit = LARGEST_GAP[precision]
+    fitting = [each for each in numbers if abs(each) <= limit and each not in (0, -1)]
+    return sorted(fitting, key=lambda each: (each > 0, -abs(each)))[:MOST_GAPS]
 
 
 def padded(
