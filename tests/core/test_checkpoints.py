@@ -114,7 +114,15 @@ def _lone_array():
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("content", [_pickled, _archive_with_objects, _lone_array])
+def _header_that_is_no_object():
+    buffer = io.BytesIO()
+    np.savez(buffer, __header__=np.frombuffer(b"[1, 2]", dtype=np.uint8))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content", [_pickled, _archive_with_objects, _lone_array, _header_that_is_no_object]
+)
 def test_what_is_no_checkpoint_is_ignored_and_never_unpickled(checkpoints, content):
     _file(checkpoints).write_bytes(content())
     assert checkpoints.load("state") is None

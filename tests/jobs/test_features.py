@@ -142,6 +142,19 @@ def test_a_manifest_of_another_kind_is_refused(taken):
         frozen.load(taken)
 
 
+def test_a_folder_of_another_kind_is_named_with_what_its_manifest_lacks(data, folder, taken):
+    prepared_set = data.parent
+    for load, place, lacks in (
+        (frozen.load, prepared_set, "arrays"),
+        (frozen.load, folder, "without arrays"),
+        (backbone.load, prepared_set, "without architecture, options"),
+        (backbone.load, taken, "without architecture, options"),
+    ):
+        message = f"manifest.json: found a manifest of another kind.*{lacks}"
+        with pytest.raises(InputError, match=message):
+            load(place)
+
+
 def test_a_full_disk_leaves_no_manifest_and_no_half_file(data, folder, tmp_path, monkeypatch):
     syncs = iter(range(10))
 

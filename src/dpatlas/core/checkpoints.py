@@ -45,7 +45,8 @@ class Checkpoints:
             # A damaged directory of the file can lose arrays without an error.
             complete = header["arrays"] == sorted(arrays)
             trusted = complete and header["identity"] == self.identity
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
+            # TypeError: a header that is JSON, but no object.
             return None
         return (arrays, header["facts"]) if trusted else None
 

@@ -93,8 +93,12 @@ def load(folder: Path | str) -> Features:
     Raises InputError if a file is missing or damaged.
     """
     folder = Path(folder)
-    manifest = read_manifest(folder, SCHEMA_VERSION)
-    arrays = {name: _map(folder, name, manifest["arrays"][name]["sha256"]) for name in ARRAYS}
+    manifest = read_manifest(folder, SCHEMA_VERSION, ("arrays",))
+    described = manifest["arrays"]
+    if not isinstance(described, dict) or not set(ARRAYS) <= described.keys():
+        found = "a manifest of another kind: its arrays are not those of features"
+        raise InputError(str(folder / MANIFEST), found, f"arrays {', '.join(ARRAYS)}")
+    arrays = {name: _map(folder, name, described[name]["sha256"]) for name in ARRAYS}
     x, labels = ({part: arrays[f"{name}_{part}"] for part in PARTS} for name in "xy")
     return Features(x, labels, manifest)
 

@@ -5,7 +5,7 @@ Training jobs read them through `load`, which needs numpy and nothing else.
 
 import hashlib
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,13 +102,20 @@ def save(
     return manifest
 
 
-def read_manifest(folder: Path, version: int) -> dict[str, Any]:
-    """The manifest in a folder; InputError for a damaged one and for another schema version."""
+def read_manifest(folder: Path, version: int, needed: Collection[str] = ()) -> dict[str, Any]:
+    """The manifest in a folder; InputError for a damaged one and for another schema version.
+
+    And for one of another kind, which lacks some of the entries `needed`.
+    """
     path = folder / MANIFEST
     manifest = read_json(path)
     found = manifest.get("schema_version") if isinstance(manifest, dict) else None
     if found != version or "sha256" not in manifest:
         raise InputError(str(path), f"schema version {found}", f"a manifest of {version}")
+    lacking = [name for name in needed if name not in manifest]
+    if lacking:
+        found = f"a manifest of another kind, without {', '.join(lacking)}"
+        raise InputError(str(path), found, f"one with {', '.join(needed)}")
     return manifest
 
 

@@ -126,7 +126,9 @@ def load(folder: Path | str) -> Backbone:
     together.
     """
     folder = Path(folder)
-    manifest = read_manifest(folder, SCHEMA_VERSION)
+    manifest = read_manifest(
+        folder, SCHEMA_VERSION, ("architecture", "options", "image_shape", "classes")
+    )
     stored = manifest["architecture"]
     weights = _read_weights(folder / WEIGHTS, manifest["sha256"])
     network = build(
