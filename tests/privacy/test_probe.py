@@ -10,9 +10,10 @@ from typing import ClassVar
 import pytest
 import torch
 import torch.nn.functional as F
-from reference_gradients import NETWORKS, seeded
+from reference_gradients import NETWORKS, by_loop, clipped_sum, distance, seeded
 from small_training import N, phase
 from torch import nn
+from torch.nn.utils import prune
 
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -23,7 +24,7 @@ from dpatlas.privacy import probe as probe_module
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.losses import cross_entropy
-from dpatlas.privacy.per_record import NetworkGradients
+from dpatlas.privacy.per_record import NetworkGradients, PerRecordWarning
 from dpatlas.privacy.training import PrivateTraining, probed_kernel
 
 FRAMES, WIDTH, CLASSES = 4, 6, 5
@@ -777,3 +778,45 @@ print([name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (result.stdout, result.returncode) == ("[]\n", 0), result.stderr
+
+
+class OverDistinctWords(nn.Module):
+    """Looks every word of a batch up once."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(9, 4), nn.Linear(4, CLASSES)
+
+    def forward(self, ids):
+        distinct, places = torch.unique(ids, return_inverse=True)
+        return self.head(self.words(distinct)[places].mean(1))
+
+
+def test_an_embedding_of_the_distinct_words_is_passed_through_record_by_record():
+    torch.manual_seed(0)
+    model, ids = OverDistinctWords(), torch.randint(0, 9, (6, 5))
+    labels, kernel = torch.arange(6) % CLASSES, NetworkGradients(model)
+    with pytest.warns(PerRecordWarning, match="rows of an embedding, that are of no single record"):
+        kernel.probe(ids, labels)
+    found = kernel.clipped_sum(ids, labels, 0.1).gradients
+    losses = (F.cross_entropy(model(ids[i : i + 1]), labels[i : i + 1]) for i in range(6))
+    assert distance(found, clipped_sum(by_loop(model, losses), 0.1)) < 1e-6
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize(
+    ("change", "remedy"),
+    [
+        (
+            lambda layer: prune.l1_unstructured(layer, "weight", 0.5),
+            r"weight of layer 1 \(Linear\); allowed: .*prune\.remove\(layer, 'weight'\)",
+        ),
+        (nn.utils.weight_norm, r"weight of layer 1 \(Linear\); .*parametrizations\.weight_norm"),
+    ],
+)
+def test_weights_that_a_hook_computes_are_refused_with_a_remedy(change, remedy):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(FRAMES * WIDTH, 4), nn.Linear(4, CLASSES))
+    change(model[1])
+    model(torch.zeros(1, FRAMES, WIDTH))
+    with pytest.raises(InputError, match=remedy):
+        train(model)

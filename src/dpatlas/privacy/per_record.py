@@ -45,6 +45,7 @@ from dpatlas.privacy.probe import Loss, Mismatch, Subject, losses_of, probe, ref
 from dpatlas.privacy.recomputed import Recomputed
 from dpatlas.privacy.registry import is_built_in, rule_of
 from dpatlas.privacy.rules import ANCHOR, Ambiguous, Rule, Unsupported
+from dpatlas.privacy.stand_in import NotBroadcast
 from dpatlas.privacy.structured import TakesStructured
 
 # What is done about parameters without a rule: each gets a copy for every record; the modules that
@@ -314,6 +315,10 @@ class NetworkGradients:
             return self.model(x)
         except (InputError, Ambiguous):
             raise
+        except NotBroadcast as error:
+            found = f"parameters, or rows of an embedding, that are of no single record and {error}"
+            allowed = "such numbers in sums, products and joins with each record's own"
+            raise Unsupported("model", found, allowed) from None
         except Exception as error:
             copied = [rule for rule in self.rules.values() if isinstance(rule, FreeParameters)]
             if not copied:

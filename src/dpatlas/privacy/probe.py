@@ -228,6 +228,10 @@ class _Probe:
         try:
             model = copy.deepcopy(self.subject.model)
         except Exception as error:
+            name, remedy = _computed_weight(self.subject.model)
+            if name:
+                found = f"weights that are computed before a call: {name}"
+                raise InputError("model", found, remedy) from None
             found = f"no copy can be made: {_line(error)}"
             raise InputError("model", found, "a model that copy.deepcopy takes") from None
         model.to(self.precision)
@@ -730,6 +734,24 @@ def _copied(value: Any) -> Any:
         return copy.deepcopy(value)
     except Exception:  # a user's object may raise anything
         return value
+
+
+def _computed_weight(model: nn.Module) -> tuple[str, str]:
+    """Layer and attribute of a weight that a hook computes, and what to do; empty for none.
+
+    torch.nn.utils.prune and torch.nn.utils.weight_norm keep such weights.
+    """
+    for name, layer in model.named_modules():
+        for key, value in vars(layer).items():
+            if not isinstance(value, Tensor) or value.is_leaf:
+                continue
+            where = f"{key} of layer {name or 'model'} ({type(layer).__name__})"
+            if f"{key}_mask" in layer._buffers:
+                return where, f"a layer after torch.nn.utils.prune.remove(layer, {key!r})"
+            if f"{key}_g" in layer._parameters:
+                new = "torch.nn.utils.parametrizations.weight_norm"
+                return where, f"{new} in the place of torch.nn.utils.weight_norm"
+    return "", ""
 
 
 def _leaves(result: Tensor) -> list[Tensor]:
