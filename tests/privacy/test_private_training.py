@@ -404,6 +404,13 @@ def normalised():
         (lambda: attempt(labelled(OUTPUTS), name="mlp"), "labels: found 5; .* from 0 to 4"),
         (lambda: attempt(sampler=Poisson(50, 6)), "sampler: found batches of 50 records"),
         (lambda: attempt(trainable=("body",)), "trainable: found .*'body'.* prefixes among head"),
+        (lambda: phase(trainable="head"), r"trainable: found 'head'; allowed: a tuple of texts"),
+        (lambda: phase(trainable=(0,)), r"trainable: found \(0,\); allowed: a tuple of texts"),
+        (lambda: training([phase()], nn.Flatten()), "model: found no parameters; allowed: a"),
+        (
+            lambda: training([phase(trainable=("0",))], nn.Flatten()),
+            "model: found no parameters; allowed: a",
+        ),
         (
             lambda: training([phase()], network().requires_grad_(False)),
             "model: found requires_grad=False in all parameters",

@@ -69,6 +69,10 @@ class TrainingPhase:
             object.__setattr__(self, name, schedule)
         if self.lr_decay and self.lr_schedule is not None:
             raise InputError("lr_decay", self.lr_decay, "0 with an lr_schedule")
+        texts = isinstance(self.trainable, tuple | list)
+        if not texts or not all(isinstance(each, str) for each in self.trainable):
+            allowed = "a tuple of texts, such as ('head',)"
+            raise InputError("trainable", repr(self.trainable), allowed)
         prefixes = [group.prefix for group in self.parameter_groups]
         if len(set(prefixes)) < len(prefixes):
             raise InputError("parameter_groups", f"{prefixes}", "each prefix once")
