@@ -23,7 +23,6 @@ from dpatlas.evidence.verdicts import (
     read_claims,
 )
 from dpatlas.registry import all_papers
-from dpatlas.report.lineage import CONFIG, DEFAULT_TIER, TIERS, command
 
 Row = Mapping[str, str]
 MARKS = dict(zip(VERDICTS, "+-=?.", strict=True))
@@ -91,6 +90,13 @@ def _require_claims(folder: Path, *, published: bool) -> None:
     if published:
         allowed = " or ".join(others) or "a folder of published tiers: --docs"
         raise InputError(str(path), "no such file", allowed)
+    try:
+        from dpatlas.report.lineage import CONFIG, DEFAULT_TIER, TIERS, command
+    except ImportError:
+        # The core alone runs no tier.
+        raise InputError(
+            str(path), "no such file", ", or ".join([*others, "--published"])
+        ) from None
     words = command("claims", folder.name)
     named = folder.name == DEFAULT_TIER or (TIERS / f"{folder.name}.yaml").is_file()
     known = named or (folder / CONFIG).is_file()

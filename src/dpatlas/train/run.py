@@ -1,7 +1,7 @@
 """Trains by the settings, and writes record, weights, ledger and card."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -88,19 +88,21 @@ def train(
         return _Training(inputs, output, name, device, resume, progress).record()
 
 
-class _OwnTraining(PrivateTraining):
-    """A training of other people's code, of whose exceptions InputErrors are made."""
+def _step_in_words(training: PrivateTraining) -> Callable[[], None]:
+    """The step of a training of other people's code, of whose exceptions it makes InputErrors."""
+    step = training.step
 
-    def step(self) -> None:
-        """One private update."""
+    def step_in_words() -> None:
         try:
-            super().step()
+            step()
         except (InputError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # a stranger's code may raise anything
-            where, found = _where(error, self.model), error_place(error).splitlines()[0]
+            where, found = _where(error, training.model), error_place(error).splitlines()[0]
             allowed = "records and targets that network and loss take"
             raise InputError(where, f"fails: {found}", allowed) from error
+
+    return step_in_words
 
 
 def _where(error: Exception, model: nn.Module) -> str:
@@ -291,7 +293,7 @@ class _Training:
     def _training(
         self, model: nn.Module, phase: TrainingPhase | None = None, repetition: int = 0
     ) -> PrivateTraining:
-        return _OwnTraining(
+        training = PrivateTraining(
             model,
             [phase or self.phase],
             self.inputs.train.x,
@@ -304,6 +306,9 @@ class _Training:
             groups=self.inputs.train.groups,
             workers=self.settings.workers,
         )
+        # Not a class of its own: that would count as another mechanism, with noise of its own.
+        training.step = _step_in_words(training)  # type: ignore[method-assign]
+        return training
 
     def _secret_network(self, trial: int) -> nn.Module:
         """A network whose initial weights are as secret as the noise."""

@@ -89,7 +89,7 @@ class TestCalibration:
             stated = long.stated(long.sigma2(epsilon))
             assert stated.by == sgld_arms.GIVEN_BATCHES
             assert 0.999 * epsilon < stated.hidden_state <= epsilon < stated.ordinary
-        assert short.stated(short.sigma2(2.0)).by == "every iterate, RDP"
+        assert short.stated(short.sigma2(2.0)).by == "every iterate, PLD"
 
     def test_ordinary_accounting_counts_every_step_with_no_less_than_its_own_noise(self):
         arm = plan(schedule="decreasing", lam=0.3, passes=4)
@@ -110,7 +110,6 @@ class TestSettings:
         [
             ({"batch": 25}, "batch of the .* sampler: found 25; .* <= 24"),
             ({"accountant": "rdp"}, "accountant: found rdp for poisson"),
-            ({"accountant": "pld"}, "accountant: found pld for fixed-size"),
             ({"features": "softmax"}, "--backbone"),
             # Longer steps expand: the theorems do not hold.
             ({"step_size": 1.0}, r"eta: found .*1/beta = 1.88679"),
