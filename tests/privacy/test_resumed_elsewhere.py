@@ -4,6 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from torch import nn
+
+from dpatlas.privacy.fingerprint import fingerprint
 
 SCRIPT = """
 import pickle, sys
@@ -98,3 +101,9 @@ def test_with_another_network_loss_or_augmentation_it_does_not(begun, part, chan
     assert done.returncode == 1 and done.stdout == ""
     named = "another run" if "Sequential" in change else f"another plan: {part} "
     assert f"checkpoint: found a state of {named}" in done.stderr
+
+
+def test_another_device_is_no_other_network():
+    here, elsewhere = nn.Linear(3, 2), nn.Linear(3, 2, device="meta")
+    assert fingerprint(here, lasting=True) == fingerprint(elsewhere, lasting=True)
+    assert fingerprint(here, lasting=True) != fingerprint(nn.Linear(3, 4), lasting=True)

@@ -47,7 +47,8 @@ def fingerprint(*parts: Any, anew: bool = False, lasting: bool = False) -> str:
     equal only to themselves, so a fingerprint is valid within this process, and only while their
     defaults, what they enclose and the plain globals that they read stay the same. A tensor is read
     again only after torch changed it, or if `anew`. If `lasting`, functions and classes count by
-    their code in place of that, parameters by shape, and the fingerprint is valid in any process.
+    their code in place of that, parameters by shape, and the fingerprint is valid in any process
+    and on any device.
     """
     return _digest(_Reading(anew, lasting).text(parts).encode())
 
@@ -149,7 +150,7 @@ class _Reading:
         if value is None or isinstance(value, _BY_VALUE):
             return repr(value)
         if isinstance(value, torch.dtype | torch.device):
-            return str(value)
+            return "device" if self.lasting and isinstance(value, torch.device) else str(value)
         if isinstance(value, weakref.ref):
             # It holds nothing: an LSTM's refer to whichever weights it was last called with.
             return "weak reference"
