@@ -89,7 +89,10 @@ def test_a_torn_record_is_named_with_what_to_do(job, tmp_path, capsys, content, 
     for read, given in ((main, arguments), (lambda paths: read_papers({}, paths), [path])):
         assert run_command(read, given) == EXIT_BAD_INPUT
         (line,) = capsys.readouterr().err.splitlines()
-        assert f"{path}: found {found}" in line and "delete it and run snakemake again" in line
+        assert (
+            f"{path}: found {found}" in line
+            and "can be deleted, and snakemake makes it again" in line
+        )
 
 
 def test_a_figure_with_intervals_says_that_verdicts_rest_on_others():

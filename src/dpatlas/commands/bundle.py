@@ -18,7 +18,7 @@ from dpatlas.config.atlas import MORE_RUNS, Atlas
 from dpatlas.config.load import project_root
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import check_writable, read_lines, replacing_folder, write_atomic
-from dpatlas.core.folders import RESULTS
+from dpatlas.core.folders import CONFIG, DEFAULT_TIER, RESULTS
 from dpatlas.core.guard import real
 from dpatlas.core.records import read_record
 from dpatlas.errors import ArgumentParser, InputError
@@ -27,7 +27,7 @@ from dpatlas.evidence.verdicts import CLAIMS, read_claims
 from dpatlas.registry import all_blocks
 from dpatlas.report import manifest, page
 from dpatlas.report.bundle import NAME, read_bundle, records_in, write_bundle
-from dpatlas.report.lineage import CONFIG, DEFAULT_TIER, read_lineage
+from dpatlas.report.lineage import read_lineage
 from dpatlas.report.publish import commit_of, complete_run, public_config
 from dpatlas.report.state import REMAKE, RERUN
 from dpatlas.report.verify import record_slips, refused

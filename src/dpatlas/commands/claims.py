@@ -9,7 +9,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dpatlas.core.folders import PACKAGED, RESULTS, published_results
+from dpatlas.core.folders import (
+    CONFIG,
+    DEFAULT_TIER,
+    PACKAGED,
+    RESULTS,
+    TIERS,
+    command,
+    published_results,
+)
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 from dpatlas.evidence.verdicts import (
     CLAIMS,
@@ -90,13 +98,6 @@ def _require_claims(folder: Path, *, published: bool) -> None:
     if published:
         allowed = " or ".join(others) or "a folder of published tiers: --docs"
         raise InputError(str(path), "no such file", allowed)
-    try:
-        from dpatlas.report.lineage import CONFIG, DEFAULT_TIER, TIERS, command
-    except ImportError:
-        # The core alone runs no tier.
-        raise InputError(
-            str(path), "no such file", ", or ".join([*others, "--published"])
-        ) from None
     words = command("claims", folder.name)
     named = folder.name == DEFAULT_TIER or (TIERS / f"{folder.name}.yaml").is_file()
     known = named or (folder / CONFIG).is_file()

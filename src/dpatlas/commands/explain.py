@@ -11,10 +11,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpatlas.core.folders import RESULTS
+from dpatlas.core.folders import DEFAULT_TIER, RESULTS
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.report.differences import compare
-from dpatlas.report.lineage import DEFAULT_TIER, find
+from dpatlas.report.lineage import find
 from dpatlas.report.text import describe, describe_comparison
 
 

@@ -13,10 +13,9 @@ from dpatlas.config.atlas import COUNTING, Atlas
 from dpatlas.config.load import load_tier, tiers, validate
 from dpatlas.config.root import General
 from dpatlas.core.files import read_json
-from dpatlas.core.folders import DOCS, RESULTS
+from dpatlas.core.folders import CONFIG, DOCS, RESULTS
 from dpatlas.cost.plan import make_plan
 from dpatlas.errors import ArgumentParser, InputError
-from dpatlas.report.lineage import CONFIG
 from dpatlas.report.page import check_site, write_site
 from dpatlas.report.publish import Expected, Waiting, commit_of, publish
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from dpatlas.core.arrays import read_arrays
 from dpatlas.core.files import read_json
-from dpatlas.core.folders import RESULTS
+from dpatlas.core.folders import DEFAULT_TIER, RESULTS
 from dpatlas.data import features, prepared
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
-from dpatlas.report.lineage import DEFAULT_TIER, MANIFEST
+from dpatlas.report.lineage import MANIFEST
 from dpatlas.report.manifest import csv_differences
 from dpatlas.report.state import State
 from dpatlas.report.verify import (

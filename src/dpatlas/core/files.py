@@ -120,14 +120,14 @@ def keys_once(where: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     return once
 
 
-def read_json(path: Path | str) -> Any:
-    """Read a JSON file; InputError if it is missing or is not JSON."""
+def read_json(path: Path | str, allowed: str = "a JSON file") -> Any:
+    """Read a JSON file; InputError if it is missing, or is not JSON, where `allowed` is."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(str(path), error.strerror or "unreadable", "a readable file") from None
     except (ValueError, RecursionError):
-        raise InputError(str(path), "text that is not JSON", "a JSON file") from None
+        raise InputError(str(path), "text that is not JSON", allowed) from None
 
 
 def check_writable(folder: Path) -> None:

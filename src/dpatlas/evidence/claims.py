@@ -37,7 +37,6 @@ from dpatlas.core.files import read_json, read_lines, remove_parts, write_atomic
 from dpatlas.core.guard import real
 from dpatlas.core.records import RunsFields
 from dpatlas.core.statistics import FAILS, HOLDS, OPEN
-from dpatlas.core.torn import remedy_for_torn_records
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.evidence.arguments import arguments_of
 from dpatlas.evidence.claim_file import STATISTICAL, WrittenClaims
@@ -417,8 +416,7 @@ def read_papers(
     Raises InputError for a record that cannot be read, and for one that settings name and no path
     leads to.
     """
-    with remedy_for_torn_records():
-        whole = joined(map(read_record, paths))
+    whole = joined(map(read_record, paths))
     records = {block: record for record in whole for block in record.ids}
     return {key: PaperRecords.of(value, records) for key, value in settings.items()}
 
@@ -704,8 +702,8 @@ def _conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[st
     counts = [f"{verdicts.count(kind)} {kind}" for kind in VERDICTS if kind in verdicts]
     hold = " or ".join(HOLD if NOT_CONTRADICTED in verdicts else HOLD[:1])
     # Parts of another kind, such as formulas, have no runs that are repeated.
-    alike = [part["runs"] for part in parts if part["runs"] and part["kind"] == claim.kind]
-    runs = alike or [part["runs"] for part in parts if part["runs"]]
+    repeated = [part["runs"] for part in parts if part["runs"] and part["kind"] == claim.kind]
+    runs = repeated or [part["runs"] for part in parts if part["runs"]]
     return {
         "claim": claim.id,
         "paper": claim.paper,

@@ -98,29 +98,29 @@ def numbers_in(parts: Iterable[Any]) -> set[float]:
     They are the constants in the methods of their classes, their attributes, and the defaults and
     globals of the functions; nothing of torch's own classes and of those of this package.
     """
-    found: list[Any] = []
+    constants: list[Any] = []
     functions: list[FunctionType] = []
     for part in parts:
         own = [part] if isinstance(part, FunctionType) else []
         if not isinstance(part, FunctionType | type) and not _is_constant(type(part)):
             attributes = getattr(part, "__dict__", {})
-            found += [value for name, value in attributes.items() if name not in REGISTRIES]
-            found += [value for _, value in shared_by(type(part))]
+            constants += [value for name, value in attributes.items() if name not in REGISTRIES]
+            constants += [value for _, value in shared_by(type(part))]
             functions += [each for each in _functions(type(part)) if each.__name__ != "__init__"]
             own = [value for value in attributes.values() if isinstance(value, FunctionType)]
         functions += [each for one in own for each in _functions(one)]
     for function in functions:
         if not _is_constant(function):
-            found += [*function.__code__.co_consts, *(value for _, value in _read_by(function))]
+            constants += [*function.__code__.co_consts, *(value for _, value in _read_by(function))]
     # The list grows while it is read.
-    for value in found:
+    for value in constants:
         if isinstance(value, CodeType):
-            found += value.co_consts
+            constants += value.co_consts
         elif isinstance(value, tuple | list):
-            found += value
+            constants += value
     return {
         float(value)
-        for value in found
+        for value in constants
         if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e30
     }
 

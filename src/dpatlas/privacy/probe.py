@@ -423,7 +423,7 @@ class _Probe:
         # One number at a time: gradients beside a large one would not show.
         parts = [*self.model.modules(), self.loss]
         for gap in gap_values(numbers_in(parts), self.precision):
-            self._compare_few(beside, self._unusual(self._records_with(gap)))
+            self._compare_one_by_one(beside, self._unusual(self._records_with(gap)))
 
     def _compare_with_autograd(
         self, finite: Sequence[int], calm: int, alone: Mapping[int, Contribution]
@@ -455,7 +455,7 @@ class _Probe:
         batch = list(itertools.islice(itertools.cycle(alone), records))
         self._check_sum(batch, self._sum(batch, NO_CLIP)[0], alone)
 
-    def _compare_few(
+    def _compare_one_by_one(
         self, usual: Mapping[int, Contribution], others: Mapping[int, Contribution]
     ) -> None:
         """InputError unless each batch of usual records and one of the others is their sum."""

@@ -12,8 +12,8 @@ divisor is the sampler's expected batch.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -358,11 +358,8 @@ class PrivateTraining:
     def step(self) -> None:
         """One private update."""
         number, phase = self.phase_at(self.steps_done)
-        try:
-            self._want_gradients(phase)
+        with self._gradients_for(phase):
             self._step(number, phase)
-        finally:
-            self._want_gradients(None)
 
     @property
     def _frozen(self) -> list[str]:
@@ -378,11 +375,21 @@ class PrivateTraining:
             for prefix in phase.trainable
         )
 
-    def _want_gradients(self, phase: TrainingPhase | None) -> None:
-        """Set requires_grad of all parameters as the phase needs; None: as they had it at first."""
-        for name, value in self.model.named_parameters():
-            at_first = self._gradients_wanted.get(name, True)
-            value.requires_grad_(self._trains(phase, name) if phase else at_first)
+    @contextmanager
+    def _gradients_for(self, phase: TrainingPhase) -> Iterator[None]:
+        """Have the parameters that the phase trains require gradients, and no others, within."""
+        changed = [
+            value
+            for name, value in self.model.named_parameters()
+            if self._trains(phase, name) != value.requires_grad
+        ]
+        for value in changed:
+            value.requires_grad_(not value.requires_grad)
+        try:
+            yield
+        finally:
+            for value in changed:
+                value.requires_grad_(not value.requires_grad)
 
     def _step(self, number: int, phase: TrainingPhase) -> None:
         optimizer = self._optimizer
@@ -490,10 +497,8 @@ class PrivateTraining:
         self._skipped = facts["skipped_records"]
         self._phase = None
         if facts["phase"] is not None:
-            try:
+            with self._gradients_for(self.phases[facts["phase"]]):
                 optimizer = self._start(facts["phase"])
-            finally:
-                self._want_gradients(None)
             optimizer.steps = facts["optimizer_steps"]
             self._max_grad_norm = facts["max_grad_norm"]
             optimizer.state = {
@@ -568,17 +573,14 @@ class PrivateTraining:
     def _enter_phases(self) -> None:
         """Build the kernel of every phase, so that what cannot be trained is refused at once."""
         self._parameters: dict[str, nn.Parameter] = {}
-        try:
-            for number, phase in enumerate(self.phases):
-                if phase.steps:
+        for number, phase in enumerate(self.phases):
+            if phase.steps:
+                with self._gradients_for(phase):
                     self._start(number)
-        finally:
-            self._want_gradients(None)
         self._phase = None
 
     def _start(self, number: int) -> Optimizer:
         phase = self.phases[number]
-        self._want_gradients(phase)
         self._parameters = {
             name: value for name, value in self.model.named_parameters() if value.requires_grad
         }

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.core.files import read_json, read_rows
+from dpatlas.core.folders import CONFIG
 from dpatlas.evidence.verdicts import NOT_RUN, read_claims
 from dpatlas.registry import all_blocks
-from dpatlas.report.lineage import COMPARISONS, CONFIG, MANIFEST, block_key
+from dpatlas.report.lineage import COMPARISONS, MANIFEST, block_key
 from dpatlas.report.publication import read_publication
 from dpatlas.report.state import require_as_made
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from dpatlas.core.costs import read_cost
 from dpatlas.core.files import read_json
+from dpatlas.core.folders import command
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.evidence.verdicts import CLAIMS, read_claims
@@ -34,9 +35,6 @@ from dpatlas.report.state import code_state, file_state
 
 RECORD, COST, MANIFEST = "record.json", "cost.json", "manifest.json"
 COMPARISONS = "comparisons.csv"
-CONFIG = "config.json"
-DEFAULT_TIER = "embedded"
-TIERS = Path("workflow/tiers")
 JSON_TYPES = {str: "text", dict: "an object", list: "a list", type(None): "null"}
 # What the fields of the files that a trace is read from hold.
 LINEAGE_SHAPE: dict[str, tuple[type, ...]] = {
@@ -202,16 +200,6 @@ def block_key(module: str) -> str:
     """
     parts = module.split(".")
     return parts[2] if parts[1] in ("papers", "checks") else parts[-1]
-
-
-def command(target: str, tier: str) -> str:
-    """The command that makes `target`, or all if it is empty, at `tier` in the project's folder."""
-    words = ["snakemake", "--cores", "1", *([target] if target else [])]
-    if (TIERS / f"{tier}.yaml").is_file():
-        words += ["--configfile", str(TIERS / f"{tier}.yaml")]
-    elif tier != DEFAULT_TIER:
-        words += ["--configfile", f"results/{tier}/config.json"]
-    return " ".join(words)
 
 
 def _by_name(name: str, folder: Path) -> Trace | None:

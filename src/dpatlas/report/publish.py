@@ -21,6 +21,7 @@ from typing import Any
 
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import check_writable, read_json, replacing_folder, write_atomic, write_json
+from dpatlas.core.folders import CONFIG
 from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
@@ -30,7 +31,6 @@ from dpatlas.registry import all_blocks
 from dpatlas.report.earlier_publication import EarlierPublication, earlier_publication
 from dpatlas.report.lineage import (
     COMPARISONS,
-    CONFIG,
     MANIFEST,
     block_key,
     cost_beside,

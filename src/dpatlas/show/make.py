@@ -15,7 +15,6 @@ from dpatlas.core.canonical import sha256
 from dpatlas.core.digest import code_digest
 from dpatlas.core.files import read_lines, remove_parts, write_atomic, write_json
 from dpatlas.core.records import versions
-from dpatlas.core.torn import remedy_for_torn_records
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.records import joined, read_record
 from dpatlas.show.look import STYLE
@@ -40,8 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     make = getattr(importlib.import_module(options.module), name)
     settings = _settings(options.settings)
     paths = [Path(line) for line in read_lines(options.records)]
-    with remedy_for_torn_records():
-        records = joined(read_record(path) for path in paths)
+    records = joined(read_record(path) for path in paths)
     with matplotlib.style.context(["default", STYLE]):
         shown = make(records, settings)
         is_figure = isinstance(shown, ShownFigure)
