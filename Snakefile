@@ -25,3 +25,7 @@ rule all:
         f"{ATLAS.folder}/report/index.html",
         f"{ATLAS.folder}/manifest.txt",
         expand(f"{ATLAS.folder}/{{product}}", product=ATLAS.product_files()),
+
+
+# The rules have taken the digests of all code: the jobs need not.
+remember_code()

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 import dpatlas
-from dpatlas.core.digest import code_digest
+from dpatlas.core.digest import CACHE, code_digest
 from dpatlas.errors import InputError
 
 SOURCE = Path(dpatlas.__file__).parent
-BORROWED = ("__init__.py", "errors.py", "core/__init__.py", "core/canonical.py", "core/digest.py")
+BORROWED = ("__init__.py", "errors.py", "core/__init__.py")
+BORROWED += tuple(f"core/{name}.py" for name in ("canonical", "digest", "files"))
 MODULES = {
     "jobs/__init__.py": "",
     "jobs/train.py": '''"""Train."""
@@ -43,8 +44,9 @@ def step(x):
 TRAIN, PLOT = "dpatlas.jobs.train", "dpatlas.jobs.plot"
 REPORT = """
 import json, sys
-from dpatlas.core.digest import code_digest
+from dpatlas.core.digest import code_digest, remember_code
 print(json.dumps([code_digest(name) for name in sys.argv[1:]]))
+remember_code()
 """
 
 
@@ -63,11 +65,12 @@ class Project:
         assert old in text
         (self.root / name).write_text(text.replace(old, new))
 
-    def digests(self):
+    def digests(self, cache=""):
         """Digest of train and of plot, from a fresh process."""
+        own = {"PYTHONPATH": str(self.root.parent), "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
             [sys.executable, "-c", REPORT, TRAIN, PLOT],
-            env={**os.environ, "PYTHONPATH": str(self.root.parent), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, **own, CACHE: str(cache)},
             capture_output=True,
             text=True,
             check=False,
@@ -135,6 +138,33 @@ def test_a_table_that_a_module_names_is_a_part_of_it(project):
     project.edit("jobs/printed/values.csv", "1", "2")
     train, plot = project.digests()
     assert train == found[0] and plot != found[1]
+
+
+def test_what_is_remembered_gives_the_same_digests_and_hides_no_edit(project, before, tmp_path):
+    cache = tmp_path / "cache"
+    assert project.digests(cache) == project.digests(cache) == before
+    project.edit("maths/deep.py", "3", "4")
+    assert project.digests(cache) == project.digests() != before
+    # An entry point that names nothing yet is looked for again.
+    project.edit("jobs/plot.py", "'blue'", "'dpatlas.maths.new:name'")
+    found = project.digests(cache)
+    (project.root / "maths/new.py").write_text("name = 1\n")
+    after = project.digests(cache)
+    assert (after[0], after[1]) == (found[0], project.digests()[1]) and after[1] != found[1]
+
+
+def test_what_is_remembered_is_used_and_written_anew_if_damaged(project, before, tmp_path):
+    project.digests(tmp_path / "cache")
+    (file,) = (tmp_path / "cache").iterdir()
+    kept = json.loads(file.read_text())
+    file.write_text(json.dumps({key: ["0", *rest] for key, (_, *rest) in kept.items()}))
+    assert project.digests(tmp_path / "cache") != before
+    for damaged in ("", "{", "[1]", '{"a": 1}', '{"a": ["b"]}'):
+        file.write_text(damaged)
+        assert project.digests(tmp_path / "cache") == before
+        assert json.loads(file.read_text()) == kept
+    # A folder that cannot be made costs nothing but time.
+    assert project.digests(file / "below") == before
 
 
 def test_the_digest_never_runs_what_it_digests(project):

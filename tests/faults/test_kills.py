@@ -21,8 +21,8 @@ TIER = "faults"
 LONG = {
     "kl_privacy": {
         "inits": ["he"],
-        "horizons": {"early": 2, "short": 4, "long": 5000},
-        "width_sweep": {"depth": 3, "steps": 5000, "widths": [4]},
+        "horizons": {"early": 2, "short": 4, "long": 3000},
+        "width_sweep": {"depth": 3, "steps": 3000, "widths": [4]},
     },
     "max_information": {"certificates": {"draws": 40000}},
 }

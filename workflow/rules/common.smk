@@ -10,7 +10,7 @@ from pathlib import Path
 from snakemake.logging import logger
 
 from dpatlas.config.load import load_config
-from dpatlas.core.digest import code_digest
+from dpatlas.core.digest import code_digest, remember_code
 from dpatlas.core.environment import keep_caches_in, put_own_python_first
 from dpatlas.core.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError

@@ -3,16 +3,27 @@
 Docstrings, comments and formatting take no part, so an edit of a comment re-runs nothing. Any other
 edit re-runs exactly the jobs whose module imports the edited one, directly or not. A table that a
 module names, a csv file in its folder or below, is a part of it.
+
+Taking the trees of a whole project costs a second. `remember_code` keeps what was found in a file
+of the folder that the environment variable `CACHE` names, under a hash of each source text.
 """
 
 import ast
+import contextlib
 import functools
+import json
+import os
 import re
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import dpatlas
 from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.core.files import write_atomic
 from dpatlas.errors import InputError
+
+CACHE = "DPATLAS_CODE_CACHE"
 
 PACKAGE = dpatlas.__name__
 IMPORTS = (ast.Import, ast.ImportFrom)
@@ -21,6 +32,15 @@ ENTRY_POINT = re.compile(rf"({PACKAGE}(?:\.\w+)+):\w+")
 # The name of a table, such as of printed values.
 TABLE = re.compile(r"[\w-]+\.csv")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class Meaning(NamedTuple):
+    """What a source text says: its syntax tree, and what it names outside of itself."""
+
+    # The tree itself where the text names tables, which are hashed together with it; else its hash.
+    tree: str
+    imports: list[str]
+    tables: list[str]
 
 
 def code_digest(*modules: str) -> str:
@@ -61,28 +81,71 @@ def _source(module: str) -> Path | None:
 
 @functools.cache
 def _read(module: str) -> tuple[str, frozenset[str]]:
-    """Hash of a module's syntax tree and tables, and the project's modules that it imports.
-
-    Both are read in one walk, because a dry run reads every module of the project.
-    """
+    """Hash of a module's syntax tree and tables, and the project's modules that it imports."""
     source = _source(module)
     assert source is not None, module
-    tree = ast.parse(source.read_text(encoding="utf-8"))
+    text = source.read_text(encoding="utf-8")
+    key = sha256(_reader() + text)
+    meaning = _meanings[key] = _meanings.get(key) or _remembered().get(key) or _meaning(text)
+    imports = {each for name in meaning.imports for each in _with_parents(name)}
+    tables = {table for name in meaning.tables for table in source.parent.rglob(name)}
+    digest = meaning.tree
+    if meaning.tables:
+        texts = [table.read_text(encoding="utf-8") for table in sorted(tables)]
+        digest = sha256("\n".join([meaning.tree, *texts]))
+    return digest, frozenset(imports - {module})
+
+
+def _meaning(text: str) -> Meaning:
+    """All of it in one walk, because a dry run reads every module of the project."""
+    tree = ast.parse(text)
     imports: set[str] = set()
-    tables: set[Path] = set()
+    tables: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, IMPORTS):
             imports.update(_imported(node))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if match := ENTRY_POINT.fullmatch(node.value):
-                imports.update(_with_parents(match[1]))
+                imports.add(match[1])
             elif TABLE.fullmatch(node.value):
-                tables.update(source.parent.rglob(node.value))
+                tables.add(node.value)
         elif isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    meaning = [ast.dump(tree, include_attributes=False)]
-    meaning += [table.read_text(encoding="utf-8") for table in sorted(tables)]
-    return sha256("\n".join(meaning)), frozenset(imports - {module})
+    dumped = ast.dump(tree, include_attributes=False)
+    return Meaning(dumped if tables else sha256(dumped), sorted(imports), sorted(tables))
+
+
+# By the hash of this reader and of the text.
+_meanings: dict[str, Meaning] = {}
+
+
+@functools.cache
+def _reader() -> str:
+    return sha256(sys.version + Path(__file__).read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _remembered() -> dict[str, Meaning]:
+    # Absent, or damaged: then it is written anew.
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        kept = json.loads(_cache().read_text(encoding="utf-8"))
+        return {key: Meaning(*each) for key, each in kept.items()}
+    return {}
+
+
+def remember_code() -> None:
+    """Keep what this process found of the sources that it read, for the next; see `CACHE`."""
+    if not _meanings.keys() <= _remembered().keys():
+        # Where it cannot be written, that costs time only.
+        with contextlib.suppress(OSError):
+            write_atomic(_cache(), json.dumps(_meanings))
+
+
+def _cache() -> Path:
+    """The file; FileNotFoundError where no folder is named."""
+    if not os.environ.get(CACHE):
+        raise FileNotFoundError(CACHE)
+    return Path(os.environ[CACHE], "meanings.json")
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -92,8 +155,7 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
     elif node.level == 0 and node.module:
         # `from package import name` may name a module or something inside one.
         names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    of_project = [name for name in names if name.split(".")[0] == PACKAGE]
-    return [module for name in of_project for module in _with_parents(name)]
+    return [name for name in names if name.split(".")[0] == PACKAGE]
 
 
 def _with_parents(name: str) -> list[str]:

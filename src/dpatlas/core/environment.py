@@ -4,7 +4,9 @@ import os
 import sys
 from pathlib import Path
 
-CACHES = {"MPLCONFIGDIR": "matplotlib", "NUMBA_CACHE_DIR": "numba"}
+from dpatlas.core.digest import CACHE
+
+CACHES = {"MPLCONFIGDIR": "matplotlib", "NUMBA_CACHE_DIR": "numba", CACHE: "code"}
 
 
 def put_own_python_first() -> None:
@@ -16,7 +18,7 @@ def put_own_python_first() -> None:
 
 
 def keep_caches_in(folder: Path) -> None:
-    """Keep what jobs cache (matplotlib's fonts, numba's machine code) in `folder`.
+    """Keep what jobs cache (fonts of matplotlib, machine code of numba, digests) in `folder`.
 
     So nothing is written to the user's home, and a matplotlibrc there changes no figure. Variables
     that the user has set are left alone.
