@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from dpatlas.commands import decide as command
-from dpatlas.config.atlas import MORE_RUNS
 from dpatlas.config.load import load_tier
 from dpatlas.core.files import write_atomic
+from dpatlas.core.folders import MORE_RUNS
 from dpatlas.errors import InputError, run_command
 from dpatlas.evidence.claims import STATISTICAL, Claims
 from dpatlas.evidence.more_runs import Condition, OpenEntry

@@ -67,9 +67,24 @@ def test_summaries_are_copied_and_raw_records_are_not(run):
         "claims.csv",
         "comparisons.csv",
         "config.json",
+        "more_runs.json",
         *(f"figures/{FIGURE}.{suffix}" for suffix in ("pdf", "png", "csv", "json")),
         *(f"tables/{TABLE}.{suffix}" for suffix in ("csv", "md", "tex")),
     }
+
+
+def test_a_run_that_finds_the_published_numbers_of_runs_makes_the_same_runs(tmp_path):
+    def specs(results):
+        return Atlas(load_config([]), tmp_path / results).specs
+
+    few = specs("few")
+    condition = next(spec.condition for spec in few.values() if "first_run" in spec.fields)
+    write_json(tmp_path / "more/embedded/more_runs.json", {condition: 96})
+    more = specs("more")
+    assert few.keys() < more.keys()
+    records = {name: {"spec": spec.fields} for name, spec in more.items()}
+    write_atomic(tmp_path / "again/embedded/more_runs.json", module._more_runs(records))
+    assert specs("again").keys() == more.keys()
 
 
 def test_the_manifest_accounts_for_every_file_and_record(run):

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from dpatlas.commands.claims import changes
 from dpatlas.commands.publish import config_of, expected_of
-from dpatlas.config.atlas import MORE_RUNS, Atlas
+from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import project_root
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import check_writable, read_lines, replacing_folder, write_atomic
-from dpatlas.core.folders import CONFIG, DEFAULT_TIER, RESULTS
+from dpatlas.core.folders import CONFIG, DEFAULT_TIER, MORE_RUNS, RESULTS
 from dpatlas.core.guard import real
 from dpatlas.core.records import read_record
 from dpatlas.errors import ArgumentParser, InputError

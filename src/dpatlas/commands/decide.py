@@ -15,12 +15,12 @@ from typing import Any
 
 from dpatlas.commands.bound import strict_json
 from dpatlas.commands.claims import changes
-from dpatlas.config.atlas import MORE_RUNS, Atlas, read_more_runs
+from dpatlas.config.atlas import Atlas, read_more_runs
 from dpatlas.config.load import load_config
 from dpatlas.config.root import General
 from dpatlas.core.costs import read_cost
 from dpatlas.core.files import write_json
-from dpatlas.core.folders import RESULTS
+from dpatlas.core.folders import MORE_RUNS, RESULTS
 from dpatlas.core.guard import integer, real
 from dpatlas.core.progress import duration
 from dpatlas.core.specs import FIRST_RUN, RUNS

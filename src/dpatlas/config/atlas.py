@@ -21,7 +21,7 @@ from dpatlas.config.root import General
 from dpatlas.core.blocks import Block
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json, write_atomic
-from dpatlas.core.folders import RESULTS
+from dpatlas.core.folders import MORE_RUNS, RESULTS
 from dpatlas.core.networks import PUBLISHED
 from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
@@ -37,7 +37,6 @@ KEYS = tuple(all_blocks())
 # Snakemake's two processes beside a job on a node of a cluster, and a margin.
 NODE_MB = 400
 # What `decide` asks for beyond the config, in a tier's folder.
-MORE_RUNS = "more_runs.json"
 MOST_RUNS = 10_000
 # Tiers whose published verdicts a page of another tier shows beside its own.
 COUNTING = ("embedded", "workstation", "printed", "paper")

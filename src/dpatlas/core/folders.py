@@ -8,6 +8,8 @@ DOCS = Path("docs/results")
 PACKAGED = Path(__file__).parents[1] / "packaged"
 # The tier of config.yaml, the configs of the others, and the config beside the results of each.
 DEFAULT_TIER, TIERS, CONFIG = "embedded", Path("workflow/tiers"), "config.json"
+# Beside the results: by condition, how many runs are made where that is more than the config says.
+MORE_RUNS = "more_runs.json"
 
 
 def published_results() -> Path:

@@ -4,9 +4,9 @@ Of a partial run what it shows has to be whole, and README.md says what waits fo
 many hours is run a figure at a time, on several machines.
 
 What is copied: claims.csv, comparisons.csv, figures (pdf, png, csv, json), tables (csv, md, tex),
-the effective config; beside them manifest.json and README.md. The old folder stays until the new
-one is complete; what it has of papers that are no part of the run is kept, and where the run is
-partial also what waits in it.
+the effective config; beside them more_runs.json, manifest.json and README.md. The old folder stays
+until the new one is complete; what it has of papers that are no part of the run is kept, and where
+the run is partial also what waits in it.
 """
 
 import csv
@@ -21,9 +21,10 @@ from typing import Any
 
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import check_writable, read_json, replacing_folder, write_atomic, write_json
-from dpatlas.core.folders import CONFIG
+from dpatlas.core.folders import CONFIG, MORE_RUNS
 from dpatlas.core.progress import duration
 from dpatlas.core.records import read_record
+from dpatlas.core.specs import FIRST_RUN, RUNS, condition_id
 from dpatlas.errors import InputError
 from dpatlas.evidence.printed import printed_comparisons
 from dpatlas.evidence.verdicts import CLAIMS, read_claims
@@ -127,6 +128,8 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     if earlier:
         manifest = earlier.into(manifest)
         files.update(earlier.files)
+    files[MORE_RUNS] = _more_runs(manifest["records"])
+    manifest["files"][MORE_RUNS] = sha256(files[MORE_RUNS])
     pairs = [
         pair
         for name in [*expected.tables, *(earlier.names("table") if earlier else [])]
@@ -211,6 +214,16 @@ def public_config(config: dict[str, Any]) -> bytes:
     return (json.dumps({**config, "data": data}, indent=1, sort_keys=True) + "\n").encode()
 
 
+def _more_runs(records: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Runs by condition, of records by id: where `decide` added any, the config alone has fewer."""
+    runs: dict[str, int] = {}
+    for name, spec in ((name, record["spec"]) for name, record in records.items()):
+        if FIRST_RUN in spec:
+            condition = condition_id(name.rpartition("-")[0], spec)
+            runs[condition] = max(runs.get(condition, 0), spec[FIRST_RUN] + spec[RUNS])
+    return (json.dumps(runs, indent=1, sort_keys=True) + "\n").encode()
+
+
 def _manifest(
     tier: str,
     run: Path,
@@ -289,7 +302,9 @@ def _readme(
         f"Copied by `python -m dpatlas publish --tier {expected.tier}` from {whole} "
         f"of {cost['jobs']} jobs ({duration(3600 * cost['cpu_hours'])} of CPU, finished "
         f"{_days(cost)}). [manifest.json](manifest.json) has checksums, specs, code digests, data "
-        "sources and versions; `python -m dpatlas explain` traces each file here to them.",
+        "sources and versions; `python -m dpatlas explain` traces each file here to them. "
+        f"A run of the same config that finds [{MORE_RUNS}]({MORE_RUNS}) in its folder makes as "
+        "many runs.",
         "",
         *(f"- {name}: {what}" for name, what in data.items()),
         "",
