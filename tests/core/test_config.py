@@ -25,6 +25,21 @@ def test_a_config_without_a_tier_of_its_own_writes_to_custom(tmp_path):
     assert (config.tier, config.kl_privacy.runs) == ("mine", 5)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"), [("010", 8), ("-017", -15), ("1:30", 90), ("1:30.5", 90.5), ("0_7", 7)]
+)
+def test_a_number_that_yaml_does_not_read_as_it_looks_is_refused(tmp_path, text, value):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(f"tier: mine\nkl_privacy: {{runs: {text}}}\n")
+    with pytest.raises(InputError) as caught:
+        load_config([mine])
+    said = f"{mine}: found {text} in line 2, which YAML reads as {value}; allowed: a number "
+    assert str(caught.value).startswith(said)
+    mine.write_text("tier: '010'\nkl_privacy: {runs: 0xc}\nseed: 0\n")
+    config = load_config([mine])
+    assert (config.tier, config.kl_privacy.runs, config.seed) == ("010", 12, 0)
+
+
 def test_a_file_may_override_any_single_key():
     default = load_config().kl_privacy
     changed = load_config(changes={"tier": "t", "kl_privacy": {"lr": {"he": 0.01}}}).kl_privacy

@@ -1,6 +1,7 @@
 """Configs: read, merged over the default tier, and validated."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,28 @@ from dpatlas.core.folders import PACKAGED
 from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks
 
-# libyaml's reader where there is one: the other takes ten times as long.
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Numbers that YAML 1.1 does not read as they look: 010 is 8, 1:30 is 90.
+UNLIKE = re.compile(r"[-+]?0[0-7_]+|.*:.*")
 DEFAULT = Path("config.yaml")
 TIERS = Path("workflow/tiers")
 CUSTOM_TIER = "custom"
+
+
+# libyaml's reader where there is one: the other takes ten times as long.
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """A reader of YAML that refuses numbers which are not what they look like."""
+
+    def number(self, node: yaml.ScalarNode) -> int | float:
+        """An int or a float."""
+        value = getattr(self, f"construct_yaml_{node.tag.rpartition(':')[2]}")(node)
+        if UNLIKE.fullmatch(node.value):
+            found = f"{node.value} in line {node.start_mark.line + 1}, which YAML reads as {value}"
+            raise InputError(self.path, found, "a number without a leading zero or a colon")
+        return value
+
+
+for _kind in ("int", "float"):
+    Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", Loader.number)
 
 
 def project_root() -> Path:
@@ -62,7 +80,8 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
 
 def _parsed(path: str, text: str) -> Any:
     """The value of a YAML text; InputError for a key that a block has twice."""
-    loader = LOADER(text)
+    loader = Loader(text)
+    loader.path = path
     try:
         root = loader.get_single_node()
         for block in _blocks(root):
