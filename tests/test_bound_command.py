@@ -127,6 +127,28 @@ def test_bad_arguments_give_exit_code_2_and_one_line(capsys, arguments, named):
     assert named in err
 
 
+@pytest.mark.parametrize(
+    "inputs, named",
+    [
+        # An order with which numbers overflow, of which numpy would warn in lines of its own.
+        (
+            "dp-sgld-exact-renyi n=100 m=1 sigma2=.02 eta=.5 K=1 radius=1 alpha=1e308 x_prime=0",
+            "floating-point numbers fail; allowed: smaller or larger ones of n, m, sigma2",
+        ),
+        # Refused by a formula within, in words of arguments that this bound does not have.
+        (
+            "dp-sgld-sigma2 eps=1e23 delta=1e-5 L=1 lam=1 n=100",
+            "the formula fails (alpha: found",
+        ),
+    ],
+)
+def test_extreme_arguments_give_one_line_in_words_of_the_bound(inputs, named):
+    words = [sys.executable, "-m", "dpatlas", "bound", *inputs.split()]
+    ended = subprocess.run(words, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert named in ended.stderr and ended.stderr.startswith(f"dpatlas: {inputs.split()[0]}: found")
+
+
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"3"])
 def test_batch_file_that_is_no_json_list_gives_exit_code_2_and_one_line(capsys, tmp_path, content):
     path = tmp_path / "batch.json"

@@ -5,6 +5,7 @@ import functools
 import importlib
 import math
 import pkgutil
+import warnings
 from typing import Any
 
 from dpatlas.core.blocks import Block
@@ -92,18 +93,26 @@ def _evaluate_checked(formula: Bound, values: dict[str, Any]) -> float:
         for name, value in values.items()
     }
     try:
-        value = float(formula.function(**plain))
+        # Whatever overflows is refused below, or has an infinite value: no warnings beside it.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            value = float(formula.function(**plain))
     except InputError as error:
+        if error.where not in formula.arguments:
+            # Of a formula within, whose argument nobody has typed.
+            raise _fails(formula, str(error)) from None
         raise InputError(f"{formula.name}: {error.where}", error.found, error.allowed) from None
     except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
-        raise InputError(
-            formula.name, f"inputs with which the formula fails ({error})", "smaller or larger ones"
-        ) from None
+        raise _fails(formula, str(error)) from None
     if math.isnan(value):
-        raise InputError(
-            formula.name, "inputs for which floating-point numbers fail", "smaller or larger ones"
-        )
+        found = "inputs for which floating-point numbers fail"
+        raise InputError(formula.name, found, f"smaller or larger ones of {_names(formula)}")
     return value
+
+
+def _fails(formula: Bound, reason: str) -> InputError:
+    found = f"inputs with which the formula fails ({reason})"
+    return InputError(formula.name, found, f"smaller or larger ones of {_names(formula)}")
 
 
 def _plain_value(name: str, argument: Argument, value: object) -> int | float | str:
