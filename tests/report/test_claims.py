@@ -242,6 +242,19 @@ def test_a_margin_is_that_of_the_entry_and_the_row_says_what_it_did(tmp_path):
         *(REPRODUCED, REPRODUCED, NOT_REPRODUCED),
     ]
     assert rows["kl-1a"]["look"] == 12
+    assert rows["kl-1"]["because"] == "part c: the opposite was seen"
+
+
+def test_a_claim_says_which_parts_failed_why(tmp_path):
+    parts = [part(letter) for letter in "abcd"] + [part("e", other_reading=True)]
+    claims = read(tmp_path, claim(margin=0.5, margin_from="half of what is printed", parts=parts))
+    whole = rows_of(claims, a=(0.5,), b=(1.2,), c=(0,), d=(1.2,), e=(0,))["kl-1"]
+    assert (whole["verdict"], whole["because"]) == (
+        NOT_REPRODUCED,
+        "parts a, c: the opposite was seen",
+    )
+    reproduced = rows_of(claims, a=(2,), b=(1.2,), c=(2,), d=(2,), e=(0,))["kl-1"]
+    assert (reproduced["verdict"], reproduced["because"]) == (REPRODUCED, "")
 
 
 def test_an_identity_is_at_best_not_contradicted(tmp_path):

@@ -716,7 +716,18 @@ def _conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[st
         "runs": min(runs, default=0),
         "evidence": ";".join(files),
         "note": "parts: " + ", ".join(counts),
+        "because": _reasons(parts),
     }
+
+
+def _reasons(parts: Sequence[Mapping[str, Any]]) -> str:
+    """Why parts are not reproduced, where their rows say so: `part b: the opposite was seen`."""
+    letters: dict[str, list[str]] = {}
+    for part in parts:
+        if part["verdict"] == NOT_REPRODUCED and part.get("because"):
+            letters.setdefault(part["because"], []).append(part["claim"][-1])
+    said = ((", ".join(of), "parts" if of[1:] else "part", why) for why, of in letters.items())
+    return "; ".join(f"{noun} {of}: {why}" for of, noun, why in said)
 
 
 if __name__ == "__main__":
