@@ -1,6 +1,7 @@
 """Specs of tunings and of the runs that take their choice; outcomes that ship with the project."""
 
 import json
+import re
 
 import pytest
 
@@ -214,6 +215,25 @@ class TestWriting:
         self.put(made, lambda outcomes: outcomes.pop(next(iter(outcomes))))
         with pytest.raises(InputError, match="all tunings: snakemake tune"):
             self.write(made)
+
+    @pytest.mark.parametrize(
+        ("content", "named"),
+        [
+            ("other: 1\n", "other: found a key that does not exist"),
+            ("tuned: [1]\n", "tuned: found [1]"),
+            ("tuned: {a: 1}\n", "tuned.a: found 1"),
+            ("tuned: {a: {code: x}}\n", "tuned.a.finished: found nothing"),
+        ],
+    )
+    def test_a_file_of_other_content_is_refused_and_no_paper_changes(self, made, content, named):
+        self.put(made)
+        assert len(made.tuned_papers) > 1
+        path = made.folder / "tuned" / f"{made.tuned_papers[-1]}.yaml"
+        path.write_text(content)
+        with pytest.raises(InputError, match=re.escape(f"{path}: {named}")):
+            self.write(made)
+        for key in made.tuned_papers:
+            assert not (made.blocks[key].folder / tuned.FILE).exists()
 
     @pytest.mark.parametrize("commit", [None, "abc with changes"])
     def test_a_folder_with_changes_is_refused(self, made, monkeypatch, commit):

@@ -9,7 +9,8 @@ from typing import Any
 
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier, read_yaml, tiers
-from dpatlas.config.tuned import FILE, outcomes, shipped
+from dpatlas.config.model import check_shape, validated
+from dpatlas.config.tuned import FILE, Tuned, outcomes, shipped
 from dpatlas.core.digest import code_digest
 from dpatlas.core.files import write_atomic
 from dpatlas.core.folders import RESULTS
@@ -33,11 +34,15 @@ def main(arguments: Sequence[str]) -> int:
     commit = commit_of(Path.cwd())
     # Outcomes that no tier takes any more are left out.
     taken = {name for tier in tiers() for name in Atlas(load_tier(tier)).tunings}
+    # All texts are made before one is written: what is refused leaves the papers as they were.
+    texts = []
     for key in atlas.tuned_papers:
         path = atlas.blocks[key].folder / FILE
         found = _outcomes(atlas, key, commit)
         kept = {name: each.plain() for name, each in outcomes(path).items() if name in taken}
-        write_atomic(path, text_of({**kept, **found}))
+        texts.append((path, text_of({**kept, **found})))
+    for path, text in texts:
+        write_atomic(path, text)
         print(path)
     return 0
 
@@ -45,18 +50,28 @@ def main(arguments: Sequence[str]) -> int:
 def _outcomes(atlas: Atlas, key: str, commit: str | None) -> dict[str, dict[str, Any]]:
     """Outcomes of a paper's tunings by the code of this commit.
 
-    Raises InputError for a tuning that is missing, and for one by other code than the commit's.
+    Raises InputError for a file of other content, for a tuning that is missing, and for one by
+    other code than the commit's.
     """
     source = Path(atlas.tuned_file(key))
     if commit is None or " " in commit:
         raise InputError("code", commit or "no commit", "a commit without changes: git commit")
-    found = read_yaml(source)["tuned"]
+    content = read_yaml(source)
+    check_shape(content)
+    written = content.get("tuned")
+    if isinstance(written, dict):
+        # Their runs know of no commit.
+        content["tuned"] = {
+            name: {"commit": commit, **each} if isinstance(each, dict) else each
+            for name, each in written.items()
+        }
+    found = validated(Tuned, content, place=f"{source}: ").tuned
     for name in atlas.tunings_of(key):
         if name not in found:
             raise InputError(str(source), f"no {name}", "all tunings: snakemake tune")
         kind = atlas.typed(name).kind
         now = code_digest(atlas.blocks[key].job_module(kind))
-        if found[name]["code"] != now:
-            made = f"{name} by code {found[name]['code']}"
+        if found[name].code != now:
+            made = f"{name} by code {found[name].code}"
             raise InputError(str(source), made, f"{now}, the commit's: snakemake tune")
-    return {name: {"commit": commit, **found[name]} for name in atlas.tunings_of(key)}
+    return {name: found[name].plain() for name in atlas.tunings_of(key)}
