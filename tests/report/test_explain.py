@@ -1,5 +1,6 @@
 """`python -m dpatlas explain` as users meet it: every kind of target, mistakes, first causes."""
 
+import csv
 import json
 import shutil
 
@@ -159,6 +160,19 @@ def test_what_was_used_names_its_users_and_a_record_the_claims_on_it(
     found = json.loads(said(capsys, target, "--json")[1])
     assert set(found["used_by"]) == users
     assert {each["claim"] for each in found["claims"]} == claims
+
+
+def test_a_whole_run_has_all_its_claims_also_those_that_wait_for_their_figures(project, capsys):
+    path = project / "results" / "embedded" / "claims.csv"
+    (*_, last) = rows = list(csv.DictReader(path.open()))
+    rows.append({**last, "claim": "kl-7", "verdict": "not run at this tier", "evidence": ""})
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(last))
+        writer.writeheader()
+        writer.writerows(rows)
+    found = json.loads(said(capsys, str(path.parent), "--json")[1])
+    assert [each["claim"] for each in found["claims"]] == [row["claim"] for row in rows]
+    assert f"{len(rows)} in all" in said(capsys, str(path.parent))[1]
 
 
 def test_a_backbone_is_traced_from_its_record_its_folder_and_its_weights(project, capsys):

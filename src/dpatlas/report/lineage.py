@@ -12,7 +12,7 @@ A trace is a plain dict, the same that `explain --json` prints. Every trace has 
   (names) and `claims`. The sha256 of data and features is that of their arrays, as in their
   manifest; `present` says whether the file that tells all this is there;
 - `claim`: `name`, `entry` (its row of claims.csv), `parts`, `products`, `records`;
-- `run`, a whole tier: `name`, `claims`, `products`, `records`.
+- `run`, a whole tier: `name`, `claims` (all of them), `products`, `records`.
 
 What does not apply or is not known is null. Records are read as the JSON that they are: one of
 before its kind had a class can be traced too.
@@ -141,7 +141,7 @@ def trace_run(folder: Path) -> Trace:
         "tier": tier,
         "file": str(folder),
         "command": command("", tier),
-        "claims": _claims_on(folder, lineages),
+        "claims": [_verdict(row) for row in _claims(folder)],
         **whole,
     }
 
@@ -453,11 +453,11 @@ def _claims(folder: Path) -> list[dict[str, str]]:
 
 def _claims_on(folder: Path, names: Collection[str]) -> list[dict[str, str]]:
     """Claims of `folder` whose evidence is one of the figures or tables `names`, with verdicts."""
-    return [
-        {"claim": row["claim"], "verdict": row["verdict"]}
-        for row in _claims(folder)
-        if set(names) & set(_evidence(row))
-    ]
+    return [_verdict(row) for row in _claims(folder) if set(names) & set(_evidence(row))]
+
+
+def _verdict(row: Mapping[str, str]) -> dict[str, str]:
+    return {"claim": row["claim"], "verdict": row["verdict"]}
 
 
 def _evidence(row: Mapping[str, str]) -> list[str]:
