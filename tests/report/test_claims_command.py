@@ -143,7 +143,7 @@ def test_a_verdict_without_its_evidence_is_an_error(folders, capsys):
     ("arguments", "named"),
     [
         (("--tier", "../secret", "--published"), "claims.csv"),
-        (("--paper", "other"), "other"),
+        (("--paper", "other"), "--paper: found 'other'; allowed: one of kl_privacy, "),
         (("--check", "--published"), "--published"),
     ],
 )

@@ -18,6 +18,7 @@ from dpatlas.core.folders import (
     command,
     published_results,
 )
+from dpatlas.core.guard import one_of
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 from dpatlas.evidence.verdicts import (
     CLAIMS,
@@ -43,6 +44,7 @@ WIDEST = 160
 
 def main(arguments: Sequence[str]) -> int:
     """Print the verdicts; with --check 1 if any contradicts the published ones."""
+    keys = tuple(all_papers())
     parser = ArgumentParser(prog="dpatlas claims", description=__doc__, allow_abbrev=False)
     parser.add_argument("--tier", default="embedded", help="folder under the results")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     form.add_argument("--markdown", action="store_true", help="counts by paper, as README has")
     form.add_argument("--badge", action="store_true", help="how many claims hold, in a few words")
     form.add_argument("--json", action="store_true", help="the rows of claims.csv")
-    parser.add_argument("--paper", choices=tuple(all_papers()), help="of one paper alone")
+    parser.add_argument("--paper", metavar="KEY", help="of one paper alone: " + ", ".join(keys))
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--published", action="store_true", help="those that are published")
     which.add_argument(
@@ -63,6 +65,8 @@ def main(arguments: Sequence[str]) -> int:
         "reproduced or back",
     )
     options = parser.parse_args(arguments)
+    if options.paper is not None:
+        one_of(*keys).check("--paper", options.paper)
     docs = options.docs or published_results()
     run, published = options.results / options.tier, docs / options.tier
     columns = ["place"] if options.badge else []
