@@ -1,4 +1,5 @@
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,13 @@ def test_a_verdict_that_turned_fails_the_check_and_is_named(folders, capsys, tur
     found = capsys.readouterr().out
     assert f"kl-1: {before} -> {now}, a contradiction\n1 of 4" in found
     assert found.endswith("; 1 contradiction\n")
+    assert run(folders, "--check", "--json") == 1
+    line = f"kl-1: {before} -> {now}, a contradiction"
+    assert json.loads(capsys.readouterr().out) == {
+        "verdicts": 4,
+        "changes": [line],
+        "contradictions": [line],
+    }
 
 
 def test_an_identity_that_is_refuted_contradicts_what_was_published():
@@ -145,6 +153,8 @@ def test_a_verdict_without_its_evidence_is_an_error(folders, capsys):
         (("--tier", "../secret", "--published"), "claims.csv"),
         (("--paper", "other"), "--paper: found 'other'; allowed: one of kl_privacy, "),
         (("--check", "--published"), "--published"),
+        (("--check", "--markdown"), "--check: found --markdown as well; allowed: --json"),
+        (("--badge", "--check"), "--check: found --badge as well; allowed: --json"),
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_2(folders, capsys, arguments, named):

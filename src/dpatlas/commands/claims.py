@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="counts by paper, as README has")
     form.add_argument("--badge", action="store_true", help="how many claims hold, in a few words")
-    form.add_argument("--json", action="store_true", help="the rows of claims.csv")
+    form.add_argument("--json", action="store_true", help="the rows of claims.csv; or the check")
     parser.add_argument("--paper", metavar="KEY", help="of one paper alone: " + ", ".join(keys))
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--published", action="store_true", help="those that are published")
@@ -67,6 +67,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.paper is not None:
         one_of(*keys).check("--paper", options.paper)
+    for name in ("markdown", "badge"):
+        if options.check and getattr(options, name):
+            raise InputError("--check", f"--{name} as well", "--json beside it, or nothing")
     docs = options.docs or published_results()
     run, published = options.results / options.tier, docs / options.tier
     columns = ["place"] if options.badge else []
@@ -77,8 +80,13 @@ def main(arguments: Sequence[str]) -> int:
     rows = read_verdicts(published if options.published else run, options.paper, *columns)
     if options.check:
         changed = changes(read_verdicts(published, options.paper), rows)
+        lines = [line for line, _ in changed]
         contradictions = [line for line, contradicts in changed if contradicts]
-        print("\n".join([line for line, _ in changed] + [_counted(changed, len(rows))]))
+        if options.json:
+            found = {"verdicts": len(rows), "changes": lines, "contradictions": contradictions}
+            print(json.dumps(found, indent=1))
+        else:
+            print("\n".join([*lines, _counted(changed, len(rows))]))
         return EXIT_FAILED_RUN if contradictions else 0
     if options.markdown or options.badge:
         print(summary(rows) if options.markdown else badge(rows))
