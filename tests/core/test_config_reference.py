@@ -1,11 +1,14 @@
 """The files that are generated of the config's models, and the command that writes them."""
 
+import pytest
+
 from dpatlas.cli import dispatch
 from dpatlas.commands.config import pages
 from dpatlas.config.load import load_config, load_tier
 from dpatlas.config.model import schema_of, walk
 from dpatlas.config.reference import MADE_BY, PAGE, editor_schema, written
 from dpatlas.config.root import config_model
+from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks
 
 
@@ -27,6 +30,13 @@ def test_only_entries_of_lists_have_to_be_whole_in_a_file_that_is_merged():
     required = {place for place, _, needed in walk(schema, schema) if needed}
     assert "dp_sgld.finetune[].backbone" in required
     assert all("[]" in place or place == "kl_privacy.data" for place in required)
+
+
+@pytest.mark.parametrize("form", ["--schema", "--write"])
+@pytest.mark.parametrize("words", [["--tier", "smoke"], ["--config", "config.yaml"]])
+def test_what_is_made_of_no_config_is_refused_beside_one(words, form):
+    with pytest.raises(InputError, match=f"{words[0]}: found {form} as well"):
+        dispatch(["config", *words, form])
 
 
 def test_the_command_prints_a_config_that_is_one_again(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """`python -m dpatlas config`: the config that results of files; its schema and reference pages."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ import yaml
 from dpatlas.config.load import load_config, load_tier, project_root
 from dpatlas.config.reference import MADE_BY, editor_schema, page_of, written
 from dpatlas.core.files import write_atomic
-from dpatlas.errors import ArgumentParser
+from dpatlas.errors import ArgumentParser, InputError
 
 OF_TRAININGS = f"""\
 # Settings of a training of your own
@@ -39,6 +40,9 @@ def main(arguments: Sequence[str]) -> int:
     instead.add_argument("--write", action="store_true", help="write the reference pages instead")
     instead.add_argument("--schema", action="store_true", help="print the JSON schema for editors")
     options = parser.parse_args(arguments)
+    for name, form in itertools.product(("tier", "config"), ("write", "schema")):
+        if getattr(options, name) is not None and getattr(options, form):
+            raise InputError(f"--{name}", f"--{form} as well", "one of the two")
     if options.write:
         for path, text in pages().items():
             write_atomic(path, text)
