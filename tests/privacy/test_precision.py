@@ -1,6 +1,7 @@
 """TF32: which products may take it, that clipping still bounds, and that a CPU never takes it."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from dpatlas.config.load import load_config
 from dpatlas.errors import InputError
 from dpatlas.jobs import job
 from dpatlas.models.precision import exact, passes, set_precision
+from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.per_record import NetworkGradients
 
 TOOL = Path(__file__).parents[2] / "tools" / "emulate_precision.py"
@@ -49,6 +51,61 @@ def test_only_passes_may_take_tf32_and_what_is_exact_within_them_not(name):
     inside, outside = [name == "tf32"] * 2, [False] * 2
     assert seen == [outside, inside, outside, inside, outside, outside]
     assert torch.backends.cudnn.deterministic and not torch.backends.cudnn.benchmark
+
+
+@pytest.fixture
+def restored():
+    yield
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = True
+
+
+def on_cpu():
+    parts = torch.backends.mkldnn
+    return [parts.matmul.fp32_precision, parts.conv.fp32_precision, parts.rnn.fp32_precision]
+
+
+@pytest.mark.parametrize("told", ["highest", "high", "medium"])
+def test_what_a_script_told_torch_to_round_is_exact_inside_and_as_before_afterwards(told, restored):
+    torch.set_float32_matmul_precision(told)
+    # Torch's default: convolutions by cuDNN round their factors.
+    torch.backends.cudnn.allow_tf32 = True
+    before = allowed(), torch.get_float32_matmul_precision(), on_cpu()
+    for context in (exact, passes):
+        with context():
+            assert allowed() == [False, False]
+            assert not {"bf16", "tf32"} & set(on_cpu())
+        assert (allowed(), torch.get_float32_matmul_precision(), on_cpu()) == before
+
+
+@pytest.mark.parametrize("kernel", [NetworkGradients, SoftmaxGradients])
+def test_nothing_of_a_clipped_sum_is_rounded_by_the_script_s_setting(kernel, restored, monkeypatch):
+    seen = []
+    module = sys.modules[kernel.__module__]
+    factors = module.clip_factors
+    monkeypatch.setattr(
+        module,
+        "clip_factors",
+        lambda *given: (seen.append((allowed(), on_cpu())), factors(*given))[1],
+    )
+    torch.set_float32_matmul_precision("medium")
+    x, labels = (
+        torch.randn(64, 200, generator=torch.Generator().manual_seed(0)),
+        torch.arange(64) % 10,
+    )
+    made, C = kernel(torch.nn.Linear(200, 10)), 0.01
+
+    def total(rows):
+        found = made.clipped_sum(x[rows], labels[rows], C).gradients
+        return torch.cat([value.double().flatten() for value in found.values()])
+
+    moved = [
+        float((total(slice(None)) - total([j for j in range(64) if j != i])).norm())
+        for i in range(8)
+    ]
+    # 1.0014 C on a processor that multiplies bfloat16.
+    assert max(moved) <= C * (1 + 1e-5)
+    assert all(flags == [False, False] and "bf16" not in parts for flags, parts in seen) and seen
 
 
 def largest_share(network, clipping="flat"):

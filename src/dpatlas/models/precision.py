@@ -1,18 +1,29 @@
-"""How exactly a GPU multiplies: float32 throughout, or TF32 in passes through a network.
+"""How exactly products are made: in float32 throughout, or by a GPU's TF32 in passes of a network.
 
 A pass is a forward pass, or the output gradients that go back through the network. With TF32 its
 products take factors of 10 bits after the point and add up in float32, which tensor cores do
 several times as fast. What is made of activations and output gradients (per-record gradients, their
 norms, clipped sums, KL terms) is multiplied in float32 or float64 whatever the precision: a clip
 factor follows from the very numbers that enter the sum, so the bound on a record's share holds.
+
+A script may have told torch to round factors, which is the default of cuDNN's convolutions, and by
+`torch.set_float32_matmul_precision("medium")` what a CPU does, to 8 bits. Within `passes` and
+`exact` that is off.
 """
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
 _precision = "float32"
+# What multiplies float32, and the settings under which it rounds factors first.
+_CPU: Any = torch.backends.mkldnn
+_GPU: Any = torch.backends.cudnn
+_ON_CPU: tuple[Any, ...] = (_CPU.matmul, _CPU.conv, _CPU.rnn)
+_ON_GPU: tuple[Any, ...] = (torch.backends.cuda.matmul, _GPU.conv, _GPU.rnn)
+_ROUNDED = ("bf16", "tf32")
 
 
 def set_precision(name: str) -> str:
@@ -45,15 +56,31 @@ def exact() -> Iterator[None]:
 @contextlib.contextmanager
 def _tf32(allowed: bool) -> Iterator[None]:
     # torch's flags belong to the process: the thread of a backward pass sees them too.
-    before = torch.backends.cuda.matmul.allow_tf32
-    if before == allowed:
+    try:
+        before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        name = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        # What was set by `fp32_precision` is only known there.
+        before, name = None, ""
+    parts = _ON_CPU if before or allowed else _ON_CPU + _ON_GPU
+    rounded = [(part, found) for part in parts if (found := part.fp32_precision) in _ROUNDED]
+    if before in (None, (allowed, allowed)) and not rounded:
         yield
         return
-    _allow_tf32(allowed)
+    if before:
+        _allow_tf32(allowed)
+    for part, _ in rounded:
+        part.fp32_precision = "ieee"
     try:
         yield
     finally:
-        _allow_tf32(before)
+        if before:
+            torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+            if name == "medium":
+                # Of which the flags know only that it is not the highest.
+                torch.set_float32_matmul_precision(name)
+        for part, found in rounded:
+            part.fp32_precision = found
 
 
 def _allow_tf32(allowed: bool) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.core.guard import checked, real
+from dpatlas.models.precision import exact
 from dpatlas.privacy.clipping import ClippedSum, bad_records, clip_factors, empty_sum
 from dpatlas.privacy.rules import in_blocks, rows_norm2
 
@@ -41,6 +42,7 @@ class SoftmaxGradients:
 
     @checked(max_grad_norm=real(gt=0))
     @torch.no_grad()
+    @exact()
     def clipped_sum(
         self, x: Tensor, labels: Tensor, max_grad_norm: float, constants: Tensor | None = None
     ) -> ClippedSum:

@@ -24,7 +24,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
-from dpatlas.models.precision import passes
+from dpatlas.models.precision import exact, passes
 from dpatlas.privacy.augmentation import Augmentation
 from dpatlas.privacy.chain import chain_of
 from dpatlas.privacy.clip_bounds import LayerBounds
@@ -123,6 +123,7 @@ class NetworkGradients:
 
     @checked(max_grad_norm=real(gt=0))
     @torch.no_grad()
+    @exact()
     def clipped_sum(
         self, x: Tensor, labels: Tensor, max_grad_norm: float, constants: Tensor | None = None
     ) -> ClippedSum:
