@@ -84,16 +84,47 @@ def test_a_clip_factor_of_too_few_digits_is_zero():
     assert factors.tolist() == [1e-25, 0.0]
 
 
+CHANGES = {
+    "in place": lambda x: x.mul_(100.0),
+    "through .data": lambda x: x.data.mul_(100.0),
+    "through .numpy()": lambda x: np.multiply(x, 100.0, out=x.numpy()),
+}
+
+
 @pytest.mark.parametrize("owner", ["torch", "numpy"])
-def test_norms_of_records_that_change_between_steps_are_taken_anew(owner):
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+def test_norms_of_records_that_change_between_steps_are_taken_anew(owner, change):
     found = []
     for first in (0, 1):
         x, labels = (part[first:].clone() for part in records())
         given = x if owner == "torch" else torch.from_numpy(x.numpy())
-        change = x.mul_ if owner == "torch" else lambda by, x=x: np.multiply(x, by, out=x.numpy())
         found.append(
-            clean_sums(lambda: nn.Linear(8, 2), given, labels, 2, lambda step, c=change: c(100.0))
+            clean_sums(lambda: nn.Linear(8, 2), given, labels, 2, lambda step, x=x: change(x))
         )
+    assert max(moves(*found)) <= 1 + 1e-5
+
+
+class Brighter:
+    """One view of each record, much larger than the record."""
+
+    views = 1
+
+    def draw(self, draws, records):
+        return torch.from_numpy(draws.uniform(10, 20, (records, 1)).astype(np.float32))
+
+    def apply(self, x, parameters):
+        return x * parameters
+
+
+def test_a_single_view_is_clipped_by_its_own_norm_and_not_by_the_record_s():
+    x, labels = records()
+    blank = x.clone()
+    # It adds nothing, and the views of the others are drawn as before.
+    blank[0] = torch.nan
+    found = [
+        clean_sums(lambda: nn.Linear(8, 2), given, labels, augmentation=Brighter())
+        for given in (x, blank)
+    ]
     assert max(moves(*found)) <= 1 + 1e-5
 
 

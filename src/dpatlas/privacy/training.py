@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.progress import EpsilonSoFar, Progress
-from dpatlas.core.seeds import Noise
+from dpatlas.core.seeds import Noise, generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import (
     Guarantee,
@@ -41,10 +41,10 @@ from dpatlas.privacy.clip_bounds import (
     StatedClip,
 )
 from dpatlas.privacy.clipping import ClippedSum
-from dpatlas.privacy.data import WithoutTargets, data_of, refuse_held, rows_of
+from dpatlas.privacy.data import Located, WithoutTargets, data_of, refuse_held, rows_of
 from dpatlas.privacy.fingerprint import content_of, fingerprint, initial_values
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
-from dpatlas.privacy.logistic import SoftmaxGradients
+from dpatlas.privacy.logistic import BLOCK, SoftmaxGradients
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.noise import add_noise
 from dpatlas.privacy.optimizers import (
@@ -73,6 +73,8 @@ from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
 # Key of the released count of an adaptive clip bound; no parameter has a name with a space.
 CLIP_COUNT = "clip count"
+# Key of the projection that tells whether a record changed: "rows" in ASCII.
+ROWS_KEY = 0x726F7773
 
 
 class PrivateTraining:
@@ -588,12 +590,13 @@ class PrivateTraining:
             self._refuse_nothing_trained(phase)
         self.kernel = self._kernel_of(phase)
         self._max_grad_norm = phase.max_grad_norm
-        self._constants, self._constants_of = None, None
-        # Memory of another owner, numpy's for one, may change unseen: norms are computed each step.
-        owned = self.data.on_device and self.x.untyped_storage().resizable()
-        if self.units.persons is None and owned:
+        self._constants = self._constants_of = None
+        # A GPU's host would have to wait to see whether records changed.
+        held = self.data.on_device and self.device.type == "cpu"
+        if self.units.persons is None and held and self.augmentation is None:
             self._constants = self.kernel.constants(self.x)
-            self._constants_of = _version(self.x)
+        if self._constants is not None:
+            self._constants_of = torch.cat([_digest_of_rows(rows) for rows in self.x.split(BLOCK)])
         self._kernels: dict[int, NetworkGradients | SoftmaxGradients] = {
             1: self.kernel,
             **self._kernels_of_persons(_clipping_of(phase)),
@@ -690,9 +693,7 @@ class PrivateTraining:
         for size, rows in chunks:
             where = rows if isinstance(rows, slice) else to_device(rows, device)
             x, labels = self.data.take(rows, where)
-            constants = self._constants if self._constants_of == _version(self.x) else None
-            if constants is not None:
-                constants = rows_of(constants, where)
+            constants = self._constants_at(where, x)
             if self.augmentation and views is not None:
                 stop = start + len(x)
                 x = self.augmentation.apply(x, views[start:stop])
@@ -705,6 +706,17 @@ class PrivateTraining:
                 total.add(part)
         assert total is not None
         return total
+
+    def _constants_at(self, where: Located, x: Tensor) -> Tensor | None:
+        """The kernel's constants of the rows x; None where it has none, or x are others by now.
+
+        Torch does not see what is written to records through `.data` or `.numpy()`.
+        """
+        if self._constants is None or self._constants_of is None:
+            return None
+        if not torch.equal(rows_of(self._constants_of, where), _digest_of_rows(x)):
+            return None
+        return rows_of(self._constants, where)
 
     def _average(self) -> None:
         if self.ema is None or self.ema_decay is None:
@@ -751,9 +763,10 @@ def _clipping_of(phase: TrainingPhase) -> str | LayerBounds:
     return "flat" if isinstance(phase.clipping, AdaptiveClip) else phase.clipping
 
 
-def _version(x: Any) -> int | None:
-    """The number that torch counts up when it changes a tensor; None for what has none."""
-    return None if not isinstance(x, Tensor) or x.is_inference() else x._version
+def _digest_of_rows(x: Tensor) -> Tensor:
+    """A number for each row of x (rows, d), in which a change of the row shows; it is private."""
+    draws = generator(ROWS_KEY).standard_normal(x.shape[1])
+    return torch.mv(x.detach(), torch.from_numpy(draws).to(x))
 
 
 def loss_name(loss: Loss) -> str:
