@@ -612,6 +612,53 @@ def test_a_centre_that_the_first_batch_sets_is_refused():
         started(behind(CentredOnce(lambda x: x.detach().mean((0, 1)))))
 
 
+class KeepsOne(nn.Module):
+    """Keeps one record of every batch, of which no output depends."""
+
+    def __init__(self, place):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(FRAMES, WIDTH))
+        self.place = place
+
+    def forward(self, x):
+        self.kept.copy_(x[self.place].detach())
+        return x
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_record_that_a_buffer_keeps_of_every_batch_is_refused(place):
+    # It would be published with the weights.
+    with pytest.raises(InputError, match="layer 0: buffer kept: found"):
+        started(behind(KeepsOne(place)))
+
+
+class LossThatKeeps:
+    kept = None
+
+    def __call__(self, output, labels):
+        self.kept = output[0].detach()
+        return cross_entropy(output, labels)
+
+
+class ViewsThatKeep:
+    views, kept = 1, None
+
+    def draw(self, draws, records):
+        return torch.zeros(records, 1)
+
+    def apply(self, x, parameters):
+        self.kept = x[0].clone()
+        return x
+
+
+@pytest.mark.parametrize(
+    "options", [{"loss": LossThatKeeps()}, {"augmentation": ViewsThatKeep()}], ids=list
+)
+def test_a_loss_or_augmentation_that_keeps_the_first_record_is_refused(options):
+    with pytest.raises(InputError, match="found set from the records of a first forward pass"):
+        train(behind(nn.Identity()), **options)
+
+
 def test_what_the_first_batch_sets_from_its_shape_alone_passes():
     started(behind(CentredOnce(lambda x: torch.arange(x.shape[-1]).to(x))))
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -79,19 +79,21 @@ def refuse_set_by_records(
     fresh: Mapping[str, str],
     after: Mapping[str, str],
     again: Callable[[], Mapping[str, str]],
-    other: Callable[[], Mapping[str, str]],
+    others: Iterable[Callable[[], Mapping[str, str]]],
 ) -> None:
     """InputError if what a first pass sets, such as a centre, depends on its records.
 
-    fresh, after: the state before and after a first pass. again, other: the states of new copies
+    fresh, after: the state before and after a first pass. again, others: the states of new copies
     after a pass over the same records, and over others of the same shape.
     """
     changed = [name for name in after if after[name] != fresh.get(name)]
     if changed:
-        same, different = again(), other()
+        same, different = again(), [other() for other in others]
         for name in changed:
             # What differs after the same records too is no function of them.
-            if same.get(name) == after[name] != different.get(name):
+            if same.get(name) == after[name] and any(
+                after[name] != each.get(name) for each in different
+            ):
                 raise InputError(name, "set from the records of a first forward pass", ALLOWED)
 
 

@@ -209,8 +209,11 @@ class _Probe:
         self._compare()
         refuse_changes(first, state_of_both(self.model, self.loss))
         everyone = range(usual)
-        again, other = (partial(self._after_first_pass, batch) for batch in (everyone, [0] * usual))
-        refuse_set_by_records(fresh, first, again, other)
+        # What a pass keeps of its first record is the same after [0, 0, ...].
+        again, *others = (
+            partial(self._after_first_pass, batch) for batch in (everyone, [0] * usual, [1] * usual)
+        )
+        refuse_set_by_records(fresh, first, again, others)
         return outputs
 
     def _after_first_pass(self, records: Sequence[int]) -> dict[str, str]:
@@ -291,14 +294,15 @@ class _Probe:
 
         fresh = state_of(where, augmentation)
         together = called(where, lambda: apply(slice(None)))
-        others = torch.cat([records[0]] * count)
+        others = [torch.cat([records[number]] * count) for number in (0, 1)]
         first = state_of(where, augmentation)
         if len(together) != count * self.views:
             found = f"{len(together)} rows for {count} records of {self.views} views"
             raise InputError(where, found, "each view of each record once")
         with unchanged(where, augmentation):
             again = called(where, lambda: apply(slice(None)))
-        refuse_set_by_records(fresh, first, partial(after, batch), partial(after, others))
+        again_after, *others_after = (partial(after, rows) for rows in (batch, *others))
+        refuse_set_by_records(fresh, first, again_after, others_after)
         if not _close(together, again, self.tolerance):
             found = "two results for the same parameters"
             raise InputError(where, found, "randomness from `draw` alone, which is keyed")
