@@ -32,6 +32,8 @@ SELECT = {
     "public_validation": True,
 }
 
+PRIVATE_SELECT = {**SELECT, "public_validation": False, "score_noise": 4.0}
+
 
 def record_of(folder, **changes):
     path = write(folder, **changes)
@@ -480,6 +482,14 @@ BAD = {
             "select": {**SELECT, "public_validation": False, "score_noise": 4.0},
         },
         "select.score_noise: found it with groups",
+    ),
+    "private validation records that meet": (
+        {"model": "mine.py:centred_in_evaluation", "lr": None, "select": PRIVATE_SELECT},
+        "select.validation: layer network.0 (TestTime): found a record's output depends on other",
+    ),
+    "a private validation record that stays in the network": (
+        {"model": "mine.py:keeps_in_evaluation", "lr": None, "select": PRIVATE_SELECT},
+        "select.validation: layer network.0: buffer kept: found set from the records",
     ),
     "a score of no class": (
         {

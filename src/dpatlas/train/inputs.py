@@ -1,5 +1,6 @@
 """What a user's files give a training: records, network, loss, and the training's settings."""
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from dpatlas.privacy.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.privacy.data import FromDataset, InMemory, data_of
 from dpatlas.privacy.fingerprint import fingerprint, initial_values
 from dpatlas.privacy.optimizers import ParameterGroup
+from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.probe import Loss, losses_of
 from dpatlas.privacy.samplers import Sampler, sampler
@@ -118,8 +120,23 @@ class Inputs:
     def _check_passes(self, model: nn.Module) -> None:
         """InputError for test and validation records that network, loss or score do not take."""
         if self.validation is not None:
+            chosen = self.settings.select
+            if chosen is not None and chosen.score_noise is not None:
+                self._called("select.validation", self._refuse_meeting, copy.deepcopy(model))
             self.right(model, "cpu")
         self.measured(model, "cpu")
+
+    def _refuse_meeting(self, model: nn.Module) -> None:
+        """InputError where private validation records meet in the network as it scores.
+
+        One record moves the count by 1 only if it moves no other one's answer, and nothing of it
+        may stay in the network. In training mode the engine sees to that.
+        """
+        assert self.validation is not None
+        x, targets = self.validation.on("cpu", self.settings.workers).sample()
+        model.eval()
+        scored = _Scored(TakesStructured(model) if isinstance(x, Structured) else model).eval()
+        NetworkGradients(scored, _size).probe(x, targets)
 
     @functools.cached_property
     def units(self) -> int:
@@ -293,6 +310,25 @@ class Inputs:
         except BaseException as error:  # whatever a stranger's code raises
             found = error_place(error).splitlines()[0]
             raise InputError(key, found, "a call without an error") from None
+
+
+class _Scored(nn.Module):
+    """A network whose outputs are multiplied by its one trained number."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network.requires_grad_(False)
+        self.factor = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Any) -> Tensor:
+        """Outputs of all rows, (rows, numbers)."""
+        output: Tensor = self.network(x)
+        return output.reshape(len(output), -1) * self.factor
+
+
+def _size(output: Tensor, targets: Tensor) -> Tensor:
+    """A loss of each output, whatever the targets."""
+    return output.square().mean(1)
 
 
 def _check_targets(targets: Any, output: Tensor) -> None:
