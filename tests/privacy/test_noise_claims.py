@@ -315,3 +315,37 @@ def test_a_state_of_an_arm_or_of_the_other_source_is_refused():
         state = run(Noise("digest", other)).state()
         with pytest.raises(InputError, match=f"allowed: one with source='{mine}'"):
             run(Noise("digest", mine)).restore(*state)
+
+
+@pytest.mark.parametrize("name", ["linear", "mlp"])
+def test_a_training_that_others_change_on_its_way_cannot_repeat_the_noise(name):
+    noise, seen = Noise(), []
+
+    def trained(after=None):
+        model = network(name)
+        options = {"on_update": lambda step, sums: seen.append(flat(sums).clone())}
+        run(noise, model=model, **options).run(lambda step: after and after(model))
+
+    def changed(model):
+        with torch.no_grad():
+            for value in model.parameters():
+                value.mul_(0.5)
+
+    trained()
+    trained()
+    assert torch.equal(torch.stack(seen[:3]), torch.stack(seen[3:]))
+    # The sums would differ by what they have without noise.
+    with pytest.raises(InputError, match="noise: found that of step 1, which was added to another"):
+        trained(changed)
+    assert len(seen) == 7
+
+
+def test_a_training_whose_records_change_unseen_cannot_repeat_the_noise():
+    x, labels = data()
+    kept = run(x=x, labels=labels, noise=Noise())
+    arrays, facts = kept.state()
+    kept.run()
+    x.data[0] = -x.data[0] + 1
+    kept.restore(arrays, facts)
+    with pytest.raises(InputError, match="noise: found"):
+        kept.run()

@@ -96,8 +96,11 @@ def permutation(bits: int, count: int) -> np.ndarray:
     return np.argsort(generator(bits).bit_generator.random_raw(count), kind="stable")
 
 
-# Which training drew noise of (root, repetition) in this process, and under which shared name.
-_claims: dict[tuple[str, int], tuple[str, str | None]] = {}
+# Which training drew noise of (root, repetition) in this process, under which shared name, and
+# some number of its noisy sum at each step.
+_claims: dict[tuple[str, int], tuple[str, str | None, dict[int, Any]]] = {}
+# Noisy sums are the same if such a number differs by less of the noise, and of itself.
+SAME_NOISE, SAME_SUM = 1e-3, 1e-5
 
 
 class Noise:
@@ -145,8 +148,8 @@ class Noise:
         if self.source == "os" and self._process != os.getpid():
             found = f"noise of the operating system from process {self._process}"
             raise InputError("noise", found, "a Noise() made in each process, or a checkpoint's")
-        claim = _claims.setdefault((self._root, repetition), (training, shared))
-        if claim != (training, shared) and (shared is None or claim[1] != shared):
+        first, name, _ = _claims.setdefault((self._root, repetition), (training, shared, {}))
+        if (first, name) != (training, shared) and (shared is None or name != shared):
             raise InputError(
                 "noise",
                 f"repetition {repetition} of noise that another training has drawn",
@@ -154,6 +157,25 @@ class Noise:
             )
         if shared is not None:
             note_stream("shared_noise", shared)
+
+    def added(self, repetition: int, step: int, number: Any, scale: float) -> None:
+        """InputError if the noise of this step was added to another sum before, in this process.
+
+        As by a training that repeats one up to a step from which its weights, loss or records were
+        changed by other hands. number: of the noisy sum, a tensor too; scale: of the noise in it.
+        Trainings that share their noise by name may differ.
+        """
+        _, shared, numbers = _claims.get((self._root, repetition), ("", None, {}))
+        before = numbers.setdefault(step, number)
+        if shared is not None or before is number:
+            return
+        one, other = float(before), float(number)
+        if abs(one - other) > SAME_NOISE * scale + SAME_SUM * abs(one):
+            raise InputError(
+                "noise",
+                f"that of step {step}, which was added to another sum before",
+                "the same training to the bit, or a Noise or a repetition of its own",
+            )
 
     def key(self, repetition: int, step: int, use: str, part: str = "") -> int:
         """The 128-bit key of one draw, or of the part of it that `part` names."""

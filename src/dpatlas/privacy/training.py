@@ -73,6 +73,8 @@ from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
 # Key of the released count of an adaptive clip bound; no parameter has a name with a space.
 CLIP_COUNT = "clip count"
+# How many tensors of a noisy sum, and about how many numbers of each, tell it from another.
+SHOWN_TENSORS, SHOWN_NUMBERS = 2, 256
 # Key of the projection that tells whether a record changed: "rows" in ASCII.
 ROWS_KEY = 0x726F7773
 
@@ -412,6 +414,10 @@ class PrivateTraining:
             step=step,
         )
         released = clipped.gradients
+        if noise_multiplier:
+            # Before anybody sees the sum.
+            scale = noise_multiplier * bound
+            self.noise.added(self.repetition, step, _number_of(released), scale)
         if adaptive:
             count = self._noisy_count(clipped.norms, bound, adaptive.count_noise, step)
             released = {**released, CLIP_COUNT: torch.tensor([count], dtype=torch.float64)}
@@ -756,6 +762,20 @@ def probed_kernel(
         outputs = probe(Subject(model, loss, on_copy, x[:1], labels[:1], 1, augmentation, settings))
     check_labels(labels if every_label is None else every_label, outputs, loss)
     return kernel
+
+
+def _number_of(sums: Mapping[str, Tensor]) -> Any:
+    """A number in which a change of the sums shows; on a GPU a tensor, so that no host waits."""
+    total: Any = 0.0
+    for value in list(sums.values())[-SHOWN_TENSORS:]:
+        part: Any = value.detach().reshape(-1)
+        part = part[:: max(1, len(part) // SHOWN_NUMBERS)].double()
+        # Gradients by class sum to 0: all alike, their sum would show nothing.
+        weights: Any = torch.arange(len(part), dtype=part.dtype, device=part.device).cos()
+        if part.device.type == "cpu":
+            part, weights = part.numpy(), weights.numpy()
+        total += part @ weights
+    return total
 
 
 def _clipping_of(phase: TrainingPhase) -> str | LayerBounds:
