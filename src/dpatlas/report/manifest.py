@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dpatlas.core.files import read_json, remove_parts, write_atomic
+from dpatlas.core.folders import command
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.report.state import RERUN, file_differences, file_sha256, require_as_made
 
@@ -46,7 +47,7 @@ def csv_differences(folder: Path) -> list[str]:
     """A line for every csv file of the tier in `folder` that is not what its manifest says."""
     path = folder / NAME
     if not path.is_file():
-        return [f"{NAME}: missing; run snakemake again"]
+        return [f"{NAME}: missing; a complete run writes it: {command('', folder.name)}"]
     try:
         expected = read_manifest(path)
     except InputError as error:
