@@ -220,6 +220,12 @@ def test_a_mistake_is_one_line_with_what_comes_near_and_exit_2(project, capsys, 
     assert named in err
 
 
+def test_before_the_verdicts_a_claim_is_named_with_the_command_that_makes_them(project, capsys):
+    (project / "results/embedded/claims.csv").unlink()
+    code, _, err = said(capsys, "sgld-1")
+    assert code == 2 and "claims have a name after snakemake --cores 1 claims" in err
+
+
 CHANGES = {
     "spec": {"lr": 0.1},
     "data": {"data": {"name": "digits", "sha256": "e" * 64, "source": {"kind": "package"}}},

@@ -95,6 +95,8 @@ def find(target: str, results: Path, tier: str) -> Trace:
         raise InputError(target, missing, allowed)
     near = _near(target, _names(folder))
     allowed = f"{', '.join(near)}; or another name of {KINDS}" if near else f"the name of {KINDS}"
+    if not (folder / CLAIMS).is_file():
+        allowed += f"; claims have a name after {command('claims', folder.name)}"
     raise InputError(target, f"no such file or name at tier {folder.name}", allowed)
 
 
