@@ -363,6 +363,18 @@ def test_without_noise_nothing_is_guaranteed(tmp_path, capsys):
     assert "NOT private" in capsys.readouterr().err
 
 
+def test_gradients_that_were_not_finite_are_told(tmp_path, capsys):
+    path = write(tmp_path, data="records.npz", test=None, sampler="full-batch", batch=None)
+    x = np.zeros((40, 4), dtype=np.float32)
+    np.savez(tmp_path / "records.npz", x=x, y=np.arange(40) % 2)
+    assert run(path) == 0 and "not finite" not in capsys.readouterr().out
+    x[7] = np.nan
+    np.savez(tmp_path / "records.npz", x=x, y=np.arange(40) % 2)
+    assert run(path) == 0
+    told = f"gradients that were not finite, taken as zero: {SETTINGS['steps']} (a private count)"
+    assert told in capsys.readouterr().out
+
+
 def test_a_finished_training_is_not_trained_again_unless_something_differs(tmp_path, capsys):
     _, folder = record_of(tmp_path, noise_source="os")
     weights = weights_in(folder)

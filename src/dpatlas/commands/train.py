@@ -148,6 +148,8 @@ def _train_from_file(arguments: Sequence[str]) -> int:
         if metrics.get(name) is not None:
             tested = f"{metrics['n_test']} test records, which count as public"
             print(f"{name}: {metrics[name]:.4g} on {tested}")
+    if skipped := metrics.get("skipped_records"):
+        print(f"gradients that were not finite, taken as zero: {skipped} (a private count)")
     if (folder / "model").is_dir():
         print(f"model: {folder / 'model'}")
     private = "not for release: it has digests of the records and private counts"
