@@ -375,6 +375,21 @@ def test_gradients_that_were_not_finite_are_told(tmp_path, capsys):
     assert told in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "arrays, said",
+    [
+        ({"x": np.array([[1], [1, 2]], dtype=object)}, "a damaged file, or arrays of objects"),
+        ({"X": np.zeros((40, 4))}, "with X; allowed: an npz file with arrays x, y and perhaps"),
+    ],
+)
+def test_an_npz_file_without_the_arrays_is_named_once(tmp_path, arrays, said):
+    path = write(tmp_path, data="records.npz")
+    np.savez(tmp_path / "records.npz", **arrays)
+    with pytest.raises(InputError) as error:
+        run(path)
+    assert said in str(error.value) and str(error.value).count("records.npz") == 1
+
+
 def test_a_finished_training_is_not_trained_again_unless_something_differs(tmp_path, capsys):
     _, folder = record_of(tmp_path, noise_source="os")
     weights = weights_in(folder)
@@ -450,7 +465,7 @@ BAD = {
     ),
     "two noises": ({"epsilon": 1.0}, "found epsilon and noise_multiplier"),
     "two lengths": ({"epochs": 1.0}, "steps or epochs: found steps and epochs"),
-    "no rate": ({"lr": None}, "lr: found none"),
+    "no rate": ({"lr": None}, "lr or select.lr: found none; allowed: one of them"),
     "two clips": ({"layer_bounds": {"0": 1.0}}, "found max_grad_norm and layer_bounds"),
     "no batch": ({"batch": None}, "batch: found nothing"),
     "a batch beyond the records": ({"batch": 41}, "batch"),

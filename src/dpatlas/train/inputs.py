@@ -286,12 +286,15 @@ class Inputs:
         return Records(_converted(x, "f"), _converted(y, "biuf"), *groups)
 
     def _arrays(self, key: str, target: str) -> Records:
-        path, allowed = self.base / target, f"an npz file with arrays {', '.join(ARRAYS)}"
+        path, allowed = self.base / target, "an npz file with arrays x, y and perhaps groups"
         try:
             arrays = read_arrays(path)
             self.files[Path(target).as_posix()] = sha256(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise InputError(key, f"{path}: {error}", allowed) from None
+        except OSError as error:
+            raise InputError(key, f"{path}: {error.strerror or error}", allowed) from None
+        except ValueError:
+            found = f"{path}: a damaged file, or arrays of objects"
+            raise InputError(key, found, allowed) from None
         if not {"x", "y"} <= arrays.keys() <= set(ARRAYS):
             raise InputError(key, f"{path} with {', '.join(arrays) or 'no array'}", allowed)
         for name, array in arrays.items():

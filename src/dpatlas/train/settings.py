@@ -265,10 +265,12 @@ class Settings(Model):
     @model_validator(mode="after")
     def _fit_together(self) -> "Settings":
         ranges = self.select.ranges if self.select else {}
-        bound = {"max_grad_norm": self.max_grad_norm, "layer_bounds": self.layer_bounds}
-        if "max_grad_norm" in ranges:
-            bound["select.max_grad_norm"] = ranges["max_grad_norm"]
-        rate = {"lr": self.lr, **({"select.lr": ranges["lr"]} if "lr" in ranges else {})}
+        bound = {
+            "max_grad_norm": self.max_grad_norm,
+            "layer_bounds": self.layer_bounds,
+            "select.max_grad_norm": ranges.get("max_grad_norm"),
+        }
+        rate = {"lr": self.lr, "select.lr": ranges.get("lr")}
         noise = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
         for choice in (noise, {"steps": self.steps, "epochs": self.epochs}, bound, rate):
             _just_one(choice)
