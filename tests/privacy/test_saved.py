@@ -164,8 +164,13 @@ def test_epsilon_is_not_asked_at_every_step(monkeypatch):
         now[0] += 2.0
         return 1.0
 
-    note = progress.EpsilonSoFar(epsilon)
+    step, at = [0], 0
+    note = progress.EpsilonSoFar(epsilon, lambda: step[0])
     for second in range(300):
         now[0] = max(now[0], float(second))
-        assert note() == "epsilon 1 so far"
+        before, step[0] = len(asked), second
+        # What is kept from an earlier step says from which.
+        said = note()
+        at = second if len(asked) > before else at
+        assert said == f"epsilon 1 {'so far' if at == second else f'at step {at}'}"
     assert len(asked) == 3

@@ -76,21 +76,21 @@ class EpsilonSoFar:
     """A note with the epsilon of the steps so far, which takes an accountant some time.
 
     `epsilon` is asked at most every `SECONDS_BETWEEN_LINES`, and for at most 1 / NOTE_SHARE of the
-    time.
+    time. Until it is asked again the note names the step that it was asked at: `steps` counts them.
     """
 
-    def __init__(self, epsilon: Callable[[], float]):
-        self.epsilon = epsilon
-        self._text, self._due = "", 0.0
+    def __init__(self, epsilon: Callable[[], float], steps: Callable[[], int]):
+        self.epsilon, self.steps = epsilon, steps
+        self._text, self._step, self._due = "", 0, 0.0
 
     def __call__(self) -> str:
         """The note."""
-        start = time.monotonic()
+        start, step = time.monotonic(), self.steps()
         if start >= self._due:
-            self._text = f"epsilon {rounded_up(self.epsilon(), 3)} so far"
+            self._text, self._step = f"epsilon {rounded_up(self.epsilon(), 3)}", step
             end = time.monotonic()
             self._due = end + max(SECONDS_BETWEEN_LINES, NOTE_SHARE * (end - start))
-        return self._text
+        return f"{self._text} {'so far' if self._step == step else f'at step {self._step}'}"
 
 
 def duration(seconds: float) -> str:

@@ -309,7 +309,7 @@ class PrivateTraining:
                 # No accountant covers these phases: that is the ledger's to say, not a stop.
                 return math.inf
 
-        note = EpsilonSoFar(epsilon)
+        note = EpsilonSoFar(epsilon, lambda: self.steps_done)
         with Progress(self.steps, "training") if progress else nullcontext() as shown:
             while self.steps_done < self.steps:
                 self.step()

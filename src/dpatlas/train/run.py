@@ -223,7 +223,7 @@ class _Training:
             phases = training.ran.phases
             return guarantee(phases, **self.accounts).epsilon if self.phase.noisy else math.inf
 
-        note = EpsilonSoFar(epsilon)
+        note = EpsilonSoFar(epsilon, lambda: training.steps_done)
 
         def train() -> dict[str, Any]:
             shown = Progress(training.steps, self.spec.id) if self.progress else None

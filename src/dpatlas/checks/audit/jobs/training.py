@@ -122,7 +122,8 @@ def progress_note(
         phases = [*(each.phases for each in finished), run.training.ran.phases]
         return composition(phases, run.fields.delta, run.fields.relation).epsilon
 
-    so_far = EpsilonSoFar(epsilon)
+    before = sum(phase.steps for each in finished for phase in each.phases)
+    so_far = EpsilonSoFar(epsilon, lambda: before + run.steps_done)
     if not extras.show_private_loss:
         return so_far
     return lambda: f"{so_far()}, loss {run.private_loss():.4g} of training records (private)"
