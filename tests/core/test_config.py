@@ -40,6 +40,16 @@ def test_a_number_that_yaml_does_not_read_as_it_looks_is_refused(tmp_path, text,
     assert (config.tier, config.kl_privacy.runs, config.seed) == ("010", 12, 0)
 
 
+@pytest.mark.parametrize("text", ["1e-3", "1E-3", "1.e-3", "+.01e-1", "0.001", "1.0e-3"])
+def test_a_number_needs_no_point_before_its_exponent(tmp_path, text):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(f"tier: mine\nkl_privacy: {{lr: {{he: {text}}}}}\n")
+    assert load_config([mine]).kl_privacy.lr.he == 0.001
+    mine.write_text(f"tier: mine\nkl_privacy: {{lr: {{he: '{text}'}}}}\n")
+    with pytest.raises(InputError, match=r"lr\.he: found '.*' \(text\); .* without quotes"):
+        load_config([mine])
+
+
 def test_a_file_may_override_any_single_key():
     default = load_config().kl_privacy
     changed = load_config(changes={"tier": "t", "kl_privacy": {"lr": {"he": 0.01}}}).kl_privacy
@@ -58,7 +68,10 @@ def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
     ("change", "words"),
     [
         ({"kl_privcy": {}}, ["kl_privcy", "does not exist", "did you mean kl_privacy"]),
-        ({"kl_privacy": {"lr": {"he": "1e-3"}}}, ["kl_privacy.lr.he", "'1e-3' (text)", "1.0e-3"]),
+        (
+            {"kl_privacy": {"lr": {"he": "1e-3"}}},
+            ["kl_privacy.lr.he", "'1e-3' (text)", "without quotes"],
+        ),
         ({"kl_privacy": {"runs": "24"}}, ["kl_privacy.runs", "'24' (text)", "use --configfile"]),
         ({"kl_privacy": {"enabled": "false"}}, ["'false' (text)", "without", "use --configfile"]),
         ({"kl_privacy": {"inits": ["he", "glorot"]}}, ["inits.1", "glorot", "lecun, he, ntk"]),

@@ -18,8 +18,8 @@ OF_TRAININGS = f"""\
 Every key of the file that `dpatlas train FILE.yaml` takes, and of the mapping that
 `dpatlas.train.train` takes: its type and range, whether it has to be there, and what it means. Made
 by `{MADE_BY}`; [train privately](training.md#from-a-file) has an example.
-Names of files are relative to the settings' folder. Write small numbers as 1.0e-3: YAML reads 1e-3
-as text. A block that stands several times is one of several, by its `name`.
+Names of files are relative to the settings' folder. A block that stands several times is one of
+several, by its `name`.
 """
 
 

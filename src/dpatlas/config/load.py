@@ -25,7 +25,7 @@ CUSTOM_TIER = "custom"
 
 # libyaml's reader where there is one: the other takes ten times as long.
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """A reader of YAML that refuses numbers which are not what they look like."""
+    """A reader of YAML for which 1e-5 is a number and 010, which YAML takes for 8, is an error."""
 
     def number(self, node: yaml.ScalarNode) -> int | float:
         """An int or a float."""
@@ -38,6 +38,12 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
 
 for _kind in ("int", "float"):
     Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", Loader.number)
+# YAML 1.1 wants a point before an exponent, and a sign in it.
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    [*"-+.0123456789"],
+)
 
 
 def project_root() -> Path:
@@ -56,10 +62,7 @@ def _checkout() -> Path | None:
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
-    """One YAML file that holds a block of keys.
-
-    A `.json` file is read as JSON: its 1e-05 is a number, which YAML would take for text.
-    """
+    """One YAML file that holds a block of keys; a `.json` file is read as JSON."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
         if Path(path).suffix == ".json":

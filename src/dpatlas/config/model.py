@@ -237,9 +237,7 @@ def explained(model: type[Model], error: ValidationError) -> tuple[str, str, str
         return joined(*keys[:-1]), shown(value), in_words(above["propertyNames"])
     words = [in_words(node)]
     number = kind in ("int_type", "float_type")
-    if number and isinstance(value, str) and is_number(value) and "e" in value.lower():
-        words.append("YAML reads 1e-3 as text, write 1.0e-3")
-    elif isinstance(value, str) and (
+    if isinstance(value, str) and (
         (number and is_number(value)) or (kind == "bool_type" and value.lower() in BOOLEANS)
     ):
         nested = "Snakemake passes nested values of --config as text: use --configfile"

@@ -25,7 +25,7 @@ editors that know JSON schemas.
 `config.yaml` gives every required key a value and is the default. A file of your own, given after
 `--configfile`, names the keys that it changes, block by block; lists are replaced whole, and an
 entry of a list has all required keys. Unknown keys are refused. `NAME` stands for a name of your
-own, `[]` for every entry of a list. Write small numbers as 1.0e-3: YAML reads 1e-3 as text.
+own, `[]` for every entry of a list.
 `python -m dpatlas config --config FILE` prints the config that results.
 """
 
