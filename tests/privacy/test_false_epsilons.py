@@ -79,6 +79,20 @@ def test_squares_that_underflow_count_as_what_they_may_have_been():
     assert rows_norm2(torch.full((1, 4096), 1e-25)).sqrt() >= 64e-25
 
 
+@pytest.mark.parametrize("bound", [1e-6, 1e-3, 1.0])
+def test_output_gradients_of_few_digits_add_no_more_than_the_bound(bound):
+    def log_size(output, labels):
+        return output.abs().log().mean(1)
+
+    kernel, labels = NetworkGradients(nn.Linear(8, 16), log_size), torch.zeros(1, dtype=torch.int64)
+    draws = torch.Generator().manual_seed(3)
+    for size in (1e10, 1e25, 1e29, 1e31, 1e35, 1e38):
+        for _ in range(5):
+            x = size * torch.rand(1, 8, generator=draws)
+            gradients = kernel.clipped_sum(x, labels, bound).gradients.values()
+            assert sum(float(g.double().square().sum()) for g in gradients) <= bound**2 * (1 + 1e-6)
+
+
 def test_a_clip_factor_of_too_few_digits_is_zero():
     factors = clip_factors(torch.tensor([1.0, 1e36], dtype=torch.float64), 1e-25)
     assert factors.tolist() == [1e-25, 0.0]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dpatlas.models.precision import exact
 from dpatlas.models.vit import ClassToken
 from dpatlas.privacy.factors import Factored, gram, gram_roundings, multiplied
-from dpatlas.privacy.rules import Rule, rows_norm2
+from dpatlas.privacy.rules import Rule, inputs_norms2, rows_norm2
 
 # The Gram form of a linear layer over positions is used where it needs less than this share of the
 # multiplications of the weight gradient: the alternative is a batched product whose results fill
@@ -50,7 +50,7 @@ class Linear(Factored):
             return total
         inputs, delta = self.gradient_factors()
         if self.positions() == 1:
-            input_norms2 = rows_norm2(inputs) if "weight" in self.trainable else 0
+            input_norms2 = inputs_norms2(inputs) if "weight" in self.trainable else 0
             return rows_norm2(delta) * (input_norms2 + int("bias" in self.trainable))
         return total + self.factored_norms2(small)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dpatlas.core.guard import checked, real
 from dpatlas.models.precision import exact
 from dpatlas.privacy.clipping import ClippedSum, bad_records, clip_factors, empty_sum
-from dpatlas.privacy.rules import in_blocks, rows_norm2
+from dpatlas.privacy.rules import in_blocks, inputs_norms2
 
 BLOCK = 4096
 
@@ -35,7 +35,7 @@ class SoftmaxGradients:
         norms2 = x.new_zeros(len(x), dtype=torch.float64)
         if layer.weight.requires_grad:
             # In blocks: a float64 copy of all records would take twice the memory of the data.
-            norms2 = torch.cat([rows_norm2(rows) for rows in x.split(BLOCK)])
+            norms2 = torch.cat([inputs_norms2(rows) for rows in x.split(BLOCK)])
         if layer.bias is not None and layer.bias.requires_grad:
             norms2 = norms2 + 1
         return norms2

@@ -130,7 +130,8 @@ class NetworkGradients:
         """Sum over records of clipped gradients.
 
         x: (records * views, ...); labels: (records * views,). A gradient that is not finite, or
-        whose squared norm overflows, counts as zero. The first call probes the network.
+        whose squared norm overflows, counts as zero, as does one of a linear layer's inputs beyond
+        8e29. The first call probes the network.
         """
         if len(x) == 0:
             return self.empty()

@@ -13,6 +13,7 @@ Records are the first dimension of every tensor. With `views` > 1 a record has t
 rows, and its gradient is the sum over them.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
@@ -25,7 +26,8 @@ from dpatlas.privacy.stand_in import records_first
 
 # Rows longer than SHORT_ROW are squared and added up in blocks of NORM_BLOCK numbers.
 NORM_BLOCK, SHORT_ROW = 256, 1024
-
+# The longest input, as a share of the inverse of the least normal number: 8.5e29 in float32.
+LONGEST = 1e-8
 
 # What every layer with a rule depends on, so that autograd calls its `backward`: the only tensor by
 # which a pass differentiates the losses.
@@ -226,6 +228,18 @@ def rows_norm2(gradients: Tensor) -> Tensor:
     underflow = NORM_BLOCK * torch.finfo(rows.dtype).tiny
     total = blocks.double().square_().add_(underflow).sum(1).add_(rest.square_())
     return total.mul_(1 + rounding(NORM_BLOCK + 4, rows.dtype))
+
+
+def inputs_norms2(inputs: Tensor) -> Tensor:
+    """`rows_norm2` of a linear layer's inputs a; infinite where they are beyond `LONGEST`.
+
+    A clipped gradient c delta a^T has norm C, so that c delta is about C / |a|. Below the least
+    normal number each of its entries is rounded by up to 2^-150, which the product multiplies by
+    |a|: by C itself for the longest inputs and C = 1e-7.
+    """
+    norms2 = rows_norm2(inputs)
+    longest = LONGEST / torch.finfo(inputs.dtype).tiny
+    return norms2.masked_fill_(norms2.sqrt() > longest, math.inf)
 
 
 def in_blocks(product: Callable[..., Tensor], positions: int, *factors: Tensor) -> Tensor:
