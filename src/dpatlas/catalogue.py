@@ -5,6 +5,7 @@ import functools
 import importlib
 import math
 import pkgutil
+import re
 import warnings
 from typing import Any
 
@@ -98,7 +99,7 @@ def _evaluate_checked(formula: Bound, values: dict[str, Any]) -> float:
             warnings.simplefilter("ignore", RuntimeWarning)
             value = float(formula.function(**plain))
     except InputError as error:
-        if error.where not in formula.arguments:
+        if not formula.arguments.keys() & set(re.findall(r"\w+", error.where)):
             # Of a formula within, whose argument nobody has typed.
             raise _fails(formula, str(error)) from None
         raise InputError(f"{formula.name}: {error.where}", error.found, error.allowed) from None

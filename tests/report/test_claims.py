@@ -439,7 +439,7 @@ BAD = {
     "a part of another claim": (claim(parts=[part("a"), part("b", id="kl-2b")]), "kl-2b"),
     "no test and no parts": (claim(), "kl-1 with none of them"),
     "arguments beside parts": (claim(target=1.0, parts=[part("a"), part("b")]), "kl-1 with target"),
-    "a whole number as text": (claim(parts=[part("a"), part("b", target="1e-3")]), "1.0e-3"),
+    "a number as text": (claim(parts=[part("a"), part("b", target="0.001")]), "without quotes"),
     "an expected value of no field": (
         claim(parts=[part("a"), part("b", expected="{goal}")]),
         "goal",

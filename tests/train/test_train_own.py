@@ -469,7 +469,7 @@ BAD = {
     "two clips": ({"layer_bounds": {"0": 1.0}}, "found max_grad_norm and layer_bounds"),
     "no batch": ({"batch": None}, "batch: found nothing"),
     "a batch beyond the records": ({"batch": 41}, "batch"),
-    "text for a number": ({"delta": "1e-5"}, "'1e-5' (text); allowed: a number"),
+    "text for a number": ({"delta": "0.001"}, "'0.001' (text); allowed: a number"),
     "a file that is not there": ({"data": "other.py:records"}, "data: script: found no file"),
     "a function that is not there": ({"model": "mine.py:net"}, "found no function net"),
     "a function that fails": ({"data": "mine.py:broken"}, "KeyError: 'no such column' at mine.py:"),

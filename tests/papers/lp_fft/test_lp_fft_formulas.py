@@ -317,7 +317,7 @@ LOSS = {**HEAD, "y_norm2": 1.0}
         (
             "fft-linear-loss-bound",
             {**FFT, "t": 1, "sigma2": 2.0},
-            "A: found -9.14214; allowed: more",
+            r"found inputs with which the formula fails \(A: found -9.14214; allowed: more",
         ),
     ],
 )
