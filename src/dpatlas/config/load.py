@@ -17,7 +17,7 @@ from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks
 
 # Numbers that YAML 1.1 does not read as they look: 010 is 8, 1:30 is 90.
-UNLIKE = re.compile(r"[-+]?0[0-7_]+|.*:.*")
+MISREAD = re.compile(r"[-+]?0[0-7_]+|.*:.*")
 DEFAULT = Path("config.yaml")
 TIERS = Path("workflow/tiers")
 CUSTOM_TIER = "custom"
@@ -30,7 +30,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     def number(self, node: yaml.ScalarNode) -> int | float:
         """An int or a float."""
         value = getattr(self, f"construct_yaml_{node.tag.rpartition(':')[2]}")(node)
-        if UNLIKE.fullmatch(node.value):
+        if MISREAD.fullmatch(node.value):
             found = f"{node.value} in line {node.start_mark.line + 1}, which YAML reads as {value}"
             raise InputError(self.path, found, "a number without a leading zero or a colon")
         return value

@@ -11,6 +11,7 @@ a step of pure noise, a record without a finite gradient contributes zero and is
 divisor is the sampler's expected batch.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -785,8 +786,12 @@ def _clipping_of(phase: TrainingPhase) -> str | LayerBounds:
 
 def _digest_of_rows(x: Tensor) -> Tensor:
     """A number for each row of x (rows, d), in which a change of the row shows; it is private."""
-    draws = generator(ROWS_KEY).standard_normal(x.shape[1])
-    return torch.mv(x.detach(), torch.from_numpy(draws).to(x))
+    return torch.mv(x.detach(), _projection(x.shape[1]).to(x))
+
+
+@functools.cache
+def _projection(width: int) -> Tensor:
+    return torch.from_numpy(generator(ROWS_KEY).standard_normal(width))
 
 
 def loss_name(loss: Loss) -> str:
