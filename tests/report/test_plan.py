@@ -215,6 +215,18 @@ def test_finished_runs_are_counted_as_done_and_cost_nothing(tmp_path):
     assert rest["cpu_hours"] < fresh["cpu_hours"]
 
 
+def test_without_past_runs_the_rates_are_the_default_ones(tmp_path):
+    """So what a publication waits for does not depend on how busy the machine was."""
+    jobs = command.jobs_of(Atlas(load_tier("smoke"), tmp_path))
+    for spec in big_specs():
+        write_past(tmp_path, 5.0, spec)
+    fitted, default, fresh = (
+        make_plan(jobs, "cpu", results, 1, "smoke")["total"]["cpu_hours"]
+        for results in (tmp_path, None, tmp_path / "none")
+    )
+    assert fitted > 2 * default and default == fresh
+
+
 def test_more_gpus_share_the_jobs_and_papers_add_up(tmp_path):
     jobs = [job(steps=10**6), job(steps=10**6)]
     jobs.append(Job("shared", "data", done=False, disk_bytes=5 * 2**20))

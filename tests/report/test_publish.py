@@ -386,8 +386,9 @@ def audit_run(run, config=None):
     write_product(run, "table", "audit", [record])
     claims = "claim,paper,verdict,statement,level\n"
     claims += "kl-1,kl_privacy,not run at this tier,It grows.,\n"
+    claims += "audit-1,audit,reproduced,It leaks.,\n"
     write_atomic(run / "claims.csv", claims)
-    write_atomic(run / "comparisons.csv", "claim,comparison,outlying\n")
+    write_atomic(run / "comparisons.csv", "claim,comparison,outlying\naudit-1,gap,0\n")
     write_manifest(run)
     expected = Expected("embedded", {}, {"audit": (spec.id,)}, ("audit",))
     return publish(expected, run.parent, run.parents[1] / "docs", "def")
@@ -403,10 +404,11 @@ def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
     assert (manifest["commit"], manifest["kept"]) == ("def", {FIGURE: "abc", TABLE: "abc"})
     assert {*IDS} < set(manifest["records"])
     with (target / "claims.csv").open() as stream:
-        assert [row["verdict"] for row in csv.DictReader(stream)] == ["reproduced"]
-    kept = (target / "comparisons.csv").read_text().splitlines()
-    # A column that the earlier publication did not have is empty.
-    assert kept == ["claim,comparison,outlying", "kl-1,slope,", "kl-2,slope,"]
+        assert [row["verdict"] for row in csv.DictReader(stream)] == ["reproduced"] * 2
+    compared = (target / "comparisons.csv").read_text().splitlines()
+    # In the order of the claims, without those of claims that are no more; a column that the
+    # earlier publication did not have is empty.
+    assert compared == ["claim,comparison,outlying", "kl-1,slope,", "audit-1,gap,0"]
     assert "Kept from earlier publications" in (target / "README.md").read_text()
     assert lineage.trace(target / "figures" / f"{FIGURE}.png")["as_made"]
 

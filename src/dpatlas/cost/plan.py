@@ -54,7 +54,7 @@ class Target:
 def make_plan(
     jobs: Sequence[Job],
     device: str,
-    results: Path,
+    results: Path | None,
     cores: int,
     tier: str,
     gpus: int = 1,
@@ -62,9 +62,10 @@ def make_plan(
 ) -> dict[str, Any]:
     """The plan as `plan --json` prints it; hours cover the jobs that are not done yet.
 
-    device: cpu, cuda or auto as in the config; `auto` counts as a GPU. targets: may share runs.
+    device: cpu, cuda or auto as in the config; `auto` counts as a GPU. results: of past runs, to
+    which the rates are fitted; None for the default rates. targets: may share runs.
     """
-    past = {name: past_runs(results, name) for name in ("cpu", "cuda")}
+    past = {name: past_runs(results, name) if results else [] for name in ("cpu", "cuda")}
     rates = {name: fit(runs, name) for name, runs in past.items()}
     gpu = device != "cpu"
     rows: dict[tuple[str, str], list[Job]] = {}

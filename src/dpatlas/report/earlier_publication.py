@@ -6,7 +6,6 @@ away the others.
 
 import csv
 import io
-import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,14 +116,14 @@ class EarlierPublication:
     def into_comparisons(self, content: bytes, rows: Iterable[Mapping[str, str]]) -> bytes:
         """comparisons.csv with the old comparisons of what is no part of the run.
 
-        rows: the claims of the run.
+        rows: the claims of the run, in the order of which the comparisons stand.
         """
-        kept = {name for name, row in self.claims.items() if row["paper"] not in self.blocks}
-        kept |= {row["claim"] for row in rows if self.keeps(row)}
+        order = {row["claim"]: place for place, row in enumerate(rows)}
+        kept = {row["claim"] for row in rows if self.keeps(row)}
         new = csv.DictReader(io.StringIO(content.decode()))
         columns = list(new.fieldnames or [])
         old = (row for row in self.comparisons if row["claim"] in kept)
-        return _csv(columns, itertools.chain(new, old))
+        return _csv(columns, sorted([*new, *old], key=lambda row: order[row["claim"]]))
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> bytes:
