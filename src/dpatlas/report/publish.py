@@ -361,7 +361,8 @@ def _waiting_lines(manifest: Mapping[str, Any]) -> list[str]:
     waiting = [Waiting(**each) for each in manifest["waiting"]]
     return [
         "A figure is here if all its runs are, a table with the rows whose runs are; a claim is "
-        "judged if all runs of the groups that it reads are here. Hours are estimates.",
+        "judged if all runs of the groups that it reads are here. Hours are estimates at the "
+        "default rates of `plan`, for a product that was kept at those of its publication.",
         "",
         "## What waits",
         "",
