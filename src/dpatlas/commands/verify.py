@@ -58,7 +58,7 @@ def differences(folder: Path) -> list[str]:
         if not (folder / MANIFEST).is_file():
             raise InputError(str(folder), "neither runs nor a manifest", "the results of a run")
         return published_differences(folder)
-    return [
+    lines = [
         *csv_differences(folder),
         *product_differences(folder),
         *record_differences(folder),
@@ -66,6 +66,7 @@ def differences(folder: Path) -> list[str]:
         *_unreadable(folder, f"features/*/{MANIFEST}", features.load),
         *_unreadable(folder, f"runs/*/*/backbone/{MANIFEST}", _check_weights),
     ]
+    return list(dict.fromkeys(lines))  # manifest.txt and a lineage may both say it
 
 
 def _unreadable(folder: Path, pattern: str, load: Callable[[Path], object]) -> list[str]:
