@@ -14,7 +14,7 @@ FEATURES_OF_A_BACKBONE = 256
 # Share of a network's products in the parts that are trained, averaged over arms.
 TRAINED_SHARE = 0.25
 # `steps` per private update (keys, batch, noise, clip, bookkeeping) and per update of a regression.
-VISITS_PER_UPDATE, VISITS_PER_REGRESSION = 5, 2
+VISITS_PER_UPDATE, VISITS_PER_REGRESSION = 5, 3
 # `starts` of a job with an accountant, which takes half as long to load as torch.
 PRIVATE_STARTS = 1.5
 # Values of epsilon computed for a calibration and the ledger; points of an accuracy curve.

@@ -180,12 +180,16 @@ def utility(fields: Utility, size: Size, backbone: Backbone | None) -> Work:
 
 
 def _regression(fields: RegressionFields, size: Size, steps: float, batch: int) -> dict[str, float]:
-    """Operations of so many steps of softmax regression: logits and gradients, and noise."""
+    """Operations of so many steps of softmax regression: logits and gradients, and noise.
+
+    A record's gradient is never written out: its row is read, and its logits are worked on.
+    """
     classes = len(fields.data.classes or ())
     inputs = FEATURES_OF_A_BACKBONE if fields.features == "penultimate" else size.inputs
     return {
         "products": 4 * steps * batch * classes * inputs,
-        "elements": steps * batch * (classes + inputs),
+        "elements": steps * batch * classes,
+        "streamed": steps * batch * inputs,
         "normals": steps * classes * inputs,
         "steps": steps * VISITS_PER_REGRESSION,
     }
