@@ -186,6 +186,13 @@ def test_least_of_several_phases_and_of_mixtures_with_full_batches():
             assert 0.995 * above <= report.least[relation] <= above
 
 
+def test_rounding_of_many_cells_adds_nothing_to_the_lower_limit():
+    # By binomial weights of the number of batches with the record, without FFT: 162.46 to 162.61.
+    claim = {"sampler": "poisson", "n": 10**5, "batch": 6, "noise": 0.1094508557, "steps": 116}
+    least = optimistic(read_claim({**claim, "delta": 3.0662561e-12}), "add_remove")
+    assert 150 < least < 162.61
+
+
 def test_trials_count_for_the_guarantee_and_not_for_the_refutation():
     alone = check_epsilon(**POISSON, noise=2.0, steps=50)
     tuned = check_epsilon(**POISSON, noise=2.0, steps=50, trials=4)

@@ -46,7 +46,8 @@ FAR = 1e3
 OFFSET_MARGIN = 1e-9
 # Relative error of the tails of the normal distribution, and what counts as no mass at all.
 TAIL_ERROR, UNDERFLOW = 1e-14, 1e-290
-# Masses of sums that the FFT cannot tell from nothing are left out.
+# Masses of sums below it are left out. Rounding of the FFT makes larger ones of either sign, which
+# cancel in a sum: negative ones left out, they would add up to a delta that nobody reaches.
 NEGLIGIBLE = 1e-22
 # Exponents of Chernoff's bound, in standard deviations of the sum.
 TILTS = np.geomspace(0.05, 20, 24)
@@ -208,7 +209,7 @@ def _compose(parts: Sequence[tuple[Losses, int]]) -> tuple[np.ndarray, np.ndarra
         first += part.first * count
     summed = np.fft.irfft(product, size)
     indices = np.arange(low, low + size)
-    return indices, np.maximum(summed[(indices - first) % size], 0.0)
+    return indices, summed[(indices - first) % size]
 
 
 def _window(parts: Sequence[tuple[Losses, int]]) -> tuple[int, int]:
@@ -227,7 +228,7 @@ def _window(parts: Sequence[tuple[Losses, int]]) -> tuple[int, int]:
 def _epsilon(losses: np.ndarray, masses: np.ndarray, delta: float) -> float:
     """The largest epsilon >= 0 whose delta is at least `delta`, rounded down; 0 if none."""
 
-    present = masses > NEGLIGIBLE
+    present = np.abs(masses) > NEGLIGIBLE
     losses, masses = losses[present], masses[present]
 
     def exceeds(epsilon: float) -> bool:
