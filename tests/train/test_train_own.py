@@ -125,6 +125,7 @@ CASES = {
     },
     "a selection on public records": {"lr": None, "select": SELECT},
     "a selection by a score with noise": {
+        "test": None,
         "lr": None,
         "max_grad_norm": None,
         "select": {
@@ -421,6 +422,10 @@ BAD = {
         {"lr": None, "select": {**SELECT, "validation": "mine.py:records"}},
         "select.validation: found the records of data",
     ),
+    "records for private validation as test": (
+        {"lr": None, "select": PRIVATE_SELECT},
+        "test: found the records of select.validation; allowed: public records",
+    ),
     "a test of other width": ({"test": "mine.py:of_other_width"}, "test: found RuntimeError"),
     "labels out of range": ({"test": "mine.py:other_labels"}, "test: labels: found 6"),
     "labels that are not whole": (
@@ -511,11 +516,21 @@ BAD = {
         "select.score_noise: found it with groups",
     ),
     "private validation records that meet": (
-        {"model": "mine.py:centred_in_evaluation", "lr": None, "select": PRIVATE_SELECT},
+        {
+            "model": "mine.py:centred_in_evaluation",
+            "test": None,
+            "lr": None,
+            "select": PRIVATE_SELECT,
+        },
         "select.validation: layer network.0 (TestTime): found a record's output depends on other",
     ),
     "a private validation record that stays in the network": (
-        {"model": "mine.py:keeps_in_evaluation", "lr": None, "select": PRIVATE_SELECT},
+        {
+            "model": "mine.py:keeps_in_evaluation",
+            "test": None,
+            "lr": None,
+            "select": PRIVATE_SELECT,
+        },
         "select.validation: layer network.0: buffer kept: found set from the records",
     ),
     "a score of no class": (

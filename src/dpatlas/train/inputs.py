@@ -111,11 +111,16 @@ class Inputs:
         return other
 
     def _check_parts(self) -> None:
-        """InputError where the private records are at the same time test or validation records."""
+        """InputError where private records are other ones too, or measured without noise."""
         parts = {"test": self.test, "select.validation": self.validation}
         for key, part in parts.items():
             if part is not None and part.digest == self.train.digest is not None:
                 raise InputError(key, "the records of data", "records that are not trained on")
+        test, chosen = self.test, self.settings.select
+        private = self.validation if chosen and chosen.score_noise is not None else None
+        if test and private and test.digest == private.digest is not None:
+            allowed = "public records: what is measured on them carries no noise"
+            raise InputError("test", "the records of select.validation", allowed)
 
     def _check_passes(self, model: nn.Module) -> None:
         """InputError for test and validation records that network, loss or score do not take."""
