@@ -346,6 +346,17 @@ def in_ledger(ran, relation="add_remove", **options):
     return ledger(ran, delta=1e-5, relation=relation, **options)
 
 
+def test_no_delta_is_printed_smaller_than_it_is(capsys, tmp_path):
+    # At delta 1e-5, epsilon is 0.92300023.
+    _, out, _ = run(capsys, "--sampler full --noise 4.0132 --steps 1 --delta 1.0000049e-5")
+    assert "0.9230" in out and "at delta 1.00001e-05" in out
+    one = ledger(POISSON, delta=1.0000049e-5, relation="add_remove")
+    assert "at delta 1.00001e-05" in one["guaranteed"]
+    paths = stored(tmp_path, a={**one, "delta": 1.02e-5}, b={**one, "delta": 1e-5})
+    _, out, _ = run(capsys, ["--ledgers", *paths])
+    assert "1.1e-05" in out and "2.1e-05" in out
+
+
 def test_ledgers_are_composed_by_their_noisy_sums(capsys, tmp_path):
     paths = stored(
         tmp_path, a=in_ledger(POISSON), b={"ledger": in_ledger(HEAVY), "data": {"sha256": "1"}}

@@ -27,7 +27,7 @@ from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import integer, one_of, real
 from dpatlas.core.progress import say
 from dpatlas.core.records import read_record
-from dpatlas.core.rounding import upward
+from dpatlas.core.rounding import rounded_up, upward
 from dpatlas.core.scripts import printing_to_stderr
 from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError
@@ -170,8 +170,9 @@ def report(record: TrainingRecord, path: Path) -> str:
                 f"{upward(ledger['one_run']['epsilon'])})"
             )
         guarantee = (
-            f"guaranteed: epsilon {upward(ledger['epsilon'])} at delta {ledger['delta']:g}"
-            f"{together}, {record.spec.relation}, {record.spec.sampler} batches, noise multiplier "
+            f"guaranteed: epsilon {upward(ledger['epsilon'])} "
+            f"at delta {rounded_up(ledger['delta'])}{together}, {record.spec.relation}, "
+            f"{record.spec.sampler} batches, noise multiplier "
             f"{metrics.noise_multiplier:g}; {ledger['holds_for']}"
         )
     lines = [guarantee, _accuracy("accuracy", metrics.accuracy, metrics.n_test)]

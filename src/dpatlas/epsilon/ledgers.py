@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpatlas.core.guard import one_of, real
-from dpatlas.core.rounding import upward
+from dpatlas.core.rounding import rounded_up, upward
 from dpatlas.epsilon.claim import MOST_STEPS, MOST_TRIALS, NOISE
 from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import Phase, composition
@@ -254,15 +254,16 @@ def describe_total(total: Total) -> str:
         epsilon = "nothing" if each.epsilon is None else upward(each.epsilon)
         tuned = "" if each.with_tuning is None else upward(each.with_tuning)
         many = f"  {each.trainings} trainings" if each.trainings > 1 else ""
-        lines.append(f"{name:<{width}}  {epsilon:>9}  {each.delta:>8.2g}  {tuned:>11}{many}")
+        delta = rounded_up(each.delta, 2)
+        lines.append(f"{name:<{width}}  {epsilon:>9}  {delta:>8}  {tuned:>11}{many}")
     tuned = "" if total.with_tuning is None else upward(total.with_tuning)
     whole = upward(total.epsilon)
-    lines.append(f"{'total':<{width}}  {whole:>9}  {total.delta:>8.2g}  {tuned:>11}")
+    lines.append(f"{'total':<{width}}  {whole:>9}  {rounded_up(total.delta, 2):>8}  {tuned:>11}")
     lines.append(f"under {total.relation}, by {total.by}")
     if total.with_tuning is not None:
         lines.append(
-            f"with tuning: sums of epsilons, at delta {total.basic[1]:.2g}, of all that was "
-            "trained to choose the runs"
+            f"with tuning: sums of epsilons, at delta {rounded_up(total.basic[1], 2)}, of all that "
+            "was trained to choose the runs"
         )
     for name, each in zip(names, total.spent, strict=True):
         lines += [f"not counted: {name}: {what}" for what in each.uncounted]

@@ -4,7 +4,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from dpatlas.core.rounding import downward, upward
+from dpatlas.core.rounding import downward, rounded_up, upward
 from dpatlas.epsilon.check import GUARANTEED, REFUTED, Report
 from dpatlas.epsilon.claim import Claim
 from dpatlas.epsilon.slips import Hit
@@ -63,7 +63,9 @@ def _table(report: Report, brief: bool) -> str:
     left = max(len("relation"), *(len(", ".join(relations)) for relations, _ in groups))
     tightest = report.tightest
     header = f"{'relation':<{left}}  {'accountant':<14}  {'epsilon':>9}"
-    lines = [header if brief else f"{header}   composed event, at delta {report.claim.delta:g}"]
+    lines = [
+        header if brief else f"{header}   composed event, at delta {rounded_up(report.claim.delta)}"
+    ]
     for relations, found in groups:
         label = ", ".join(relations)
         for index, each in enumerate(found):
@@ -102,7 +104,8 @@ def _alike(report: Report) -> list[tuple[list[str], list[Reading]]]:
 
 def _noises(report: Report) -> str:
     claim = report.claim
-    lines = [f"for epsilon {claim.target:g} at delta {claim.delta:g}"]
+    assert claim.target is not None
+    lines = [f"for epsilon {rounded_up(claim.target)} at delta {rounded_up(claim.delta)}"]
     width = len("replace_one")
     if report.noises:
         lines.append(f"{'relation':<{width}}  {'noise multiplier':>16}  accountant")

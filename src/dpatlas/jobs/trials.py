@@ -184,5 +184,5 @@ class Trials:
 
 def in_words(guarantee: Guarantee) -> str:
     """Epsilon, delta and relation in one line."""
-    epsilon = rounded_up(guarantee.epsilon)
-    return f"epsilon {epsilon} at delta {guarantee.delta:g} ({guarantee.relation})"
+    epsilon, delta = rounded_up(guarantee.epsilon), rounded_up(guarantee.delta)
+    return f"epsilon {epsilon} at delta {delta} ({guarantee.relation})"

@@ -456,7 +456,7 @@ def _tuning_cost(tuning: Mapping[str, Any]) -> str:
     cost = tuning["by"]
     if tuning["epsilon"] is not None:
         cost = (
-            f"epsilon {rounded_up(tuning['epsilon'])} at delta {tuning['delta']:g} "
+            f"epsilon {rounded_up(tuning['epsilon'])} at delta {rounded_up(tuning['delta'])} "
             f"({tuning['relation']}) "
             f"of all trials and the reported run together ({tuning['by']})"
         )
@@ -483,7 +483,7 @@ def _sampler(phase: Phase) -> dict[str, Any]:
 
 def _in_words(epsilon: float, delta: float, relation: str, runs: Sequence[Ran]) -> str:
     if math.isfinite(epsilon):
-        return f"epsilon {rounded_up(epsilon)} at delta {delta:g} ({relation})"
+        return f"epsilon {rounded_up(epsilon)} at delta {rounded_up(delta)} ({relation})"
     if len(runs) > 1 and runs[0].shared_noise:
         return f"{NOTHING} of all runs together: {SHARED_NOISE.format(name=runs[0].shared_noise)}"
     return f"{NOTHING}: {_why_nothing(runs)}"

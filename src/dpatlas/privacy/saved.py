@@ -156,7 +156,7 @@ def _guarantee(ledger: Mapping[str, Any]) -> list[str]:
         f"Two data sets are neighbours if they differ in one {unit}: {ledger['neighbour_relation']}"
         ". For any such two, and for whatever is done with these weights, the probabilities of any "
         f"outcome differ by a factor of at most {factor} (e to the epsilon), but for a probability "
-        f"of delta = {delta:g}. It holds for {ledger['holds_for']}.",
+        f"of delta = {rounded_up(delta)}. It holds for {ledger['holds_for']}.",
         "",
         "It does not cover",
         "",
