@@ -412,6 +412,23 @@ def test_other_records_in_the_same_file_are_another_training(tmp_path):
     assert not (tmp_path / "b" / "trained" / first["id"]).exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ""),
+        ({"test": "mine.py:held_out_in_part"}, "test: 10 of its records equal records of data"),
+        (
+            {"lr": None, "select": {**SELECT, "validation": "mine.py:held_out_in_part"}},
+            "select.validation: 10 of its records equal records of data",
+        ),
+    ],
+)
+def test_records_that_are_private_and_measured_are_counted(tmp_path, capsys, changes, said):
+    assert run(write(tmp_path, **changes)) == 0
+    told = capsys.readouterr().err
+    assert said in told and ("equal records" in told) == bool(said)
+
+
 BAD = {
     "nothing": (None, "data: found nothing"),
     "a key that does not exist": ({"learning_rate": 1.0}, "learning_rate: found a key that does"),

@@ -1,7 +1,6 @@
 """A certificate on the error of one's own network: prior, posteriors, counts, bound."""
 
 import contextlib
-import hashlib
 import math
 import secrets
 import time
@@ -27,6 +26,7 @@ from dpatlas.papers.max_information.formulas.certificates import (
     kl_inverse,
     monte_carlo_risk,
 )
+from dpatlas.privacy.fingerprint import row_digests
 from dpatlas.privacy.noise import device_generator
 
 # From where max_information's grid begins to beyond its end: small networks want larger ones.
@@ -103,9 +103,9 @@ def certify(
     classes = check_takes(network, records)
     _check_classes("y", labels, classes)
     test = _test_set(x_test, y_test, records, classes)
-    known = set(_digests(records))
+    known = set(row_digests(records))
     duplicates = len(records) - len(known)
-    test_overlap = 0 if test is None else sum(each in known for each in _digests(test[0]))
+    test_overlap = 0 if test is None else sum(each in known for each in row_digests(test[0]))
     if redraw:
         redrawn(network, _draws(noise, 0, "weights"))
     delta_mc = MONTE_CARLO * delta
@@ -224,12 +224,6 @@ def _records(name: str, values: Any) -> Tensor:
     if not np.isfinite(found).all():
         raise InputError(name, "a value that is not finite in float32", "finite numbers")
     return torch.from_numpy(found)
-
-
-def _digests(records: Tensor) -> list[bytes]:
-    """A digest of each record of (n, ...)."""
-    rows = np.ascontiguousarray(records.numpy().reshape(len(records), -1))
-    return [hashlib.blake2b(row, digest_size=16).digest() for row in rows]
 
 
 def _labels(name: str, values: Any, x: Any) -> Tensor:

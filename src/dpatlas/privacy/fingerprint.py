@@ -53,6 +53,14 @@ def fingerprint(*parts: Any, anew: bool = False, lasting: bool = False) -> str:
     return _digest(_Reading(anew, lasting).text(parts).encode())
 
 
+def row_digests(rows: Tensor | np.ndarray) -> list[bytes]:
+    """A digest of each record of (n, ...): records of one type and shape share it if equal."""
+    flat = rows.reshape(len(rows), -1)
+    if isinstance(flat, Tensor):
+        flat = flat.detach().cpu().contiguous().view(torch.uint8).numpy()
+    return [hashlib.blake2b(row, digest_size=16).digest() for row in np.ascontiguousarray(flat)]
+
+
 def arrays_in(
     name: str, value: Any, seen: set[int] | None = None
 ) -> Iterator[tuple[str, Tensor | np.ndarray]]:

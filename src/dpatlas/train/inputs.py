@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from dpatlas.core.arrays import read_arrays
 from dpatlas.core.canonical import sha256
+from dpatlas.core.progress import say
 from dpatlas.core.scripts import error_place, imported_from, named_function
 from dpatlas.errors import InputError
 from dpatlas.privacy import losses, schedules
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.privacy.data import FromDataset, InMemory, data_of
-from dpatlas.privacy.fingerprint import fingerprint, initial_values
+from dpatlas.privacy.fingerprint import fingerprint, initial_values, row_digests
 from dpatlas.privacy.optimizers import ParameterGroup
 from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.phases import TrainingPhase
@@ -63,6 +64,12 @@ class Records:
             return fingerprint(self.x, self.y, self.groups)
         named = getattr(self.x, "fingerprint", getattr(self.x, "_fingerprint", None))
         return named if isinstance(named, str) else None
+
+    @functools.cached_property
+    def row_digests(self) -> list[bytes]:
+        """Of each record, if all are one tensor or array in memory; otherwise empty."""
+        in_memory = isinstance(self.x, Tensor | np.ndarray) and not isinstance(self.x, np.memmap)
+        return row_digests(self.x) if in_memory else []
 
 
 class Inputs:
@@ -121,6 +128,13 @@ class Inputs:
         if test and private and test.digest == private.digest is not None:
             allowed = "public records: what is measured on them carries no noise"
             raise InputError("test", "the records of select.validation", allowed)
+        known = set(self.train.row_digests) if test or self.validation else set()
+        for key, part in parts.items():
+            if both := sum(each in known for each in part.row_digests) if part else 0:
+                say(
+                    f"{key}: {both:,} of its records equal records of data: if these are the same "
+                    "records, the guarantee does not cover what is measured on them"
+                )
 
     def _check_passes(self, model: nn.Module) -> None:
         """InputError for test and validation records that network, loss or score do not take."""
