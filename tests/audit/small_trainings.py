@@ -30,7 +30,7 @@ def training(
     clip=True,
     private_mean=False,
     period=None,
-    same_coordinates=False,
+    coordinates=DIMENSION,
     extra_steps=0,
     looks_at_loss=False,
     own_seed=None,
@@ -45,9 +45,10 @@ def training(
 ):
     """A function of a run. With its defaults it keeps `claim()`.
 
-    noise: a number, or one per step. period: of noise that is drawn again. rounding: of the sums,
-    at random. removed: whether the canary is removed instead of blanked. frozen: coordinates that
-    are not trained, and shown as zeros. bare: no noise on the canary's own coordinate.
+    noise: a number, or one per step. period: of noise that is drawn again. coordinates: whose noise
+    is drawn; the others have it again. rounding: of the sums, at random. removed: whether the
+    canary is removed instead of blanked. frozen: coordinates that are not trained, and shown as
+    zeros. bare: no noise on the canary's own coordinate.
     """
 
     def train(run):
@@ -77,8 +78,7 @@ def training(
             again = period is not None and step >= period
             normal = drawn[step % period] if again else fresh.normal(size=DIMENSION)
             drawn.append(normal)
-            if same_coordinates:
-                normal = np.full(DIMENSION, normal[0])
+            normal = np.resize(normal[:coordinates], DIMENSION)
             if bare:
                 normal[OWN] = 0
             scale = noise if np.isscalar(noise) else noise[step]

@@ -59,8 +59,9 @@ def test_a_fault_fails_the_premise_that_it_breaks(fault, violated):
     assert report.exit_code == 1 and violated in str(report).splitlines()[-1]
 
 
-def test_noise_that_coordinates_share_is_caught():
-    found = rows(training(noise=3.0, same_coordinates=True), claim(noise=3))[1]
+@pytest.mark.parametrize("coordinates", [1, 2, DIMENSION // 2])
+def test_noise_that_coordinates_share_is_caught(coordinates):
+    found = rows(training(noise=3.0, coordinates=coordinates), claim(noise=3))[1]
     assert found["noise in each coordinate"].status == VIOLATED
 
 
@@ -196,6 +197,20 @@ def test_weights_that_are_no_numbers_or_no_function_of_the_seed_raise_no_alarm(a
         return training()(run)
 
     assert rows(train)[0].exit_code == 0
+
+
+@pytest.mark.parametrize(("size", "broken"), [(1.0, False), (1.5, True)])
+def test_the_rounding_of_large_sums_moves_no_sum_by_more_than_c(size, broken):
+    records = 60_000
+
+    def train(run):
+        draws = np.random.default_rng(run.seed)
+        for _ in range(3):
+            clean = np.full(2, 0.7 * records) + size * np.array([0.6, 0.8]) * run.member
+            run.see(clean + 20 * draws.normal(size=2))
+
+    claimed = Claim(sampler="full-batch", n=records, noise=20, steps=3, delta=1e-5)
+    assert (rows(train, claimed)[1]["sensitivity"].status == VIOLATED) is broken
 
 
 @pytest.mark.parametrize("size", [1e30, 1e39, 1e160, 1e300])
