@@ -5,6 +5,7 @@ python tools/audit_faults.py [NAME ...]    (some minutes; with names, the rows a
 
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
+import math
 import re
 import sys
 import time
@@ -66,7 +67,8 @@ def _bound(report: Report, runs: int) -> str:
     best = report.best
     assert best is not None and best.test is not None
     if report.contradicted:
-        return f"{best.adversary}, {runs} + {runs} runs: epsilon at least {best.bound.epsilon:.2f}"
+        bound = math.floor(100 * best.bound.epsilon) / 100
+        return f"{best.adversary}, {runs} + {runs} runs: epsilon at least {bound:.2f}"
     return f"not by {runs} + {runs} runs: {max(each.bound.epsilon for each in report.attacks):.2f}"
 
 

@@ -411,11 +411,13 @@ def test_tensors_of_any_layout_and_precision_are_flattened():
 
 def test_a_bound_above_the_claim_contradicts_it_whatever_the_profile_says():
     report = audit_training(training(), claim(), runs=8, pairs=8, seed=1)
-    above = replace(report.attacks[0].bound, epsilon=9.0)
+    above = replace(report.attacks[0].bound, epsilon=9.4567)
     attacks = (replace(report.attacks[0], bound=above), *report.attacks[1:])
     changed = replace(report, attacks=attacks)
     assert not report.contradicted and changed.exit_code == 1
-    assert "above epsilon 8.04 at delta 1e-05 by at least 0.96" in str(changed)
+    # Both rounded down.
+    assert "above epsilon 8.04 at delta 1e-05 by at least 1.420" in str(changed)
+    assert "  9.456 " in str(changed)
 
 
 def test_the_time_limit_stops_the_runs_and_judges_what_there_is():

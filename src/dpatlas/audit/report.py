@@ -8,7 +8,7 @@ from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import REPEATED_PAIRS, sampled_steps
 from dpatlas.audit.premises import COUNTED, UNTESTED, VIOLATED, Premise
 from dpatlas.core.progress import duration
-from dpatlas.core.rounding import upward
+from dpatlas.core.rounding import downward, rounded_up, upward
 from dpatlas.errors import EXIT_FAILED_RUN
 from dpatlas.privacy.audit_statistics import LowerBound, ProfileTest
 from dpatlas.privacy.one_run import OneRunTest
@@ -155,7 +155,7 @@ class Report:
             said.append(
                 f"A true epsilon below the claimed {claimed:.4g}, or one that only other canaries "
                 f"or data show; at delta {self.claim.delta:g} so many runs show at most "
-                f"{ceiling:.3g}."
+                f"{upward(ceiling)}."
             )
         return said
 
@@ -172,7 +172,7 @@ class Report:
         if self.premises:
             lines += ["", "premises"]
             for each in self.premises:
-                p_value = "" if each.p_value is None else f" (p = {each.p_value:.2g})"
+                p_value = "" if each.p_value is None else f" (p = {rounded_up(each.p_value, 2)})"
                 text = f"{each.name}: {each.found}; claimed {each.claimed}{p_value}"
                 lines += _row(each.status, text)
                 if each.note:
@@ -182,13 +182,13 @@ class Report:
             lines += ["", f"lower bounds on epsilon at delta {claim.delta:g}, {many}"]
             for attack in self.attacks:
                 text = f"{attack.adversary}: {_excess(attack)}"
-                lines += _row(f"{attack.bound.epsilon:.3g}", text)
+                lines += _row(downward(attack.bound.epsilon), text)
         if self.one_run is not None:
             one = self.one_run
             needed = "no number" if one.needed is None else f"{one.needed} of them"
             lines += ["", f"one run with {one.canaries} canaries"]
             text = f"{one.correct} of {one.guesses} guesses are right; {needed} would contradict"
-            lines += _row(f"p = {one.p_value:.2g}", text)
+            lines += _row(f"p = {rounded_up(one.p_value, 2)}", text)
         lines += ["", f"{self.verdict.upper()}{self._reasons()}"]
         if self.unseen and not self.exit_code:
             lines += ["", "what this audit could not have seen"]
@@ -209,14 +209,14 @@ class Report:
                 best = max(self.attacks, key=lambda each: each.bound.epsilon)
                 where = f"epsilon {self.claim.claimed:.3g} at delta {self.claim.delta:g}"
                 excess = best.bound.epsilon - self.claim.claimed
-            parts.append(f"{best.adversary}: above {where} by at least {excess:.2g}")
+            parts.append(f"{best.adversary}: above {where} by at least {downward(excess)}")
         if not parts and self.missing:
             return f": the time was up after {self.missing}"
         if not parts and self.absent:
             return f": the canary changes nothing in any of {self.pairs} pairs: is it planted?"
         if not parts and self.powerless and self.attacks:
             most = max(each.bound.ceiling for each in self.attacks)
-            return f": so many runs show at most epsilon {most:.3g}, at any delta of the profile"
+            return f": so many runs show at most epsilon {upward(most)}, at any delta of the profile"
         return f": {'; '.join(parts)}" if parts else ""
 
 
@@ -226,8 +226,8 @@ def _excess(attack: Attack) -> str:
         return "every epsilon is allowed"
     if test.contradicted:
         where = f"the claimed {test.epsilon:.3g} at delta {test.delta:g}"
-        return f"exceeds {where} by {test.excess:.2g}"
-    most = f"at most {attack.bound.ceiling:.3g} could be shown"
+        return f"exceeds {where} by {downward(test.excess)}"
+    most = f"at most {upward(attack.bound.ceiling)} could be shown"
     return f"{-test.excess:.2g} below the claimed profile; {most}"
 
 
