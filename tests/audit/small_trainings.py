@@ -31,6 +31,7 @@ def training(
     private_mean=False,
     period=None,
     coordinates=DIMENSION,
+    law=lambda draws: draws.normal(size=DIMENSION),
     extra_steps=0,
     looks_at_loss=False,
     own_seed=None,
@@ -46,9 +47,9 @@ def training(
     """A function of a run. With its defaults it keeps `claim()`.
 
     noise: a number, or one per step. period: of noise that is drawn again. coordinates: whose noise
-    is drawn; the others have it again. rounding: of the sums, at random. removed: whether the
-    canary is removed instead of blanked. frozen: coordinates that are not trained, and shown as
-    zeros. bare: no noise on the canary's own coordinate.
+    is drawn; the others have it again. law: of the noise. rounding: of the sums, at random.
+    removed: whether the canary is removed instead of blanked. frozen: coordinates that are not
+    trained, and shown as zeros. bare: no noise on the canary's own coordinate.
     """
 
     def train(run):
@@ -76,7 +77,7 @@ def training(
                 gradients *= np.minimum(1, C / np.maximum(norms, 1e-12))
             fresh = np.random.default_rng() if secret else noises
             again = period is not None and step >= period
-            normal = drawn[step % period] if again else fresh.normal(size=DIMENSION)
+            normal = drawn[step % period] if again else law(fresh)
             drawn.append(normal)
             normal = np.resize(normal[:coordinates], DIMENSION)
             if bare:

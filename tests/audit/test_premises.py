@@ -34,7 +34,7 @@ def rows(train, claimed=None, **options):
 def test_correct_training_passes_every_premise():
     report, found = rows(training())
     assert {row.status for row in found.values()} == {HOLDS}
-    assert len(found) == 7 and report.exit_code == 0
+    assert len(found) == 8 and report.exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,19 @@ def test_a_fault_fails_the_premise_that_it_breaks(fault, violated):
 def test_noise_that_coordinates_share_is_caught(coordinates):
     found = rows(training(noise=3.0, coordinates=coordinates), claim(noise=3))[1]
     assert found["noise in each coordinate"].status == VIOLATED
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda draws: draws.uniform(-np.sqrt(3), np.sqrt(3), DIMENSION),
+        lambda draws: draws.laplace(size=DIMENSION) / np.sqrt(2),
+    ],
+    ids=["uniform", "Laplace"],
+)
+def test_noise_of_the_stated_deviation_and_another_law_is_caught(law):
+    report, _ = rows(training(law=law), pairs=100)
+    assert [row.name for row in report.violated] == ["law of the noise"]
 
 
 def test_shuffled_batches_pass_where_they_are_claimed():

@@ -8,6 +8,7 @@ without error; the others share the error that `premises` is given.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy import stats
@@ -30,6 +31,8 @@ ROUNDING = 1e-3
 # Of the coordinates, the share with the least variance in the runs that select them.
 QUIET = 0.25
 QUIET_SHARES = (QUIET, QUIET / 16)
+# Half-widths of intervals, in standard deviations, in which noise of another law may have more.
+WIDTHS = (0.25, 0.5, 1.0, 1.5, 1.85, 2.0, 2.5, 3.0, 3.5)
 # Equal sums of different batches are less likely than this, or nothing is concluded from them.
 BY_CHANCE = 1e-6
 # Pairs behind a test of the noise or of the sampling.
@@ -239,7 +242,7 @@ Test = Callable[[float], Premise]
 
 
 def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | Premise | None]:
-    """The noise's scale, its independence between coordinates, and its freshness at each step.
+    """The noise's scale, independence between coordinates, freshness at each step, and law.
 
     Clean sums only add variance, whatever they are: given the past, a coordinate's sum of squares
     over runs is at least sigma^2 chi-squared, also after subtracting anything of the past. So a
@@ -272,6 +275,7 @@ def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | Premise | N
             "deviation beside what an earlier step predicts",
             _beside_the_past(sums, sigma),
         ),
+        _law_of_the_noise(sums / sigma[:, None]),
     ]
 
 
@@ -354,6 +358,34 @@ def _lower_tail(name: str, what: str, *standard: np.ndarray, note: str = "") -> 
         found = f"{what} {ratio:.3g} of the stated"
         words = "; ".join(filter(None, (said, note)))
         return Premise(name, status, found, "at least as stated", p_value, words)
+
+    return test
+
+
+def _law_of_the_noise(standard: np.ndarray) -> Test:
+    """Test that no interval has more of (runs, steps, coordinates) than of a normal law around 0.
+
+    Clean sums, whatever they are, only shift or spread the noise, and no shift helps (Anderson).
+    Uniform, clamped and Laplace noise of the stated deviation have more.
+    """
+
+    def test(error: float) -> Premise:
+        selecting, testing = standard[0::2], standard[1::2]
+        order = np.argsort(selecting.var(axis=0).sum(0))
+        centre = selecting.mean((0, 1))
+
+        def tail(values: np.ndarray, places: np.ndarray, width: float) -> tuple[float, float]:
+            inside = np.abs(values[:, :, places] - centre[places]) <= width
+            chance = math.erf(width / math.sqrt(2))
+            return float(stats.binom.sf(inside.sum() - 1, inside.size, chance)), inside.mean()
+
+        quiet = [order[: max(1, int(share * len(order)))] for share in QUIET_SHARES]
+        places, width = min(product(quiet, WIDTHS), key=lambda each: tail(selecting, *each))
+        p_value, share = tail(testing, places, width)
+        status = VIOLATED if p_value <= error else HOLDS
+        found = f"{share:.3g} of the sums lie within {width:g} stated deviations"
+        claimed = f"at most {math.erf(width / math.sqrt(2)):.3g}, as of a normal law"
+        return Premise("law of the noise", status, found, claimed, p_value)
 
     return test
 

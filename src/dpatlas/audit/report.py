@@ -215,8 +215,8 @@ class Report:
         if not parts and self.absent:
             return f": the canary changes nothing in any of {self.pairs} pairs: is it planted?"
         if not parts and self.powerless and self.attacks:
-            most = max(each.bound.ceiling for each in self.attacks)
-            return f": so many runs show at most epsilon {upward(most)}, at any delta of the profile"
+            most = upward(max(each.bound.ceiling for each in self.attacks))
+            return f": so many runs show at most epsilon {most}, at any delta of the profile"
         return f": {'; '.join(parts)}" if parts else ""
 
 
