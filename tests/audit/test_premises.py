@@ -280,6 +280,15 @@ def test_unusual_honest_code_breaks_no_premise(how, claimed):
     assert found["noise"].status == HOLDS
 
 
+def test_numbers_that_are_shown_twice_share_their_noise_by_right():
+    def train(run):
+        see = run.see
+        run.see = lambda noisy: see(np.tile(noisy, 2) / np.sqrt(2))
+        return training(noise=np.sqrt(2) * NOISE)(run)
+
+    assert rows(train)[0].exit_code == 0
+
+
 def test_phases_of_several_batch_sizes_have_no_law_of_a_first_step():
     phases = [{"batch": 8, "steps": 1}, {"batch": 32, "steps": 8}]
     assert first_step_law(claim(sampler="shuffled", batch=None, steps=None, phases=phases)) is None

@@ -254,11 +254,13 @@ def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | Premise | N
         return [_too_few(NOISE, pairs, "at least as stated")]
     steps = min(len(pair.without.sample) for pair in pairs)
     sums = np.array([pair.without.sample[:steps] for pair in pairs])
-    # Parameters that are not trained may be shown as zeros: nothing is released of them.
-    worlds = [world.sample for pair in pairs for world in (pair.without, pair.with_)]
-    moves = np.any([(sample != 0).any(0) for sample in worlds], 0)
-    note = "" if moves.all() else f"{(~moves).sum()} coordinates that are always zero are left out"
-    sums = sums[:, :, moves] if moves.any() else sums
+    # Parameters that are not trained may be shown as zeros, and a number several times, as in a
+    # symmetric matrix: nothing is released of them.
+    worlds = np.concatenate([each.sample for pair in pairs for each in (pair.without, pair.with_)])
+    zeros = int((~worlds.any(0)).sum())
+    note = f"{zeros} coordinates that are always zero are left out" if zeros else ""
+    different = {values.tobytes(): place for place, values in enumerate(worlds.T) if values.any()}
+    sums = sums[:, :, [*different.values()]] if different else sums
     sigma = _noise_by_step(claim, pairs, steps)
     paired = sums.shape[2] // 2 * 2
     between = (sums[:, :, 0:paired:2] - sums[:, :, 1:paired:2]) / np.sqrt(2)
