@@ -31,6 +31,7 @@ from dpatlas.papers.lp_fft.formulas.linear import (
     lp_loss_bound,
     lp_time_threshold,
 )
+from dpatlas.papers.lp_fft.jobs.linear import largest_noise, least_head_variance
 from dpatlas.papers.lp_fft.jobs.sensitivity import ball_sensitivities, head_variance
 
 LP = dict(h=3, head_var=0.4, b_norm2=0.1902, sigma2=0.05)
@@ -135,25 +136,38 @@ def test_equation_24_prints_twice_the_least_loss(probed):
     assert world.loss(heads).min() < printed
 
 
+def slope_of_head_norm(t, setting):
+    return (lp_head_norm(t + 1e-6, **setting) - lp_head_norm(t - 1e-6, **setting)) / 2e-6
+
+
 @pytest.mark.parametrize("sigma2", [0.0, 0.05, 0.35])
-def test_proposition_5_2_has_the_head_grow_when_it_shrinks(sigma2):
-    """E ||v||^2, and A with it, falls up to our threshold and rises after it."""
+def test_head_falls_up_to_our_threshold_and_rises_after_it(sigma2):
     setting = {**LP, "sigma2": sigma2}
     turning = lp_time_threshold(**setting)
     assert turning > 0
+    assert slope_of_head_norm(turning, setting) == pytest.approx(0, abs=1e-8)
+    assert slope_of_head_norm(0.9 * turning, setting) < 0
+    assert slope_of_head_norm(1.1 * turning, setting) > 0
 
-    def slope(t):
-        return (lp_head_norm(t + 1e-6, **setting) - lp_head_norm(t - 1e-6, **setting)) / 2e-6
 
-    assert slope(turning) == pytest.approx(0, abs=1e-8)
-    assert slope(0.9 * turning) < 0 < slope(1.1 * turning)
+@pytest.mark.parametrize("head_norm2, sigma2, throughout", [(4, 0.2, False), (10, 0.25, True)])
+def test_proposition_5_2_has_the_head_grow_when_it_shrinks(head_norm2, sigma2, throughout):
+    """E ||v||^2, and A with it, under Assumption E.7: h = d = 2, ||X^T Y|| = ||b|| = 3."""
+    h, d, b_norm2 = 2, 2, 9.0
+    assert head_norm2 / h > least_head_variance(h, d, 3.0)
+    assert sigma2 < largest_noise(h, d, head_norm2 / h, 3.0, b_norm2)
+    setting = dict(h=h, head_var=head_norm2 / h, b_norm2=b_norm2, sigma2=sigma2)
     printed = lp_time_threshold(**setting, convention="paper")
-    claimed_to_grow = np.linspace(1e-3, max(printed, 1e-2), 50)
-    assert slope(claimed_to_grow[0]) < 0
+    claimed_to_grow = np.linspace(1e-3, printed, 50)
+    assert printed > 0.5
+    falls = slope_of_head_norm(claimed_to_grow, setting) < 0
+    assert falls[0]
+    assert np.all(falls) == throughout
+    rates = fft_linear_rate(lp_head_norm(claimed_to_grow, **setting), sigma2, d)
+    assert rates[0] > rates[1] > 0
     # The printed threshold is where the printed norm turns.
-    if printed > 0:
-        norms = lp_head_norm(printed + np.array([-1e-3, 0, 1e-3]), **setting, convention="paper")
-        assert norms[1] > max(norms[0], norms[2])
+    norms = lp_head_norm(printed + np.array([-1e-3, 0, 1e-3]), **setting, convention="paper")
+    assert norms[1] > max(norms[0], norms[2])
 
 
 def test_linear_probing_helps_at_once_when_the_noise_exceeds_the_head():
@@ -207,21 +221,15 @@ class LinearNetwork:
             self.B = self.B - dt * step_B + residual_scale * self.rng.normal(size=self.B.shape)
 
 
-def largest_noise(h, d, head_norm2):
-    """The limit of sigma2 in Assumption E.7 for ||Y|| = ||X^T Y|| = ||b|| = 1."""
-    assert head_norm2 > (1 + math.sqrt(1 + 4 * (1 + d) + 4 * d)) / 2
-    root = math.sqrt(2) * (1 + d)
-    third = (head_norm2 * (head_norm2 - 1) / (1 + 2 * d) - 1) / (1 + root)
-    return min((head_norm2 + 1) / (2 * h), (head_norm2 - 1) / root, third)
-
-
 @pytest.mark.parametrize(
     "h, d, head_norm2, sigma2, t, steps, seeds, excess",
     [(3, 4, 6, 0.15, 2.0, 200, 2000, 1.2), (40, 40, 15, 0.02, 0.8, 100, 40, 7)],
 )
 def test_theorem_4_5_is_violated(h, d, head_norm2, sigma2, t, steps, seeds, excess):
     """Expected loss over the printed bound: 1.3 in small dimensions, 8.8 for h = d = 40."""
-    assert sigma2 < largest_noise(h, d, head_norm2)
+    # Assumption E.7, with ||Y|| = ||X^T Y|| = ||b|| = 1.
+    assert head_norm2 / h > least_head_variance(h, d, 1.0)
+    assert sigma2 < largest_noise(h, d, head_norm2 / h, 1.0, 1.0)
     network = LinearNetwork(np.random.default_rng(45), h, d, head_norm2 / h, seeds)
     network.train(t, steps, sigma2, "layer-wise")
     simulated, error = mean_and_error(network.loss())
@@ -280,14 +288,18 @@ def test_imbalance_drifts_twice_as_fast_as_printed_or_not_at_all(noise):
     assert np.all(np.abs(np.diag(simulated) - printed) > 10 * np.diag(error))
 
 
-def test_equation_190_holds_for_the_mean_eigenvalue_and_not_for_each():
+@pytest.mark.parametrize("noise", ["uniform", "layer-wise"])
+def test_equation_190_holds_for_the_mean_eigenvalue_and_not_for_each(noise):
+    """With the drift corrected; that of each is measured from it."""
     h, d, sigma2, t, seeds = 3, 5, 0.3, 0.5, 4000
     network = LinearNetwork(np.random.default_rng(190), h, d, 0.5, seeds)
     before = imbalance_eigenvalues(network.v, network.B)
     assert np.max(np.abs(before[:, :-1] + 1)) < 1e-9
     np.testing.assert_allclose(before[:, -1], np.sum(network.v**2, axis=1) - 1, atol=1e-9)
-    network.train(t, 100, sigma2, "layer-wise")
-    moved = imbalance_eigenvalues(network.v, network.B) - before
+    network.train(t, 100, sigma2, noise)
+    moved = (
+        imbalance_eigenvalues(network.v, network.B) - before - imbalance_drift(d, sigma2, noise) * t
+    )
     mean, error = mean_and_error(moved.mean(axis=1))
     assert abs(mean) < 4 * error + 0.02
     each, errors = mean_and_error(moved)

@@ -95,6 +95,29 @@ def test_theorem_3_3_at_the_variance_and_probability_of_the_erratum():
     )
 
 
+def test_theorem_3_3_holds_under_what_theorem_b_8_assumes():
+    """Records of norm one, and a neuron farther from the mean than any two records are apart."""
+    rng, found = np.random.default_rng(38), 0
+    for _ in range(300):
+        x = np.array([1.0, 0.0, 0.0]) + 0.3 * rng.normal(size=(3, 3))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        W, y = rng.normal(size=(3, 1)), np.ones(3)
+        mean = x.sum(axis=0)
+        cosine = mean @ W[:, 0] / np.linalg.norm(mean) / np.linalg.norm(W)
+        if min((x @ W).min(), data_coherence(x, y)) <= 0 or cosine >= data_coherence(x, y):
+            continue
+        found += 1
+        for v in (-30.0, -1.0, 1.0, 30.0):
+            assert distorts(x, y, W, np.array([v])) == (v < 0)
+    assert found > 50
+    # The counter-example does not satisfy it.
+    x, y, W = one_neuron()
+    own = x[y > 0]
+    unit = own / np.linalg.norm(own, axis=1, keepdims=True)
+    mean = own.sum(axis=0) / np.linalg.norm(own.sum(axis=0))
+    assert mean @ W[:, 0] > unit[0] @ unit[1]
+
+
 @pytest.mark.parametrize("h", [1, 2, 4])
 def test_theorem_3_3_holds_on_tight_clusters_and_small_heads(h):
     rng = np.random.default_rng(h)
