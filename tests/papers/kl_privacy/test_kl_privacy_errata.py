@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from scipy.special import logsumexp, softmax
+from scipy.special import expit, logsumexp, softmax
 
 from dpatlas.papers.kl_privacy.formulas.theorems import (
     excess_risk_averaged_iterate,
@@ -172,6 +172,35 @@ def test_gap_of_two_moving_gradients_exceeds_the_printed_eq_21(beta, c, distance
     movement = beta**2 * distance**2 + c**2
     assert gap**2 > 2 * gap_start**2 + 2 * movement
     assert gap**2 <= 2 * gap_start**2 + 8 * movement
+
+
+def logistic_gradient(w, x):
+    """Gradient in w of log(1 + exp(-w x)), the loss of a network of Eq. 2 with L = 1, label 1."""
+    return -x * expit(-(w @ x))
+
+
+def test_eq_21_fails_for_a_network_without_a_hidden_layer():
+    """Two inputs almost opposite; their gradients go from 0 to -x and -x', c apart from 0 each."""
+    d = 2
+    c, beta = math.sqrt(d), 1e-6
+    x, other = (math.sqrt(d) * np.array([side, 0.1]) / math.hypot(1, 0.1) for side in (1, -1))
+    start = np.array([0.0, 500.0])
+    moved = [logistic_gradient(-start, z) - logistic_gradient(start, z) for z in (x, other)]
+    gap_start, gap = (
+        logistic_gradient(w, x) - logistic_gradient(w, other) for w in (start, -start)
+    )
+    # The assumption of the lemma, for these weights and for all: slopes stay between 0 and 1.
+    assert max(np.linalg.norm(move) for move in moved) <= c * (1 + 1e-12)
+    movement = beta**2 * np.sum((2 * start) ** 2) + c**2
+    assert gap @ gap > 1.9 * (2 * gap_start @ gap_start + 2 * movement)
+    assert gap @ gap <= 2 * gap_start @ gap_start + 8 * movement
+
+
+@pytest.mark.parametrize("size", [1e1, 1e3, 1e5])
+def test_with_a_hidden_layer_a_small_change_moves_the_gradient_by_any_amount(size):
+    """f = v relu(u) at u = size: v goes from 0 to 1 / size, its slope by more than size / 5."""
+    before, after = (-size * expit(-v * size) for v in (0.0, 1 / size))
+    assert abs(after - before) > size / 5
 
 
 def test_printed_lemma_3_2_is_below_the_true_integral():

@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
 from sklearn.datasets import load_digits
 
 from dpatlas.papers.kl_privacy.formulas.theorems import (
@@ -80,6 +82,43 @@ def test_difference_of_two_output_gradients_has_mean_square_b(init):
     expected = gradient_norm_constant(init, d, m, L, 2)
     assert error < 0.05 * expected
     assert abs(squares.mean() - expected) < 4 * error
+
+
+def largest_gap(o):
+    """M_o: the mean of the largest (g_j - g_0)^2, j = 1 .. o - 1, for standard normal g."""
+    g, weights = np.polynomial.hermite_e.hermegauss(100)
+
+    def above(square):
+        size = math.sqrt(square)
+        within = (norm.cdf(g + size) - norm.cdf(g - size)) ** (o - 1)
+        return 1 - weights @ within / weights.sum()
+
+    return quad(above, 0, 150, limit=500)[0]
+
+
+def test_largest_of_several_normal_gaps_is_below_the_number_of_outputs_but_for_three():
+    """Given g_0 the gaps are independent, so M_o is concave in o: from 4 on it stays below o."""
+    sizes = np.array([largest_gap(o) for o in range(2, 13)])
+    assert sizes[:3] == pytest.approx([2, 3.1027, 3.8592], abs=1e-4)
+    assert sizes[1] < 3 * 1.035
+    assert np.all(sizes[2:] < np.arange(4, 13))
+    rises = np.diff(sizes)
+    assert np.all(np.diff(rises) < 0) and rises[2] < 1
+
+
+@pytest.mark.parametrize("o", [4, 10])
+@pytest.mark.parametrize("init", INITS)
+def test_farthest_output_gradient_has_mean_square_below_b(init, o):
+    """It bounds |J^T (p - y)|^2 for any p, a mean of such differences; y is the first output."""
+    d, m, L, draws = 6, 4, 3, 4000
+    rng = np.random.default_rng([9, o, INITS.index(init)])
+    inputs, _, deltas = layer_parts(draw_weights(rng, init, d, m, L, o, draws), np.ones((1, d)))
+    squares = sum(
+        (a**2).sum(axis=(1, 2))[:, None] * ((delta[:, 0, 1:] - delta[:, 0, :1]) ** 2).sum(axis=2)
+        for a, delta in zip(inputs, deltas, strict=True)
+    ).max(axis=1)
+    error = squares.std() / math.sqrt(draws)
+    assert squares.mean() + 4 * error < gradient_norm_constant(init, d, m, L, o)
 
 
 def test_the_norm_of_the_output_does_not_scale_as_lemma_d_1_prints_it():

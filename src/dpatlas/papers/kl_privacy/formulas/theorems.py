@@ -108,7 +108,7 @@ def gradient_norm_constant(init, d, m, L, o):
 
     It is E ||df(x)/dW||_F^2 at initialisation for ||x||^2 = d (Lemma C.3). For the linearised
     network the squared gradient gap of two data sets with one record exchanged is at most
-    4 B / n^2 in expectation (Theorem 4.1): shown for one and two outputs; for more, 8 B / n^2 is.
+    4 B / n^2 in expectation (Theorem 4.1): shown for every o but 3, for which 4.14 B / n^2 is.
     """
     return o * _initial_output_norm2(init, d, m, L, o) * _inverse_variance_sum(init, d, m, L, o)
 
@@ -119,7 +119,7 @@ def kl_linearized(B, T, n, sigma2, convention="exact"):
     """KL bound of the linearised network trained for time T (Cor. 4.2): B T / (n^2 sigma2).
 
     T = eta times the number of steps; the paper prints twice this value. The exact form is shown
-    for one and two outputs, the printed one for any number (see `gradient_norm_constant`).
+    for any number of outputs but three, the printed one for any (see `gradient_norm_constant`).
     """
     return 4 * B / n**2 * T / (_KL_DENOMINATOR[convention] * sigma2)
 
