@@ -52,15 +52,16 @@ def wide():
     return neighbours(math.floor(WIDTH) + 9)
 
 
-def printed_step(start, records):
-    """The sum of unclipped gradients, one step, normalised: Algorithm 1 before its noise."""
-    gradient = N * first_gradient(start, records, None)
+def printed_step(start, records, divisor=1):
+    """The sum of unclipped gradients over `divisor`, one step, normalised; before the noise."""
+    gradient = N / divisor * first_gradient(start, records, None)
     return stepped(start, gradient, first_layer_rate(N, D, start.p))[0].astype(float)
 
 
-def test_one_record_with_a_large_label_turns_every_neuron_of_the_printed_step_round(wide):
+@pytest.mark.parametrize("divisor", [1, N], ids=["sum-of-algorithm-1", "mean-of-section-3"])
+def test_one_record_with_a_large_label_turns_every_neuron_of_the_printed_step_round(wide, divisor):
     start, pair = wide
-    first, second = (printed_step(start, records) for records in pair)
+    first, second = (printed_step(start, records, divisor) for records in pair)
     distances = np.linalg.norm(first - second, axis=0)
     assert start.p > WIDTH and len(distances) == start.p
     np.testing.assert_allclose(distances, 2, atol=1e-3)

@@ -32,7 +32,7 @@ def gaussian_dp_mu(eps, delta):
 def printed_first_layer_noise(d, n, q, eps_b=0.0):
     """sigma_W = sqrt(d^(1 + eps_B) / n) log(d)^(q + 3), which depends on neither eps nor delta.
 
-    eps_B is not defined in the report; 0 is the smallest noise that its other exponents allow.
+    Section 3 of the report has any eps_B above 0 and below 3 eps_n - eps_p / 4; 0 is the limit.
     """
     return math.sqrt(d ** (1 + eps_b) / n) * math.log(d) ** (q + 3)
 
