@@ -4,7 +4,9 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy import stats
 from small_training import N, network, phase, training
 
 from dpatlas.core.canonical import canonical_json
@@ -13,6 +15,7 @@ from dpatlas.errors import InputError
 from dpatlas.privacy import PrivateTraining
 from dpatlas.privacy.accounting import default_delta, guarantee
 from dpatlas.privacy.augmentation import ShiftAndFlip
+from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.ledger import UNTOLD
 from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Shuffled
 
@@ -168,3 +171,24 @@ def test_memory_at_a_time_may_differ_after_a_restore_and_a_state_must_have_its_p
     assert again.steps_done == 2
     with pytest.raises(InputError, match="a state without its phases"):
         again.restore(arrays, {**facts, "plan": None})
+
+
+@pytest.mark.parametrize(("steps", "times"), [(100, 11.4), (1000, 16.7)])
+def test_a_training_that_stops_by_its_noisy_sums_has_more_than_the_stated_delta(steps, times):
+    """Full batches with mu 1 in all; the best time to stop, by dynamic programming.
+
+    The privacy loss is a random walk with normal steps of variance h and mean h / 2. Stopping at
+    loss s after k steps gives 1 - exp(eps_k - s), with the eps_k that k steps state at delta.
+    """
+    delta, h, width = 1e-5, 1 / steps, 1 / steps**0.5 / 8
+    losses = np.arange(-1.0, 9.0, width)
+    jumps = np.arange(-50, 51)
+    chances = stats.norm.pdf(jumps * width, h / 2, h**0.5)
+    chances /= chances.sum()
+    value = np.zeros(len(losses))
+    for k in range(steps, 0, -1):
+        stopped = 1 - np.exp(gaussian_epsilon((k * h) ** 0.5, delta) - losses)
+        value = np.maximum(stopped, value).clip(min=0)
+        value = np.convolve(value, chances[::-1], "same")
+    reached = np.interp(0, losses, value)
+    assert reached == pytest.approx(times * delta, rel=0.03)

@@ -259,8 +259,8 @@ def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | Premise | N
     worlds = np.concatenate([each.sample for pair in pairs for each in (pair.without, pair.with_)])
     zeros = int((~worlds.any(0)).sum())
     note = f"{zeros} coordinates that are always zero are left out" if zeros else ""
-    different = {values.tobytes(): place for place, values in enumerate(worlds.T) if values.any()}
-    sums = sums[:, :, [*different.values()]] if different else sums
+    distinct = {values.tobytes(): index for index, values in enumerate(worlds.T) if values.any()}
+    sums = sums[:, :, [*distinct.values()]] if distinct else sums
     sigma = _noise_by_step(claim, pairs, steps)
     paired = sums.shape[2] // 2 * 2
     between = (sums[:, :, 0:paired:2] - sums[:, :, 1:paired:2]) / np.sqrt(2)
@@ -364,26 +364,28 @@ def _lower_tail(name: str, what: str, *standard: np.ndarray, note: str = "") -> 
     return test
 
 
-def _law_of_the_noise(standard: np.ndarray) -> Test:
+def _law_of_the_noise(standard: np.ndarray) -> Test | None:
     """Test that no interval has more of (runs, steps, coordinates) than of a normal law around 0.
 
     Clean sums, whatever they are, only shift or spread the noise, and no shift helps (Anderson).
     Uniform, clamped and Laplace noise of the stated deviation have more.
     """
+    if not standard.size:
+        return None
 
     def test(error: float) -> Premise:
         selecting, testing = standard[0::2], standard[1::2]
         order = np.argsort(selecting.var(axis=0).sum(0))
         centre = selecting.mean((0, 1))
 
-        def tail(values: np.ndarray, places: np.ndarray, width: float) -> tuple[float, float]:
-            inside = np.abs(values[:, :, places] - centre[places]) <= width
+        def tail(values: np.ndarray, which: np.ndarray, width: float) -> tuple[float, float]:
+            inside = np.abs(values[:, :, which] - centre[which]) <= width
             chance = math.erf(width / math.sqrt(2))
             return float(stats.binom.sf(inside.sum() - 1, inside.size, chance)), inside.mean()
 
         quiet = [order[: max(1, int(share * len(order)))] for share in QUIET_SHARES]
-        places, width = min(product(quiet, WIDTHS), key=lambda each: tail(selecting, *each))
-        p_value, share = tail(testing, places, width)
+        coordinates, width = min(product(quiet, WIDTHS), key=lambda each: tail(selecting, *each))
+        p_value, share = tail(testing, coordinates, width)
         status = VIOLATED if p_value <= error else HOLDS
         found = f"{share:.3g} of the sums lie within {width:g} stated deviations"
         claimed = f"at most {math.erf(width / math.sqrt(2)):.3g}, as of a normal law"

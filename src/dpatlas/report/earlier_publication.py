@@ -116,9 +116,9 @@ class EarlierPublication:
     def into_comparisons(self, content: bytes, rows: Iterable[Mapping[str, str]]) -> bytes:
         """comparisons.csv with the old comparisons of what is no part of the run.
 
-        rows: the claims of the run, in the order of which the comparisons stand.
+        rows: the claims of the run; comparisons are sorted by their order.
         """
-        order = {row["claim"]: place for place, row in enumerate(rows)}
+        order = {row["claim"]: index for index, row in enumerate(rows)}
         kept = {row["claim"] for row in rows if self.keeps(row)}
         new = csv.DictReader(io.StringIO(content.decode()))
         columns = list(new.fieldnames or [])

@@ -362,7 +362,7 @@ def _waiting_lines(manifest: Mapping[str, Any]) -> list[str]:
     return [
         "A figure is here if all its runs are, a table with the rows whose runs are; a claim is "
         "judged if all runs of the groups that it reads are here. Hours are estimates at the "
-        "default rates of `plan`, for a product that was kept at those of its publication.",
+        "default rates of `plan`; those of kept products are as they were first published.",
         "",
         "## What waits",
         "",

@@ -65,9 +65,9 @@ class Records:
         named = getattr(self.x, "fingerprint", getattr(self.x, "_fingerprint", None))
         return named if isinstance(named, str) else None
 
-    @functools.cached_property
+    @property
     def row_digests(self) -> list[bytes]:
-        """Of each record, if all are one tensor or array in memory; otherwise empty."""
+        """A digest of each record, if all are one tensor or array in memory; otherwise empty."""
         in_memory = isinstance(self.x, Tensor | np.ndarray) and not isinstance(self.x, np.memmap)
         return row_digests(self.x) if in_memory else []
 

@@ -182,7 +182,7 @@ def utility(fields: Utility, size: Size, backbone: Backbone | None) -> Work:
 def _regression(fields: RegressionFields, size: Size, steps: float, batch: int) -> dict[str, float]:
     """Operations of so many steps of softmax regression: logits and gradients, and noise.
 
-    A record's gradient is never written out: its row is read, and its logits are worked on.
+    No record's gradient is formed: rows are read once (`streamed`), logits computed (`elements`).
     """
     classes = len(fields.data.classes or ())
     inputs = FEATURES_OF_A_BACKBONE if fields.features == "penultimate" else size.inputs

@@ -14,7 +14,7 @@ from dpatlas.papers.kl_privacy.records.training import Spec as Training
 # B R / n on real data at most depths; it determines the number of Langevin steps of Cor. 6.4.
 BR_OVER_N = 90.0
 # Largest eigenvalue of the NTK matrix over its trace n B: .4 to .7 on digits; on photographs .1 to
-# .3, and the time of the steps is as of .1.
+# .3, of which the least fits the times that were measured.
 SHARE_OF_DIGITS, SHARE_OF_PHOTOGRAPHS, MOST_INPUTS_OF_DIGITS = 0.4, 0.1, 784
 SHARES = 16
 
