@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, ndtr
+from scipy.special import ndtr
 
 from dpatlas.privacy.accountants import (
     FFT_ERROR,
@@ -78,11 +78,16 @@ class Losses:
         """Of the index."""
         return float((self.indices - self.indices @ self.masses) ** 2 @ self.masses)
 
-    def log_moment(self, tilt: float) -> float:
-        """log E[exp(tilt * index)]."""
+    def log_moments(self, tilts: np.ndarray) -> np.ndarray:
+        """log E[exp(tilt * index)], of the shape of `tilts`, (tilts,)."""
         present = self.masses > 0
-        exponents = tilt * self.indices[present] + np.log(self.masses[present])
-        return float(logsumexp(exponents))
+        indices, logs = self.indices[present], np.log(self.masses[present])
+        moments = np.empty(len(tilts))
+        for number, tilt in enumerate(tilts):
+            exponents = tilt * indices + logs
+            largest = exponents.max()
+            moments[number] = largest + math.log(np.exp(exponents - largest).sum())
+        return moments
 
 
 def gaussian_parameter(mechanisms: Sequence[Mechanism], relation: str) -> float:
@@ -138,8 +143,11 @@ def _losses(mechanism: Mechanism, relation: str, width: float) -> Losses:
 
 def _cells(ends: np.ndarray, rate: float, low: float, noise: float, width: float) -> Losses:
     """Losses of the cells between increasing `ends` and beyond them, rounded down."""
-    upper, upper_error = _mixture_masses(ends, rate, 1.0, noise)
-    lower, lower_error = _mixture_masses(ends, rate, low, noise)
+    near = _normal_masses(ends, 0.0, noise)
+    upper, upper_error = _mixture(rate, near, _normal_masses(ends, 1.0, noise))
+    lower, lower_error = _mixture(
+        rate, near, near if low == 0 else _normal_masses(ends, low, noise)
+    )
     at_ends = _log_density(ends, rate, 1.0, noise) - _log_density(ends, rate, low, noise)
     # The loss increases with the output: that of a cell is no less than at its lower end, which
     # stands where rounding leaves nothing of the masses.
@@ -167,23 +175,20 @@ def _best_offset(values: np.ndarray, masses: np.ndarray) -> float:
     return float(parts[np.argmin(smaller - parts * masses.sum())]) - OFFSET_MARGIN
 
 
-def _mixture_masses(
-    ends: np.ndarray, rate: float, mean: float, noise: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Masses of the cells around `ends` under (1 - rate) N(0, noise^2) + rate N(mean, noise^2).
+def _normal_masses(ends: np.ndarray, mean: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Masses of the cells around `ends` under N(mean, noise^2), and bounds on their rounding."""
+    z = (ends - mean) / noise
+    # Differences of the nearer tail keep their digits.
+    below = np.concatenate([[0.0], ndtr(z), [1.0]])
+    above = np.concatenate([[1.0], ndtr(-z), [0.0]])
+    right = np.append(z, np.inf) > 0
+    masses = np.where(right, -np.diff(above), np.diff(below))
+    return masses, TAIL_ERROR * np.where(right, above[:-1], below[1:])
 
-    With bounds on their rounding errors.
-    """
-    total, error = np.zeros(len(ends) + 1), np.zeros(len(ends) + 1)
-    for weight, centre in ((1 - rate, 0.0), (rate, mean)):
-        z = (ends - centre) / noise
-        # Differences of the nearer tail keep their digits.
-        below = np.concatenate([[0.0], ndtr(z), [1.0]])
-        above = np.concatenate([[1.0], ndtr(-z), [0.0]])
-        right = np.append(z, np.inf) > 0
-        total += weight * np.where(right, -np.diff(above), np.diff(below))
-        error += weight * TAIL_ERROR * np.where(right, above[:-1], below[1:])
-    return total, error
+
+def _mixture(rate: float, *parts: tuple[np.ndarray, np.ndarray]) -> list[np.ndarray]:
+    """(1 - rate) of the first part's masses and errors and `rate` of the second's."""
+    return [(1 - rate) * first + rate * second for first, second in zip(*parts, strict=True)]
 
 
 def _log_density(x: np.ndarray, rate: float, mean: float, noise: float) -> np.ndarray:
@@ -216,12 +221,10 @@ def _window(parts: Sequence[tuple[Losses, int]]) -> tuple[int, int]:
     """Indices between which the sum lies but for WINDOW_ERROR on each side (Chernoff)."""
     variance = sum(count * part.variance() for part, count in parts)
     limits = []
+    tilts = TILTS / math.sqrt(max(variance, 1e-300))
     for sign in (-1, 1):
-        reaches = []
-        for tilt in TILTS / math.sqrt(max(variance, 1e-300)):
-            log_moment = sum(count * part.log_moment(sign * tilt) for part, count in parts)
-            reaches.append((log_moment - math.log(WINDOW_ERROR)) / tilt)
-        limits.append(sign * min(reaches))
+        log_moments = sum(count * part.log_moments(sign * tilts) for part, count in parts)
+        limits.append(sign * float(np.min((log_moments - math.log(WINDOW_ERROR)) / tilts)))
     return math.floor(limits[0]), math.ceil(limits[1])
 
 
