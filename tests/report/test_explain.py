@@ -206,6 +206,7 @@ def test_a_claim_leads_to_its_parts_figures_and_records(project, capsys):
         (["kl_vs_dept"], FIGURE),
         ([f"results/embedded/figures/{FIGURE}.pfd"], f"{FIGURE}.pdf"),
         ([FIGURE, "--tier", "other"], "--tier embedded"),
+        (["kl-1", "--results", "results/embedded"], "--results results --tier embedded"),
         ([FIGURE, "kl-1"], "a figure and a claim; allowed: two records"),
         (["results/embedded/claims.csv"], "no lineage of claims beside it"),
         (["stray.pdf"], "stray.pdf"),

@@ -244,7 +244,10 @@ def _assumptions(
         assumptions.append(f"{_count(gpus, 'GPU')}, each with one job at a time")
         if not rates["cuda"].runs:
             speed = 1e-12 / rates["cuda"].seconds["products"]
-            assumptions.append(f"never measured on a GPU: {speed:g} TFLOP/s sustained in float32")
+            assumptions.append(
+                f"{speed:g} TFLOP/s sustained in float32, whatever the GPU; small steps, which "
+                "wait for Python, are slower (docs/gpu.md)"
+            )
     return assumptions
 
 

@@ -82,22 +82,29 @@ def find(target: str, results: Path, tier: str) -> Trace:
         named = _by_name(target, folder)
         if named is not None:
             return named
-    if path.is_dir() and ((path / "lineage").is_dir() or "products" in _manifest(path)):
+    if _is_run(path):
         return trace_run(path)
     if path.exists():
         return trace(path)
     if path.name != target:
         raise InputError(target, "no such file", _near_files(path))
     if not folder.is_dir():
-        tiers = sorted(each.name for each in results.glob("*/") if (each / "lineage").is_dir())
+        tiers = sorted(each.name for each in results.glob("*/") if _is_run(each))
         missing = f"no such file, and no results of tier {tier} in {results}"
         allowed = f"--tier {' or '.join(tiers)}" if tiers else "a path, or a name after a run"
+        if _is_run(results):
+            allowed = f"--results {results.parent} --tier {results.name}"
         raise InputError(target, missing, allowed)
     near = _near(target, _names(folder))
     allowed = f"{', '.join(near)}; or another name of {KINDS}" if near else f"the name of {KINDS}"
     if not (folder / CLAIMS).is_file():
         allowed += f"; claims have a name after {command('claims', folder.name)}"
     raise InputError(target, f"no such file or name at tier {folder.name}", allowed)
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether it is the folder of a tier's results, as made or as published."""
+    return folder.is_dir() and ((folder / "lineage").is_dir() or "products" in _manifest(folder))
 
 
 def trace(path: Path | str) -> Trace:
