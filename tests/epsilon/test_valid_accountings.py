@@ -30,7 +30,7 @@ NEIGHBOURS = {
 def numbers(relation=None, **settings):
     """Epsilon by accountant under one relation."""
     claim = read_claim({"relation": relation, "delta": 1e-5, **settings})
-    return {each.accountant: each.epsilon for each in readings(claim)}
+    return {each.accountant: each.epsilon for each in readings(claim, claim.relations)}
 
 
 def tightest(report, relation):

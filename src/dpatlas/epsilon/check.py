@@ -122,7 +122,7 @@ def check(claim: Claim, *, explain: bool = True, names: Names = str) -> Report:
     if claim.target is not None:
         noises = _noises(claim, claim.target, names)
         return Report(claim, (), {}, None, (), None, tuple(noises), _warnings(claim, ()))
-    found = tuple(readings(claim))
+    found = tuple(readings(claim, claim.relations))
     least = {relation: optimistic(claim, relation) for relation in claim.relations}
     verdict, supporting = _verdict(claim, found, least)
     searched = search(claim) if explain and claim.claimed is not None else None
@@ -146,10 +146,7 @@ def _reservations(
     if longer != claim:
         most = claim.claimed.value + claim.claimed.rounding
         relations = {each.relation for each in supporting}
-        tightest = min(
-            (each.epsilon for each in readings(longer) if each.relation in relations),
-            default=math.inf,
-        )
+        tightest = min((each.epsilon for each in readings(longer, relations)), default=math.inf)
         if tightest > most:
             counted = [" and ".join(str(p.steps) for p in each.phases) for each in (claim, longer)]
             if claim.phases == longer.phases:

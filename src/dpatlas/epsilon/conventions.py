@@ -5,7 +5,6 @@ lists of orders), others are not bounds at all (the central limit theorem, formu
 their range): what is valid for a claim is in `dpatlas.epsilon.valid`.
 """
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpatlas.epsilon.claim import NEAR
-from dpatlas.epsilon.optimistic import least_epsilon
-from dpatlas.epsilon.valid import Event
-from dpatlas.privacy.accountants import RDP_ORDERS, epsilon_of_curve, pld_epsilon, rdp_curve
+from dpatlas.epsilon.optimistic import ONE_SHIFT
+from dpatlas.epsilon.valid import Event, least_of_event, pld_of_event
+from dpatlas.privacy.accountants import RDP_ORDERS, epsilon_of_curve, rdp_curve
 from dpatlas.privacy.accounting import ACCOUNTANTS
 from dpatlas.privacy.gaussian_dp import LARGEST_MU, gaussian_epsilon
 from dpatlas.privacy.samplers import Poisson
@@ -80,15 +79,10 @@ def computed(composed: Event, delta: float, wanted: float) -> Iterator[Computed]
     if possible and sampled and _covered(composed, "pld"):
         # The lower limit is within a share of PLD's epsilon and takes a fraction of its time.
         arguments = (composed.mechanisms, delta, composed.accounted)
-        near = _least(*arguments)
+        near = least_of_event(*arguments, ONE_SHIFT)
         if near is None or wanted * (1 - FAR_SHARE) <= near <= wanted * (1 + FAR_SHARE):
-            near = _pld(*arguments)
+            near = pld_of_event(*arguments)
         yield Computed(PLD, near)
-
-
-# Claims that are checked together often differ in their number alone.
-_least = functools.lru_cache(maxsize=1024)(least_epsilon)
-_pld = functools.lru_cache(maxsize=1024)(pld_epsilon)
 
 
 def _range_of_pld(composed: Event, delta: float) -> tuple[float, float]:

@@ -17,8 +17,9 @@ In units of the clip bound C one record moves, at most:
     cyclic, add_remove    All later batches change: nothing is proved.
 """
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from dpatlas.epsilon.claim import Claim, Phase
@@ -37,6 +38,9 @@ from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Sampler
 # Nothing depends on the number of records of a full batch.
 EVERYTHING = FullBatch(1)
 SQRT_5 = math.sqrt(5)
+# Relations share events, and claims that are checked together often differ in their number alone.
+pld_of_event = functools.lru_cache(maxsize=1024)(pld_epsilon)
+least_of_event = functools.lru_cache(maxsize=1024)(least_epsilon)
 NAMES = {"exact": "exact Gaussian", "pld": "PLD", "rdp": "RDP"}
 
 
@@ -135,10 +139,12 @@ def _words(phase: Phase, relation: str) -> str:
     return f"{gaussian}, moved 2 C, {phase.batch} of {phase.n}"
 
 
-def readings(claim: Claim) -> list[Reading]:
-    """Every valid accounting, the tightest of each relation first."""
+def readings(claim: Claim, relations: Collection[str]) -> list[Reading]:
+    """Every valid accounting under these of the claim's relations, the tightest of each first."""
     found = []
     for relation in claim.relations:
+        if relation not in relations:
+            continue
         composed = event(claim, relation)
         if composed is not None:
             found += sorted(_accounted(composed, claim.delta), key=lambda each: each.epsilon)
@@ -161,7 +167,7 @@ def epsilon_by(composed: Event, delta: float, name: str) -> tuple[float, str | N
         mu = gaussian_parameter(composed.mechanisms, composed.accounted)
         return gaussian_epsilon(mu, delta), None
     if name == "pld":
-        return pld_epsilon(composed.mechanisms, delta, composed.accounted), None
+        return pld_of_event(composed.mechanisms, delta, composed.accounted), None
     return rdp_epsilon(composed.mechanisms, delta, composed.accounted)
 
 
@@ -185,7 +191,7 @@ def optimistic(claim: Claim, relation: str) -> float | None:
     for each in loops if loops[0].phases != loops[1].phases else loops[:1]:
         composed = event(each, relation, released_only=True)
         assert composed is not None
-        found = least_epsilon(composed.mechanisms, claim.delta, composed.accounted)
+        found = least_of_event(composed.mechanisms, claim.delta, composed.accounted)
         if found is None:
             return None
         least.append(found)
