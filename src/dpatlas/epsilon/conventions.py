@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpatlas.epsilon.claim import NEAR
-from dpatlas.epsilon.optimistic import ONE_SHIFT
-from dpatlas.epsilon.valid import Event, least_of_event, pld_of_event
+from dpatlas.epsilon.valid import Event, cached_least_epsilon, cached_pld_epsilon
 from dpatlas.privacy.accountants import RDP_ORDERS, epsilon_of_curve, rdp_curve
 from dpatlas.privacy.accounting import ACCOUNTANTS
 from dpatlas.privacy.gaussian_dp import LARGEST_MU, gaussian_epsilon
@@ -79,9 +78,9 @@ def computed(composed: Event, delta: float, wanted: float) -> Iterator[Computed]
     if possible and sampled and _covered(composed, "pld"):
         # The lower limit is within a share of PLD's epsilon and takes a fraction of its time.
         arguments = (composed.mechanisms, delta, composed.accounted)
-        near = least_of_event(*arguments, ONE_SHIFT)
+        near = cached_least_epsilon(*arguments)
         if near is None or wanted * (1 - FAR_SHARE) <= near <= wanted * (1 + FAR_SHARE):
-            near = pld_of_event(*arguments)
+            near = cached_pld_epsilon(*arguments)
         yield Computed(PLD, near)
 
 

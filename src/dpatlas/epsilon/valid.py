@@ -19,7 +19,7 @@ In units of the clip bound C one record moves, at most:
 
 import functools
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dpatlas.epsilon.claim import Claim, Phase
@@ -39,8 +39,8 @@ from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Sampler
 EVERYTHING = FullBatch(1)
 SQRT_5 = math.sqrt(5)
 # Relations share events, and claims that are checked together often differ in their number alone.
-pld_of_event = functools.lru_cache(maxsize=1024)(pld_epsilon)
-least_of_event = functools.lru_cache(maxsize=1024)(least_epsilon)
+cached_pld_epsilon = functools.lru_cache(maxsize=1024)(pld_epsilon)
+cached_least_epsilon = functools.lru_cache(maxsize=1024)(least_epsilon)
 NAMES = {"exact": "exact Gaussian", "pld": "PLD", "rdp": "RDP"}
 
 
@@ -139,12 +139,10 @@ def _words(phase: Phase, relation: str) -> str:
     return f"{gaussian}, moved 2 C, {phase.batch} of {phase.n}"
 
 
-def readings(claim: Claim, relations: Collection[str]) -> list[Reading]:
-    """Every valid accounting under these of the claim's relations, the tightest of each first."""
+def readings(claim: Claim, relations: Iterable[str]) -> list[Reading]:
+    """Every valid accounting under these relations, the tightest of each first."""
     found = []
-    for relation in claim.relations:
-        if relation not in relations:
-            continue
+    for relation in relations:
         composed = event(claim, relation)
         if composed is not None:
             found += sorted(_accounted(composed, claim.delta), key=lambda each: each.epsilon)
@@ -167,7 +165,7 @@ def epsilon_by(composed: Event, delta: float, name: str) -> tuple[float, str | N
         mu = gaussian_parameter(composed.mechanisms, composed.accounted)
         return gaussian_epsilon(mu, delta), None
     if name == "pld":
-        return pld_of_event(composed.mechanisms, delta, composed.accounted), None
+        return cached_pld_epsilon(composed.mechanisms, delta, composed.accounted), None
     return rdp_epsilon(composed.mechanisms, delta, composed.accounted)
 
 
@@ -191,7 +189,7 @@ def optimistic(claim: Claim, relation: str) -> float | None:
     for each in loops if loops[0].phases != loops[1].phases else loops[:1]:
         composed = event(each, relation, released_only=True)
         assert composed is not None
-        found = least_of_event(composed.mechanisms, claim.delta, composed.accounted)
+        found = cached_least_epsilon(composed.mechanisms, claim.delta, composed.accounted)
         if found is None:
             return None
         least.append(found)

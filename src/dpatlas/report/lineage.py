@@ -19,6 +19,7 @@ before its kind had a class can be traced too.
 """
 
 import difflib
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -89,11 +90,14 @@ def find(target: str, results: Path, tier: str) -> Trace:
     if path.name != target:
         raise InputError(target, "no such file", _near_files(path))
     if not folder.is_dir():
-        tiers = sorted(each.name for each in results.glob("*/") if _is_run(each))
         missing = f"no such file, and no results of tier {tier} in {results}"
-        allowed = f"--tier {' or '.join(tiers)}" if tiers else "a path, or a name after a run"
         if _is_run(results):
-            allowed = f"--results {results.parent} --tier {results.name}"
+            itself = results.resolve()
+            allowed = f"--results {os.path.relpath(itself.parent)} --tier {itself.name}"
+        elif tiers := sorted(each.name for each in results.glob("*/") if _is_run(each)):
+            allowed = f"--tier {' or '.join(tiers)}"
+        else:
+            allowed = "a path, or a name after a run"
         raise InputError(target, missing, allowed)
     near = _near(target, _names(folder))
     allowed = f"{', '.join(near)}; or another name of {KINDS}" if near else f"the name of {KINDS}"
