@@ -294,7 +294,7 @@ def test_printed_rows_stand_beside_ours():
     [(0.95, "95.00%"), (0.99964286, "99.964%"), (0.99999996, "99.9999960%"), (1.0, "100.00%")],
 )
 def test_no_level_below_1_is_shown_as_1(level, said):
-    claims = [{"claim": "kl-4b", "statement": "KL rises", "kind": "statistical"}]
+    claims = [{"claim": "kl-4b", "statement": "KL rises", "kind": "statistical", "place": "Fig. 2"}]
     row = {"claim": "kl-4b", "comparison": "slope", "observed": "1.5", "low": "1", "high": "2"}
     row |= {"above": "0", "below": "", "level": f"{level:.10g}", "runs": "6"}
     assert f"| {said} |" in printed_lines([], claims, [row])[-2]
@@ -313,13 +313,23 @@ def test_no_level_below_1_is_shown_as_1(level, said):
 def test_what_the_text_says_is_on_one_side_of_the_interval_or_on_both(
     low, high, above, below, said
 ):
-    claims = [{"claim": "kl-4b", "statement": "KL rises", "kind": "statistical"}]
+    claims = [{"claim": "kl-4b", "statement": "KL rises", "kind": "statistical", "place": "Fig. 2"}]
     row = {"claim": "kl-4b", "comparison": "slope", "observed": "1.5", "low": low, "high": high}
     row |= {"above": above, "below": below, "level": "0.95", "runs": "6"}
     identity = row | {"claim": "kl-4a"}
     lines = printed_lines([], claims, [row, identity])
     (line,) = (line for line in lines if line.startswith("| kl-4"))
     assert line.startswith("| kl-4b | KL rises | slope |") and line.endswith(f"| {said} |")
+
+
+def test_a_claim_of_our_own_is_not_told_as_what_the_text_says():
+    shared = {"statement": "B R / n does not fall", "kind": "statistical"}
+    claims = [{**shared, "claim": "kl-8a", "place": "ours (Table 1 prints a fall)"}]
+    row = {"claim": "kl-8a", "comparison": "slope", "observed": "1.5", "low": "1", "high": "2"}
+    row |= {"above": "0", "below": "", "level": "0.95", "runs": "6"}
+    assert printed_lines([], claims, [row]) == []
+    claims[0]["place"] = "Table 1"
+    assert any("B R / n" in line for line in printed_lines([], claims, [row]))
 
 
 def test_a_failure_while_writing_keeps_what_was_published(run, monkeypatch):

@@ -7,6 +7,7 @@ from operator import itemgetter
 
 from dpatlas.evidence.claim_file import STATISTICAL
 from dpatlas.evidence.printed import PrintedComparison
+from dpatlas.report.page_claims import OURS
 
 NUMBERS = (
     *("printed row", "printed", "here, 95 % interval", "inside", "ours less printed, both spreads"),
@@ -34,9 +35,14 @@ def printed_lines(
     """Two tables in Markdown, each left out where it has no row.
 
     claims, compared: rows of claims.csv and of comparisons.csv, where the one that decides comes
-    first; of each statistical claim the first few that have an interval count.
+    first; of each statistical claim of the paper the first few that have an interval count. Claims
+    of our own are not what its text says.
     """
-    statements = {row["claim"]: row["statement"] for row in claims if row["kind"] == STATISTICAL}
+    statements = {
+        row["claim"]: row["statement"]
+        for row in claims
+        if row["kind"] == STATISTICAL and not row["place"].startswith(OURS)
+    }
     of_runs = [row for row in compared if row["claim"] in statements and row["low"]]
     nearest = [
         row for _, rows in groupby(of_runs, itemgetter("claim")) for row in islice(rows, NEAREST)
