@@ -27,8 +27,10 @@ from dpatlas.config.load import load_tier
 from dpatlas.core.files import read_rows
 from dpatlas.errors import InputError, run_command
 from dpatlas.evidence.claims import COLUMNS, COMPARISON_COLUMNS, write_claims
+from dpatlas.evidence.looks import LOOKS, MOST_EQUAL
 from dpatlas.evidence.verdicts import VERDICTS
 from dpatlas.report.page import build_page, main
+from dpatlas.report.page_claims import cards
 from dpatlas.report.page_items import Item
 from dpatlas.report.page_source import Source
 
@@ -310,6 +312,13 @@ def test_a_card_gives_the_answer_first_and_every_comparison_with_its_limit(page)
     assert float(small[1]) == float(zone[1]) and 0 < float(small[2]) < float(zone[2])
 
 
+def test_an_open_claim_is_not_given_an_interval_that_it_lacks():
+    whole = {"claim": "kl-2", "statement": "KL is smaller", "kind": "statistical"}
+    whole |= {"verdict": "inconclusive", "note": "5 of 6 runs diverged", "place": "Fig. 1"}
+    (card,) = cards([whole], [], None, {})
+    assert card.answer.startswith("It is open") and "interval" not in card.answer
+
+
 def test_another_tier_is_shown_where_it_judged_the_same_claims(results, tmp_path):
     rows = [row(f"kl-{number}", expected="e") for number in (1, 2, 3, 4)]
     write_claims(results / "claims.csv", rows)
@@ -362,6 +371,12 @@ def test_a_caption_cannot_pull_in_files_or_raw_html(results):
 def test_every_figure_and_table_has_a_caption_and_words_for_what_the_paper_shows():
     for name, shown in Atlas(load_tier("embedded")).products.items():
         assert len(shown.caption) > 40 and len(shown.paper_shows) > 10, name
+
+
+def test_what_is_said_of_verdicts_on_every_page_is_what_the_code_does():
+    about = " ".join((PROJECT / "workflow/report/claims.rst").read_text().split())
+    assert f"fewer than {LOOKS[0]} runs" in about and MOST_EQUAL == 0.5
+    assert "more than half of the runs are equal" in about
 
 
 def test_the_published_page_is_of_the_published_tiers_and_small_enough_to_be_sent():

@@ -29,7 +29,7 @@ ANSWERS = {
     REPRODUCED: "It held.",
     NOT_REPRODUCED: "It did not hold.",
     NOT_CONTRADICTED: "It could only have been contradicted, and was not.",
-    INCONCLUSIVE: "It is open: the intervals contain both answers.",
+    INCONCLUSIVE: "It is open: neither answer was shown.",
     NOT_RUN: "This tier has no run that could tell.",
 }
 PART = re.compile(r"(.*\d)[a-z]")
