@@ -22,11 +22,11 @@ from dpatlas.commands import publish as command
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_config, load_tier, read_tier, validate
 from dpatlas.core.canonical import sha256
-from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.files import read_json, read_rows, write_atomic, write_json
 from dpatlas.core.specs import Spec
 from dpatlas.core.statistics import Estimate
 from dpatlas.errors import InputError, run_command
-from dpatlas.evidence.claims import COMPARISON_COLUMNS, write_claims
+from dpatlas.evidence.claims import COMPARISON_COLUMNS, conjunction, write_claims
 from dpatlas.evidence.comparisons import NotRun, PaperRecords
 from dpatlas.evidence.printed import PrintedComparison
 from dpatlas.report import lineage
@@ -462,6 +462,44 @@ def test_of_a_partial_run_what_waits_stays_as_an_earlier_one_made_it(run):
         assert [row["verdict"] for row in csv.DictReader(stream)] == ["reproduced"] * 2
     text = (target / "README.md").read_text()
     assert "| sgld_utility | Thm 4.1 |" in text and f"| {FIGURE} |" not in text
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "whole"),
+    [
+        # Each run had one of the two parts, and both hold.
+        (("reproduced", ""), ("", "reproduced"), "reproduced"),
+        (("reproduced", ""), ("", "not reproduced"), "not reproduced"),
+        # What had refuted the claim is made again, and does not any more.
+        (("reproduced", "not reproduced"), ("", "reproduced"), "reproduced"),
+        (("not reproduced", ""), ("reproduced", ""), "not run at this tier"),
+    ],
+)
+def test_a_claim_is_judged_by_the_parts_that_are_published_whichever_run_made_them(
+    run, first, second, whole
+):
+    waits = [Waiting(name, "Fig.", 2, 0, 1.0, 0.0, (), ()) for name in (FIGURE, TABLE)]
+    for text, verdicts in (("first", first), ("second", second)):
+        shutil.rmtree(run)
+        small_run(run.parent, text=text)
+        found = [verdict or "not run at this tier" for verdict in verdicts]
+        shared = {"kind": "statistical", "evidence": "", "because": ""}
+        rows = [
+            row(name, **shared, verdict=verdict)
+            for name, verdict in zip(("kl-8a", "kl-8b"), found, strict=True)
+        ]
+        rows.append(row("kl-8", **shared, verdict=conjunction(found)))
+        write_claims(run / "claims.csv", rows)
+        write_atomic(run / "comparisons.csv", "claim,comparison\nkl-8a,slope\n")
+        write_manifest(run)
+        parts = ({"tables": {}}, {"figures": {}})[text == "second"]
+        expected = replace(EXPECTED, **parts, waiting=(waits[text == "first"],))
+        target = publish(expected, run.parent, run.parents[1] / "docs", "abc")
+    shown = {each["claim"]: each for each in read_rows(target / "claims.csv")}
+    verdicts = [shown[name]["verdict"] for name in ("kl-8a", "kl-8b")]
+    assert shown["kl-8"]["verdict"] == conjunction(verdicts) == whole
+    held = verdicts.count("reproduced")
+    assert shown["kl-8"]["observed"] == f"{held} of 2" and shown["kl-8"]["runs"] == "5"
 
 
 def test_the_settings_of_a_paper_that_is_no_part_of_the_run_are_kept(run):

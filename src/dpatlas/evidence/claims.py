@@ -292,7 +292,7 @@ def judge_claims(
             entry_rows = [_without_verdict(row) for row in entry_rows]
         rows += entry_rows
         if claim.has_parts:
-            rows.append(_conjunction_row(claim, entry_rows))
+            rows.append(conjunction_row(claim, entry_rows))
     return [{column: row.get(column, "") for column in COLUMNS} | {"tier": tier} for row in rows]
 
 
@@ -352,6 +352,32 @@ def conjunction(verdicts: Sequence[str]) -> str:
         if verdict in verdicts:
             return verdict
     return NOT_CONTRADICTED
+
+
+def conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The row of a claim with parts, given the rows of its entries in their order."""
+    parts = [row for entry, row in zip(claim.entries, rows, strict=True) if not entry.other_reading]
+    verdicts = [part["verdict"] for part in parts]
+    files = dict.fromkeys(path for entry in claim.entries for path in entry.evidence)
+    counts = [f"{verdicts.count(kind)} {kind}" for kind in VERDICTS if kind in verdicts]
+    hold = " or ".join(HOLD if NOT_CONTRADICTED in verdicts else HOLD[:1])
+    # Parts of another kind, such as formulas, have no runs that are repeated.
+    repeated = [part["runs"] for part in parts if part["runs"] and part["kind"] == claim.kind]
+    runs = repeated or [part["runs"] for part in parts if part["runs"]]
+    return {
+        "claim": claim.id,
+        "paper": claim.paper,
+        "place": claim.place,
+        "statement": claim.statement,
+        "kind": claim.kind,
+        "verdict": conjunction(verdicts),
+        "expected": f"all {len(parts)} parts {hold}" if parts[1:] else f"its part {hold}",
+        "observed": f"{sum(verdict in HOLD for verdict in verdicts)} of {len(parts)}",
+        "runs": min(runs, default=0),
+        "evidence": ";".join(files),
+        "note": "parts: " + ", ".join(counts),
+        "because": _reasons(parts),
+    }
 
 
 def write_claims(
@@ -693,31 +719,6 @@ def _without_verdict(row: dict[str, Any]) -> dict[str, Any]:
     note = "; ".join(part for part in (TOO_SMALL, row.get("note", "")) if part)
     of_verdicts = dict.fromkeys(("because", "runs_to_decide", "cpu_s_to_decide"), "")
     return row | of_verdicts | {"verdict": NOT_RUN, "note": note}
-
-
-def _conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    parts = [row for entry, row in zip(claim.entries, rows, strict=True) if not entry.other_reading]
-    verdicts = [part["verdict"] for part in parts]
-    files = dict.fromkeys(path for entry in claim.entries for path in entry.evidence)
-    counts = [f"{verdicts.count(kind)} {kind}" for kind in VERDICTS if kind in verdicts]
-    hold = " or ".join(HOLD if NOT_CONTRADICTED in verdicts else HOLD[:1])
-    # Parts of another kind, such as formulas, have no runs that are repeated.
-    repeated = [part["runs"] for part in parts if part["runs"] and part["kind"] == claim.kind]
-    runs = repeated or [part["runs"] for part in parts if part["runs"]]
-    return {
-        "claim": claim.id,
-        "paper": claim.paper,
-        "place": claim.place,
-        "statement": claim.statement,
-        "kind": claim.kind,
-        "verdict": conjunction(verdicts),
-        "expected": f"all {len(parts)} parts {hold}" if parts[1:] else f"its part {hold}",
-        "observed": f"{sum(verdict in HOLD for verdict in verdicts)} of {len(parts)}",
-        "runs": min(runs, default=0),
-        "evidence": ";".join(files),
-        "note": "parts: " + ", ".join(counts),
-        "because": _reasons(parts),
-    }
 
 
 def _reasons(parts: Sequence[Mapping[str, Any]]) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 from dpatlas.core.files import read_json, read_rows
 from dpatlas.core.folders import CONFIG
+from dpatlas.evidence.claims import conjunction_row
+from dpatlas.evidence.claims import read_claims as written_claims
 from dpatlas.evidence.verdicts import NOT_RUN, read_claims
 from dpatlas.registry import all_blocks
 from dpatlas.report.lineage import COMPARISONS, MANIFEST, block_key
@@ -109,9 +111,24 @@ class EarlierPublication:
         return waits and self.claims.get(row["claim"], row)["verdict"] != NOT_RUN
 
     def into_claims(self, rows: list[dict[str, str]]) -> bytes:
-        """claims.csv with the old verdicts on what is no part of the run."""
-        kept = (self.claims[row["claim"]] if self.keeps(row) else row for row in rows)
-        return _csv(list(rows[0]), kept)
+        """claims.csv with the old verdicts on what is no part of the run.
+
+        A claim with parts of which some are kept is judged by the parts that stand there now:
+        neither the run nor the earlier publication had these.
+        """
+        kept = {row["claim"] for row in rows if self.keeps(row)}
+        merged = {
+            row["claim"]: self.claims[row["claim"]] if row["claim"] in kept else row for row in rows
+        }
+        if self.partial and kept:
+            for claim in written_claims().claims:
+                parts = [each.id for each in claim.entries]
+                every = {claim.id, *parts}
+                mixed = claim.paper in self.blocks and claim.has_parts and bool(kept & every)
+                if mixed and every <= merged.keys():
+                    found = [{**merged[name], "runs": int(merged[name]["runs"])} for name in parts]
+                    merged[claim.id] = {**merged[claim.id], **conjunction_row(claim, found)}
+        return _csv(list(rows[0]), merged.values())
 
     def into_comparisons(self, content: bytes, rows: Iterable[Mapping[str, str]]) -> bytes:
         """comparisons.csv with the old comparisons of what is no part of the run.
@@ -126,7 +143,7 @@ class EarlierPublication:
         return _csv(columns, sorted([*new, *old], key=lambda row: order[row["claim"]]))
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> bytes:
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Rows in these columns; what an older file has no column for is empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n", restval="", extrasaction="ignore")
