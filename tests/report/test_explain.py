@@ -162,6 +162,15 @@ def test_what_was_used_names_its_users_and_a_record_the_claims_on_it(
     assert {each["claim"] for each in found["claims"]} == claims
 
 
+def test_a_claim_whose_interval_has_both_signs_says_why_it_is_not_reproduced(project, capsys):
+    claims = "claim,paper,kind,verdict,expected,observed,low,high,runs,evidence,because,margin\n"
+    claims += f"kl-2,kl_privacy,statistical,not reproduced,< 0,.02,-.09,.13,12,tables/{TABLE}.csv,"
+    claims += "the effect is at most the margin,0.173\n"
+    write_atomic(project / "results/embedded/claims.csv", claims)
+    _, out, _ = said(capsys, "kl-2")
+    assert "because the effect is at most the margin; margin 0.173" in " ".join(out.split())
+
+
 def test_a_whole_run_has_all_its_claims_also_those_that_wait_for_their_figures(project, capsys):
     path = project / "results" / "embedded" / "claims.csv"
     (*_, last) = rows = list(csv.DictReader(path.open()))

@@ -196,6 +196,9 @@ def _claim(tree: Tree, trace: Trace) -> None:
     tree.add("verdict", f"{row['verdict']} ({row.get('kind')}, {row.get('runs') or 0} runs)")
     tree.add("expected", row.get("expected"))
     tree.add("observed", observed_text(row))
+    if because := row.get("because"):
+        margin = f"; margin {row['margin']}" if row.get("margin") else ""
+        tree.add("because", because + margin)
     tree.add("note", row.get("note"), most=2)
     tree.add("parts", _verdicts(trace["parts"], tree))
     tree.command(trace["command"])
