@@ -5,6 +5,7 @@ Coefficients are those of the bounds; kappas, certificates, risks and moments ar
 
 import dataclasses
 import itertools
+from pathlib import Path
 
 import maxinf_sample_records as samples
 import numpy as np
@@ -26,6 +27,7 @@ from maxinf_world import (
     verdicts,
 )
 
+from dpatlas.core.files import read_rows
 from dpatlas.evidence.looks import AT_MOST, OPPOSITE
 from dpatlas.evidence.verdicts import (
     INCONCLUSIVE,
@@ -37,6 +39,7 @@ from dpatlas.evidence.verdicts import (
 from dpatlas.papers.max_information import claims_exact
 from dpatlas.papers.max_information.formulas.published import TABLE_1
 
+PROJECT = Path(__file__).resolve().parents[3]
 # Identities, bounds that simulation or test records can only refute, and a claim of such parts.
 NOT_SHOWN = claims("6", "9a", "9b", "9c", "9", "10b", "10c")
 
@@ -278,3 +281,27 @@ def test_the_margin_of_table_1_is_half_of_what_its_rounding_leaves():
         )
         least = (of_independent - 0.005) - (of_dp_sgd + 0.005)
         assert margins[entry] == pytest.approx(least / 2)
+
+
+def test_the_explicit_kappa_is_more_than_twice_the_optimised_one_where_maxinf_11_says():
+    twice = set()
+    rows = read_rows(PROJECT / "docs/results/embedded/figures/maxinf_kappa.csv")
+    for panel in ("n", "n_at_T", "zeta_over_sigma", "E", "T", "delta"):
+        column = "n" if panel == "n_at_T" else panel
+        optimised, explicit = (
+            {row[column]: float(row["value"]) for row in rows if is_of(row, panel, form)}
+            for form in ("optimised", "explicit")
+        )
+        assert optimised.keys() == explicit.keys() != set()
+        twice |= {(panel, at) for at, value in explicit.items() if value > 2 * optimised[at]}
+    assert twice == {
+        *(("T", steps) for steps in ("50", "100")),
+        *(("zeta_over_sigma", ratio) for ratio in ("0.001", "0.002", "0.005")),
+        ("n_at_T", "10000"),
+    }
+    (claim,) = (claim for claim in CLAIMS.claims if claim.id == "maxinf-11")
+    assert "from 50 steps on, up to zeta / sigma of .005, and at n of 10,000" in claim.deviations[0]
+
+
+def is_of(row, panel, series):
+    return (row["panel"], row["series"]) == (panel, series)
