@@ -12,7 +12,7 @@ from dpatlas.commands import explain
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.errors import run_command
 from dpatlas.report import lineage
-from dpatlas.report.differences import compare
+from dpatlas.report.differences import _verdict_differences, compare
 from dpatlas.report.lineage import trace
 from dpatlas.report.text import describe, describe_comparison
 
@@ -334,6 +334,26 @@ def test_two_runs_whose_verdicts_rest_on_other_numbers_differ(project, capsys):
     write_atomic(again / "comparisons.csv", "claim,comparison,low\nkl-1a,up,1.2\n")
     _, out, _ = said(capsys, *pair)
     assert "differ: comparisons.csv" in out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "criterion"),
+    [
+        # More entries share the error: all else is as it was.
+        ("inconclusive,24,24,0.99963,2", "inconclusive,24,24,0.99964,2", ["level"]),
+        # It has been refuted, whose intervals are of another level.
+        ("inconclusive,24,24,0.99963,2", "not reproduced,48,48,0.99926,2", []),
+        # Every run has comparisons of its own.
+        ("not contradicted,12,12,0.99861,72", "not contradicted,96,96,0.99861,576", []),
+    ],
+)
+def test_a_level_that_follows_from_the_runs_is_no_other_question(tmp_path, old, new, criterion):
+    for name, cells in (("old", old), ("new", new)):
+        text = f"claim,statement,verdict,runs,look,level,comparisons\nkl-8a,It is so.,{cells}\n"
+        write_atomic(tmp_path / name / "claims.csv", text)
+    found = _verdict_differences(tmp_path / "old", tmp_path / "new")
+    asked = [name for each in found if each["what"] == "criterion" for name in each["columns"]]
+    assert asked == criterion
 
 
 def test_so_many_claims_that_differ_are_named_and_the_others_counted(project, capsys):

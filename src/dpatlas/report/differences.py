@@ -39,6 +39,9 @@ CRITERION = (
     *("paper", "place", "statement", "kind", "expected", "margin", "level", "comparisons"),
     "evidence",
 )
+# Of these, what follows from the runs too: the level from whether they show or refute a claim, the
+# number of comparisons from that of runs. Where these columns differ, the runs are the cause.
+OF_RUNS, STANDING = ("level", "comparisons"), ("verdict", "runs", "look")
 Difference = dict[str, Any]
 
 
@@ -194,7 +197,13 @@ def _verdict_differences(old: Path, new: Path) -> Iterator[Difference]:
             if column not in ("verdict", "tier")
         }
         changed = {column: pair for column, pair in changed.items() if pair[0] != pair[1]}
-        asked = {column: changed.pop(column) for column in CRITERION if column in changed}
+        moved = any(rows[0].get(column) != rows[1].get(column) for column in STANDING)
+        follow = OF_RUNS if moved else ()
+        asked = {
+            column: changed.pop(column)
+            for column in CRITERION
+            if column in changed and column not in follow
+        }
         for what, columns in (("criterion", asked), ("claims", changed)):
             if columns:
                 note = ", ".join(columns)
