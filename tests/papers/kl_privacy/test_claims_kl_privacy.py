@@ -1,6 +1,7 @@
 """Every rule against runs whose truth is known, through the committed claims.yaml."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +21,10 @@ from kl_world import (
     verdicts,
 )
 
+from dpatlas.core.files import read_json, read_rows
 from dpatlas.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
+
+PROJECT = Path(__file__).resolve().parents[3]
 
 
 def replace(groups, group, record, other):
@@ -147,3 +151,19 @@ def test_conditions_with_other_seeds_are_not_taken_as_pairs():
     # The noise is shared by run: only pairs can subtract it.
     assert paired["verdict"] == REPRODUCED
     assert unpaired["verdict"] == INCONCLUSIVE
+
+
+def test_the_paper_s_page_says_at_how_many_steps_kl_6a_has_a_finite_bound():
+    published = PROJECT / "docs/results/embedded"
+    rows = {row["claim"]: row for row in read_rows(published / "claims.csv")}
+    specs = [each["spec"] for each in read_json(published / "manifest.json")["records"].values()]
+    (shown,) = {
+        len(spec["shown_steps"])
+        for spec in specs
+        if (spec["key"], spec["kind"]) == ("kl_privacy", "training") and spec["lr"] == 1e-5
+    }
+    # The largest and the watched record, of each init at every step where the bound is finite.
+    tested = int(rows["kl-6a"]["comparisons"]) // 2
+    assert (shown, tested) == (26, 3 * 26 + 4)
+    text = (PROJECT / "src/dpatlas/papers/kl_privacy/README.md").read_text()
+    assert "kl-6a tests four of its 26 shown steps" in " ".join(text.split())
