@@ -5,6 +5,8 @@ That each entry holds in the true world and fails in one made false is tests/con
 
 import dataclasses
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from sgld_world import (
     verdicts,
 )
 
+from dpatlas.core.files import read_rows
 from dpatlas.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
@@ -35,6 +38,7 @@ from dpatlas.evidence.verdicts import (
 from dpatlas.papers.dp_sgld import claims_exact
 from dpatlas.papers.dp_sgld.formulas.published import PUBLISHED_RUNS, TABLE_4
 
+PROJECT = Path(__file__).resolve().parents[3]
 # By arithmetic on the printed table: neither d = parameters nor d = classes gives it.
 REFUTED = {"sgld-5b", "sgld-5c", "sgld-5"}
 IDENTITIES = {
@@ -313,3 +317,13 @@ def test_an_exact_epsilon_of_zero_agrees_with_a_bound_of_zero():
     for curve in (claims_exact.BOUND, claims_exact.QUADRATIC):
         curve_of(records, curve).epsilon[0] = 0.0
     assert verdicts(records)["sgld-10"]["observed"] == pytest.approx(1e-9)
+
+
+def test_the_paper_s_page_says_at_which_epsilon_each_utility_theorem_was_tested():
+    rows = read_rows(PROJECT / "docs/results/embedded/comparisons.csv")
+    found = (re.search(r"(Thm 4\.\d), .*epsilon ([\d.]+)", row["comparison"]) for row in rows)
+    tested = {(each[1], each[2]) for each in found if each}
+    both = {(f"Thm 4.{number}", "0.0625") for number in (1, 2, 3, 4)}
+    assert tested == both | {("Thm 4.1", "1"), ("Thm 4.2", "1")}
+    text = (PROJECT / "src/dpatlas/papers/dp_sgld/README.md").read_text()
+    assert "Thms 4.3 and 4.4 are tested at epsilon .0625 (934 steps) and not at 1" in text
