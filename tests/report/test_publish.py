@@ -29,6 +29,7 @@ from dpatlas.errors import InputError, run_command
 from dpatlas.evidence.claims import COMPARISON_COLUMNS, conjunction, write_claims
 from dpatlas.evidence.comparisons import NotRun, PaperRecords
 from dpatlas.evidence.printed import PrintedComparison
+from dpatlas.evidence.verdicts import check_files
 from dpatlas.report import lineage
 from dpatlas.report import publish as module
 from dpatlas.report.page import write_site
@@ -483,12 +484,13 @@ def test_a_claim_is_judged_by_the_parts_that_are_published_whichever_run_made_th
         shutil.rmtree(run)
         small_run(run.parent, text=text)
         found = [verdict or "not run at this tier" for verdict in verdicts]
-        shared = {"kind": "statistical", "evidence": "", "because": ""}
+        shared = {"kind": "statistical", "because": ""}
+        seen = ("", f"figures/{FIGURE}.pdf")
         rows = [
-            row(name, **shared, verdict=verdict)
+            row(name, **shared, verdict=verdict, evidence=seen[verdict != "not run at this tier"])
             for name, verdict in zip(("kl-8a", "kl-8b"), found, strict=True)
         ]
-        rows.append(row("kl-8", **shared, verdict=conjunction(found)))
+        rows.append(row("kl-8", **shared, verdict=conjunction(found), evidence=seen[1]))
         write_claims(run / "claims.csv", rows)
         write_atomic(run / "comparisons.csv", "claim,comparison\nkl-8a,slope\n")
         write_manifest(run)
@@ -500,6 +502,9 @@ def test_a_claim_is_judged_by_the_parts_that_are_published_whichever_run_made_th
     assert shown["kl-8"]["verdict"] == conjunction(verdicts) == whole
     held = verdicts.count("reproduced")
     assert shown["kl-8"]["observed"] == f"{held} of 2" and shown["kl-8"]["runs"] == "5"
+    # Its other figures are not published.
+    assert shown["kl-8"]["evidence"] == seen[1]
+    check_files(target, [*shown.values()])
 
 
 def test_the_settings_of_a_paper_that_is_no_part_of_the_run_are_kept(run):

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpatlas.core.files import read_json, read_rows
 from dpatlas.core.folders import CONFIG
-from dpatlas.evidence.claims import conjunction_row
+from dpatlas.evidence.claims import Claim, conjunction_row
 from dpatlas.evidence.claims import read_claims as written_claims
 from dpatlas.evidence.verdicts import NOT_RUN, read_claims
 from dpatlas.registry import all_blocks
@@ -117,17 +117,14 @@ class EarlierPublication:
         neither the run nor the earlier publication had these.
         """
         kept = {row["claim"] for row in rows if self.keeps(row)}
-        merged = {
+        merged: dict[str, Mapping[str, str]] = {
             row["claim"]: self.claims[row["claim"]] if row["claim"] in kept else row for row in rows
         }
         if self.partial and kept:
             for claim in written_claims().claims:
-                parts = [each.id for each in claim.entries]
-                every = {claim.id, *parts}
-                mixed = claim.paper in self.blocks and claim.has_parts and bool(kept & every)
-                if mixed and every <= merged.keys():
-                    found = [{**merged[name], "runs": int(merged[name]["runs"])} for name in parts]
-                    merged[claim.id] = {**merged[claim.id], **conjunction_row(claim, found)}
+                every = {claim.id, *(each.id for each in claim.entries)}
+                if claim.paper in self.blocks and kept & every and every <= merged.keys():
+                    merged[claim.id] = _judged_again(claim, merged)
         return _csv(list(rows[0]), merged.values())
 
     def into_comparisons(self, content: bytes, rows: Iterable[Mapping[str, str]]) -> bytes:
@@ -143,7 +140,19 @@ class EarlierPublication:
         return _csv(columns, sorted([*new, *old], key=lambda row: order[row["claim"]]))
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
+def _judged_again(claim: Claim, rows: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+    """The row of a claim by those of its parts; its own if it has none. rows: by claim."""
+    if not claim.has_parts:
+        return rows[claim.id]
+    parts = [rows[each.id] for each in claim.entries]
+    whole = conjunction_row(claim, [{**part, "runs": int(part["runs"])} for part in parts])
+    # Of the claim's figures and tables some may not be there yet.
+    files = [file for part in parts for file in part["evidence"].split(";")]
+    whole["evidence"] = ";".join(dict.fromkeys(filter(None, files)))
+    return {**rows[claim.id], **{name: str(value) for name, value in whole.items()}}
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> bytes:
     """Rows in these columns; what an older file has no column for is empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n", restval="", extrasaction="ignore")
