@@ -138,6 +138,14 @@ def test_bad_input_is_one_line_and_exits_with_2(capsys, script, words, said):
         (["claim = 3"], "found claim of type int"),
         (["1 / 0"], "ZeroDivisionError: division by zero at mine.py:4"),
         (["claim = Claim(sampler='poisson', delta=1e-5)"], "n: found nothing"),
+        # What other commands call `claimed` would otherwise be dropped without a word.
+        (
+            ["claim = Claim(**SETTINGS, delta=1e-5, claimed=1.0)"],
+            "claimed: found an unknown key; allowed: sampler, n, batch",
+        ),
+        (["claim = Claim(claimed=1.0, delta=1e-5)"], "claimed: found an unknown key"),
+        (["claim = Claim(**SETTINGS, delta=1e-5, target=1.0)"], "target: found an unknown key"),
+        (["claim = Claim(**SETTINGS, delta=1e-5, seed=1)"], "source, epsilon, canaries"),
         # Of so small a delta no accountant for these words proves anything.
         (
             [

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from dpatlas.core.guard import integer, real
-from dpatlas.epsilon.claim import RELATIONS, Phase, printed, read_claim
+from dpatlas.epsilon.claim import CLAIM_KEYS, RELATIONS, Phase, printed, read_claim
 from dpatlas.epsilon.claim import Claim as Settings
 from dpatlas.epsilon.valid import accountants, epsilon_by, event
 from dpatlas.errors import InputError
 from dpatlas.privacy.one_run import PROFILE_DELTAS
 
 Names = Callable[[str], str]
+# `epsilon` is what `claimed` is elsewhere, and a target would leave the noise open.
+KEYS = (*(key for key in CLAIM_KEYS if key not in ("claimed", "target")), "epsilon", "canaries")
 
 
 class Claim:
@@ -47,6 +49,9 @@ class Claim:
         if relation not in RELATIONS:
             raise InputError("relation", repr(relation), "one of " + ", ".join(RELATIONS))
         integer(ge=1, le=10**6).check("canaries", canaries)
+        for key in settings:
+            if key not in KEYS:
+                raise InputError(key, "an unknown key", ", ".join(KEYS))
         self.relation, self.canaries = relation, canaries
         self.epsilon: float | None = None
         self.settings: Settings | None = None
@@ -58,7 +63,7 @@ class Claim:
         else:
             given = {**settings, "delta": delta, "claimed": epsilon, "relation": relation}
             self.settings = read_claim(given, lambda key: "epsilon" if key == "claimed" else key)
-            if self.settings.trials or self.settings.runs > 1 or self.settings.target is not None:
+            if self.settings.trials or self.settings.runs > 1:
                 raise InputError("claim", "several trainings", "the settings of one training")
         assert delta is not None
         self.delta = float(delta)
