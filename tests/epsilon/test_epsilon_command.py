@@ -235,6 +235,16 @@ def test_bad_files_give_exit_code_2_and_one_line(capsys, tmp_path, content, name
     assert named in err and "claims.yaml" in err
 
 
+@pytest.mark.parametrize("wide", ["[" + ", ".join(["*{}"] * 10) + "]", "{noise: *{}, n: *{}}"])
+def test_aliases_of_aliases_are_counted_before_they_are_copied(capsys, tmp_path, wide):
+    levels = [f"a{n}: &a{n} {wide.replace('{}', f'a{n - 1}')}" for n in range(1, 40)]
+    path = tmp_path / "claims.yaml"
+    path.write_text("\n".join(["a0: &a0 [x]", *levels]))
+    code, out, err = run(capsys, ["--batch", str(path)])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "claims.yaml: found aliases of aliases" in err and "at most 1,000,000 values" in err
+
+
 def test_a_file_of_claims(capsys, tmp_path):
     path = tmp_path / "claims.yaml"
     path.write_text(
@@ -489,6 +499,9 @@ def test_json_may_be_indented_by_tabs_and_booleans_written_as_yaml_has_them(caps
     )
     code, out, _ = run(capsys, ["--batch", str(path), "--no-slips"])
     assert code == 1 and "claimed 1.20: " in out
+    # Editors put a byte order mark before it.
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert run(capsys, ["--batch", str(path), "--no-slips"])[:2] == (code, out)
     for word in ("True", "yes", "TRUE"):
         path.write_text(
             f"{{sampler: shuffled, n: 100, batch: 30, drop_last: {word}, noise: 3, epochs: 2, "

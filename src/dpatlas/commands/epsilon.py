@@ -24,6 +24,8 @@ or the claim is refuted, 2 for bad input. A file has one claim or a list of clai
 of these options as keys (drop_last for --drop-last), and further `phases` (a list of settings),
 `trials` as a list of settings, `name` and `source`. docs/epsilon.md explains the output."""
 WHOLE_FILE = ("batch", "json", "explain")
+# Values of a file, in which an alias counts at every use: 100,000 trials have so many.
+MOST_VALUES = 1_000_000
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -86,7 +88,7 @@ def read_file(path: str) -> list[Claim]:
 
     where = f"--batch {path}"
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or "bytes that are no text"
         raise InputError(where, found, "a batch size or a readable file") from None
@@ -98,7 +100,11 @@ def read_file(path: str) -> list[Claim]:
         content = None
     try:
         if content is None:
-            content = _plain(yaml.compose(text, Loader=yaml.SafeLoader), where)
+            root = yaml.compose(text, Loader=yaml.SafeLoader)
+            if _values(root, {}) > MOST_VALUES:
+                found = "aliases of aliases with more values than a file of claims has"
+                raise InputError(where, found, f"at most {MOST_VALUES:,} values")
+            content = _plain(root, where)
     except (yaml.YAMLError, RecursionError) as error:
         raise InputError(where, str(error), "a YAML or JSON file") from None
     entries = content if isinstance(content, list) else [content]
@@ -127,6 +133,16 @@ def _json(text: str, where: str) -> Any:
         )
     except RecursionError:
         raise ValueError from None
+
+
+def _values(node: Any, counted: dict[int, int]) -> int:
+    """How many values a YAML node has; `counted` has those of nodes that an alias may repeat."""
+    if node is None or node.id == "scalar":
+        return 1
+    if id(node) not in counted:
+        parts = node.value if node.id == "sequence" else [part for _, part in node.value]
+        counted[id(node)] = 1 + sum(_values(part, counted) for part in parts)
+    return counted[id(node)]
 
 
 def _plain(node: Any, where: str) -> Any:
