@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 
@@ -69,4 +70,8 @@ def dispatch(arguments: Sequence[str]) -> int | None:
 
 def main() -> int:
     """Entry point of the console script and of `python -m dpatlas`."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As Python has it for errors: of what an encoding lacks, such as the name of a claim in
+        # ASCII, the escape. An exception here would have the exit code of a false claim.
+        sys.stdout.reconfigure(errors="backslashreplace")
     return run_command(dispatch, sys.argv[1:])

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import shlex
 import subprocess
@@ -272,6 +273,17 @@ def test_a_file_of_claims(capsys, tmp_path):
         json.dumps({"sampler": "full", "noise": 3, "steps": 20, "delta": 1e-5, **unsaid})
     )
     assert run(capsys, ["--batch", str(path)])[0] == 0
+
+
+def test_a_name_of_any_characters_is_shown_in_a_line_by_any_terminal(tmp_path):
+    claim = {"sampler": "full", "noise": 1, "steps": 1, "delta": 1e-5, "claimed": 5}
+    path = tmp_path / "claims.json"
+    path.write_text(json.dumps({**claim, "name": "\u03b5\x1b[2J\nclaimed 1: GUARANTEED"}))
+    words = [sys.executable, "-m", "dpatlas", "epsilon", "--batch", str(path), "--no-slips"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "\\u03b5\\x1b[2J claimed 1: GUARANTEED"
 
 
 def test_json_is_strict_and_says_everything(capsys):

@@ -9,6 +9,7 @@ from dpatlas.epsilon.check import GUARANTEED, REFUTED, Report
 from dpatlas.epsilon.claim import Claim
 from dpatlas.epsilon.slips import Hit
 from dpatlas.epsilon.valid import NAMES, Reading, assumptions
+from dpatlas.errors import one_line
 
 WIDTH = 100
 # Chance hits from which on a printed number has too few digits to explain it.
@@ -41,9 +42,9 @@ def nearest(number: float, unit: float) -> str:
 
 
 def _heading(claim: Claim) -> str:
-    lines = [claim.name] if claim.name else []
+    lines = [one_line(claim.name)] if claim.name else []
     if claim.source:
-        lines.append(f"source: {claim.source}")
+        lines.append(f"source: {one_line(claim.source)}")
     for number, phase in enumerate(claim.phases, 1):
         lead = f"phase {number}: " if len(claim.phases) > 1 else ""
         lines.append(_wrapped(lead, phase.describe()))
