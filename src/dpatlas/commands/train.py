@@ -75,6 +75,9 @@ def main(arguments: Sequence[str]) -> int:
     selection = _selection(options)
     manifest, data = _data(options)
     n_train = read_json(manifest)["shapes"]["x_train"][0]
+    if options.delta > 1 / n_train:
+        allowed = f"at most 1 / {n_train}: more would let one publish a random record"
+        raise InputError("--delta", options.delta, allowed)
     spec = _spec(options, data, n_train, selection)
     if options.noise_multiplier == 0 and options.epsilon is None:
         say(f"{spec.id}: no noise, so this training is NOT private; its ledger says so")
@@ -224,6 +227,7 @@ def _data(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
         records = shapes.get("x_train") if isinstance(shapes, dict) else None
         if not isinstance(records, list) or not records or not {"sha256", "name"} <= set(content):
             raise InputError("--data", str(path), "the manifest of a prepared data set")
+        integer(ge=1).check(f"{path}: shapes.x_train", records[0])
         return path, {"name": content["name"], "sha256": content["sha256"]}
     if options.data not in SPLITS:
         allowed = f"one of {', '.join(SPLITS)}, or a manifest.json"
@@ -315,6 +319,9 @@ def _spec(
     batch = options.batch
     if batch is None:
         batch = n if options.sampler == "full-batch" else options.default_batch
+    momentum = options.momentum
+    if momentum is None:
+        momentum = options.default_momentum if options.optimizer == "sgd" else 0.0
     steps = options.steps
     if options.epochs is not None:
         real(gt=0, le=MOST_EPOCHS).check("--epochs", options.epochs)
@@ -327,7 +334,6 @@ def _spec(
         "noise_multiplier",
         "max_grad_norm",
         "lr",
-        "momentum",
         "optimizer",
         "clipping",
         "max_physical_batch",
@@ -341,6 +347,7 @@ def _spec(
         "epsilon": epsilon,
         "relation": relation,
         "batch": batch,
+        "momentum": momentum,
         "steps": steps,
         "settings_tried": None,
     }
@@ -420,7 +427,11 @@ def _parser(default: Training) -> ArgumentParser:
     length.add_argument("--epochs", type=float, help="passes over the data, in place of steps")
     rate = work.add_mutually_exclusive_group()
     rate.add_argument("--lr", type=float, default=default.lr, help="learning rate")
-    work.add_argument("--momentum", type=float, default=default.momentum, help="momentum of sgd")
+    work.add_argument(
+        "--momentum",
+        type=float,
+        help=f"momentum of sgd; {default.momentum:g} if not given, and 0 with other optimisers",
+    )
     work.add_argument("--optimizer", default=default.optimizer, help="sgd or adam")
     work.add_argument("--max-physical-batch", type=int, help="records in memory at a time")
     work.add_argument(
@@ -461,5 +472,9 @@ def _parser(default: Training) -> ArgumentParser:
         action="store_true",
         help="validation records are public: scores carry no noise",
     )
-    parser.set_defaults(default_epsilon=default.epsilon, default_batch=default.batch)
+    parser.set_defaults(
+        default_epsilon=default.epsilon,
+        default_batch=default.batch,
+        default_momentum=default.momentum,
+    )
     return parser

@@ -65,6 +65,12 @@ def test_both_guarantees_and_the_best_trial_of_a_selection_are_printed(data, cap
     assert record.startswith("record: ")
 
 
+@pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", 0.9), ("adam", 0.0)])
+def test_an_optimizer_is_all_that_has_to_be_named(data, capsys, optimizer, momentum):
+    assert train(data, *NOISY, "--optimizer", optimizer, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["spec"]["momentum"] == momentum
+
+
 @pytest.mark.parametrize("words", [NOISY, SELECT], ids=["training", "selection"])
 def test_a_killed_command_goes_on_and_a_finished_one_releases_nothing_new(
     data, capsys, monkeypatch, words
@@ -175,6 +181,9 @@ def test_the_relation_follows_the_sampler(data, capsys, words, stated):
     ("arguments", "named"),
     [
         (["--delta", "1"], "--delta: found 1.0; allowed: a number > 0 and < 1"),
+        # With noise multiplier 1 it said: guaranteed, epsilon 0.
+        (["--delta", "0.5", "--noise-multiplier", "1"], "--delta: found 0.5; allowed: at most 1 /"),
+        (["--optimizer", "adam", "--momentum", "0.9"], "momentum: found 0.9; allowed: 0 with adam"),
         (["--runs", "0"], "--runs: found 0; allowed: a whole number >= 1"),
         (["--steps", "0"], "--steps: found 0; allowed: a whole number >= 1"),
         (["--steps", "0", "--noise-multiplier", "1"], "--steps: found 0"),
@@ -218,6 +227,15 @@ def test_a_manifest_that_does_not_count_its_records_is_one_line_and_exit_2(
     assert train(manifest, *QUICK, "--epsilon", "3") == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "allowed: the manifest of a prepared data set" in error
+
+
+@pytest.mark.parametrize("count", ["a", 0, None, 1.5])
+def test_a_manifest_with_another_count_than_a_whole_number_is_one_line(tmp_path, capsys, count):
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps({"sha256": "a", "name": "x", "shapes": {"x_train": [count, 4]}}))
+    assert train(manifest, "--batch", "8", "--epochs", "1") == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "manifest.json: shapes.x_train: found" in error
 
 
 @pytest.mark.parametrize(
