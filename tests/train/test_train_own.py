@@ -374,6 +374,11 @@ def test_gradients_that_were_not_finite_are_told(tmp_path, capsys):
     assert run(path) == 0
     told = f"gradients that were not finite, taken as zero: {SETTINGS['steps']} (a private count)"
     assert told in capsys.readouterr().out
+    # A number beyond float32: numpy's warning said nothing more.
+    x = x.astype(float)
+    x[7] = 1e300
+    np.savez(tmp_path / "records.npz", x=x, y=np.arange(40) % 2)
+    assert run(path) == 0 and told in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -444,6 +449,11 @@ BAD = {
         "test: found the records of select.validation; allowed: public records",
     ),
     "a test of other width": ({"test": "mine.py:of_other_width"}, "test: found RuntimeError"),
+    "no records as test": ({"test": "mine.py:none_held_out"}, "test: data: found 0 records"),
+    "no records for validation": (
+        {"lr": None, "select": {**SELECT, "validation": "mine.py:none_held_out"}},
+        "select.validation: data: found 0 records",
+    ),
     "labels out of range": ({"test": "mine.py:other_labels"}, "test: labels: found 6"),
     "labels that are not whole": (
         {"lr": None, "select": {**SELECT, "validation": "mine.py:reals_for_labels"}},

@@ -121,6 +121,9 @@ class Inputs:
         """InputError where private records are other ones too, or measured without noise."""
         parts = {"test": self.test, "select.validation": self.validation}
         for key, part in parts.items():
+            if part is not None:
+                # Refuses what are no records, or none at all.
+                self._called(key, part.on, "cpu")
             if part is not None and part.digest == self.train.digest is not None:
                 raise InputError(key, "the records of data", "records that are not trained on")
         test, chosen = self.test, self.settings.select
@@ -360,7 +363,9 @@ def _check_targets(targets: Any, output: Tensor) -> None:
 
 def _usual(array: np.ndarray) -> np.ndarray:
     """Whole numbers as int64 and others as float32, as networks and losses take them."""
-    return array.astype(np.int64 if array.dtype.kind in "iub" else np.float32, copy=False)
+    # What float32 does not hold becomes infinite, and is counted as such by the training.
+    with np.errstate(over="ignore"):
+        return array.astype(np.int64 if array.dtype.kind in "iub" else np.float32, copy=False)
 
 
 def _converted(values: Any, kinds: str) -> Any:
