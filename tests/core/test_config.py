@@ -113,6 +113,12 @@ def test_every_key_has_a_sentence():
     assert [place for place, sentence in keys.items() if not sentence] == []
 
 
+@pytest.mark.parametrize("name", ["nope", "", "../tiers/smoke", "../../config"])
+def test_a_tier_is_one_of_those_that_ship_and_no_path(name):
+    with pytest.raises(InputError, match=r"^tier: found '.*'; allowed: one of embedded, "):
+        read_tier(name)
+
+
 @pytest.mark.parametrize("tier", TIERS)
 def test_the_saved_effective_config_is_a_config_again(tier, tmp_path):
     config = load_tier(tier)

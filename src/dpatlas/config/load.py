@@ -196,10 +196,9 @@ def read_tier(name: str) -> dict[str, Any]:
     root, known = project_root(), tiers()
     if name == known[0]:
         return read_config(root=root)
-    path = root / TIERS / f"{name}.yaml"
-    if not path.is_file():
+    if name not in known:
         raise InputError("tier", repr(name), "one of " + ", ".join(known))
-    return read_config([path], root=root)
+    return read_config([root / TIERS / f"{name}.yaml"], root=root)
 
 
 def tiers() -> list[str]:
