@@ -284,6 +284,37 @@ def test_runs_that_other_pairs_taught_are_made_again(tmp_path):
     assert again.attacks == apart.attacks
 
 
+def test_every_look_at_more_runs_of_a_folder_counts_with_its_error(capsys, script, tmp_path):
+    target, kept = (
+        script("def train(run):", "    return training()(run)"),
+        ("--folder", tmp_path / "k"),
+    )
+
+    def audit(*words):
+        code, out, _ = run(capsys, target, "--pairs", 4, *kept, *words)
+        return code, out
+
+    assert "look" not in audit("--runs", 8)[1]
+    # The same runs again are no other test.
+    assert "look" not in audit("--runs", 8)[1]
+    code, out = audit("--runs", 10)
+    assert code in (0, 3) and "look 2 at the runs" in out
+    assert "with probability 0.02 at most" in " ".join(out.split())
+    found = json.loads(audit("--runs", 10, "--level", 0.9, "--json")[1])
+    assert (found["looks"], found["error_of_all_looks"]) == (3, 0.12)
+    head = tmp_path / "k" / "audit.json"
+    content = json.loads(head.read_text())
+    assert content["looks"] == [[4, 8, 1 - 0.99], [4, 10, 1 - 0.99], [4, 10, 1 - 0.9]]
+    for looks in (5, [5], [[4, 8]], [[4, 8, 2]], [["a", 8, 0.01]], {"a": 1}):
+        head.write_text(json.dumps({**content, "looks": looks}))
+        code, _, err = run(capsys, target, "--pairs", 4, *kept, "--runs", 8)
+        assert code == 2 and "audit.json: looks: found" in err
+    # Folders of earlier versions have no count.
+    del content["looks"]
+    head.write_text(json.dumps(content))
+    assert "look" not in audit("--runs", 8)[1]
+
+
 def test_one_run_is_made_once_in_a_folder(tmp_path):
     calls = []
 

@@ -63,7 +63,8 @@ def audit_training(
     seconds: no run begins after so long; what there is by then is judged. Fewer than 2 pairs, or
     than 8 runs on each data set, contradict nothing. seed: of everything, by default secret and
     new. folder: runs are kept there, and an audit that was stopped goes on. code: digests of what
-    is audited, which must be the same then.
+    is audited, which must be the same then. Each time that more of its runs are judged is a test of
+    its own, at `level`: the report counts them.
 
     Raises InputError for bad settings, a training that fails, and a folder of another audit.
     """
@@ -79,8 +80,16 @@ def audit_training(
     if claim.canaries > 1:
         if premises_only:
             raise InputError("premises_only", "several canaries", "one canary, in pairs of runs")
-        one_run = _one_run(train, claim, store, level)
-        return Report(claim, (), (), level, store.seed, _since(began), one_run=one_run)
+        return Report(
+            claim,
+            (),
+            (),
+            level,
+            store.seed,
+            _since(began),
+            one_run=_one_run(train, claim, store, level),
+            error=_tidy(1 - level),
+        )
     train = _timely(train, until(1.0))
     collected = _pairs(train, claim, pairs, store, until(1.0 if premises_only else TIME_OF_PAIRS))
     store.keep_code()
@@ -98,6 +107,7 @@ def audit_training(
             missing = f"{many} of at least {FEWEST_RUNS} runs on each data set"
         else:
             attacks = _attacks(claim, adversaries.names, scores, error / 2)
+    errors = store.looked(len(collected), many, error) if rows else [error]
     return Report(
         claim,
         tuple(rows),
@@ -109,6 +119,8 @@ def audit_training(
         runs=many,
         missing=missing,
         absent=is_absent(claim, collected),
+        looks=len(errors),
+        error=_tidy(sum(errors)),
     )
 
 
@@ -127,6 +139,11 @@ def _since(began: float) -> float:
     return time.monotonic() - began
 
 
+def _tidy(error: float) -> float:
+    """An error without the last digits of 1 - .99."""
+    return round(error, 15)
+
+
 class _Store:
     """The runs that are kept in a folder, or nowhere."""
 
@@ -136,6 +153,8 @@ class _Store:
         self._claim, self._code = claim.as_dict(), code
         # Digests of an earlier audit's files: this one may import some of them later, or never.
         self._known: dict[str, str] = {}
+        # What was judged: numbers of pairs and runs, and the error of that.
+        self._looks: list[list[float]] = []
         if seed is not None:
             integer(ge=0).check("seed", seed)
         if self.folder is None:
@@ -152,7 +171,7 @@ class _Store:
                     raise InputError(str(self.folder), f"an audit of another {key}", allowed)
             if seed is not None and known["seed"] != seed:
                 raise InputError("seed", seed, f"{known['seed']}, of the audit in {self.folder}")
-            self.seed = known["seed"]
+            self.seed, self._looks = known["seed"], _looks(known, head)
         else:
             self.keep_code()
 
@@ -161,11 +180,19 @@ class _Store:
         if self.folder is None:
             return
         facts = {"claim": self._claim, "code": self._code(self._known), "seed": self.seed}
+        facts["looks"] = self._looks
         try:
             write_json(self.folder / "audit.json", facts)
         except OSError as error:
             found = error.strerror or type(error).__name__
             raise InputError(f"folder {self.folder}", found, "one that can be written") from None
+
+    def looked(self, pairs: int, runs: int, error: float) -> list[float]:
+        """The error of every look at the runs of this audit, this one included."""
+        if (look := [pairs, runs, error]) not in self._looks:
+            self._looks.append(look)
+            self.keep_code()
+        return [error for *_, error in self._looks]
 
     def kept(self, name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Named arrays: read from the file of this name if it is there, else made and kept."""
@@ -246,6 +273,19 @@ def _head(path: Path) -> dict[str, Any]:
             str(path), "no seed of an audit", "a folder that an audit made, or a new one"
         )
     return known
+
+
+def _looks(known: Mapping[str, Any], path: Path) -> list[list[float]]:
+    """The looks of an audit's folder; none of one that was made before they were counted."""
+    looks = known.get("looks", [])
+    try:
+        for pairs, runs, error in looks:
+            real(gt=0, lt=1).check("looks", error)
+            integer(ge=0).check("looks", pairs)
+            integer(ge=0).check("looks", runs)
+    except (TypeError, ValueError):
+        raise InputError(f"{path}: looks", looks, "as the audit wrote them") from None
+    return list(looks)
 
 
 def _pair(store: _Store, name: str, make: Callable[[], dict[str, np.ndarray]]) -> Pair:
