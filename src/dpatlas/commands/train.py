@@ -83,6 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         say(f"{spec.id}: no noise, so this training is NOT private; its ledger says so")
     from dpatlas.jobs.job import execute
     from dpatlas.jobs.run import kind_of
+    from dpatlas.train.earlier import earlier_records, say_what_adds_up
 
     path = options.output / spec.id / "record.json"
     with only_process(options.output, spec.id):
@@ -91,6 +92,12 @@ def main(arguments: Sequence[str]) -> int:
             say(f"{spec.id}: trained before; this is its record, and nothing is trained again")
             content = read_record(path)
         else:
+            if not path.is_file():
+                mine = spec.fields["data"]["sha256"]
+                say_what_adds_up(
+                    earlier_records(options.output),
+                    lambda other: other.get("data", {}).get("sha256") == mine,
+                )
             module, kind = kind_of(spec)
             content = execute(
                 spec,

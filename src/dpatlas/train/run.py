@@ -16,7 +16,7 @@ from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
 from dpatlas.core.files import check_writable, only_process, remove_parts
 from dpatlas.core.progress import EpsilonSoFar, Progress, say
-from dpatlas.core.records import Stopwatch, make_record, read_record, versions, write_record
+from dpatlas.core.records import Stopwatch, make_record, versions, write_record
 from dpatlas.core.scripts import error_place
 from dpatlas.core.seeds import Noise, recording
 from dpatlas.core.specs import Spec
@@ -31,6 +31,7 @@ from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.saved import save_model
 from dpatlas.privacy.selection import Score, calibrate_selected, trials_law
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas.train.earlier import earlier_records, say_what_adds_up
 from dpatlas.train.inputs import Inputs
 from dpatlas.train.settings import Settings
 
@@ -164,22 +165,15 @@ class _Training:
     def _record(self) -> dict[str, Any]:
         folder = self.output / self.spec.id
         path = folder / "record.json"
-        for before in sorted(self.output.glob("*/record.json")):
-            try:
-                record = read_record(before)
-            except InputError as error:
-                say(f"not counted among the trainings before: {error}")
-                continue
+        earlier = list(earlier_records(self.output))
+        for record in earlier:
             if record["spec_digest"] == self.spec.digest:
                 # With new noise it would be a second release of the same records.
                 say(f"{record['id']}: trained before; its record follows, nothing is trained again")
                 return record
-            mine = self.spec.fields["records"]["data"]
-            if mine is not None and record["spec"].get("records", {}).get("data") == mine:
-                say(
-                    f"{record['id']} in this folder was trained on the same records with other "
-                    "settings: their epsilons add up (dpatlas epsilon adds ledgers)"
-                )
+        mine = self.spec.fields["records"]["data"]
+        if mine is not None:
+            say_what_adds_up(earlier, lambda spec: spec.get("records", {}).get("data") == mine)
         stopwatch, code = Stopwatch(), code_digest(__name__)
         identity = {
             "spec": self.spec.digest,

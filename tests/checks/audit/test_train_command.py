@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,25 @@ def test_both_guarantees_and_the_best_trial_of_a_selection_are_printed(data, cap
 def test_an_optimizer_is_all_that_has_to_be_named(data, capsys, optimizer, momentum):
     assert train(data, *NOISY, "--optimizer", optimizer, "--json") == 0
     assert json.loads(capsys.readouterr().out)["spec"]["momentum"] == momentum
+
+
+def test_other_trainings_on_the_same_records_are_announced_before_their_epsilons_add_up(
+    data, capsys
+):
+    assert train(data, *NOISY) == 0
+    assert "add up" not in capsys.readouterr().err
+    # The same again is the same release.
+    assert train(data, *NOISY) == 0
+    assert "add up" not in capsys.readouterr().err
+    assert train(data, *NOISY, "--lr", "0.3") == 0
+    (line,) = capsys.readouterr().err.strip().splitlines()[:1]
+    assert "trained on the same records with other settings: their epsilons add up" in line
+    other = data.parent.parent / "other" / "manifest.json"
+    shutil.copytree(data.parent, other.parent)
+    content = json.loads(other.read_text())
+    other.write_text(json.dumps({**content, "sha256": "0" * 64}))
+    train(other, *NOISY)
+    assert "add up" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [NOISY, SELECT], ids=["training", "selection"])

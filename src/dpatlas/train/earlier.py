@@ -1,0 +1,30 @@
+"""Trainings before: their epsilons add up where they read the same records."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpatlas.core.progress import say
+from dpatlas.core.records import read_record
+from dpatlas.errors import InputError
+
+
+def earlier_records(output: Path) -> Iterator[dict[str, Any]]:
+    """The records of the trainings in this folder; what is none is named."""
+    for path in sorted(output.glob("*/record.json")):
+        try:
+            yield read_record(path)
+        except InputError as error:
+            say(f"not counted among the trainings before: {error}")
+
+
+def say_what_adds_up(
+    records: Iterable[Mapping[str, Any]], on_same_records: Callable[[Mapping[str, Any]], bool]
+) -> None:
+    """Name those of these records whose spec says that they trained on the same records."""
+    for record in records:
+        if on_same_records(record["spec"]):
+            say(
+                f"{record['id']} in this folder was trained on the same records with other "
+                "settings: their epsilons add up (dpatlas epsilon adds ledgers)"
+            )
