@@ -74,7 +74,8 @@ def main(arguments: Sequence[str]) -> int:
     one_of("keyed", "os").check("--noise-source", options.noise_source)
     selection = _selection(options)
     manifest, data = _data(options)
-    n_train = read_json(manifest)["shapes"]["x_train"][0]
+    prepared = read_json(manifest)
+    n_train = prepared["shapes"]["x_train"][0]
     if options.delta > 1 / n_train:
         allowed = f"at most 1 / {n_train}: more would let one publish a random record"
         raise InputError("--delta", options.delta, allowed)
@@ -93,10 +94,10 @@ def main(arguments: Sequence[str]) -> int:
             content = read_record(path)
         else:
             if not path.is_file():
-                mine = spec.fields["data"]["sha256"]
+                mine = prepared["sha256"]
                 say_what_adds_up(
                     earlier_records(options.output),
-                    lambda other: other.get("data", {}).get("sha256") == mine,
+                    lambda record: (record["data"] or {}).get("sha256") == mine,
                 )
             module, kind = kind_of(spec)
             content = execute(

@@ -21,9 +21,9 @@ def earlier_records(output: Path) -> Iterator[dict[str, Any]]:
 def say_what_adds_up(
     records: Iterable[Mapping[str, Any]], on_same_records: Callable[[Mapping[str, Any]], bool]
 ) -> None:
-    """Name those of these records whose spec says that they trained on the same records."""
+    """Name those of these trainings that were on the same records, by `on_same_records`."""
     for record in records:
-        if on_same_records(record["spec"]):
+        if on_same_records(record):
             say(
                 f"{record['id']} in this folder was trained on the same records with other "
                 "settings: their epsilons add up (dpatlas epsilon adds ledgers)"

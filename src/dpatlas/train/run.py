@@ -173,7 +173,9 @@ class _Training:
                 return record
         mine = self.spec.fields["records"]["data"]
         if mine is not None:
-            say_what_adds_up(earlier, lambda spec: spec.get("records", {}).get("data") == mine)
+            say_what_adds_up(
+                earlier, lambda record: record["spec"].get("records", {}).get("data") == mine
+            )
         stopwatch, code = Stopwatch(), code_digest(__name__)
         identity = {
             "spec": self.spec.digest,

@@ -91,6 +91,13 @@ def test_other_trainings_on_the_same_records_are_announced_before_their_epsilons
     assert "add up" not in capsys.readouterr().err
 
 
+def test_the_digits_need_no_file_and_are_the_same_records_in_every_training(tmp_path, capsys):
+    for lr in ("0.3", "0.1"):
+        words = [*NOISY, "--lr", lr, "--output", str(tmp_path / "out")]
+        assert run_command(command.main, words) == 0
+    assert "trained on the same records" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [NOISY, SELECT], ids=["training", "selection"])
 def test_a_killed_command_goes_on_and_a_finished_one_releases_nothing_new(
     data, capsys, monkeypatch, words
