@@ -176,6 +176,7 @@ def test_between_both_sides_nothing_is_said():
         ("--batch missing.yaml --n 5", "--batch missing.yaml: found --n as well"),
         ("--ledgers one.json", "--ledgers one.json: found No such file"),
         ("--ledgers a.json a.json", "--ledgers: found the same file twice"),
+        ("--ledgers a.json ./a.json", "--ledgers: found the same file twice"),
         ("--ledgers a.json b.json --n 5", "--ledgers: found --n as well"),
         ("--ledgers a.json b.json --delta 2", "--delta: found 2; allowed"),
         ("--ledgers a.json b.json --claimed x", "--claimed: found 'x'"),

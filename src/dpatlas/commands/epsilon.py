@@ -4,6 +4,7 @@ import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy)
 
 import argparse
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,7 @@ def _ledgers(options: argparse.Namespace) -> int:
     if options.claimed is not None:
         budget = number_in(options.claimed)
         real(gt=0).check("--claimed", budget)
-    if len(set(options.ledgers)) < len(options.ledgers):
+    if len({os.path.realpath(path) for path in options.ledgers}) < len(options.ledgers):
         raise InputError("--ledgers", "the same file twice", "different files")
     total = total_spent({path: _read(path) for path in options.ledgers}, options.delta)
     met = None if budget is None else total.meets(float(budget), options.delta)
