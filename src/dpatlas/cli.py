@@ -71,7 +71,7 @@ def dispatch(arguments: Sequence[str]) -> int | None:
 def main() -> int:
     """Entry point of the console script and of `python -m dpatlas`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As Python has it for errors: of what an encoding lacks, such as the name of a claim in
-        # ASCII, the escape. An exception here would have the exit code of a false claim.
+        # Characters that the terminal's encoding lacks are written as escapes, as Python does on
+        # stderr: an exception would end with the exit code of a claim that is not guaranteed.
         sys.stdout.reconfigure(errors="backslashreplace")
     return run_command(dispatch, sys.argv[1:])

@@ -80,16 +80,8 @@ def audit_training(
     if claim.canaries > 1:
         if premises_only:
             raise InputError("premises_only", "several canaries", "one canary, in pairs of runs")
-        return Report(
-            claim,
-            (),
-            (),
-            level,
-            store.seed,
-            _since(began),
-            one_run=_one_run(train, claim, store, level),
-            error=_tidy(1 - level),
-        )
+        one_run, took = _one_run(train, claim, store, level), _since(began)
+        return Report(claim, (), (), level, store.seed, took, one_run=one_run, looks=(level,))
     train = _timely(train, until(1.0))
     collected = _pairs(train, claim, pairs, store, until(1.0 if premises_only else TIME_OF_PAIRS))
     store.keep_code()
@@ -107,7 +99,6 @@ def audit_training(
             missing = f"{many} of at least {FEWEST_RUNS} runs on each data set"
         else:
             attacks = _attacks(claim, adversaries.names, scores, error / 2)
-    errors = store.looked(len(collected), many, error) if rows else [error]
     return Report(
         claim,
         tuple(rows),
@@ -119,8 +110,7 @@ def audit_training(
         runs=many,
         missing=missing,
         absent=is_absent(claim, collected),
-        looks=len(errors),
-        error=_tidy(sum(errors)),
+        looks=store.looked(len(collected), many, level) if rows else (),
     )
 
 
@@ -139,11 +129,6 @@ def _since(began: float) -> float:
     return time.monotonic() - began
 
 
-def _tidy(error: float) -> float:
-    """An error without the last digits of 1 - .99."""
-    return round(error, 15)
-
-
 class _Store:
     """The runs that are kept in a folder, or nowhere."""
 
@@ -153,7 +138,7 @@ class _Store:
         self._claim, self._code = claim.as_dict(), code
         # Digests of an earlier audit's files: this one may import some of them later, or never.
         self._known: dict[str, str] = {}
-        # What was judged: numbers of pairs and runs, and the error of that.
+        # What was judged: numbers of pairs and of runs, and the confidence level.
         self._looks: list[list[float]] = []
         if seed is not None:
             integer(ge=0).check("seed", seed)
@@ -187,12 +172,12 @@ class _Store:
             found = error.strerror or type(error).__name__
             raise InputError(f"folder {self.folder}", found, "one that can be written") from None
 
-    def looked(self, pairs: int, runs: int, error: float) -> list[float]:
-        """The error of every look at the runs of this audit, this one included."""
-        if (look := [pairs, runs, error]) not in self._looks:
+    def looked(self, pairs: int, runs: int, level: float) -> tuple[float, ...]:
+        """The confidence level of every look at the runs of this audit, this one included."""
+        if (look := [pairs, runs, level]) not in self._looks:
             self._looks.append(look)
             self.keep_code()
-        return [error for *_, error in self._looks]
+        return tuple(level for *_, level in self._looks)
 
     def kept(self, name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Named arrays: read from the file of this name if it is there, else made and kept."""
@@ -279,8 +264,8 @@ def _looks(known: Mapping[str, Any], path: Path) -> list[list[float]]:
     """The looks of an audit's folder; none of one that was made before they were counted."""
     looks = known.get("looks", [])
     try:
-        for pairs, runs, error in looks:
-            real(gt=0, lt=1).check("looks", error)
+        for pairs, runs, level in looks:
+            CONFIDENCE.check("looks", level)
             integer(ge=0).check("looks", pairs)
             integer(ge=0).check("looks", runs)
     except (TypeError, ValueError):

@@ -17,7 +17,7 @@ from dpatlas.errors import InputError
 from dpatlas.privacy.one_run import PROFILE_DELTAS
 
 Names = Callable[[str], str]
-# `epsilon` is what `claimed` is elsewhere, and a target would leave the noise open.
+# Other commands say `claimed` for `epsilon`; a target would leave the noise multiplier open.
 KEYS = (*(key for key in CLAIM_KEYS if key not in ("claimed", "target")), "epsilon", "canaries")
 
 

@@ -38,9 +38,8 @@ class Report:
     level: confidence of what is said to be wrong. seed: with it the audit can be repeated. pairs,
     runs: of runs for the premises, and runs on each data set for the bound. missing: what the time
     did not allow and a verdict needs; empty where there is enough. absent: whether the canary
-    changed nothing in any pair, as if it had not been planted. looks: how often runs of the folder
-    were judged, with more of them each time. error: probability, at most, that one of the looks
-    finds something wrong where nothing is.
+    changed nothing in any pair, as if it had not been planted. looks: confidence levels of
+    all judgements of the runs in the folder, this one included; empty where nothing was judged.
     """
 
     claim: Claim
@@ -54,8 +53,13 @@ class Report:
     one_run: OneRunTest | None = None
     missing: str = ""
     absent: bool = False
-    looks: int = 1
-    error: float = 0.0
+    looks: tuple[float, ...] = ()
+
+    @property
+    def error_of_all_looks(self) -> float:
+        """The probability, at most, that one of the looks finds fault with a true claim."""
+        # Without the last digits of 1 - .99.
+        return round(sum(1 - level for level in self.looks), 15)
 
     @property
     def violated(self) -> tuple[Premise, ...]:
@@ -122,8 +126,8 @@ class Report:
             "seconds": round(self.seconds, 2),
             "pairs": self.pairs,
             "runs": self.runs,
-            "looks": self.looks,
-            "error_of_all_looks": self.error,
+            "looks": len(self.looks),
+            "error_of_all_looks": self.error_of_all_looks,
             "premises": [asdict(each) for each in self.premises],
             "attacks": [asdict(each) for each in self.attacks],
             "one_run": None if self.one_run is None else asdict(self.one_run),
@@ -175,12 +179,11 @@ class Report:
         runs = "one run" if self.one_run is not None else runs
         rest = f"{duration(self.seconds)}, confidence {self.level:g}, seed {self.seed}"
         lines.append(f"audit      {runs}, {rest}")
-        if self.looks > 1:
-            text = f"look {self.looks} at the runs of this folder, each at an error of its own: "
-            text += f"a true claim fails one of them with probability {rounded_up(self.error, 2)}"
-            lines += textwrap.wrap(
-                f"{text} at most", WIDTH, initial_indent=" " * 11, subsequent_indent=" " * 11
-            )
+        if len(self.looks) > 1:
+            text = f"look {len(self.looks)} at the runs of this folder, each with its own error: "
+            text += "a true claim fails one of them with probability at most "
+            text += rounded_up(self.error_of_all_looks, 2)
+            lines += textwrap.wrap(text, WIDTH, initial_indent=" " * 11, subsequent_indent=" " * 11)
         if self.premises:
             lines += ["", "premises"]
             for each in self.premises:

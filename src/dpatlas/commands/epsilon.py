@@ -25,7 +25,7 @@ or the claim is refuted, 2 for bad input. A file has one claim or a list of clai
 of these options as keys (drop_last for --drop-last), and further `phases` (a list of settings),
 `trials` as a list of settings, `name` and `source`. docs/epsilon.md explains the output."""
 WHOLE_FILE = ("batch", "json", "explain")
-# Values of a file, in which an alias counts at every use: 100,000 trials have so many.
+# Most values in a file of claims, where an alias counts at every use; as many as 100,000 trials.
 MOST_VALUES = 1_000_000
 
 
@@ -103,7 +103,7 @@ def read_file(path: str) -> list[Claim]:
         if content is None:
             root = yaml.compose(text, Loader=yaml.SafeLoader)
             if _values(root, {}) > MOST_VALUES:
-                found = "aliases of aliases with more values than a file of claims has"
+                found = "more values, aliases counted at every use"
                 raise InputError(where, found, f"at most {MOST_VALUES:,} values")
             content = _plain(root, where)
     except (yaml.YAMLError, RecursionError) as error:

@@ -39,8 +39,8 @@ CRITERION = (
     *("paper", "place", "statement", "kind", "expected", "margin", "level", "comparisons"),
     "evidence",
 )
-# Of these, what follows from the runs too: the level from whether they show or refute a claim, the
-# number of comparisons from that of runs. Where these columns differ, the runs are the cause.
+# Columns of these that also change with the runs: the level with the verdict, the number of
+# comparisons with the number of runs. Where one of STANDING differs, they ask no other question.
 OF_RUNS, STANDING = ("level", "comparisons"), ("verdict", "runs", "look")
 Difference = dict[str, Any]
 

@@ -123,7 +123,8 @@ class EarlierPublication:
         if self.partial and kept:
             for claim in written_claims().claims:
                 every = {claim.id, *(each.id for each in claim.entries)}
-                if claim.paper in self.blocks and kept & every and every <= merged.keys():
+                ours = claim.paper in self.blocks and claim.has_parts
+                if ours and kept & every and every <= merged.keys():
                     merged[claim.id] = _judged_again(claim, merged)
         return _csv(list(rows[0]), merged.values())
 
@@ -141,9 +142,7 @@ class EarlierPublication:
 
 
 def _judged_again(claim: Claim, rows: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
-    """The row of a claim by those of its parts; its own if it has none. rows: by claim."""
-    if not claim.has_parts:
-        return rows[claim.id]
+    """The row of a claim by the rows of its parts. rows: by claim."""
     parts = [rows[each.id] for each in claim.entries]
     whole = conjunction_row(claim, [{**part, "runs": int(part["runs"])} for part in parts])
     # Of the claim's figures and tables some may not be there yet.

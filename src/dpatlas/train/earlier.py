@@ -1,4 +1,4 @@
-"""Trainings before: their epsilons add up where they read the same records."""
+"""Earlier trainings in an output folder: on the same records, their epsilons add up."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from dpatlas.errors import InputError
 
 
 def earlier_records(output: Path) -> Iterator[dict[str, Any]]:
-    """The records of the trainings in this folder; what is none is named."""
+    """The records of the trainings in this folder; files that are none are reported."""
     for path in sorted(output.glob("*/record.json")):
         try:
             yield read_record(path)
