@@ -175,6 +175,20 @@ def test_a_slower_machine_scales_work_that_it_never_did(tmp_path):
     assert rates.spread("smoke") is None
 
 
+def test_runs_that_hardly_do_more_than_start_say_nothing_of_how_fast_a_machine_computes(tmp_path):
+    """As those of the tier smoke, which start in a quarter of the default time."""
+    for steps in range(1, 31):
+        write_past(tmp_path, 0.2, spec_of(depth=2, width=4, steps=steps))
+    rates = fit(past_runs(tmp_path, "cpu"), "cpu")
+    assert rates.seconds["starts"] < 0.5 * DEFAULTS["cpu"]["starts"]
+    assert rates.seconds["products"] == pytest.approx(DEFAULTS["cpu"]["products"], rel=0.2)
+    # A few long runs settle it.
+    for depth in (2, 4, 6):
+        write_past(tmp_path, 0.5, spec_of(depth=depth, width=64, steps=20_000))
+    rates = fit(past_runs(tmp_path, "cpu"), "cpu")
+    assert rates.seconds["products"] == pytest.approx(0.5 * DEFAULTS["cpu"]["products"], rel=0.3)
+
+
 def test_a_run_does_not_judge_its_own_estimate(tmp_path):
     *others, last = big_specs()
     for spec in others:

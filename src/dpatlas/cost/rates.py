@@ -1,7 +1,7 @@
 """Seconds per unit of work, fitted to past runs and regularised towards documented defaults.
 
 The model is: seconds = (sum of counts times seconds per unit) times a factor of the kind of job. A
-factor of the machine, the median over its runs, first scales all default rates. The fit then
+factor of the machine, a median over its runs, first scales all default rates. The fit then
 minimises squared errors of log seconds, so that an estimate of twice the time is as wrong as one of
 half, plus a penalty that pulls every rate towards its scaled default and every factor towards 1.
 Without the penalty, a fit to many small runs would trade one feature against another and be far off
@@ -56,6 +56,8 @@ DEFAULTS = {
 PULL = 1.0
 # Runs of less than this many seconds have less weight, in proportion to their length.
 SMALL_SECONDS = 1.0
+# Runs of this many seconds or more count alike for the factor of the machine.
+LONG_SECONDS = 10.0
 NEWEST_RUNS = 400
 # Time to ask a scheduler for: `SLACK` times the estimate at default rates, within these bounds. A
 # job that is stopped after a day goes on from its checkpoint.
@@ -239,7 +241,7 @@ class _Problem:
 
         counts, kind = self.counts[mask], self.kind[mask]
         target, weight = self.log_actual[mask], self.weight[mask]
-        unit = self.unit * np.exp(np.median(target - np.log(counts @ self.unit)))
+        unit = self.unit * self._machine(mask)
         features, kinds = len(unit), int(self.kind.max()) + 1
         is_kind = np.eye(kinds)[kind]
 
@@ -258,6 +260,22 @@ class _Problem:
         start = np.zeros(features + kinds)
         logs = least_squares(errors, start, slopes, method="lm").x
         return unit * np.exp(logs[:features]), np.exp(logs[features:])
+
+    def _machine(self, mask: np.ndarray) -> float:
+        """Factor of the machine: the weighted median of actual over default seconds.
+
+        A run counts in proportion to its seconds without its start, up to `LONG_SECONDS`: what
+        starts quickly need not compute quickly, so a tier of tiny runs says nothing. One long run
+        at the default rates counts as well.
+        """
+        parts = self.counts[mask] * self.unit
+        total = parts.sum(1)
+        actual, starts = np.exp(self.log_actual[mask]), parts[:, FEATURES.index("starts")] / total
+        weights = np.minimum(1, actual * (1 - starts) / LONG_SECONDS)
+        ratios = np.append(self.log_actual[mask] - np.log(total), 0.0)
+        order = np.argsort(ratios)
+        below = np.cumsum(np.append(weights, 1)[order])
+        return float(np.exp(ratios[order][np.searchsorted(below, below[-1] / 2)]))
 
     def estimates(self, solution: tuple[np.ndarray, np.ndarray], mask: np.ndarray) -> np.ndarray:
         """Estimated seconds of the runs of a mask, from what `solve` returned."""
