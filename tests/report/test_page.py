@@ -8,6 +8,7 @@ import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from markupsafe import Markup
 from page_world import (
@@ -30,7 +31,7 @@ from dpatlas.evidence.claims import COLUMNS, COMPARISON_COLUMNS, write_claims
 from dpatlas.evidence.looks import LOOKS, MOST_EQUAL
 from dpatlas.evidence.verdicts import VERDICTS
 from dpatlas.report.page import build_page, main
-from dpatlas.report.page_claims import cards
+from dpatlas.report.page_claims import ROOM, RUNS_WIDTH, cards
 from dpatlas.report.page_items import Item
 from dpatlas.report.page_source import Source
 
@@ -310,6 +311,27 @@ def test_a_card_gives_the_answer_first_and_every_comparison_with_its_limit(page)
     zone, small = (re.search(f"--{letter}:([^%]+)%;--{letter}w:([^%]+)%", card) for letter in "zs")
     assert float(zone[1]) + float(zone[2]) == pytest.approx(100, abs=0.02)
     assert float(small[1]) == float(zone[1]) and 0 < float(small[2]) < float(zone[2])
+
+
+def test_of_the_comparison_that_decides_every_run_is_drawn_where_it_lies(results):
+    rows = [
+        compared("kl-1a", decides=1, values="3 -0.5 1.5 2"),
+        compared("kl-1a", comparison="another", values="9 9 9"),
+    ]
+    write_claims(results / "comparisons.csv", rows, COMPARISON_COLUMNS)
+    card = card_of(whole_page(results), "kl-1")
+    (path,) = re.findall(r'<svg class="runs" [^>]*><path d="M0 1([^"]*)"/></svg>', card)
+    steps = re.findall(r"m(\d+)-1v1", path)
+    assert path == "".join(f"m{step}-1v1" for step in steps)
+    places = np.cumsum([int(step) for step in steps]) * 100 / RUNS_WIDTH
+    # The lowest and the highest run are the ends of the axis, but for its room.
+    room, width = 100 * ROOM / (1 + 2 * ROOM), 100 / (1 + 2 * ROOM)
+    expected = [room + width * (run + 0.5) / 3.5 for run in (-0.5, 1.5, 2, 3)]
+    assert places == pytest.approx(expected, abs=100 / RUNS_WIDTH)
+    # Runs of two groups that are not paired have no place on an axis of differences.
+    rows[0]["values"] = "3 2 | 1 0.5"
+    write_claims(results / "comparisons.csv", rows, COMPARISON_COLUMNS)
+    assert "<svg" not in card_of(whole_page(results), "kl-1")
 
 
 def test_an_open_claim_is_not_given_an_interval_that_it_lacks():

@@ -4,7 +4,8 @@ Checked: the csv files against manifest.txt; every file of a figure or table, an
 it, against its lineage, and that a lineage names every file there; every record's schema, place and
 spec, whether its data set, features and backbone are there, and whether today's code would make it;
 the arrays of data sets, features and backbones against their manifests. Of a published run: every
-file against manifest.json, which has to name them all. A line for each difference; exit code 1 if
+file against manifest.json, which has to name them all. Of both: the means and intervals of
+comparisons.csv against the values of runs beside them. A line for each difference; exit code 1 if
 there is any.
 
 Not checked: config.json, which publish compares with the runs; cost.json, logs, the page and
@@ -26,6 +27,7 @@ from dpatlas.report.lineage import MANIFEST
 from dpatlas.report.manifest import csv_differences
 from dpatlas.report.state import State
 from dpatlas.report.verify import (
+    interval_differences,
     product_differences,
     published_differences,
     record_differences,
@@ -57,9 +59,10 @@ def differences(folder: Path) -> list[str]:
     if not any((folder / name).is_dir() for name in ("runs", "lineage")):
         if not (folder / MANIFEST).is_file():
             raise InputError(str(folder), "neither runs nor a manifest", "the results of a run")
-        return published_differences(folder)
+        return published_differences(folder) + interval_differences(folder)
     lines = [
         *csv_differences(folder),
+        *interval_differences(folder),
         *product_differences(folder),
         *record_differences(folder),
         *_unreadable(folder, f"data/*/{MANIFEST}", prepared.load),

@@ -8,7 +8,7 @@ needs a law with tails.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import special
@@ -28,6 +28,8 @@ class Estimate:
 
     Infinite degrees of freedom stand for the normal law. equal: the largest share of runs that have
     one value; 0 where it is not known. outlying: how many lie far from the others (`_outlying`).
+    samples: the values of the runs that it was made of, of which it is the mean, or the difference
+    of the means of two; none where it was not made of runs.
     """
 
     value: float
@@ -36,6 +38,7 @@ class Estimate:
     runs: int
     equal: float = 0.0
     outlying: int = 0
+    samples: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
 
     @property
     def exact(self) -> bool:
@@ -176,11 +179,11 @@ def mean_estimate(values: Sequence[float] | np.ndarray) -> Estimate:
     Raises InputError for no value and for values that are not finite.
     """
     values = _finite(values)
-    runs = len(values)
+    runs, samples = len(values), (tuple(values.tolist()),)
     if runs == 1:
-        return Estimate(float(values[0]), math.inf, 1.0, 1)
+        return Estimate(float(values[0]), math.inf, 1.0, 1, samples=samples)
     error = values.std(ddof=1) / math.sqrt(runs)
-    seen = _equal(values), _outlying(values)
+    seen = _equal(values), _outlying(values), samples
     return Estimate(float(values.mean()), float(error), runs - 1.0, runs, *seen)
 
 
@@ -205,16 +208,17 @@ def difference_estimate(
         return replace(mean_estimate(differences), equal=_equal((differences / size).round(12)))
     sides = mean_estimate(first), mean_estimate(second)
     value, runs = sides[0].value - sides[1].value, min(side.runs for side in sides)
+    samples = sides[0].samples + sides[1].samples
     if runs == 1:
-        return Estimate(value, math.inf, 1.0, 1)
+        return Estimate(value, math.inf, 1.0, 1, samples=samples)
     variances = np.array([side.standard_error**2 for side in sides])
     total, equal = float(variances.sum()), sides[int(variances.argmax())].equal
     outlying = sum(side.outlying for side in sides)
     if total == 0:
-        return Estimate(value, 0.0, runs - 1.0, runs, equal)
+        return Estimate(value, 0.0, runs - 1.0, runs, equal, samples=samples)
     counts = np.array([side.runs for side in sides])
     degrees = total**2 / float((variances**2 / (counts - 1)).sum())
-    return Estimate(value, math.sqrt(total), degrees, runs, equal, outlying)
+    return Estimate(value, math.sqrt(total), degrees, runs, equal, outlying, samples)
 
 
 @checked(value=real(), standard_error=real(ge=0), draws=integer(ge=2))

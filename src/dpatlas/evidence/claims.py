@@ -52,6 +52,7 @@ from dpatlas.evidence.looks import (
     runs_to_decide,
     with_margin,
 )
+from dpatlas.evidence.run_values import values_text
 from dpatlas.evidence.verdicts import (
     IDENTITY,
     INCONCLUSIVE,
@@ -104,7 +105,7 @@ COLUMNS = (
 )
 COMPARISON_COLUMNS = (
     *("claim", "comparison", "observed", "low", "high", "above", "below", "margin", "runs"),
-    *("level", "decides", "holds", "fails", "veto", "outlying"),
+    *("level", "decides", "holds", "fails", "veto", "outlying", "values"),
 )
 # Of an entry with more comparisons, those closest to its verdict's turning are written.
 MOST_COMPARISONS = 16
@@ -314,7 +315,8 @@ def comparison_rows(judged: Mapping[str, "JudgedEntry"]) -> list[dict[str, Any]]
     Limits that there are not, and ends of intervals that are infinite, are empty. above, below: the
     claimed side of the quantity. holds, fails: by the intervals that could reproduce and refute the
     entry, of which the row shows one. veto: whether the comparison can only refute. outlying: how
-    many of the runs lie far from the others, for which t intervals are not made.
+    many of the runs lie far from the others, for which t intervals are not made. values: of single
+    runs, from which observed, low and high follow (`run_values`).
     """
     rows = []
     for name, entry in judged.items():
@@ -338,6 +340,7 @@ def comparison_rows(judged: Mapping[str, "JudgedEntry"]) -> list[dict[str, Any]]
                 "fails": int(fails),
                 "veto": int(asked.veto),
                 "outlying": asked.estimate.outlying,
+                "values": values_text(asked.estimate),
             }
             rows.append({key: "" if value in EVERYTHING else value for key, value in row.items()})
     return rows

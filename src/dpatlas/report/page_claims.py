@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from dpatlas.errors import InputError
 from dpatlas.evidence.claims import Claims, Headline
+from dpatlas.evidence.run_values import samples_of
 from dpatlas.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
@@ -33,6 +34,8 @@ ANSWERS = {
     NOT_RUN: "This tier has no run that could tell.",
 }
 PART = re.compile(r"(.*\d)[a-z]")
+# Units of a plot's width in which single runs are placed.
+RUNS_WIDTH = 400
 # Room beside the outermost value of a plot, in shares of its width.
 ROOM = 0.04
 WANTED_TICKS = 5
@@ -69,7 +72,8 @@ class Strip:
     zone: left and right end of the claimed side. small: those of its part inside the margin, which
     is too near to the limit to matter. line: ends of the interval, None without one. dot: None for
     a value that is not finite. shown, interval: in numbers. state: holds, fails or open;
-    printed for a contrast of the paper.
+    printed for a contrast of the paper. runs: an SVG path with a line for every single run,
+    RUNS_WIDTH units wide and 1 high; of the comparison that decides, if it is about a mean of runs.
     """
 
     label: str
@@ -81,6 +85,7 @@ class Strip:
     interval: tuple[float, float] | None
     state: str
     decides: bool
+    runs: str = ""
 
 
 @dataclass(frozen=True)
@@ -277,7 +282,7 @@ def plot_of(rows: Rows, total: str, printed: Mapping[str, float]) -> Plot | None
     rows = rows[:MOST_STRIPS]
     read = [_numbers(row) for row in rows]
     finite = [value for each in read for value in each.values() if math.isfinite(value)]
-    finite += printed.values()
+    finite += [*printed.values(), *(value for row in rows for value in _runs(row))]
     least, most = min(finite, default=0.0), max(finite, default=1.0)
     # The lowest and highest number need some room, also if they are the same.
     room = ROOM * (most - least) or abs(most) / 2 or 1.0
@@ -321,7 +326,20 @@ def _strip(
         interval=None if exact else (low, high),
         state=state,
         decides=row["decides"] == "1",
+        runs=_run_lines([at(value) for value in _runs(row)]),
     )
+
+
+def _run_lines(places: Sequence[float]) -> str:
+    """The path of `Strip.runs`, each line from the end of the one before; places: in percent."""
+    units = sorted({round(place * RUNS_WIDTH / 100) for place in places})
+    steps = zip(units, [0, *units], strict=False)
+    return "M0 1" + "".join(f"m{here - before}-1v1" for here, before in steps) if units else ""
+
+
+def _runs(row: Mapping[str, str]) -> Sequence[float]:
+    samples = samples_of(row) if row["decides"] == "1" else []
+    return samples[0] if len(samples) == 1 else ()
 
 
 def _small(

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.files import read_json
+from dpatlas.core.files import read_json, read_rows
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
+from dpatlas.evidence.run_values import differences_from_values
 from dpatlas.records import inputs_used
 from dpatlas.report.bundle import NAME as BUNDLE
-from dpatlas.report.lineage import MANIFEST, RECORD, job_module, read_lineage
+from dpatlas.report.lineage import COMPARISONS, MANIFEST, RECORD, job_module, read_lineage
 from dpatlas.report.manifest import FOLDERS
 from dpatlas.report.publication import must_have, names_in, read_publication
 from dpatlas.report.state import State, code_state, file_differences, files_of, unnamed
@@ -104,6 +105,18 @@ def published_differences(folder: Path) -> list[str]:
     return refused(folder, folder / MANIFEST, check)
 
 
+def interval_differences(folder: Path) -> list[str]:
+    """A line for every number of comparisons.csv that does not follow from the runs beside it."""
+
+    def check(path: Path) -> Iterable[str]:
+        for row in read_rows(path):
+            for line in differences_from_values(row):
+                yield f"{COMPARISONS}: {row['claim']}, {row['comparison']}: {line} by its values"
+
+    path = folder / COMPARISONS
+    return refused(folder, path, check) if path.is_file() else []
+
+
 def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str] | None]) -> list[str]:
     """The lines that `check` finds about the file `path`, or one if it cannot make sense of it."""
     name = path.relative_to(run).as_posix()
@@ -112,7 +125,7 @@ def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str] | None]
     except InputError as error:
         return [str(error).removeprefix(f"{run}/")]
     except (AttributeError, KeyError, TypeError):
-        return [f"{name}: JSON of another shape"]
+        return [f"{name}: content of another shape"]
 
 
 def _code_of_product(lineage: Mapping[str, Any], name: str) -> list[str]:
