@@ -34,7 +34,7 @@ SHAPES = {
     "record": NODE | {"used_by", "claims"},
     "data": NODE | {"used_by", "claims"},
     "features": NODE | {"used_by", "claims"},
-    "claim": COMMON | {"name", "entry", "parts", "products", "records"},
+    "claim": COMMON | {"name", "entry", "compared", "parts", "products", "records"},
     "run": COMMON | {"name", "claims", "products", "records"},
 }
 CLAIMS = f"""claim,paper,place,statement,kind,verdict,expected,observed,low,high,runs,evidence
@@ -169,6 +169,15 @@ def test_a_claim_whose_interval_has_both_signs_says_why_it_is_not_reproduced(pro
     write_atomic(project / "results/embedded/claims.csv", claims)
     _, out, _ = said(capsys, "kl-2")
     assert "because the effect is at most the margin; margin 0.173" in " ".join(out.split())
+
+
+def test_a_claim_has_the_runs_of_the_comparison_that_decides(project, capsys):
+    rows = "claim,comparison,decides,values\nkl-2,one,,7 8\nkl-2,two,1,0.25 0.123456 | -1 2\n"
+    write_atomic(project / "results/embedded/comparisons.csv", rows)
+    _, out, _ = said(capsys, "kl-2")
+    assert "\n  runs      0.25 0.1235 | -1 2\n" in out
+    compared = json.loads(said(capsys, "kl-2", "--json")[1])["compared"]
+    assert [each["comparison"] for each in compared] == ["one", "two"]
 
 
 def test_a_whole_run_has_all_its_claims_also_those_that_wait_for_their_figures(project, capsys):

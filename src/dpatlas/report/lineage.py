@@ -11,7 +11,8 @@ A trace is a plain dict, the same that `explain --json` prints. Every trace has 
   `backbone`, `versions`, `device`, `ledger`, `cost`, `extra`; asked for by itself also `used_by`
   (names) and `claims`. The sha256 of data and features is that of their arrays, as in their
   manifest; `present` says whether the file that tells all this is there;
-- `claim`: `name`, `entry` (its row of claims.csv), `parts`, `products`, `records`;
+- `claim`: `name`, `entry` (its row of claims.csv), `compared` (its rows of comparisons.csv),
+  `parts`, `products`, `records`;
 - `run`, a whole tier: `name`, `claims` (all of them), `products`, `records`.
 
 What does not apply or is not known is null. Records are read as the JSON that they are: one of
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.core.costs import read_cost
-from dpatlas.core.files import read_json
+from dpatlas.core.files import read_json, read_rows
 from dpatlas.core.folders import command
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
@@ -443,6 +444,7 @@ def _trace_claim(
         "file": str(folder / CLAIMS),
         "command": command("claims", tier),
         "entry": rows[name],
+        "compared": _compared(folder, name),
         "parts": [
             {"claim": each, "verdict": part["verdict"]}
             for each, part in rows.items()
@@ -451,6 +453,12 @@ def _trace_claim(
         ],
         **_together([_trace_named(folder, each, lineages[each]) for each in behind]),
     }
+
+
+def _compared(folder: Path, claim: str) -> list[dict[str, str]]:
+    """Its rows of comparisons.csv; none where the verdicts are of before there was one."""
+    path = folder / COMPARISONS
+    return [row for row in read_rows(path) if row["claim"] == claim] if path.is_file() else []
 
 
 def _together(products: list[Trace]) -> dict[str, list[Trace]]:

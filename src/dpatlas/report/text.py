@@ -12,6 +12,7 @@ from typing import Any
 
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.progress import duration
+from dpatlas.evidence.run_values import samples_of
 from dpatlas.evidence.verdicts import observed_text
 from dpatlas.report.differences import RESULTS, UNEXPLAINED, Difference, all_differences
 from dpatlas.report.lineage import Trace
@@ -196,6 +197,10 @@ def _claim(tree: Tree, trace: Trace) -> None:
     tree.add("verdict", f"{row['verdict']} ({row.get('kind')}, {row.get('runs') or 0} runs)")
     tree.add("expected", row.get("expected"))
     tree.add("observed", observed_text(row))
+    for compared in trace["compared"]:
+        if compared.get("decides") == "1":
+            samples = (" ".join(f"{v:.4g}" for v in sample) for sample in samples_of(compared))
+            tree.add("runs", " | ".join(samples), most=3)
     if because := row.get("because"):
         margin = f"; margin {row['margin']}" if row.get("margin") else ""
         tree.add("because", because + margin)
