@@ -134,3 +134,14 @@ def test_tables_escape_text_and_keep_math():
     assert r"& $1.5 \times 10^{-7}$ \\" in tex
     assert r"x\_1 & $\beta_l$ & value \\" in tex
     assert r"\multicolumn{3}{r}{\footnotesize tier\_t}" in tex
+
+
+def test_the_labels_of_panels_above_each_other_are_aligned():
+    figure = Figure()
+    panels = figure.subplots(2, 1)
+    for axes, top in zip(panels, (1, 10**5), strict=True):
+        axes.plot([0, top])
+        axes.set_ylabel("y")
+    figure_files("f", ShownFigure(figure, ("x",), [{"x": 1, "runs": ["x"]}], []), "trial")
+    lefts = [axes.yaxis.label.get_window_extent().x0 for axes in panels]
+    assert lefts[0] == pytest.approx(lefts[1])

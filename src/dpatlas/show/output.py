@@ -78,6 +78,7 @@ def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
     shown.figure.supxlabel(
         "\n".join(lines), x=0.005, ha="left", ma="left", fontsize=NOTE_SIZE, color=MUTED
     )
+    shown.figure.align_ylabels()
     # Laid out once: the same in all formats, and in a third of the time.
     shown.figure.draw_without_rendering()
     shown.figure.set_layout_engine("none")
