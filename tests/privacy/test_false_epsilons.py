@@ -142,6 +142,46 @@ def test_a_single_view_is_clipped_by_its_own_norm_and_not_by_the_record_s():
     assert max(moves(*found)) <= 1 + 1e-5
 
 
+class Spread(Brighter):
+    """Views of which those of a batch lie evenly on a circle, as times of a diffusion model may."""
+
+    def draw(self, draws, records):
+        return torch.from_numpy((draws.random() + np.arange(records) / records) % 1)[:, None]
+
+    def apply(self, x, parameters):
+        return x * torch.cos(2 * torch.pi * 16 * parameters).to(x)
+
+
+class Golden(Spread):
+    """Views of which each goes on from the one before, in whichever batch that was."""
+
+    drawn = 0
+
+    def draw(self, draws, records):
+        first, self.drawn = self.drawn, self.drawn + records
+        return torch.from_numpy(0.618 * np.arange(first, first + records) % 1)[:, None]
+
+
+class Two(Brighter):
+    def draw(self, draws, records):
+        return torch.ones(2, 1)
+
+
+def test_the_views_of_a_record_do_not_depend_on_how_many_are_drawn():
+    x, labels = records()
+    found = [
+        clean_sums(lambda: nn.Linear(8, 2), x[:n], labels[:n], augmentation=Spread())
+        for n in (16, 15)
+    ]
+    assert max(moves(*found)) <= 1 + 1e-5
+
+
+@pytest.mark.parametrize("views", [Golden(), Two()], ids=["counts", "two for one"])
+def test_views_that_are_not_drawn_for_a_record_alone_are_refused(views):
+    with pytest.raises(InputError, match=r"augmentation \((Golden|Two)\)"):
+        clean_sums(lambda: nn.Linear(8, 2), *records(), augmentation=views)
+
+
 class Ramp:
     """A loss with a term across the batch, whose weight rises from 0."""
 

@@ -17,7 +17,10 @@ class Augmentation(Protocol):
     views: int
 
     def draw(self, draws: np.random.Generator, records: int) -> Tensor:
-        """Parameters of all views of `records` records, (records, ...)."""
+        """Parameters of all views of `records` records, (records, ...).
+
+        A function of `draws` alone: nothing is kept from one call to the next.
+        """
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         """(records, ...) -> (records * views, ...), the views of one record consecutively."""
@@ -64,3 +67,20 @@ class ShiftAndFlip:
         sources = (sources + columns.clamp(0, width - 1)[:, None, :]).flatten(1)
         pixels = images.flatten(2).gather(2, sources[:, None, :].expand(-1, channels, -1))
         return torch.where(inside.flatten(1)[:, None, :], pixels, 0).flatten(1)
+
+
+def drawn_views(augmentation: Augmentation, draws: np.random.Generator, records: int) -> Tensor:
+    """Parameters of the views of `records` records, each drawn as if its record were alone.
+
+    What is spread evenly over a batch, or shuffled in it, depends on the number of records: one
+    record less would move the views of all others. `ShiftAndFlip` draws every number by itself.
+    """
+    if type(augmentation) is ShiftAndFlip and "draw" not in vars(augmentation):
+        return augmentation.draw(draws, records)
+    alone = [torch.as_tensor(augmentation.draw(draws, 1)) for _ in range(max(1, records))]
+    for parameters in alone:
+        if parameters.dim() == 0 or len(parameters) != 1:
+            where = f"augmentation ({type(augmentation).__name__})"
+            found = f"parameters of shape {tuple(parameters.shape)} for one record"
+            raise InputError(where, found, "(records, ...): a row for each record")
+    return torch.cat(alone)[:records]

@@ -33,7 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpatlas.core.seeds import generator
 from dpatlas.errors import InputError
-from dpatlas.privacy.augmentation import Augmentation
+from dpatlas.privacy.augmentation import Augmentation, drawn_views
 from dpatlas.privacy.clipping import ClippedSum
 from dpatlas.privacy.fingerprint import fingerprint, numbers_in
 from dpatlas.privacy.kept_state import (
@@ -277,11 +277,14 @@ class _Probe:
         """The views of each record, made of it alone; InputError where others change them."""
         where = f"augmentation ({type(augmentation).__name__})"
         count = len(records)
-        parameters = called(where, lambda: augmentation.draw(self.draws, count))
-        if len(parameters) != count:
-            found = f"parameters of {len(parameters)} records for {count}"
-            raise InputError(where, found, "one row of parameters a record")
-        parameters = torch.as_tensor(parameters).to(self.subject.x.device)
+        parameters = called(where, lambda: drawn_views(augmentation, self.draws, count))
+        parameters = parameters.to(self.subject.x.device)
+        before = state_of(where, augmentation)
+        called(where, lambda: drawn_views(augmentation, generator(KEY), count))
+        if state_of(where, augmentation) != before:
+            # What it keeps, such as how many it has drawn, depends on how many records there were.
+            found = "something kept from one `draw` to the next"
+            raise InputError(where, found, "parameters drawn from the generator alone")
         batch = torch.cat(records)
 
         def apply(rows: slice) -> Tensor:

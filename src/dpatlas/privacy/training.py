@@ -35,7 +35,7 @@ from dpatlas.privacy.accounting import (
     default_relation,
     guarantee,
 )
-from dpatlas.privacy.augmentation import Augmentation
+from dpatlas.privacy.augmentation import Augmentation, drawn_views
 from dpatlas.privacy.clip_bounds import (
     AdaptiveClip,
     LayerBounds,
@@ -711,7 +711,7 @@ class PrivateTraining:
         if self.augmentation:
             draws = self.noise.generator(repetition=self.repetition, step=step, use="views")
             count = sum(row_count(rows) for _, rows in chunks)
-            views = to_device(self.augmentation.draw(draws, count), device)
+            views = to_device(drawn_views(self.augmentation, draws, count), device)
         total, start = None, 0
         for size, rows in chunks:
             where = rows if isinstance(rows, slice) else to_device(rows, device)

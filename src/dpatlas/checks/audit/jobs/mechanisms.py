@@ -33,7 +33,7 @@ from dpatlas.checks.audit.jobs.langevin import LANGEVIN
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import build
 from dpatlas.privacy.accounting import guarantee
-from dpatlas.privacy.augmentation import Augmentation
+from dpatlas.privacy.augmentation import Augmentation, drawn_views
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Sampler, Shuffled
 from dpatlas.privacy.training import PrivateTraining
@@ -219,7 +219,7 @@ class Attack:
             draws = self.noise.generator(
                 repetition=self.training.repetition, step=step, use="views"
             )
-            x = augmentation.apply(x, augmentation.draw(draws, len(batch)))
+            x = augmentation.apply(x, drawn_views(augmentation, draws, len(batch)))
             labels = labels.repeat_interleave(augmentation.views)
             others = others.repeat_interleave(augmentation.views)
         kernel = self.training.kernel
