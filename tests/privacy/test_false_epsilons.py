@@ -199,6 +199,20 @@ def mlp():
     return nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 2))
 
 
+class ScaledIfLarge(nn.Sequential):
+    """Takes a batch with any number above 1 for bytes."""
+
+    def forward(self, x):
+        return super().forward(x / 255 if (x > 1).any() else x)
+
+
+def test_a_large_network_that_scales_a_batch_by_its_largest_number_is_refused():
+    x, labels = torch.rand(4, 1100), torch.arange(4) % 2
+    network = ScaledIfLarge(nn.Linear(1100, 1000), nn.ReLU(), nn.Linear(1000, 2))
+    with pytest.raises(InputError, match="depends on other records"):
+        clean_sums(lambda: network, x, labels)
+
+
 def test_a_loss_that_changes_between_steps_is_probed_again():
     loss = Ramp()
     with pytest.raises(InputError, match="loss"):

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from dpatlas.privacy.structured import Structured
 
 # (scale, offset) of synthetic records. For large records or networks only the first few are made:
-# all of them would take a minute instead of ten seconds.
-RECORDS = ((1, 0), (1, 0), (1, 1e6), (1e-2, 0), (10, 0), (1, 1e3), (1, 0))
+# all of them would take a minute instead of ten seconds. One is small: code may scale a whole batch
+# where any number is above 1.
+RECORDS = ((1, 0), (1e-2, 0), (1, 1e6), (1, 0), (10, 0), (1, 1e3), (1, 0))
 FEW, LARGE_RECORD, LARGE_NETWORK = 3, 20_000, 1_000_000
 # Numbers in a network's code that are tried as gaps: how many, and up to which rounding allows it.
 MOST_GAPS, LARGEST_GAP = 6, {torch.float64: 1e6, torch.float32: 1e4}
