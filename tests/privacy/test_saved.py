@@ -14,6 +14,7 @@ from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy import saved
+from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.saved import CARD, CONFIG, LEDGER, WEIGHTS, load_model, load_weights
 
@@ -69,9 +70,9 @@ def test_the_card_states_the_guarantee_in_words_and_what_it_leaves_out(tmp_path)
         f"{rounded_up(np.exp(ledger['epsilon']), 3)} (e to the epsilon)",
         ledger["holds_for"],
         "unknown: nobody said how the settings were chosen",
-        "their epsilons add up",
+        "their epsilons add up, and their deltas",
         ledger["floats"],
-        "k records of one cost about k epsilon",
+        "of k records of one, k epsilon holds at a delta of k e^((k - 1) epsilon) times this one",
         "| data | made-up digits |",
         "| accuracy | 0.913 on 300 records |",
         "| steps | 3 |",
@@ -79,6 +80,15 @@ def test_the_card_states_the_guarantee_in_words_and_what_it_leaves_out(tmp_path)
         "from dpatlas.privacy import load_weights",
     ):
         assert text in card
+
+
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_k_records_of_a_person_cost_more_than_k_epsilon_at_the_same_delta(k):
+    # Of full batches, whose sum k records move by k clip bounds.
+    epsilon, delta = 2.0, 1e-5
+    mu = gaussian_mu(epsilon, delta)
+    assert gaussian_epsilon(k * mu, delta) > 1.09 * k * epsilon
+    assert gaussian_delta(k * mu, k * epsilon) <= k * np.exp((k - 1) * epsilon) * delta
 
 
 def test_the_card_of_persons_and_of_a_training_without_noise_say_so(tmp_path):

@@ -161,14 +161,18 @@ def _guarantee(ledger: Mapping[str, Any]) -> list[str]:
         "It does not cover",
         "",
         *(f"- how settings were chosen: {each['what']}; cost: {each['cost']};" for each in listed),
-        "- further releases from the same data: their epsilons add up;",
+        "- further releases from the same data: their epsilons add up, and their deltas;",
         "- test records: an accuracy that is stated for them carries no noise;",
         f"- floating-point arithmetic: {ledger['floats']};",
     ]
     if unit == "person":
         lines.append(f"- {ledger['unit']['counts']}.")
     else:
-        lines.append("- persons with several records: k records of one cost about k epsilon.")
+        # Group privacy (Vadhan 2017, Lemma 2.2).
+        lines.append(
+            "- persons with several records: of k records of one, k epsilon holds at a delta of "
+            "k e^((k - 1) epsilon) times this one; at this delta epsilon is larger, often by far."
+        )
     return lines
 
 
