@@ -166,6 +166,14 @@ def test_a_record_that_is_really_removed_raises_no_alarm(first, sampler, batch_s
         assert {found[name].status for name in compared} == {UNTESTED}
 
 
+@pytest.mark.parametrize("batch_size", [6, 16, 40, 64])
+def test_a_missing_clip_is_caught_where_the_canary_moves_every_coordinate(batch_size):
+    everywhere = np.full(DIMENSION, 30.0)
+    trained = training(clip=False, batch_size=batch_size, canary=everywhere)
+    _, found = rows(trained, claim(batch=batch_size))
+    assert found["sensitivity"].status == VIOLATED
+
+
 @pytest.mark.parametrize("batch_size", [1, 16, 40])
 def test_a_blank_record_shows_a_missing_clip_under_add_remove_too(batch_size):
     claimed = claim(relation="add_remove", batch=batch_size, steps=STEPS)

@@ -37,6 +37,10 @@ WIDTHS = (0.25, 0.5, 1.0, 1.5, 1.85, 2.0, 2.5, 3.0, 3.5)
 BY_CHANCE = 1e-6
 # Pairs behind a test of the noise or of the sampling.
 FEWEST_PAIRS = 8
+OTHER_NOISE = "equal seeds do not give equal noise in both worlds"
+# Differences of sums that vary by less than this share of the noise are no differences of noise, if
+# so many independent numbers agree.
+STEADY, STEADY_NUMBERS = 0.1, 8
 # Beyond this probability a count of pairs tells nothing.
 CERTAIN = 1 - 1e-9
 
@@ -114,17 +118,33 @@ def uncoupled(claim: Claim, pairs: Sequence[Pair]) -> str:
     if not pairs:
         return ""
     first = np.array([pair.first for pair in pairs])
-    size = max(1, int(QUIET * first.shape[1]))
-    quiet = np.sort((first**2).mean(0))[:size].mean()
     noise = claim.noise or 0.0
-    if not (quiet < noise**2 / 2 if noise else (first == 0).any()):
-        return "equal seeds do not give equal noise in both worlds"
+    if noise:
+        other = _quiet(first) >= noise**2 / 2 and not _steady(first[first.any(1)], noise)
+    else:
+        other = not (first == 0).any()
+    if other:
+        return OTHER_NOISE
     if claim.relation == "add_remove" and not _same_batches(claim, pairs):
         return (
             "equal seeds may give other batches where a record is removed: relation='zero_out', "
             "and a blank record in its place, would show more"
         )
     return ""
+
+
+def _quiet(differences: np.ndarray) -> float:
+    """Mean square of (pairs, coordinates) in the quarter of the coordinates with the least."""
+    size = max(1, int(QUIET * differences.shape[1]))
+    return float(np.sort((differences**2).mean(0))[:size].mean())
+
+
+def _steady(differences: np.ndarray, noise: float) -> bool:
+    """Whether these (pairs, coordinates) are one vector, as a canary's gradient without noise."""
+    pairs, coordinates = differences.shape
+    if (pairs - 1) * coordinates < STEADY_NUMBERS:
+        return False
+    return bool(differences.var(0, ddof=1).mean() < (STEADY * noise) ** 2)
 
 
 def _same_batches(claim: Claim, pairs: Sequence[Pair]) -> bool:
