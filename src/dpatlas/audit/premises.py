@@ -147,6 +147,28 @@ def _steady(differences: np.ndarray, noise: float) -> bool:
     return bool(differences.var(0, ddof=1).mean() < (STEADY * noise) ** 2)
 
 
+def _as_other_noise(claim: Claim, pairs: Sequence[Pair]) -> bool:
+    """Whether all changes of these pairs may be noise that was drawn anew where the canary acts.
+
+    So it is where the record is really removed and each record of a batch draws numbers, for a view
+    of it, before the noise is drawn: the runs agree until the canary acts, and no further.
+    """
+    noise = claim.noise or 0.0
+    if not noise:
+        return False
+    differences = np.array([pair.change for pair in pairs])
+    number, coordinates = differences.shape
+    # Noise gives the quarter with the least a mean of 2 noise^2, or less of few pairs.
+    share = stats.chi2.cdf(stats.chi2.ppf(QUIET, number), number + 2) / QUIET
+    least = share * noise**2 / (2 if number >= FEWEST_PAIRS else 8)
+    most = noise * math.sqrt(2 * stats.chi2.isf(BY_CHANCE / number, coordinates))
+    return (
+        _quiet(differences) >= least
+        and np.linalg.norm(differences, axis=1).max() <= claim.sensitivity + most
+        and not _steady(differences, noise)
+    )
+
+
 def _same_batches(claim: Claim, pairs: Sequence[Pair]) -> bool:
     """Whether equal seeds surely give the other records the same batches in both worlds.
 
@@ -222,8 +244,10 @@ def _sensitivity(claim: Claim, pairs: Sequence[Pair], reason: str) -> Premise:
     if not norms:
         return Premise(name, UNTESTED, f"the canary acted in none of {len(pairs)} pairs", claimed)
     found = f"the canary moves the sum by up to {max(norms):.3g} C"
-    least = max(norm - _rounding(pair) for norm, pair in zip(norms, clean, strict=True))
-    broken = least > claim.sensitivity * (1 + ROUNDING)
+    most = claim.sensitivity * (1 + ROUNDING)
+    broken = [pair for pair in clean if _norm(pair) - _rounding(pair) > most]
+    if broken and _as_other_noise(claim, broken):
+        return Premise(name, UNTESTED, OTHER_NOISE, claimed)
     weak = claim.sensitivity / 2 > max(norms)
     note = "a canary whose gradient is clipped would attack better" if weak else ""
     return Premise(name, VIOLATED if broken else HOLDS, found, claimed, note=note)
