@@ -275,6 +275,20 @@ def test_a_selection_releases_the_buffers_of_its_best_trial(tmp_path):
     assert record["metrics"]["accuracy"] == record["metrics"]["score"]
 
 
+def test_a_selection_that_drew_no_trial_says_so(tmp_path, capsys):
+    select = {**PRIVATE_SELECT, "law": "poisson", "expected_trials": 1.0}
+    changes = {"lr": None, "test": None, "select": select}
+    for seed in range(50):
+        record, folder = record_of(tmp_path / str(seed), seed=seed, **changes)
+        said = capsys.readouterr().out
+        if not (folder / "model").is_dir():
+            break
+        assert "selected: lr" in said
+    assert "selected: none: the law drew no trial, and this is all that is released" in said
+    # One guarantee, the choice included.
+    assert record["ledger"]["tuning"]["epsilon"] and "trainings that chose" not in said
+
+
 def test_killed_before_the_record_a_training_is_not_made_anew(tmp_path, monkeypatch):
     path = write(tmp_path, noise_source="os")
     with killed_at(0, (own_training, "write_record")):

@@ -48,6 +48,7 @@ the given settings; it does not count what choosing them on the private data has
 the settings are chosen privately, and the guarantee counts the choice: of a random number of
 trials, each with settings drawn from ranges, only the best is released. The number of trials must
 stay secret: release neither cost.json nor the running time."""
+NO_TRIAL = "selected: none: the law drew no trial, and this is all that is released"
 MOST_EPOCHS = 1e6
 # Numbers of records in the parts of a named data set: private, to add, test and validation.
 SPLITS: Mapping[str, Mapping[str, Any]] = {
@@ -149,12 +150,15 @@ def _train_from_file(arguments: Sequence[str]) -> int:
         return 0
     metrics, ledger = record["metrics"], record["ledger"]
     print(f"guaranteed: {ledger['guaranteed']}; {ledger['holds_for']}")
-    if (total := (ledger.get("tuning") or {}).get("epsilon")) and not metrics.get("selected"):
+    selects = record["spec"]["settings"]["select"] is not None
+    if (total := (ledger.get("tuning") or {}).get("epsilon")) and not selects:
         print(f"with the trainings that chose the settings: epsilon {upward(total)}")
     print(f"noise multiplier {metrics['noise_multiplier']:g}, {metrics['steps']} steps")
     if metrics.get("selected"):
         drawn = ", ".join(f"{name} {value:.6g}" for name, value in metrics["selected"].items())
         print(f"selected: {drawn}; score {metrics['score']:.4g}")
+    elif selects:
+        print(NO_TRIAL)
     for name in ("accuracy", "loss"):
         if metrics.get(name) is not None:
             tested = f"{metrics['n_test']} test records, which count as public"
@@ -202,7 +206,7 @@ def selection_report(record: SelectionRecord, path: Path) -> str:
         f"one trial alone: {ledger['single_trial']['guaranteed']}",
     ]
     if metrics.settings is None or metrics.accuracy is None:
-        lines.append("selected: none: the law drew no trial, and this is all that is released")
+        lines.append(NO_TRIAL)
     else:
         settings = ", ".join(f"{name} {value:.6g}" for name, value in metrics.settings.items())
         deviation = metrics.score_deviation
