@@ -63,11 +63,20 @@ def test_the_command_trains_measures_and_saves(tmp_path, capsys):
 
 
 def test_its_record_is_traced_without_a_tier(tmp_path):
-    _, folder = record_of(tmp_path)
+    record, folder = record_of(tmp_path)
     found = trace(folder / "record.json")
     assert found["module"] == "dpatlas.train.run" and found["code_unchanged"]
     assert found["tier"] is None and found["command"] is None
-    assert describe(found).startswith(f"{folder.name}  (record of train)")
+    said = describe(found)
+    assert said.startswith(f"{folder.name}  (record of train)")
+    digest = record["spec"]["records"]["data"]
+    assert f"data      {SETTINGS['data']}, digest {digest[:12]}\n" in said
+
+
+def test_the_dataset_of_a_traced_record_is_named_with_its_own_fingerprint(tmp_path):
+    _, folder = record_of(tmp_path, data="mine.py:items", model="mine.py:named", test=None)
+    said = describe(trace(folder / "record.json"))
+    assert "data      mine.py:items, fingerprint items of the test\n" in said
 
 
 def test_python_and_the_command_give_the_same_bits(tmp_path):

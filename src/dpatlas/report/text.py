@@ -26,6 +26,7 @@ SHORT = 12
 # Of a setting that varies, so many values are shown.
 VALUES = 5
 NO_DATA_SET = "no data set"
+DIGEST = re.compile("[0-9a-f]{64}")
 IN_OTHER_LINES = ("key", "kind", "data", "seed", "noise_source")
 MADE = {True: "as made", False: "CHANGED since it was made", None: "its lineage"}
 LONGEST = 60
@@ -314,11 +315,25 @@ def data_text(trace: Mapping[str, Any], length: int | None = None) -> str | None
     """
     data = trace["data"]
     if data is None:
-        # Without a spec nothing is known; a spec that names no data set has none.
-        return NO_DATA_SET if trace["spec"] and "data" not in trace["spec"] else None
+        return _without_data_set(trace["spec"] or {}, length)
     sha256 = f", sha256 {data['sha256'][:length]}" if data.get("sha256") else ""
     source = source_text(data.get("source") or {}, length)
     return f"{data['name']}{sha256}" + (f", from {source}" if source else "")
+
+
+def _without_data_set(spec: Mapping[str, Any], length: int | None) -> str | None:
+    """The records of one's own training (`dpatlas.train`), or that a spec names no data set.
+
+    None without a spec, of which nothing is known.
+    """
+    settings, records = spec.get("settings"), spec.get("records")
+    if isinstance(settings, Mapping) and isinstance(records, Mapping) and "data" in settings:
+        known = str(records.get("data") or "")
+        if DIGEST.fullmatch(known):
+            return f"{settings['data']}, digest {known[:length]}"
+        # A dataset's own text.
+        return f"{settings['data']}" + (f", fingerprint {known}" if known else "")
+    return NO_DATA_SET if spec and "data" not in spec else None
 
 
 def source_text(source: Mapping[str, Any], length: int | None = None) -> str:
