@@ -19,7 +19,7 @@ from small_run import (
 )
 
 from dpatlas.commands import publish as command
-from dpatlas.config.atlas import Atlas
+from dpatlas.config.atlas import COUNTING, Atlas
 from dpatlas.config.load import load_config, load_tier, read_tier, validate
 from dpatlas.core.canonical import sha256
 from dpatlas.core.files import read_json, read_rows, write_atomic, write_json
@@ -561,3 +561,10 @@ def test_a_tier_that_there_is_not_is_answered_with_those_that_have_results(tmp_p
         command.config_of("nosuch", tmp_path)
     with pytest.raises(InputError, match="allowed: one that ships with the project: embedded"):
         command.config_of("nosuch", tmp_path / "none")
+
+
+def test_the_help_names_the_tiers_that_are_on_the_page():
+    shown = " and ".join([", ".join(COUNTING[:-1]), COUNTING[-1]])
+    assert f"Of the tiers {shown} it also writes docs/index.html" in " ".join(
+        command.__doc__.split()
+    )

@@ -1,6 +1,7 @@
 """`python -m dpatlas publish`: copy the summaries of a complete run to docs/results.
 
-docs/index.html then has all published tiers on one page.
+Of the tiers embedded, workstation, printed and paper it also writes docs/index.html, all of these
+that are published on one page.
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     target = publish(expected, options.results, options.docs, commit_of(Path.cwd()))
     print(f"published to {target}: {', '.join([*expected.figures, *expected.tables])}")
     if options.tier in COUNTING:
-        print(f"all published tiers: {write_site(options.docs)}")
+        print(f"{', '.join(COUNTING)}, as far as published: {write_site(options.docs)}")
     return 0
 
 
