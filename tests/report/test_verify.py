@@ -193,7 +193,11 @@ def test_a_tuning_whose_ledger_says_another_epsilon_than_its_rows_is_named(
 def test_a_torn_manifest_is_named(run, capsys):
     (run / "manifest.txt").write_bytes(b"\xff")
     code, (line,) = verified(run, capsys)
-    assert code == 1 and line.startswith("manifest.txt: ") and line.endswith("run snakemake again")
+    assert (
+        code == 1
+        and line.startswith("manifest.txt: ")
+        and line.endswith("run snakemake again with the same --configfile")
+    )
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def csv_differences(folder: Path) -> list[str]:
     try:
         expected = read_manifest(path)
     except InputError as error:
-        return [f"{NAME}: {error.found}; run snakemake again"]
+        return [f"{NAME}: {error.found}; run snakemake again with the same --configfile"]
     lines = file_differences(folder, expected)
     present = [folder / name for name in VERDICTS]
     for name in FOLDERS:

@@ -10,9 +10,9 @@ from dpatlas.core.canonical import sha256
 from dpatlas.core.digest import code_digest
 from dpatlas.errors import InputError
 
-RERUN = "a complete run: run snakemake again"
+RERUN = "a complete run: run snakemake again with the same --configfile"
 # Snakemake takes a file that is newer than what it was made from as it is.
-REMAKE = "the file as it was made: delete it and run snakemake again"
+REMAKE = "the file as it was made: delete it and run snakemake again with the same --configfile"
 
 
 @dataclass(frozen=True)
