@@ -9,6 +9,7 @@ other bytes than those of the run, and which verdicts changed.
 import contextlib
 import io
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -155,6 +156,8 @@ def _make(folder: Path, tier: str, names: Sequence[str], factor: float) -> None:
     # It imports what draws, which takes seconds that writing an archive does without.
     from dpatlas.show import make
 
+    # It warns of the dates in a font, which in a run goes to the log of the job.
+    logging.getLogger("fontTools").setLevel(logging.ERROR)
     products = {
         each.name: (folder / each.folder, block.product_module(each.name))
         for block in all_blocks().values()
