@@ -5,6 +5,7 @@ import pytest
 
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.rounding import rounded_up
+from dpatlas.epsilon.ledgers import total_spent
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_epsilon, conditional_rdp
 from dpatlas.papers.dp_sgld.formulas.theorems import ORDERS, rdp_to_epsilon
@@ -276,6 +277,21 @@ def test_several_released_runs_and_trials_compose():
     assert silent["epsilon"] is silent["epsilon_of_all"] is None
     (choice,) = ledger(ran(LP), tuning=silent, **ACCOUNTS)["chosen_on_private_data"]
     assert choice["cost"].startswith("nothing: no noise; ") and NO_EPSILON in choice["cost"]
+
+
+def test_trainings_that_differ_are_counted_by_what_they_are():
+    less = Phase(LP.sampler, 6.0, 40)
+    for runs in ([ran(LP), ran(less), ran(less)], [ran(less), ran(LP), ran(less)]):
+        found = ledger(runs, **ACCOUNTS)
+        whole = composition([[LP], [less], [less]], 1e-5, "add_remove").epsilon
+        assert found["epsilon"] == pytest.approx(whole, rel=1e-9)
+        assert found["one_run"] == {"epsilon": of(LP)["epsilon"], "delta": 1e-5}
+        assert found["event"].startswith("3 trainings: ")
+        for number, phase in ((1, LP), (2, less)):
+            assert f"{number} of {of(phase)['event']}" in found["event"]
+        # What checks ledgers takes it for what it is: no training that is repeated.
+        spent = total_spent({"it": found, "more": of(LP)}).spent[0]
+        assert (spent.epsilon, spent.trainings, spent.phases) == (found["epsilon"], 1, ())
 
 
 def test_the_ledger_of_a_last_iterate_names_its_bound():

@@ -283,7 +283,11 @@ def ledger(
     stated = worst
     if len(runs) > 1:
         epsilon, by = together(runs, *accounts)
+        events = Counter(by_run[run]["event"] for run in runs)
         event = f"{len(runs)} trainings, each: {worst['event']}"
+        if len(events) > 1:
+            each = "; ".join(f"{number} of {what}" for what, number in events.items())
+            event = f"{len(runs)} trainings: {each}"
         stated = {**worst, "epsilon": epsilon, "event": event, "cross_check": f"none: {by}"}
     private = math.isfinite(stated["epsilon"])
     if not math.isfinite(worst["epsilon"]) and (require_private or claim):
