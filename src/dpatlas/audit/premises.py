@@ -158,9 +158,11 @@ def _as_other_noise(claim: Claim, pairs: Sequence[Pair]) -> bool:
         return False
     differences = np.array([pair.change for pair in pairs])
     number, coordinates = differences.shape
-    # Noise gives the quarter with the least a mean of 2 noise^2, or less of few pairs.
+    # The difference of two noises has a mean square of 2 noise^2, and of `share` times that in the
+    # quarter of the coordinates where its mean over the pairs is least. The threshold is a fourth
+    # of this, with few pairs a sixteenth.
     share = stats.chi2.cdf(stats.chi2.ppf(QUIET, number), number + 2) / QUIET
-    least = share * noise**2 / (2 if number >= FEWEST_PAIRS else 8)
+    least = share * 2 * noise**2 / (4 if number >= FEWEST_PAIRS else 16)
     most = noise * math.sqrt(2 * stats.chi2.isf(BY_CHANCE / number, coordinates))
     return (
         _quiet(differences) >= least

@@ -54,6 +54,7 @@ from dpatlas.evidence.looks import (
 )
 from dpatlas.evidence.run_values import values_text
 from dpatlas.evidence.verdicts import (
+    COMPARISONS,
     IDENTITY,
     INCONCLUSIVE,
     NOT_CONTRADICTED,
@@ -73,7 +74,7 @@ def all_tests() -> dict[str, Mapping[str, Callable[..., Evidence]]]:
     return {key: paper.load("claims").TESTS for key, paper in all_papers().items()}
 
 
-FILE, COMPARISONS = "claims.yaml", "comparisons.csv"
+FILE = "claims.yaml"
 # Chance of any wrong statistical verdict on the claims of one paper in one tier.
 FAMILY_ERROR = 0.05
 # Verdicts that do not stand against a claim with parts.

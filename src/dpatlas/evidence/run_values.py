@@ -1,6 +1,6 @@
 """The values of single runs behind a comparison, as comparisons.csv has them, and their intervals.
 
-With them a reader of a publication can do what the verdicts rest on anew, without the records.
+With them a reader of a publication can compute its intervals again, without the records.
 """
 
 import math
@@ -58,7 +58,7 @@ def differences_from_values(row: Mapping[str, str]) -> list[str]:
     runs = min(map(len, samples))
     try:
         observed, level = float(row["observed"]), float(row["level"])
-        ends = [float(row[name]) if row[name] else None for name in ("low", "high")]
+        low, high = float(row["low"] or -math.inf), float(row["high"] or math.inf)
     except ValueError as error:
         raise InputError(f"comparisons.csv, {row['claim']}", error, "numbers") from None
     last = _estimate(samples)
@@ -66,7 +66,7 @@ def differences_from_values(row: Mapping[str, str]) -> list[str]:
     found = []
     if _beyond(observed, last.value, last.value, size):
         found.append(f"observed {observed:g} in place of {last.value:.6g}")
-    if None in ends or runs < 2:
+    if runs < 2 or math.isinf(low) or math.isinf(high):
         return found
     looks = [look for look in LOOKS if look < runs]
     intervals = [_estimate([s[:look] for s in samples]).interval(level) for look in looks]
@@ -76,10 +76,10 @@ def differences_from_values(row: Mapping[str, str]) -> list[str]:
     room = size * (1 + (half / last.standard_error if last.standard_error else 0.0))
     lows, highs = zip(*intervals, strict=True)
     for name, end, outer, inner in (
-        ("low", ends[0], lows[-1], max(lows)),
-        ("high", ends[1], highs[-1], min(highs)),
+        ("low", low, lows[-1], max(lows)),
+        ("high", high, highs[-1], min(highs)),
     ):
-        if _beyond(float(end or 0), outer, inner, room):
+        if _beyond(end, outer, inner, room):
             found.append(f"{name} {end:g} in place of {inner:.6g}")
     return found
 

@@ -7,12 +7,18 @@ from pathlib import Path
 from dpatlas.core.files import read_rows
 from dpatlas.errors import InputError
 
-CLAIMS = "claims.csv"
+CLAIMS, COMPARISONS = "claims.csv", "comparisons.csv"
 IDENTITY = "identity"
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 NOT_CONTRADICTED = "not contradicted"
 INCONCLUSIVE, NOT_RUN = "inconclusive", "not run at this tier"
 VERDICTS = (REPRODUCED, NOT_REPRODUCED, NOT_CONTRADICTED, INCONCLUSIVE, NOT_RUN)
+
+
+def read_comparisons(folder: Path) -> list[dict[str, str]]:
+    """Rows of a tier's comparisons.csv; none where its verdicts are older than such files."""
+    path = folder / COMPARISONS
+    return read_rows(path) if path.is_file() else []
 
 
 def read_claims(folder: Path, *columns: str) -> list[dict[str, str]]:

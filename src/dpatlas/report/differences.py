@@ -15,9 +15,9 @@ from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.evidence.verdicts import CLAIMS, read_claims
+from dpatlas.evidence.verdicts import CLAIMS, COMPARISONS, read_claims
 from dpatlas.records import measured
-from dpatlas.report.lineage import COMPARISONS, Trace
+from dpatlas.report.lineage import Trace
 from dpatlas.report.state import file_sha256
 
 # Of products `name` and `kind`: two different figures differ for no other reason. `records`: those

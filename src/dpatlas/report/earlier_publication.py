@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.files import read_json, read_rows
+from dpatlas.core.files import read_json
 from dpatlas.core.folders import CONFIG
 from dpatlas.evidence.claims import Claim, conjunction_row
 from dpatlas.evidence.claims import read_claims as written_claims
-from dpatlas.evidence.verdicts import NOT_RUN, read_claims
+from dpatlas.evidence.verdicts import NOT_RUN, read_claims, read_comparisons
 from dpatlas.registry import all_blocks
-from dpatlas.report.lineage import COMPARISONS, MANIFEST, block_key
+from dpatlas.report.lineage import MANIFEST, block_key
 from dpatlas.report.publication import read_publication
 from dpatlas.report.state import require_as_made
 
@@ -190,8 +190,7 @@ def earlier_publication(
     require_as_made(target, recorded, "its manifest", "the file as it was published")
     files = {path: (target / path).read_bytes() for path in recorded}
     rows = read_claims(target)
-    path = target / COMPARISONS
-    comparisons = read_rows(path) if path.is_file() else []
+    comparisons = read_comparisons(target)
     config = read_json(target / CONFIG) if (target / CONFIG).is_file() else {}
     return EarlierPublication(
         files,

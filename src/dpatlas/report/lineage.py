@@ -26,17 +26,16 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.core.costs import read_cost
-from dpatlas.core.files import read_json, read_rows
+from dpatlas.core.files import read_json
 from dpatlas.core.folders import command
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.evidence.verdicts import CLAIMS, read_claims
+from dpatlas.evidence.verdicts import CLAIMS, read_claims, read_comparisons
 from dpatlas.records import inputs_used
 from dpatlas.registry import block_of
 from dpatlas.report.state import code_state, file_state
 
 RECORD, COST, MANIFEST = "record.json", "cost.json", "manifest.json"
-COMPARISONS = "comparisons.csv"
 JSON_TYPES = {str: "text", dict: "an object", list: "a list", type(None): "null"}
 # What the fields of the files that a trace is read from hold.
 LINEAGE_SHAPE: dict[str, tuple[type, ...]] = {
@@ -444,7 +443,7 @@ def _trace_claim(
         "file": str(folder / CLAIMS),
         "command": command("claims", tier),
         "entry": rows[name],
-        "compared": _compared(folder, name),
+        "compared": [row for row in read_comparisons(folder) if row["claim"] == name],
         "parts": [
             {"claim": each, "verdict": part["verdict"]}
             for each, part in rows.items()
@@ -453,12 +452,6 @@ def _trace_claim(
         ],
         **_together([_trace_named(folder, each, lineages[each]) for each in behind]),
     }
-
-
-def _compared(folder: Path, claim: str) -> list[dict[str, str]]:
-    """Its rows of comparisons.csv; none where the verdicts are of before there was one."""
-    path = folder / COMPARISONS
-    return [row for row in read_rows(path) if row["claim"] == claim] if path.is_file() else []
 
 
 def _together(products: list[Trace]) -> dict[str, list[Trace]]:

@@ -37,6 +37,7 @@ from dpatlas.evidence.verdicts import (
 from dpatlas.registry import all_blocks
 from dpatlas.report.page_claims import (
     IN_SHORT,
+    RUNS_WIDTH,
     Card,
     Takeaway,
     cards,
@@ -288,7 +289,7 @@ def _template() -> jinja2.Template:
     scripts = ((HERE / name).read_text(encoding="utf-8") for name in ("charts.js", "page.js"))
     script = Markup("".join(scripts))
     style = Markup((HERE / "page.css").read_text(encoding="utf-8"))
-    environment.globals |= {"script": script, "style": style}
+    environment.globals |= {"script": script, "style": style, "runs_width": RUNS_WIDTH}
     return environment.get_template("page.html.j2")
 
 

@@ -6,12 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.files import read_json, read_rows
+from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.evidence.verdicts import check_files, read_claims
+from dpatlas.evidence.verdicts import check_files, read_claims, read_comparisons
 from dpatlas.records import diverged_at
-from dpatlas.report.lineage import COMPARISONS, MANIFEST, cost_beside, read_lineage
+from dpatlas.report.lineage import MANIFEST, cost_beside, read_lineage
 
 Record = dict[str, Any]
 
@@ -34,8 +34,7 @@ class Source:
     @property
     def comparisons(self) -> list[dict[str, str]]:
         """Rows of comparisons.csv; none where the verdicts are of before there was one."""
-        path = self.folder / COMPARISONS
-        return read_rows(path) if path.is_file() else []
+        return read_comparisons(self.folder)
 
     @cached_property
     def manifest(self) -> Mapping[str, Any] | None:

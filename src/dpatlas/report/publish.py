@@ -27,11 +27,10 @@ from dpatlas.core.records import read_record
 from dpatlas.core.specs import FIRST_RUN, RUNS, condition_id
 from dpatlas.errors import InputError
 from dpatlas.evidence.printed import printed_comparisons
-from dpatlas.evidence.verdicts import CLAIMS, read_claims
+from dpatlas.evidence.verdicts import CLAIMS, COMPARISONS, read_claims
 from dpatlas.registry import all_blocks
 from dpatlas.report.earlier_publication import EarlierPublication, earlier_publication
 from dpatlas.report.lineage import (
-    COMPARISONS,
     MANIFEST,
     block_key,
     cost_beside,

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.files import read_json, read_rows
+from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.evidence.run_values import differences_from_values
+from dpatlas.evidence.verdicts import COMPARISONS, read_comparisons
 from dpatlas.records import inputs_used
 from dpatlas.report.bundle import NAME as BUNDLE
-from dpatlas.report.lineage import COMPARISONS, MANIFEST, RECORD, job_module, read_lineage
+from dpatlas.report.lineage import MANIFEST, RECORD, job_module, read_lineage
 from dpatlas.report.manifest import FOLDERS
 from dpatlas.report.publication import must_have, names_in, read_publication
 from dpatlas.report.state import State, code_state, file_differences, files_of, unnamed
@@ -109,12 +110,11 @@ def interval_differences(folder: Path) -> list[str]:
     """A line for every number of comparisons.csv that does not follow from the runs beside it."""
 
     def check(path: Path) -> Iterable[str]:
-        for row in read_rows(path):
+        for row in read_comparisons(path.parent):
             for line in differences_from_values(row):
                 yield f"{COMPARISONS}: {row['claim']}, {row['comparison']}: {line} by its values"
 
-    path = folder / COMPARISONS
-    return refused(folder, path, check) if path.is_file() else []
+    return refused(folder, folder / COMPARISONS, check)
 
 
 def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str] | None]) -> list[str]:
