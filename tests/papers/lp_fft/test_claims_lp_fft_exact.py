@@ -4,7 +4,7 @@ That every claim holds and fails where it should is a contract test over worlds.
 """
 
 import pytest
-from lpfft_world import distortion_record, dynamics_record
+from lpfft_world import distortion_record, dynamics_record, sensitivity_record
 
 from dpatlas.core.statistics import FAILS, HOLDS, OPEN, judge, weigh
 from dpatlas.errors import InputError
@@ -77,6 +77,15 @@ def test_distortion_is_judged_at_small_variances_alone_and_open_with_few_trials(
 def test_what_a_record_lacks_is_not_run(test, record, arguments):
     with pytest.raises(NotRun, match="has no"):
         answer(test, record(), **arguments)
+
+
+def test_sensitivities_at_one_number_of_inputs_have_no_exponent():
+    record = sensitivity_record()
+    rows = record.metrics.start
+    rows[:] = [row for row in rows if row.d == rows[0].d]
+    asked = {"reading": "variance", "exponent": 0.5, "tolerance": 0.1}
+    with pytest.raises(NotRun, match=f"one number of inputs, {rows[0].d}"):
+        answer("sensitivity_ratio_follows", record, **asked)
 
 
 def exponents(sigmas):

@@ -265,6 +265,8 @@ def sensitivity_ratio_follows(
     for record in records.group(group):
         rows = sorted(_starts(record, reading), key=lambda row: row.d)
         low, high = rows[0], rows[-1]
+        if low.d == high.d:
+            raise NotRun(f"{record.id} has one number of inputs, {low.d}")
         span = math.log(high.d / low.d)
         slope = math.log(high.ball_ratio / low.ball_ratio) / span
         error = math.hypot(*(row.ball_ratio_error / row.ball_ratio for row in (low, high))) / span
