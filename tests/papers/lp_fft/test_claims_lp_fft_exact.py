@@ -4,7 +4,7 @@ That every claim holds and fails where it should is a contract test over worlds.
 """
 
 import pytest
-from lpfft_world import distortion_record, dynamics_record, sensitivity_record
+from lpfft_world import distortion_record, dynamics_record, imbalance_record, sensitivity_record
 
 from dpatlas.core.statistics import FAILS, HOLDS, OPEN, judge, weigh
 from dpatlas.errors import InputError
@@ -86,6 +86,14 @@ def test_sensitivities_at_one_number_of_inputs_have_no_exponent():
     asked = {"reading": "variance", "exponent": 0.5, "tolerance": 0.1}
     with pytest.raises(NotRun, match=f"one number of inputs, {rows[0].d}"):
         answer("sensitivity_ratio_follows", record, **asked)
+
+
+def test_a_gap_measured_before_the_first_step_alone_says_nothing_about_training():
+    record = imbalance_record()
+    for row in record.metrics.gap:
+        row.steps[1:], row.gap[1:], row.error[1:] = [], [], []
+    with pytest.raises(NotRun, match="at no step of training"):
+        answer("jensen_gap_is_small", record, below=0.01)
 
 
 def exponents(sigmas):

@@ -294,6 +294,8 @@ def jensen_gap_is_small(records: PaperRecords, *, group: Group, below: Positive)
     comparisons = []
     for record in records.group(group):
         for row in record.metrics.gap:
+            if not any(row.steps):
+                raise NotRun(f"{record.id} measures the gap at no step of training")
             for step, gap, error in zip(row.steps, row.gap, row.error, strict=True):
                 if step == 0:
                     continue
