@@ -111,12 +111,14 @@ def test_the_gap_is_shown_in_percent_and_formulas_for_uniform_noise_alone():
 
 
 def test_sensitivities_are_those_of_the_record_by_reading():
-    metrics, rows = theory_record("sensitivity").metrics, show("lpfft_sensitivity").rows
+    metrics, shown = theory_record("sensitivity").metrics, show("lpfft_sensitivity")
+    rows = shown.rows
     by_reading = {
         reading: [row for row in metrics.start if row.reading == reading]
         for reading in ("variance", "deviation")
     }
     heads = [row.record_head for row in by_reading["variance"]]
     assert values(rows, panel="sensitivity", series="head") == heads
+    assert "left: over the records, variance" in shown.notes[0]
     ratios = values(rows, panel="ratio at the start", series=r"unit ball, deviation $h/\sqrt{d}$")
     assert ratios == [row.ball_ratio for row in by_reading["deviation"]]

@@ -53,7 +53,8 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> ShownFigure:
         "sensitivity: largest gradient norm, over the records or over the unit ball (all records "
         "of norm and label at most 1); variance, deviation: two readings of the head's initial "
         r"$h/\sqrt{d}$; Prop. E.10 claims a ratio above 1 that grows like $\sqrt{d}$ (thin lines: "
-        f"the ratio 1 and this slope); right: $d$ = {moving.d}, over the records, {moving.reading} "
+        r"the ratio 1 and this slope); left: over the records, variance $h/\sqrt{d}$; "
+        f"right: $d$ = {moving.d}, over the records, {moving.reading} "
         rf"$h/\sqrt{{d}}$, steps of {moving.step:g}, $\sigma^2$ = {moving.sigma2:g}, "
         f"{moving.seeds} paths",
     ]
