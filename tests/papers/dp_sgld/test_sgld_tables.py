@@ -122,6 +122,9 @@ def test_the_headline_is_drawn_along_n_for_every_reading():
         assert found == pytest.approx(lead, abs=2e-3)
         assert value["ours less DP-SGD", "dp-sgld", n] == pytest.approx(found, abs=1e-9)
         assert value["ours", "dp-sgd, no L2 term", n] == pytest.approx(0.915, abs=2e-3)
+    assert "of 12 runs" in shown.notes[1]
+    key = [text.get_text() for text in shown.figure.legends[0].get_texts()]
+    assert "No DP, same L2 term" in key
     titles = ["settings: paper", "settings: table 4", "", ""]
     assert [axes.get_title() for axes in shown.figure.axes] == titles
 

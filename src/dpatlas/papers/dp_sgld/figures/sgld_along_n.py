@@ -12,14 +12,14 @@ from dpatlas.show.draw import draw_points, draw_printed, frame, printed_handle
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import accuracy_axis, label_ticks, legend, percent_axis
-from dpatlas.show.rows import mean_interval
+from dpatlas.show.rows import averaged, mean_interval
 from dpatlas.show.series import BLUE, GREEN, RED, handle, some
 
 METHODS = {
     "dp-sgld": Look("DP-SGLD", BLUE, "o", "-"),
     "dp-sgd": Look("DP-SGD, same L2 term", RED, "s", "--"),
     "dp-sgd, no L2 term": Look("DP-SGD without L2 term", GREEN, "^", "-."),
-    "no-dp": Look("No DP", "black", "D", ":"),
+    "no-dp": Look("No DP, same L2 term", "black", "D", ":"),
 }
 OURS, PRINTED, LESS_DP_SGD = "ours", "printed", "ours less DP-SGD"
 BASE = "dp-sgd"
@@ -176,6 +176,7 @@ def _notes(records: list[Record[Spec, Metrics]]) -> list[str]:
     return [
         f"{'; '.join(sets)}; batch {fields.batch}, {fields.epochs} epochs, $\\varepsilon$ = "
         f"{fields.epsilon:g} (DP-SGLD: by Thm 3.2 with K = epochs), $\\delta$ = {fields.delta:g}",
-        "; ".join(readings) + "; mean and 95% t interval over runs, each with records of its own",
+        f"{'; '.join(readings)}; {averaged(record.spec.runs for record in records)}, each with "
+        "records of its own",
         f"below: paired by run; differences beyond {NEAR:g} points lie outside",
     ]
