@@ -1,5 +1,7 @@
 """What the figures of lp_fft's training show, on made-up records."""
 
+import re
+
 import numpy as np
 import pytest
 from figure_samples import heights, in_style, maker, not_in_rows, select
@@ -53,6 +55,14 @@ def two_levels(**options):
 
 def titles_of(shown):
     return [axes.get_title().partition("\n")[0] for axes in shown.figure.axes]
+
+
+@pytest.mark.parametrize(
+    ("name", "record"), [("lpfft_feature_quality", feature_record), ("lpfft_umap", umap_record)]
+)
+def test_epsilon_is_not_said_to_cover_neighbours_that_are_private_records(name, record):
+    (note,) = (note for note in show(name, record()).notes if "$\\varepsilon$ covers" in note)
+    assert re.search(r"covers all .* and not .* where private records vote without noise", note)
 
 
 @pytest.mark.parametrize("name", FIGURES)

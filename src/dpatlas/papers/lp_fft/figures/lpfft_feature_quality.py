@@ -297,7 +297,9 @@ def _notes(families: Sequence[Sequence[QualityRecord]], losses: Sequence[Row]) -
     notes = [_note(family) for family in families]
     notes.append(
         "grey: steps in which LP-FFT trains the head alone, so that features do not change; both "
-        "strategies take all steps; the initial head is multiplied by the head scale"
+        "strategies take all steps; the initial head is multiplied by the head scale; "
+        "$\\varepsilon$ covers all iterates and not the accuracy on the private task, where "
+        "private records vote without noise"
     )
     if losses:
         notes.append(

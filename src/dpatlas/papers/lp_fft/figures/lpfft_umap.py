@@ -183,6 +183,7 @@ def _note(record: UmapRecord) -> str:
     return (
         f"{spec.data.name}: {len(record.metrics.labels[0])} test records; noise multiplier "
         f"{spec.noise_lp:g} in LP and {spec.noise_fft:g} in FFT; $\\varepsilon$ covers all steps "
-        "of a row; each panel is a UMAP of its own: its axes have no unit and cannot be compared "
-        "with another panel's; kNN accuracy and silhouette are of the features themselves; one run"
+        "of a row and not kNN accuracy, where private records vote without noise; each panel is a "
+        "UMAP of its own: its axes have no unit and cannot be compared with another panel's; kNN "
+        "accuracy and silhouette are of the features themselves; one run"
     )
