@@ -113,6 +113,13 @@ def test_all_printed_settings_are_in_it_and_cost_a_modest_number_of_nats():
     assert 70 < min(costs) < max(costs) < 90
 
 
+def test_the_customary_scaling_of_mnist_costs_28_nats():
+    given = {**INDEPENDENT, "widths": [600] * 3, "n": 60_000}
+    scaled = {**given, "normalise": {"means": [0.1307], "deviations": [0.3081]}}
+    found = math.log(setting_weight(**given) / setting_weight(**scaled))
+    assert found == pytest.approx(27.9, abs=0.05)
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
