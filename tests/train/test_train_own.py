@@ -32,7 +32,19 @@ SELECT = {
     "public_validation": True,
 }
 
-PRIVATE_SELECT = {**SELECT, "public_validation": False, "score_noise": 4.0}
+PRIVATE = {"public_validation": False, "score_noise": 4.0}
+# A network with one output for numbers, which has no classes.
+OF_NUMBERS = {
+    "data": "mine.py:numbers",
+    "test": None,
+    "model": "mine.py:one_output",
+    "loss": "squared_error",
+}
+
+
+def selecting(**changes):
+    """Settings of a training whose rate is selected, by SELECT with these changes."""
+    return {"lr": None, "select": {**SELECT, **changes}}
 
 
 def record_of(folder, **changes):
@@ -122,9 +134,8 @@ CASES = {
     "arrays in a file, secret noise": {"data": "mine.npz", "batch": 4, "noise_source": "os"},
     "a dataset of dicts": {"data": "mine.py:items", "model": "mine.py:named", "test": None},
     "a loss of one's own": {
-        "data": "mine.py:numbers",
+        **OF_NUMBERS,
         "test": "mine.py:other_numbers",
-        "model": "mine.py:one_output",
         "loss": "mine.py:squares",
     },
     "averaged weights of the head": {"ema_decay": 0.9, "trainable": ["2"], "clipping": "per-layer"},
@@ -132,25 +143,15 @@ CASES = {
         "augmentation": {"image_shape": [1, 2, 2], "views": 2, "padding": 1},
         "max_physical_batch": 4,
     },
-    "a selection on public records": {"lr": None, "select": SELECT},
+    "a selection on public records": selecting(),
     "a selection by a score with noise": {
         "test": None,
-        "lr": None,
         "max_grad_norm": None,
-        "select": {
-            **SELECT,
-            "max_grad_norm": [0.5, 2.0],
-            "public_validation": False,
-            "score_noise": 4.0,
-        },
+        **selecting(max_grad_norm=[0.5, 2.0], **PRIVATE),
     },
     "a selection by a score of one's own": {
-        "data": "mine.py:numbers",
-        "test": None,
-        "model": "mine.py:one_output",
-        "loss": "squared_error",
-        "lr": None,
-        "select": {**SELECT, "validation": "mine.py:other_numbers", "right": "mine.py:near"},
+        **OF_NUMBERS,
+        **selecting(validation="mine.py:other_numbers", right="mine.py:near"),
     },
 }
 
@@ -278,17 +279,16 @@ def test_files_that_are_mapped_are_not_read_whole(tmp_path):
 
 
 def test_a_selection_releases_the_buffers_of_its_best_trial(tmp_path):
-    select = {**SELECT, "expected_trials": 8.0}
-    record, _ = record_of(tmp_path, model="mine.py:with_buffer", lr=None, select=select)
+    select = selecting(expected_trials=8.0)
+    record, _ = record_of(tmp_path, model="mine.py:with_buffer", **select)
     # Scored on the same records without noise: the released network is the one that was scored.
     assert record["metrics"]["accuracy"] == record["metrics"]["score"]
 
 
 def test_a_selection_that_drew_no_trial_says_so(tmp_path, capsys):
-    select = {**PRIVATE_SELECT, "law": "poisson", "expected_trials": 1.0}
-    changes = {"lr": None, "test": None, "select": select}
+    select = selecting(law="poisson", expected_trials=1.0, **PRIVATE)
     for seed in range(50):
-        record, folder = record_of(tmp_path / str(seed), seed=seed, **changes)
+        record, folder = record_of(tmp_path / str(seed), seed=seed, test=None, **select)
         said = capsys.readouterr().out
         if not (folder / "model").is_dir():
             break
@@ -446,7 +446,7 @@ def test_other_records_in_the_same_file_are_another_training(tmp_path):
         ({}, ""),
         ({"test": "mine.py:held_out_in_part"}, "test: 10 of its records equal records of data"),
         (
-            {"lr": None, "select": {**SELECT, "validation": "mine.py:held_out_in_part"}},
+            selecting(validation="mine.py:held_out_in_part"),
             "select.validation: 10 of its records equal records of data",
         ),
     ],
@@ -464,22 +464,22 @@ BAD = {
     "no noise": ({"noise_multiplier": None}, "epsilon or noise_multiplier: found none"),
     "the private records as test": ({"test": "mine.py:records"}, "test: found the records of data"),
     "the private records for validation": (
-        {"lr": None, "select": {**SELECT, "validation": "mine.py:records"}},
+        selecting(validation="mine.py:records"),
         "select.validation: found the records of data",
     ),
     "records for private validation as test": (
-        {"lr": None, "select": PRIVATE_SELECT},
+        selecting(**PRIVATE),
         "test: found the records of select.validation; allowed: public records",
     ),
     "a test of other width": ({"test": "mine.py:of_other_width"}, "test: found RuntimeError"),
     "no records as test": ({"test": "mine.py:none_held_out"}, "test: data: found 0 records"),
     "no records for validation": (
-        {"lr": None, "select": {**SELECT, "validation": "mine.py:none_held_out"}},
+        selecting(validation="mine.py:none_held_out"),
         "select.validation: data: found 0 records",
     ),
     "labels out of range": ({"test": "mine.py:other_labels"}, "test: labels: found 6"),
     "labels that are not whole": (
-        {"lr": None, "select": {**SELECT, "validation": "mine.py:reals_for_labels"}},
+        selecting(validation="mine.py:reals_for_labels"),
         "select.validation: labels: found torch.float32",
     ),
     "a network that was there before": ({"model": "mine.py:shared"}, "model: found weights that"),
@@ -507,15 +507,7 @@ BAD = {
         "no bound in LayerBounds",
     ),
     "scores of persons alone": (
-        {
-            "lr": None,
-            "select": {
-                **SELECT,
-                "validation": "persons.npz",
-                "public_validation": False,
-                "score_noise": 4.0,
-            },
-        },
+        selecting(validation="persons.npz", **PRIVATE),
         "select.score_noise: found it with groups",
     ),
     "two noises": ({"epsilon": 1.0}, "found epsilon and noise_multiplier"),
@@ -546,66 +538,33 @@ BAD = {
         {"select": {name: value for name, value in SELECT.items() if name != "lr"}},
         "select: found no range; allowed: lr or max_grad_norm",
     ),
-    "a range upside down": (
-        {"lr": None, "select": {**SELECT, "lr": [2.0, 1.0]}},
-        "select.lr: found 2 to 1",
-    ),
+    "a range upside down": (selecting(lr=[2.0, 1.0]), "select.lr: found 2 to 1"),
     "a rate twice": ({"select": SELECT}, "found lr and select.lr"),
-    "a grid": ({"lr": None, "select": {**SELECT, "lr": [0.1, 0.5, 1.0]}}, "select.lr"),
+    "a grid": (selecting(lr=[0.1, 0.5, 1.0]), "select.lr"),
     "scores without noise": (
-        {"lr": None, "select": {**SELECT, "public_validation": False}},
+        selecting(public_validation=False),
         "score_noise and public_validation: found neither",
     ),
     "scores of persons": (
-        {
-            "data": "mine.py:persons",
-            "batch": 3,
-            "lr": None,
-            "select": {**SELECT, "public_validation": False, "score_noise": 4.0},
-        },
+        {"data": "mine.py:persons", "batch": 3, **selecting(**PRIVATE)},
         "select.score_noise: found it with groups",
     ),
     "private validation records that meet": (
-        {
-            "model": "mine.py:centred_in_evaluation",
-            "test": None,
-            "lr": None,
-            "select": PRIVATE_SELECT,
-        },
+        {"model": "mine.py:centred_in_evaluation", "test": None, **selecting(**PRIVATE)},
         "select.validation: layer network.0 (TestTime): found a record's output depends on other",
     ),
     "a private validation record that stays in the network": (
-        {
-            "model": "mine.py:keeps_in_evaluation",
-            "test": None,
-            "lr": None,
-            "select": PRIVATE_SELECT,
-        },
+        {"model": "mine.py:keeps_in_evaluation", "test": None, **selecting(**PRIVATE)},
         "select.validation: layer network.0: buffer kept: found set from the records",
     ),
     "a score of no class": (
-        {
-            "data": "mine.py:numbers",
-            "test": None,
-            "model": "mine.py:one_output",
-            "loss": "squared_error",
-            "lr": None,
-            "select": {**SELECT, "validation": "mine.py:other_numbers"},
-        },
+        {**OF_NUMBERS, **selecting(validation="mine.py:other_numbers")},
         "select.right: found nothing",
     ),
     "a score that is not one for each": (
         {
-            "data": "mine.py:numbers",
-            "test": None,
-            "model": "mine.py:one_output",
-            "loss": "squared_error",
-            "lr": None,
-            "select": {
-                **SELECT,
-                "validation": "mine.py:other_numbers",
-                "right": "mine.py:not_one_for_each",
-            },
+            **OF_NUMBERS,
+            **selecting(validation="mine.py:other_numbers", right="mine.py:not_one_for_each"),
         },
         "select.right: found torch.bool of shape ()",
     ),
