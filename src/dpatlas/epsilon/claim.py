@@ -254,11 +254,7 @@ def _phases(given: Mapping[str, Any], names: Names, noisy: bool) -> tuple[Phase,
         if not isinstance(entry, Mapping):
             raise InputError(names(f"phases[{number}]"), repr(entry), "settings of a phase")
         _known(entry, PHASE_KEYS, inner)
-        settings = {**common, **entry}
-        for one, other in (("steps", "epochs"), ("epochs", "steps")):
-            if one in entry and other not in entry:
-                settings.pop(other, None)
-        phases.append(_phase(settings, inner, noisy))
+        phases.append(_phase(_merged(common, entry), inner, noisy))
     if len({phase.n for phase in phases}) > 1:
         found = " and ".join(str(phase.n) for phase in phases)
         raise InputError(names("phases"), f"n of {found}", "the same records in every phase")
@@ -362,23 +358,19 @@ def _released(phases: tuple[Phase, ...]) -> list[Phase]:
 
 def _changed(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a trial: a change holds in every phase."""
-    given = {**base, **change}
+    given = _merged(base, change)
+    if "phases" in given and "phases" not in change:
+        given["phases"] = [_merged(phase, change) for phase in given["phases"]]
+    return given
+
+
+def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `change` laid over it: steps take the place of epochs, and epochs of steps."""
+    merged = {**base, **change}
     for one, other in (("steps", "epochs"), ("epochs", "steps")):
         if one in change and other not in change:
-            given.pop(other, None)
-    if "phases" in given and "phases" not in change:
-        given["phases"] = [
-            {
-                **{
-                    key: value
-                    for key, value in phase.items()
-                    if not ({key, *change} >= {"steps", "epochs"} and key not in change)
-                },
-                **change,
-            }
-            for phase in given["phases"]
-        ]
-    return given
+            merged.pop(other, None)
+    return merged
 
 
 def _product(grid: Any, names: Names) -> list[dict[str, Any]]:
