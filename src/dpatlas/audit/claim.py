@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.guard import integer, real
+from dpatlas.core.guard import integer, one_of, real
 from dpatlas.epsilon.claim import CLAIM_KEYS, RELATIONS, Phase, printed, read_claim
 from dpatlas.epsilon.claim import Claim as Settings
 from dpatlas.epsilon.valid import accountants, epsilon_by, event
@@ -46,8 +46,7 @@ class Claim:
         canaries: int = 1,
         **settings: Any,
     ):
-        if relation not in RELATIONS:
-            raise InputError("relation", repr(relation), "one of " + ", ".join(RELATIONS))
+        one_of(*RELATIONS).check("relation", relation)
         integer(ge=1, le=10**6).check("canaries", canaries)
         for key in settings:
             if key not in KEYS:

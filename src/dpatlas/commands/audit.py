@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dpatlas.audit.audit import CONFIDENCE, FEWEST_RUNS, LEVEL, PAIRS, RUNS, audit_training
 from dpatlas.audit.report import EXIT_POWERLESS
 from dpatlas.commands.bound import strict_json
-from dpatlas.core.guard import integer, real
+from dpatlas.core.guard import integer, one_of, real
 from dpatlas.errors import EXIT_INTERRUPTED, ArgumentParser, InputError, RunError
 
 if TYPE_CHECKING:
@@ -109,8 +109,7 @@ def _own(options: argparse.Namespace) -> int:
     CONFIDENCE.check("--level", level)
     names = list(dict.fromkeys(options.mechanism or MECHANISMS))
     for name in names:
-        if name not in MECHANISMS:
-            raise InputError("--mechanism", repr(name), "one of " + ", ".join(MECHANISMS))
+        one_of(*MECHANISMS).check("--mechanism", name)
     levels = (level, max(level, block.verdict_level))
     seeds = config.plain("seed", "noise_source")
     contents = attack([mechanism_spec(seeds, name, runs, delta, *levels) for name in names])

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpatlas.bench.kernels import KERNELS, Kernel
 from dpatlas.bench.race import race
-from dpatlas.core.guard import integer
+from dpatlas.core.guard import integer, one_of
 from dpatlas.errors import ArgumentParser, InputError
 
 EPILOG = """\
@@ -41,16 +41,14 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     options = parser.parse_args(arguments)
-    if options.kernel not in KERNELS:
-        raise InputError("bench kernel", repr(options.kernel), "one of " + ", ".join(KERNELS))
+    one_of(*KERNELS).check("bench kernel", options.kernel)
     kernel = KERNELS[options.kernel]
     integer(ge=1).check("--repeats", options.repeats)
     _check_device(options.device)
     cases = kernel.cases_on(options.device)
     names = options.case or list(cases)
     for name in names:
-        if name not in cases:
-            raise InputError("--case", repr(name), "one of " + ", ".join(cases))
+        one_of(*cases).check("--case", name)
     rows = [
         row
         for name in dict.fromkeys(names)

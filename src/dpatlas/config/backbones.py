@@ -9,6 +9,7 @@ from dpatlas.config.own import check_backbone
 from dpatlas.config.root import General
 from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path, Seed
 from dpatlas.core import networks
+from dpatlas.core.guard import one_of
 from dpatlas.core.networks import FROM_FILES, IMPORTED
 from dpatlas.core.specs import Spec
 from dpatlas.data.registry import DATA_SETS
@@ -133,8 +134,7 @@ def backbone_spec(config: General, name: str) -> Spec:
     Raises InputError for a name that the config does not define or train.
     """
     block: Backbones = config.pretrain
-    if name not in block.backbones:
-        raise InputError("backbone", repr(name), "one of " + ", ".join(block.backbones))
+    one_of(*block.backbones).check("backbone", name)
     if name not in block.train:
         raise InputError("backbone", repr(name), f"one of pretrain.train, {block.train}")
     backbone = block.backbones[name]

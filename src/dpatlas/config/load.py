@@ -13,6 +13,7 @@ from dpatlas.config.model import M, check_shape, validated
 from dpatlas.config.root import General, OwnSet, config_model
 from dpatlas.core.files import keys_once
 from dpatlas.core.folders import PACKAGED
+from dpatlas.core.guard import one_of
 from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks
 
@@ -196,8 +197,7 @@ def read_tier(name: str) -> dict[str, Any]:
     root, known = project_root(), tiers()
     if name == known[0]:
         return read_config(root=root)
-    if name not in known:
-        raise InputError("tier", repr(name), "one of " + ", ".join(known))
+    one_of(*known).check("tier", name)
     return read_config([root / TIERS / f"{name}.yaml"], root=root)
 
 
