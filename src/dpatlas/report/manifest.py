@@ -11,7 +11,13 @@ from pathlib import Path
 from dpatlas.core.files import read_json, remove_parts, write_atomic
 from dpatlas.core.folders import command
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas.report.state import RERUN, file_differences, file_sha256, require_as_made
+from dpatlas.report.state import (
+    RERUN,
+    file_differences,
+    file_sha256,
+    read_text,
+    require_as_made,
+)
 
 NAME = "manifest.txt"
 VERDICTS, FOLDERS = ("claims.csv", "comparisons.csv"), ("figures", "tables")
@@ -28,14 +34,8 @@ def manifest_of(folder: Path, files: Iterable[Path]) -> str:
 
 def read_manifest(path: Path) -> dict[str, str]:
     """sha256 by path from the manifest's folder; InputError for what is no manifest."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(str(path), error.strerror or "unreadable", "a manifest") from None
-    except ValueError:
-        raise InputError(str(path), "bytes that are no text", "a manifest") from None
     digests = {}
-    for line in lines:
+    for line in read_text(path, "a manifest").splitlines():
         digest, separator, name = line.partition("  ")
         if len(digest) != 64 or not separator or not name:
             raise InputError(str(path), repr(line[:80]), "lines of sha256, two spaces and a path")

@@ -57,6 +57,7 @@ from dpatlas.report.page_items import (
 )
 from dpatlas.report.page_source import Source
 from dpatlas.report.page_tables import number
+from dpatlas.report.state import read_text
 from dpatlas.report.text import in_words, source_text
 
 TIERS = {
@@ -217,7 +218,7 @@ def write_site(published: Path) -> Path:
         names[0],
         _products(),
         errata=read_errata(),
-        about=_text(project_root() / "workflow/report/claims.rst"),
+        about=read_text(project_root() / "workflow/report/claims.rst", "a text file"),
         written=read_written_claims(),
         beside=dict(zip(names[1:], others, strict=True)),
         whole=True,
@@ -257,7 +258,7 @@ def main(arguments: Sequence[str]) -> int:
         _products(),
         options.show,
         errata=read_errata(),
-        about=_text(options.about) if options.about else "",
+        about=read_text(options.about, "a text file") if options.about else "",
         written=read_written_claims(),
         beside={folder.name: Source(folder) for folder in options.beside},
         partial=options.partial,
@@ -343,14 +344,6 @@ def _claims_first(rows: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
     depths = [int(name != parent) for name, parent in zip(names, parents, strict=True)]
     order = sorted(range(len(rows)), key=lambda place: (first[parents[place]], depths[place]))
     return [{**rows[place], "depth": depths[place]} for place in order]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        found = getattr(error, "strerror", None) or "bytes that are no text"
-        raise InputError(str(path), found, "a text file") from None
 
 
 def _script_hash(script: str) -> str:

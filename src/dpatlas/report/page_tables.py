@@ -8,7 +8,7 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from dpatlas.config.model import is_number
-from dpatlas.errors import InputError
+from dpatlas.report.state import read_text
 
 MATH = re.compile(r"\$`(.+?)`\$")
 NAMESPACE = ' xmlns="http://www.w3.org/1998/Math/MathML"'
@@ -29,13 +29,8 @@ def read_parts(path: Path) -> list[Shown]:
 
     Raises InputError for a file that cannot be read.
     """
-    try:
-        blocks = path.read_text(encoding="utf-8").split("\n\n")
-    except (OSError, ValueError) as error:
-        found = getattr(error, "strerror", None) or "bytes that are no text"
-        raise InputError(str(path), found, "a Markdown table") from None
     parts, caption = [], Markup("")
-    for block in blocks:
+    for block in read_text(path, "a Markdown table").split("\n\n"):
         if block.startswith("**"):
             caption = _html(block.strip().strip("*"))
         elif block.startswith("|"):

@@ -26,13 +26,12 @@ SHORT = 12
 # Of a setting that varies, so many values are shown.
 VALUES = 5
 NO_DATA_SET = "no data set"
-DIGEST = re.compile("[0-9a-f]{64}")
 IN_OTHER_LINES = ("key", "kind", "data", "seed", "noise_source")
 MADE = {True: "as made", False: "CHANGED since it was made", None: "its lineage"}
 LONGEST = 60
 # Lines of causes, and of metrics, unless all are asked for.
 MOST_CAUSES, MOST_METRICS = 8, 6
-HEX_DIGEST = re.compile("[0-9a-f]{64}")
+DIGEST = re.compile("[0-9a-f]{64}")
 ORDER = "settings, data, code, versions, device, machine"
 
 
@@ -544,7 +543,7 @@ def _value(value: Any, full: bool) -> str:
     text = repr(value) if isinstance(value, float) else plain(value)
     if full:
         return text
-    if HEX_DIGEST.fullmatch(text):
+    if DIGEST.fullmatch(text):
         return text[:SHORT]
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
