@@ -12,6 +12,7 @@ from dpatlas.core import seeds
 from dpatlas.core.environment import keep_caches_in
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
+from dpatlas.errors import run_command
 
 TESTS = Path(__file__).parent
 # UMAP is compiled for half a minute: once, for all copies of the project. Before any import of it.
@@ -49,6 +50,30 @@ def pytest_collection_modifyitems(items):
 def noise_that_no_training_has_drawn(monkeypatch):
     """A test stands for a process of its own: what others trained with is no matter."""
     monkeypatch.setattr(seeds, "_claims", {})
+
+
+@pytest.fixture
+def result_of(capsys):
+    """A function that runs a command's `main`: exit code, standard output, standard error."""
+
+    def run(main, *words):
+        capsys.readouterr()
+        code = run_command(main, list(map(str, words)))
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def refusal_of(result_of):
+    """A function that runs a command's `main`, which refuses its input: the line that says why."""
+
+    def run(main, *words):
+        code, out, error = result_of(main, *words)
+        assert (code, out, error.count("\n")) == (2, "", 1), error
+        return error
+
+    return run
 
 
 @pytest.fixture(scope="session")

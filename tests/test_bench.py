@@ -11,7 +11,7 @@ from dpatlas.bench.kernels import KERNELS, Candidate
 from dpatlas.bench.race import race
 from dpatlas.cli import dispatch
 from dpatlas.commands import bench
-from dpatlas.errors import RunError, run_command
+from dpatlas.errors import RunError
 from dpatlas.models.build import NAMES
 from dpatlas.papers.max_information.jobs import risk as maxinf_risk
 
@@ -250,11 +250,9 @@ BAD_ARGUMENTS = {
 
 
 @pytest.mark.parametrize("said", BAD_ARGUMENTS)
-def test_bad_arguments_exit_2_with_one_line_before_any_worker_starts(said, capsys, monkeypatch):
+def test_bad_arguments_exit_2_with_one_line_before_any_worker_starts(said, refusal_of, monkeypatch):
     monkeypatch.setattr(bench, "race", lambda *arguments: pytest.fail("a race began"))
-    assert run_command(dispatch, ["bench", *BAD_ARGUMENTS[said]]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == "" and printed.err.count("\n") == 1 and said in printed.err
+    assert said in refusal_of(dispatch, "bench", *BAD_ARGUMENTS[said])
 
 
 def test_on_a_gpu_a_peer_that_cannot_set_up_is_left_out_with_its_reason(fake):
@@ -269,9 +267,9 @@ def test_on_a_gpu_a_peer_that_cannot_set_up_is_left_out_with_its_reason(fake):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_race_on_a_gpu_that_is_not_there_is_bad_input(capsys):
-    assert run_command(dispatch, ["bench", "kl", "--device", "cuda"]) == 2
-    assert "--device: found 'cuda' without a usable GPU" in capsys.readouterr().err
+def test_a_race_on_a_gpu_that_is_not_there_is_bad_input(refusal_of):
+    line = refusal_of(dispatch, "bench", "kl", "--device", "cuda")
+    assert "--device: found 'cuda' without a usable GPU" in line
 
 
 @pytest.mark.gpu

@@ -7,18 +7,10 @@ import pytest
 
 from dpatlas.catalogue import catalogue
 from dpatlas.commands.bound import main
-from dpatlas.errors import run_command
 
 VECTORS = Path(__file__).parent / "reference" / "vectors.json"
 EXACT = ["dp-sgld-exact-renyi", "n=3", "m=2", "eta=0.73", "K=7", "x_prime=1"]
 STEP = ["kl-step", "eta=1e-2", "sigma2=1e-4", "delta_norm2=2.5e-6"]
-
-
-def run(capsys, *arguments):
-    """Exit code, standard output and standard error of `python -m dpatlas bound`."""
-    code = run_command(main, list(arguments))
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def strict(text):
@@ -51,8 +43,8 @@ def test_batch_of_reference_values_agrees_entry_by_entry():
     assert any(vector["source"].startswith("kl_privacy") for vector in vectors)
 
 
-def test_one_bound_is_one_json_object(capsys):
-    code, out, err = run(capsys, *STEP, "convention=paper")
+def test_one_bound_is_one_json_object(result_of):
+    code, out, err = result_of(main, *STEP, "convention=paper")
     assert (code, err) == (0, "")
     assert strict(out) == {
         "bound": "kl-step",
@@ -62,12 +54,12 @@ def test_one_bound_is_one_json_object(capsys):
     }
 
 
-def test_json_may_be_asked_for_where_all_is_json(capsys, tmp_path):
+def test_json_may_be_asked_for_where_all_is_json(result_of, tmp_path):
     batch = tmp_path / "batch.json"
     batch.write_text('[{"bound": "kl-step", "inputs": {}}]')
     for arguments in (STEP, ["--batch", str(batch)]):
-        assert run(capsys, *arguments, "--json") == run(capsys, *arguments)
-        assert strict(run(capsys, *arguments, "--json")[1])
+        assert result_of(main, *arguments, "--json") == result_of(main, *arguments)
+        assert strict(result_of(main, *arguments, "--json")[1])
 
 
 LARGE = 10**20
@@ -86,8 +78,8 @@ LARGE = 10**20
         ("feature-noise-assumption4", "d=100 n=100 q=1 eps_b={}", None),
     ],
 )
-def test_large_whole_numbers_have_a_value_or_are_refused(capsys, name, inputs, value):
-    code, out, err = run(capsys, name, *inputs.format(LARGE).split())
+def test_large_whole_numbers_have_a_value_or_are_refused(result_of, name, inputs, value):
+    code, out, err = result_of(main, name, *inputs.format(LARGE).split())
     if value is None:
         assert (code, out) == (2, "") and err.count("\n") == 1 and name in err
     else:
@@ -95,9 +87,9 @@ def test_large_whole_numbers_have_a_value_or_are_refused(capsys, name, inputs, v
         assert LARGE in strict(out)["inputs"].values()
 
 
-def test_infinite_value_is_a_string_in_strict_json(capsys):
+def test_infinite_value_is_a_string_in_strict_json(result_of):
     arguments = ["T=2000", "beta=1", "c=1", "n=3", "gdiff0=1", "g0=1", "sigma2=1", "rank=2"]
-    code, out, _ = run(capsys, "kl-drift-integral", *arguments)
+    code, out, _ = result_of(main, "kl-drift-integral", *arguments)
     assert (code, strict(out)["value"]) == (0, "inf")
 
 
@@ -120,11 +112,8 @@ def test_infinite_value_is_a_string_in_strict_json(capsys):
         ([*EXACT, "sigma2=1e-293", "radius=1e-186", "alpha=23"], "with which the formula fails"),
     ],
 )
-def test_bad_arguments_give_exit_code_2_and_one_line(capsys, arguments, named):
-    code, out, err = run(capsys, *arguments)
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
-    assert named in err
+def test_bad_arguments_give_exit_code_2_and_one_line(refusal_of, arguments, named):
+    assert named in refusal_of(main, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -150,16 +139,15 @@ def test_extreme_arguments_give_one_line_in_words_of_the_bound(inputs, named):
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"3"])
-def test_batch_file_that_is_no_json_list_gives_exit_code_2_and_one_line(capsys, tmp_path, content):
+def test_batch_file_that_is_no_json_list_gives_exit_code_2_and_one_line(
+    refusal_of, tmp_path, content
+):
     path = tmp_path / "batch.json"
     path.write_bytes(content)
-    code, out, err = run(capsys, "--batch", str(path))
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
-    assert "batch.json" in err
+    assert "batch.json" in refusal_of(main, "--batch", path)
 
 
-def test_bad_entries_of_a_batch_do_not_spoil_the_others(capsys, tmp_path):
+def test_bad_entries_of_a_batch_do_not_spoil_the_others(result_of, tmp_path):
     good = {"bound": "excess-risk-time", "inputs": {"B": 2, "R": 4, "n": 1, "eps": 1}}
     bad = [
         7,
@@ -179,7 +167,7 @@ def test_bad_entries_of_a_batch_do_not_spoil_the_others(capsys, tmp_path):
     # What json.dumps cannot write.
     text = text.replace('"nested"', "[" * 800 + "]" * 800).replace('"long"', "9" * 5000)
     path.write_text(text, encoding="utf-8")
-    code, out, err = run(capsys, "--batch", str(path))
+    code, out, err = result_of(main, "--batch", path)
     results = strict(out)
     assert (code, err, len(results)) == (0, "", len(bad) + 2)
     for result in (results[0], results[-1]):
@@ -190,7 +178,7 @@ def test_bad_entries_of_a_batch_do_not_spoil_the_others(capsys, tmp_path):
         assert result["error"].splitlines() == [result["error"]]
 
 
-def test_a_key_twice_is_the_error_of_its_entry(capsys, tmp_path):
+def test_a_key_twice_is_the_error_of_its_entry(result_of, tmp_path):
     path = tmp_path / "batch.json"
     inputs = '"B": 2, "R": 4, "n": 1, "eps": 1'
     entries = [
@@ -199,16 +187,16 @@ def test_a_key_twice_is_the_error_of_its_entry(capsys, tmp_path):
         f'{{"bound": "excess-risk-time", "inputs": {{{inputs}}}}}',
     ]
     path.write_text(f"[{', '.join(entries)}]")
-    code, out, _ = run(capsys, "--batch", str(path))
+    code, out, _ = result_of(main, "--batch", path)
     found = json.loads(out)
     assert code == 0 and found[2]["value"] > 0
     assert found[0]["error"] == "argument n: found twice; allowed: once"
     assert found[1]["error"] == "bound: found twice; allowed: once"
 
 
-def test_list_names_every_bound_with_its_arguments(capsys):
-    code, out, _ = run(capsys, "--list")
-    listed = {entry["bound"]: entry for entry in strict(run(capsys, "--list", "--json")[1])}
+def test_list_names_every_bound_with_its_arguments(result_of):
+    code, out, _ = result_of(main, "--list")
+    listed = {entry["bound"]: entry for entry in strict(result_of(main, "--list", "--json")[1])}
     assert code == 0
     assert set(listed) == set(catalogue())
     for name, entry in catalogue().items():

@@ -31,8 +31,7 @@ FULL = "--sampler full --noise 3 --steps 20 --delta 1e-5"
 def run(capsys, line):
     """Exit code, standard output and standard error."""
     code = run_command(main, line if isinstance(line, list) else shlex.split(line))
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return code, *capsys.readouterr()
 
 
 def strict(text):
@@ -182,11 +181,8 @@ def test_between_both_sides_nothing_is_said():
         ("--ledgers a.json b.json --claimed x", "--claimed: found 'x'"),
     ],
 )
-def test_bad_arguments_give_exit_code_2_and_one_line(capsys, line, named):
-    code, out, err = run(capsys, line)
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
-    assert named in err
+def test_bad_arguments_give_exit_code_2_and_one_line(refusal_of, line, named):
+    assert named in refusal_of(main, *shlex.split(line))
 
 
 CLAIM = "{sampler: poisson, n: 1050, batch: 100, noise: 2, steps: 50, delta: 1e-5"
@@ -228,24 +224,21 @@ TARGET = "{sampler: full, steps: 5, delta: 1e-5, relation: add_remove"
         (f"{TARGET}, target: 3, phases: [{{noise: [1]}}]}}", "phases[1].noise: found [1]"),
     ],
 )
-def test_bad_files_give_exit_code_2_and_one_line(capsys, tmp_path, content, named):
+def test_bad_files_give_exit_code_2_and_one_line(refusal_of, tmp_path, content, named):
     path = tmp_path / "claims.yaml"
     path.write_bytes(content.encode("latin-1"))
-    code, out, err = run(capsys, ["--batch", str(path)])
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
-    assert named in err and "claims.yaml" in err
+    error = refusal_of(main, "--batch", path)
+    assert named in error and "claims.yaml" in error
 
 
 @pytest.mark.parametrize("wide", ["[" + ", ".join(["*{}"] * 10) + "]", "{noise: *{}, n: *{}}"])
-def test_aliases_of_aliases_are_counted_before_they_are_copied(capsys, tmp_path, wide):
+def test_aliases_of_aliases_are_counted_before_they_are_copied(refusal_of, tmp_path, wide):
     levels = [f"a{n}: &a{n} {wide.replace('{}', f'a{n - 1}')}" for n in range(1, 40)]
     path = tmp_path / "claims.yaml"
     path.write_text("\n".join(["a0: &a0 [x]", *levels]))
-    code, out, err = run(capsys, ["--batch", str(path)])
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "claims.yaml: found more values, aliases counted at every use" in err
-    assert "allowed: at most 1,000,000 values" in err
+    error = refusal_of(main, "--batch", path)
+    assert "claims.yaml: found more values, aliases counted at every use" in error
+    assert "allowed: at most 1,000,000 values" in error
 
 
 def test_a_file_of_claims(capsys, tmp_path):
@@ -401,12 +394,13 @@ def test_ledgers_are_composed_by_their_noisy_sums(capsys, tmp_path):
     [{"steps": 4000}, {"noise_multiplier": 0.0, "epsilon": 0.0}, {"epsilon": 0.01}],
     ids=str,
 )
-def test_a_ledger_whose_noisy_sums_cost_more_than_it_states_is_refused(capsys, tmp_path, changes):
+def test_a_ledger_whose_noisy_sums_cost_more_than_it_states_is_refused(
+    refusal_of, tmp_path, changes
+):
     stated = in_ledger(POISSON)
     paths = stored(tmp_path, a=stated, b=stated | changes)
-    code, out, err = run(capsys, ["--ledgers", *paths, "--claimed", "99"])
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert re.search(r"b\.json: found epsilon \S+ of noisy sums whose epsilon is \S+ by PLD", err)
+    error = refusal_of(main, "--ledgers", *paths, "--claimed", "99")
+    assert re.search(r"b\.json: found epsilon \S+ of noisy sums whose epsilon is \S+ by PLD", error)
 
 
 def stating(epsilon, **others):
@@ -607,11 +601,10 @@ def test_what_a_ledger_does_not_say_is_added_up(capsys, tmp_path):
         ({"tuning": {**TUNED, "relation": "replace_one"}}, "tuning.relation: found 'replace_one'"),
     ],
 )
-def test_what_is_no_ledger_is_refused(capsys, tmp_path, other, named):
+def test_what_is_no_ledger_is_refused(refusal_of, tmp_path, other, named):
     content = {**in_ledger(POISSON), **other} if other and "ledger" not in other else other
-    code, out, err = run(capsys, ["--ledgers", *stored(tmp_path, a=in_ledger(POISSON), b=content)])
-    assert (code, out) == (2, "") and err.count("\n") == 1
-    assert named in err
+    paths = stored(tmp_path, a=in_ledger(POISSON), b=content)
+    assert named in refusal_of(main, "--ledgers", *paths)
 
 
 @pytest.mark.parametrize(
@@ -635,17 +628,17 @@ def test_noisy_sums_beyond_all_numbers_leave_what_the_ledger_states(capsys, tmp_
 
 
 @pytest.mark.parametrize("checksum", [5, ["a"]])
-def test_a_checksum_that_is_no_text_is_refused(capsys, tmp_path, checksum):
+def test_a_checksum_that_is_no_text_is_refused(refusal_of, tmp_path, checksum):
     content = {"ledger": stating(1.5), "data": {"sha256": checksum}}
-    code, _, err = run(capsys, ["--ledgers", *stored(tmp_path, a=stating(1.5), b=content)])
-    assert code == 2 and f"data.sha256: found {checksum!r}; allowed: a checksum as text" in err
+    error = refusal_of(main, "--ledgers", *stored(tmp_path, a=stating(1.5), b=content))
+    assert f"data.sha256: found {checksum!r}; allowed: a checksum as text" in error
 
 
-def test_ledgers_of_other_data_are_refused(capsys, tmp_path):
+def test_ledgers_of_other_data_are_refused(refusal_of, tmp_path):
     records = [{"ledger": in_ledger(POISSON), "data": {"sha256": each * 64}} for each in "ab"]
-    code, _, err = run(capsys, ["--ledgers", *stored(tmp_path, a=records[0], b=records[1])])
-    assert code == 2 and "aaaaaaaa... and of data bbbbbbbb..." in err
-    assert run(capsys, ["--ledgers", *stored(tmp_path, a=records[0])])[0] == 2
+    error = refusal_of(main, "--ledgers", *stored(tmp_path, a=records[0], b=records[1]))
+    assert "aaaaaaaa... and of data bbbbbbbb..." in error
+    refusal_of(main, "--ledgers", *stored(tmp_path, a=records[0]))
 
 
 def test_python_has_the_same_entry():

@@ -19,7 +19,7 @@ from dpatlas.config.load import merge, read_tier, validate
 from dpatlas.core.files import read_json, write_json
 from dpatlas.core.records import read_record
 from dpatlas.cost.rates import seconds_per_run
-from dpatlas.errors import InputError, run_command
+from dpatlas.errors import InputError
 from dpatlas.evidence import claims as judging
 from dpatlas.evidence.verdicts import read_claims
 from dpatlas.jobs.job import execute
@@ -181,10 +181,8 @@ def test_other_margins_judge_the_same_records_again(
         (("--output", f"{__file__}/x"), f"{__file__}: found a file; allowed: a folder"),
     ],
 )
-def test_wrong_arguments_end_in_a_line_and_2(arguments, line, capsys):
-    assert run_command(command.main, list(arguments)) == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert line in said
+def test_wrong_arguments_end_in_a_line_and_2(arguments, line, refusal_of):
+    assert line in refusal_of(command.main, *arguments)
 
 
 def test_an_incomplete_run_is_not_bundled(finished, tmp_path):
@@ -223,24 +221,26 @@ def test_a_record_that_contradicts_itself_is_not_bundled(finished, tmp_path, mon
         command.main(words(finished, tmp_path / "x.tar.gz"))
 
 
-def refusal(archive, tmp_path, capsys):
-    """The line in which an archive is refused; nothing is left of it."""
-    assert (
-        run_command(command.main, ["--open", str(archive), "--results", str(tmp_path / "o")]) == 2
-    )
-    assert not list(tmp_path.glob("o/*"))
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
+@pytest.fixture
+def refusal(refusal_of, tmp_path):
+    """A function of an archive: the line in which it is refused; nothing is left of it."""
+
+    def opened(archive):
+        line = refusal_of(command.main, "--open", archive, "--results", tmp_path / "o")
+        assert not list(tmp_path.glob("o/*"))
+        return line
+
+    return opened
 
 
-def test_damaged_bytes_are_refused(archive, tmp_path, capsys):
+def test_damaged_bytes_are_refused(archive, tmp_path, refusal):
     whole, path = archive.read_bytes(), tmp_path / "bad.tar.gz"
     middle = len(whole) // 2
     flipped = bytearray(whole)
     flipped[middle] ^= 0xFF
     for content in (whole[:middle], b"", b"no archive", whole[:-9], bytes(flipped)):
         path.write_bytes(content)
-        assert str(path) in refusal(path, tmp_path, capsys)
+        assert str(path) in refusal(path)
 
 
 @pytest.mark.parametrize(
@@ -250,25 +250,25 @@ def test_damaged_bytes_are_refused(archive, tmp_path, capsys):
         *("runs/kl_privacy/../record.json", "runs/a/.hidden/record.json", "lists/a/b.txt"),
     ],
 )
-def test_a_path_that_leaves_the_folder_is_refused(name, tmp_path, capsys):
+def test_a_path_that_leaves_the_folder_is_refused(name, tmp_path, refusal):
     path = packed(tmp_path / "bad.tar.gz", {"claims.csv": b"", name: b"{}"})
-    assert repr(name) in refusal(path, tmp_path, capsys)
+    assert repr(name) in refusal(path)
     assert not list(tmp_path.parent.glob("**/evil*"))
 
 
-def test_links_and_doubled_files_are_refused(tmp_path, capsys):
+def test_links_and_doubled_files_are_refused(tmp_path, refusal):
     link = tarfile.TarInfo("claims.csv")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
     doubled = [(tarfile.TarInfo("claims.csv"), b"a"), (tarfile.TarInfo("claims.csv"), b"b")]
     for members in ([(link, b"")], doubled):
         path = tarred(tmp_path / "bad.tar.gz", members)
-        assert "'claims.csv', " in refusal(path, tmp_path, capsys)
+        assert "'claims.csv', " in refusal(path)
 
 
-def test_an_archive_that_unpacks_to_more_than_any_tier_is_refused(tmp_path, capsys, monkeypatch):
+def test_an_archive_that_unpacks_to_more_than_any_tier_is_refused(tmp_path, refusal, monkeypatch):
     monkeypatch.setattr(bundle, "MOST_BYTES", 10_000)
     path = packed(tmp_path / "bad.tar.gz", {"claims.csv": b"0" * 20_000})
-    assert "more than 10000 bytes" in refusal(path, tmp_path, capsys)
+    assert "more than 10000 bytes" in refusal(path)
 
 
 @pytest.mark.parametrize(
@@ -283,19 +283,19 @@ def test_an_archive_that_unpacks_to_more_than_any_tier_is_refused(tmp_path, caps
         ({"files": {"config.json": "0" * 64}}, "claims.csv: found a file that"),
     ],
 )
-def test_what_an_archive_says_of_itself_has_to_be_true(about, words, tmp_path, capsys):
+def test_what_an_archive_says_of_itself_has_to_be_true(about, words, tmp_path, refusal):
     path = packed(tmp_path / "bad.tar.gz", {"claims.csv": b"claim\n"}, about)
-    assert words in refusal(path, tmp_path, capsys)
+    assert words in refusal(path)
 
 
-def test_records_of_another_version_are_named_in_the_archive(finished, tmp_path, capsys):
+def test_records_of_another_version_are_named_in_the_archive(finished, tmp_path, refusal):
     copied = shutil.copytree(finished, tmp_path / "results") / "smoke"
     files = command.bundled(Atlas(command.config_of("smoke", finished), finished))
     name = bundle.records_in(files)[0]
     changed = {**read_record(copied / name), "metrics_version": 99}
     files[name] = json.dumps(changed).encode()
     path = packed(tmp_path / "old.tar.gz", files)
-    line = refusal(path, tmp_path, capsys)
+    line = refusal(path)
     assert f"{path}/{name}: metrics_version: found 99; allowed: 1: run its job again" in line
 
 

@@ -26,7 +26,7 @@ from page_world import (
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier
 from dpatlas.core.files import read_rows
-from dpatlas.errors import InputError, run_command
+from dpatlas.errors import InputError
 from dpatlas.evidence.claims import COLUMNS, COMPARISON_COLUMNS, write_claims
 from dpatlas.evidence.looks import LOOKS, MOST_EQUAL
 from dpatlas.evidence.verdicts import VERDICTS
@@ -375,12 +375,11 @@ def test_a_damaged_comparison_is_bad_input(results):
 @pytest.mark.parametrize(
     "missing", ["runs/kl_privacy/run-b/record.json", "tables/third.md", "figures/first.csv"]
 )
-def test_a_missing_piece_is_bad_input_and_writes_no_page(results, missing, capsys):
+def test_a_missing_piece_is_bad_input_and_writes_no_page(results, missing, refusal_of):
     (results / missing).unlink()
     output = results / "report" / "index.html"
-    arguments = ["--tier", "t", "--results", str(results), "--output", str(output)]
-    assert run_command(main, arguments) == 2
-    assert Path(missing).stem in capsys.readouterr().err
+    words = ["--tier", "t", "--results", results, "--output", output]
+    assert Path(missing).stem in refusal_of(main, *words)
     assert not output.exists()
 
 

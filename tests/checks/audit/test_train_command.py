@@ -30,10 +30,12 @@ SELECT = (*NOISY, *LAW, *FROM, *SCORE)
 STEP = (PrivateTraining, "step")
 
 
+def words_of(data, *arguments, output="out"):
+    return ["--data", str(data), *map(str, arguments), "--output", str(data.parents[1] / output)]
+
+
 def train(data, *arguments, output="out"):
-    folder = data.parent.parent / output
-    words = ["--data", str(data), *map(str, arguments), "--output", str(folder)]
-    return run_command(command.main, words)
+    return run_command(command.main, words_of(data, *arguments, output=output))
 
 
 def fix_trials(monkeypatch, trials):
@@ -234,35 +236,31 @@ def test_the_relation_follows_the_sampler(data, capsys, words, stated):
     ],
 )
 def test_bad_input_is_one_line_exit_2_and_nothing_trained(
-    data, capsys, monkeypatch, arguments, named
+    data, refusal_of, monkeypatch, arguments, named
 ):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    words = words_of(data, "--model", "linear", "--batch", "8", *arguments)
     with counted(STEP) as steps:
-        assert train(data, "--model", "linear", "--batch", "8", *arguments) == 2
-    error = capsys.readouterr().err
-    assert named in error
-    assert len(error.splitlines()) == 1
+        assert named in refusal_of(command.main, *words)
     assert not steps
 
 
 @pytest.mark.parametrize("shapes", [{}, [], {"x_train": []}, {"x_train": 5}], ids=str)
 def test_a_manifest_that_does_not_count_its_records_is_one_line_and_exit_2(
-    tmp_path, capsys, shapes
+    tmp_path, refusal_of, shapes
 ):
     manifest = tmp_path / "manifest.json"
     manifest.write_text(json.dumps({"sha256": "a", "name": "x", "shapes": shapes}))
-    assert train(manifest, *QUICK, "--epsilon", "3") == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "allowed: the manifest of a prepared data set" in error
+    error = refusal_of(command.main, *words_of(manifest, *QUICK, "--epsilon", "3"))
+    assert "allowed: the manifest of a prepared data set" in error
 
 
 @pytest.mark.parametrize("count", ["a", 0, None, 1.5])
-def test_a_manifest_with_another_count_than_a_whole_number_is_one_line(tmp_path, capsys, count):
+def test_a_manifest_with_another_count_than_a_whole_number_is_one_line(tmp_path, refusal_of, count):
     manifest = tmp_path / "manifest.json"
     manifest.write_text(json.dumps({"sha256": "a", "name": "x", "shapes": {"x_train": [count, 4]}}))
-    assert train(manifest, "--batch", "8", "--epochs", "1") == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "manifest.json: shapes.x_train: found" in error
+    error = refusal_of(command.main, *words_of(manifest, "--batch", "8", "--epochs", "1"))
+    assert "manifest.json: shapes.x_train: found" in error
 
 
 @pytest.mark.parametrize(
@@ -273,9 +271,6 @@ def test_a_manifest_with_another_count_than_a_whole_number_is_one_line(tmp_path,
     ],
     ids=["no test records", "label too large"],
 )
-def test_unusable_data_are_one_line_and_exit_2(tmp_path, capsys, changes, named):
+def test_unusable_data_are_one_line_and_exit_2(tmp_path, refusal_of, changes, named):
     manifest = save_data(tmp_path / "bad", **changes)
-    assert train(manifest, *QUICK, "--epsilon", "3") == 2
-    error = capsys.readouterr().err
-    assert named in error
-    assert len(error.splitlines()) == 1
+    assert named in refusal_of(command.main, *words_of(manifest, *QUICK, "--epsilon", "3"))
