@@ -25,7 +25,7 @@ from dpatlas.core.canonical import sha256
 from dpatlas.core.files import read_json, read_rows, write_atomic, write_json
 from dpatlas.core.specs import Spec
 from dpatlas.core.statistics import Estimate
-from dpatlas.errors import InputError, run_command
+from dpatlas.errors import InputError
 from dpatlas.evidence.claims import COMPARISON_COLUMNS, conjunction, write_claims
 from dpatlas.evidence.comparisons import NotRun, PaperRecords
 from dpatlas.evidence.printed import PrintedComparison
@@ -52,9 +52,8 @@ def run(tmp_path):
     return folder
 
 
-def published(run, **changes):
-    arguments = {"results": run.parent, "docs": run.parents[1] / "docs", "commit": "abc"}
-    return publish(EXPECTED, **arguments | changes)
+def published(run, expected=EXPECTED, commit="abc"):
+    return publish(expected, run.parent, run.parents[1] / "docs", commit)
 
 
 def names(folder):
@@ -135,7 +134,7 @@ def test_a_figure_of_other_records_than_the_config_asks_for_is_refused(run):
     fewer = Expected("embedded", figures={FIGURE: IDS[:1]}, tables={}, blocks=())
     for expected, named in ((more, "he-d6-w8-00000000"), (fewer, IDS[1])):
         with pytest.raises(InputError, match=named):
-            publish(expected, run.parent, run.parents[1] / "docs", None)
+            published(run, expected)
 
 
 def test_publishing_again_replaces_the_folder(run):
@@ -179,11 +178,11 @@ def test_an_empty_folder_is_published_to(run):
     assert "claims.csv" in names(published(run))
 
 
-def test_a_page_of_the_users_own_beside_the_tiers_is_not_replaced(tmp_path, capsys):
+def test_a_page_of_the_users_own_beside_the_tiers_is_not_replaced(tmp_path, refusal_of):
     write_atomic(tmp_path / "index.html", "mine")
-    places = ["--results", str(tmp_path), "--docs", str(tmp_path / "docs")]
-    assert run_command(command.main, ["--tier", "embedded", *places]) == 2
-    assert f"{tmp_path / 'index.html'}: found a file that no pub" in capsys.readouterr().err
+    places = ["--results", tmp_path, "--docs", tmp_path / "docs"]
+    line = refusal_of(command.main, "--tier", "embedded", *places)
+    assert f"{tmp_path / 'index.html'}: found a file that no pub" in line
     assert (tmp_path / "index.html").read_text() == "mine"
 
 
@@ -247,7 +246,7 @@ def test_a_damaged_cost_is_named(run, cost):
 
 def test_a_partial_publication_says_what_waits_for_what(run):
     waits = Waiting("kl_vs_width", "Fig. 2c", 9, 1, 3.0, 0.0, ("stl10",), ("he-d4-w8", "he-d4-w16"))
-    target = publish(replace(EXPECTED, waiting=(waits,)), run.parent, run.parents[1] / "docs", None)
+    target = published(run, replace(EXPECTED, waiting=(waits,)))
     text = (target / "README.md").read_text()
     words = "about 3.0 h of CPU; files: stl10; for he-d4-w8, he-d4-w16"
     assert f"| kl_vs_width | Fig. 2c | 1 of 9 | {words} |" in text
@@ -290,15 +289,20 @@ def test_printed_rows_stand_beside_ours():
     assert row.format("no spread is printed") in lines
 
 
+# A statistical claim of what a paper's text says, and a comparison of it.
+CLAIM = {"claim": "kl-4b", "statement": "KL rises", "kind": "statistical", "place": "Fig. 2"}
+COMPARED = {
+    **{"claim": "kl-4b", "comparison": "slope", "observed": "1.5", "low": "1", "high": "2"},
+    **{"above": "0", "below": "", "level": "0.95", "runs": "6"},
+}
+
+
 @pytest.mark.parametrize(
     ("level", "said"),
     [(0.95, "95.00%"), (0.99964286, "99.964%"), (0.99999996, "99.9999960%"), (1.0, "100.00%")],
 )
 def test_no_level_below_1_is_shown_as_1(level, said):
-    claims = [{"claim": "kl-4b", "statement": "KL rises", "kind": "statistical", "place": "Fig. 2"}]
-    row = {"claim": "kl-4b", "comparison": "slope", "observed": "1.5", "low": "1", "high": "2"}
-    row |= {"above": "0", "below": "", "level": f"{level:.10g}", "runs": "6"}
-    assert f"| {said} |" in printed_lines([], claims, [row])[-2]
+    assert f"| {said} |" in printed_lines([], [CLAIM], [COMPARED | {"level": f"{level:.10g}"}])[-2]
 
 
 @pytest.mark.parametrize(
@@ -314,23 +318,17 @@ def test_no_level_below_1_is_shown_as_1(level, said):
 def test_what_the_text_says_is_on_one_side_of_the_interval_or_on_both(
     low, high, above, below, said
 ):
-    claims = [{"claim": "kl-4b", "statement": "KL rises", "kind": "statistical", "place": "Fig. 2"}]
-    row = {"claim": "kl-4b", "comparison": "slope", "observed": "1.5", "low": low, "high": high}
-    row |= {"above": above, "below": below, "level": "0.95", "runs": "6"}
+    row = COMPARED | {"low": low, "high": high, "above": above, "below": below}
     identity = row | {"claim": "kl-4a"}
-    lines = printed_lines([], claims, [row, identity])
+    lines = printed_lines([], [CLAIM], [row, identity])
     (line,) = (line for line in lines if line.startswith("| kl-4"))
     assert line.startswith("| kl-4b | KL rises | slope |") and line.endswith(f"| {said} |")
 
 
 def test_a_claim_of_our_own_is_not_told_as_what_the_text_says():
-    shared = {"statement": "B R / n does not fall", "kind": "statistical"}
-    claims = [{**shared, "claim": "kl-8a", "place": "ours (Table 1 prints a fall)"}]
-    row = {"claim": "kl-8a", "comparison": "slope", "observed": "1.5", "low": "1", "high": "2"}
-    row |= {"above": "0", "below": "", "level": "0.95", "runs": "6"}
-    assert printed_lines([], claims, [row]) == []
-    claims[0]["place"] = "Table 1"
-    assert any("B R / n" in line for line in printed_lines([], claims, [row]))
+    ours = CLAIM | {"place": "ours (Table 1 prints a fall)"}
+    assert printed_lines([], [ours], [COMPARED]) == []
+    assert any("KL rises" in line for line in printed_lines([], [CLAIM], [COMPARED]))
 
 
 def test_a_failure_while_writing_keeps_what_was_published(run, monkeypatch):
@@ -347,12 +345,9 @@ def test_a_failure_while_writing_keeps_what_was_published(run, monkeypatch):
     assert [path.name for path in target.parent.iterdir()] == ["embedded"]
 
 
-def test_smoke_is_refused(tmp_path, capsys):
-    arguments = ["--tier", "smoke", "--results", str(tmp_path), "--docs", str(tmp_path / "docs")]
-    assert run_command(command.main, arguments) == 2
-    error = capsys.readouterr().err
-    assert "smoke" in error
-    assert len(error.splitlines()) == 1
+def test_smoke_is_refused(tmp_path, refusal_of):
+    places = ["--results", tmp_path, "--docs", tmp_path / "docs"]
+    assert "smoke" in refusal_of(command.main, "--tier", "smoke", *places)
     assert not (tmp_path / "docs").exists()
 
 
@@ -401,8 +396,7 @@ def audit_run(run, config=None):
     write_atomic(run / "claims.csv", claims)
     write_atomic(run / "comparisons.csv", "claim,comparison,outlying\naudit-1,gap,0\n")
     write_manifest(run)
-    expected = Expected("embedded", {}, {"audit": (spec.id,)}, ("audit",))
-    return publish(expected, run.parent, run.parents[1] / "docs", "def")
+    return published(run, Expected("embedded", {}, {"audit": (spec.id,)}, ("audit",)), "def")
 
 
 def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
@@ -438,7 +432,6 @@ def test_what_is_kept_is_kept_again_and_what_is_made_anew_is_not(run):
 
 def test_of_a_partial_run_what_waits_stays_as_an_earlier_one_made_it(run):
     """So a tier is run a figure at a time, and each stays whole."""
-    places = {"results": run.parent, "docs": run.parents[1] / "docs"}
     claims = "claim,paper,verdict,statement\n"
     here = claims + "kl-1,kl_privacy,reproduced,It grows.\nkl-2,kl_privacy,{},A | B.\n"
     write_atomic(run / "claims.csv", here.format("not run at this tier"))
@@ -446,14 +439,14 @@ def test_of_a_partial_run_what_waits_stays_as_an_earlier_one_made_it(run):
     waits = [Waiting(name, "Fig.", 2, 0, 1.0, 0.0, (), ()) for name in (FIGURE, TABLE, "kl_bounds")]
     other = Waiting("sgld_utility", "Thm 4.1", 2, 0, 1.0, 0.0, (), ())
     first = replace(EXPECTED, tables={}, waiting=(*waits[1:], other))
-    publish(first, **places, commit="abc")
+    published(run, first)
     shutil.rmtree(run)
     small_run(run.parent, text="other")
     text = claims + "kl-1,kl_privacy,not run at this tier,It grows.\n"
     write_atomic(run / "claims.csv", text + "kl-2,kl_privacy,reproduced,A | B.\n")
     write_manifest(run)
     second = replace(EXPECTED, figures={}, waiting=(waits[0], waits[2]))
-    target = publish(second, **places, commit="def")
+    target = published(run, second, "def")
     manifest = read_json(target / "manifest.json")
     assert (manifest["commit"], manifest["kept"]) == ("def", {FIGURE: "abc"})
     assert [each["name"] for each in manifest["waiting"]] == ["kl_bounds", "sgld_utility"]
@@ -495,8 +488,7 @@ def test_a_claim_is_judged_by_the_parts_that_are_published_whichever_run_made_th
         write_atomic(run / "comparisons.csv", "claim,comparison\nkl-8a,slope\n")
         write_manifest(run)
         parts = ({"tables": {}}, {"figures": {}})[text == "second"]
-        expected = replace(EXPECTED, **parts, waiting=(waits[text == "first"],))
-        target = publish(expected, run.parent, run.parents[1] / "docs", "abc")
+        target = published(run, replace(EXPECTED, **parts, waiting=(waits[text == "first"],)))
     shown = {each["claim"]: each for each in read_rows(target / "claims.csv")}
     verdicts = [shown[name]["verdict"] for name in ("kl-8a", "kl-8b")]
     assert shown["kl-8"]["verdict"] == conjunction(verdicts) == whole
@@ -528,7 +520,7 @@ def test_all_published_tiers_come_on_one_page_of_links_that_lead_somewhere(run):
         write_claims(folder / "claims.csv", [row("kl-1", evidence=f"figures/{FIGURE}.png")])
         write_claims(folder / "comparisons.csv", [compared("kl-1")], COMPARISON_COLUMNS)
         write_manifest(folder)
-        publish(replace(EXPECTED, tier=tier), folder.parent, run.parents[1] / "docs", "abc")
+        published(run, replace(EXPECTED, tier=tier))
     page = write_site(run.parents[1] / "docs")
     text = page.read_text()
     links = re.findall(r'href="([^"#][^"]*)"', text)
