@@ -271,8 +271,8 @@ class Unused(nn.Module):
         return self.layer(x.flatten(1))
 
 
-def flattened(*layers, features=FRAMES * WIDTH):
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, CLASSES))
+def flattened(*layers):
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(FRAMES * WIDTH, CLASSES))
 
 
 MEET = "a record's output depends on other records"
@@ -395,16 +395,20 @@ def test_a_loss_that_looks_across_the_batch_is_refused(name):
         train(Made(), loss=loss)
 
 
-class Augmentation:
-    """One view of a record, by a function of the batch."""
+class OneView:
+    """The draws of an augmentation of one view."""
 
     views = 1
 
-    def __init__(self, apply):
-        self.act = apply
-
     def draw(self, draws, records):
         return torch.from_numpy(draws.random((records, 1)))
+
+
+class Augmentation(OneView):
+    """One view of a record, by a function of the batch."""
+
+    def __init__(self, apply):
+        self.act = apply
 
     def apply(self, x, parameters):
         return self.act(x)
@@ -602,14 +606,10 @@ class CentredOnce(nn.Module):
         return x - self.centre
 
 
-def behind(layer):
-    return nn.Sequential(layer, nn.Flatten(), nn.Linear(FRAMES * WIDTH, CLASSES))
-
-
 def test_a_centre_that_the_first_batch_sets_is_refused():
     found = r"layer 0: buffer centre: found set from the records of a first forward pass"
     with pytest.raises(InputError, match=found):
-        started(behind(CentredOnce(lambda x: x.detach().mean((0, 1)))))
+        started(flattened(CentredOnce(lambda x: x.detach().mean((0, 1)))))
 
 
 class KeepsOne(nn.Module):
@@ -629,7 +629,7 @@ class KeepsOne(nn.Module):
 def test_a_record_that_a_buffer_keeps_of_every_batch_is_refused(place):
     # It would be published with the weights.
     with pytest.raises(InputError, match="layer 0: buffer kept: found"):
-        started(behind(KeepsOne(place)))
+        started(flattened(KeepsOne(place)))
 
 
 class LossThatKeeps:
@@ -640,11 +640,8 @@ class LossThatKeeps:
         return cross_entropy(output, labels)
 
 
-class ViewsThatKeep:
-    views, kept = 1, None
-
-    def draw(self, draws, records):
-        return torch.zeros(records, 1)
+class ViewsThatKeep(OneView):
+    kept = None
 
     def apply(self, x, parameters):
         self.kept = x[0].clone()
@@ -656,11 +653,11 @@ class ViewsThatKeep:
 )
 def test_a_loss_or_augmentation_that_keeps_the_first_record_is_refused(options):
     with pytest.raises(InputError, match="found set from the records of a first forward pass"):
-        train(behind(nn.Identity()), **options)
+        train(flattened(nn.Identity()), **options)
 
 
 def test_what_the_first_batch_sets_from_its_shape_alone_passes():
-    started(behind(CentredOnce(lambda x: torch.arange(x.shape[-1]).to(x))))
+    started(flattened(CentredOnce(lambda x: torch.arange(x.shape[-1]).to(x))))
 
 
 GLOBAL_MEMORY = collections.deque(maxlen=3)
@@ -677,7 +674,7 @@ class RemembersInAGlobal(nn.Module):
 def test_a_memory_of_records_in_a_global_that_a_network_reads_is_refused():
     found = r"model: global GLOBAL_MEMORY \(RemembersInAGlobal\): found changed by a forward pass"
     with pytest.raises(InputError, match=found):
-        started(behind(RemembersInAGlobal()))
+        started(flattened(RemembersInAGlobal()))
 
 
 MASKS = {}
@@ -697,14 +694,12 @@ class CachesByShape(nn.Module):
 
 
 def test_a_cache_by_shape_that_instances_share_passes():
-    started(behind(CachesByShape()))
+    started(flattened(CachesByShape()))
     assert len(MASKS) == len(CachesByShape.cache) == 1
 
 
-class SetOnce:
+class SetOnce(OneView):
     """A loss, or an augmentation of one view, with a centre that its first batch sets."""
-
-    views = 1
 
     def __init__(self):
         self.centre = None
@@ -716,9 +711,6 @@ class SetOnce:
 
     def __call__(self, output, labels):
         return cross_entropy(self.less_the_centre(output), labels)
-
-    def draw(self, draws, records):
-        return torch.zeros(records, 1)
 
     def apply(self, x, parameters):
         return self.less_the_centre(x)
@@ -750,10 +742,8 @@ class RemembersInABuffer(nn.Module):
         return cross_entropy(output, labels)
 
 
-class Remembers:
+class Remembers(OneView):
     """A loss, or an augmentation of one view, that keeps a sum of what it sees."""
-
-    views = 1
 
     def __init__(self):
         self.total = 0.0
@@ -761,9 +751,6 @@ class Remembers:
     def __call__(self, output, labels):
         self.total += float(output.detach().sum())
         return cross_entropy(output, labels)
-
-    def draw(self, draws, records):
-        return torch.zeros(records, 1)
 
     def apply(self, x, parameters):
         self.total += float(x.sum())
