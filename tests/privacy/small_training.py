@@ -1,5 +1,6 @@
 """A small private training: data, networks, samplers, phases, and the weights that it moves."""
 
+import numpy as np
 import torch
 from places import put
 from torch import nn
@@ -44,6 +45,32 @@ def weights(model: nn.Module) -> dict[str, torch.Tensor]:
 
 def flat(tensors) -> torch.Tensor:
     return torch.cat([tensor.flatten().cpu() for tensor in tensors.values()])
+
+
+def kept_sums(run: PrivateTraining) -> list[dict[str, torch.Tensor]]:
+    """A list to which each step of the training adds its noisy sums, by parameter."""
+    sums: list[dict[str, torch.Tensor]] = []
+    run.on_update = lambda step, found: sums.append({k: v.clone() for k, v in found.items()})
+    return sums
+
+
+def sums_of(run: PrivateTraining) -> list[dict[str, torch.Tensor]]:
+    """The noisy sums of each step of the training, which runs to its end."""
+    sums = kept_sums(run)
+    run.run()
+    return sums
+
+
+class Jitter:
+    """Two noisy views of each record."""
+
+    views = 2
+
+    def draw(self, draws, records):
+        return torch.from_numpy(draws.standard_normal((records, 2, 64), dtype=np.float32))
+
+    def apply(self, x, parameters):
+        return (x[:, None] + 0.1 * parameters).flatten(0, 1)
 
 
 def check_resumes(fresh, folder, source="os") -> None:

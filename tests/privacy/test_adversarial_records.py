@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from small_training import sums_of
 from torch import Tensor, nn
 
 from dpatlas.checks.audit.jobs.canaries import PoissonWithEmptySlots
@@ -124,7 +125,6 @@ def update(case: Case, world: World) -> Seen:
     """One update without noise, in the given world."""
     torch.manual_seed(0)
     model = case.make()
-    sums = []
     phase = TrainingPhase(world.sampler, 0.0, case.max_grad_norm, 1, 1e-9, trainable=case.trainable)
     training = PrivateTraining(
         model,
@@ -134,10 +134,8 @@ def update(case: Case, world: World) -> Seen:
         noise=Noise(f"update {next(UPDATES)}", source="keyed"),
         loss=case.loss,
         augmentation=case.augmentation,
-        on_update=lambda step, found: sums.append({k: v.clone() for k, v in found.items()}),
     )
-    training.run()
-    (total,) = sums
+    (total,) = sums_of(training)
     bare = [*model.buffers(), *(p.grad for p in model.parameters() if p.grad is not None)]
     return Seen(flat(total.values()), flat([torch.zeros(0), *bare]))
 

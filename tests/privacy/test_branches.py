@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small_training import N, data, flat, network, phase, training, weights
+from small_training import N, data, flat, network, phase, sums_of, training, weights
 
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -19,12 +19,8 @@ def no_signal(output, labels):
 
 def noise_of_steps(trainable):
     """The noisy sums of three steps without a signal, by parameter."""
-    sums = []
     three = phase(trainable=trainable, steps=3)
-    run = training([three], loss=no_signal, shared_noise=SHARED)
-    run.on_update = lambda step, noisy: sums.append({k: v.clone() for k, v in noisy.items()})
-    run.run()
-    return sums
+    return sums_of(training([three], loss=no_signal, shared_noise=SHARED))
 
 
 def test_a_parameter_gets_the_same_noise_whichever_others_are_trained_with_it():

@@ -16,6 +16,7 @@ from small_training import (
     flat,
     network,
     phase,
+    sums_of,
     training,
     weights,
 )
@@ -39,16 +40,9 @@ ADAPTIVE = {"clipping": AdaptiveClip(quantile=0.4, count_noise=1.2), "max_grad_n
 
 def noise_free(x, labels, model, **changes):
     """The clipped sum of one step on all records, by parameter."""
-    seen = []
     settings = {"noise_multiplier": 0.0, "steps": 1, "lr": 1e-9, **changes}
-    run = training(
-        [phase(FullBatch(len(x)), **settings)],
-        model,
-        records=(x, labels),
-        on_update=lambda step, sums: seen.append({k: v.clone() for k, v in sums.items()}),
-    )
-    run.run()
-    return seen[0]
+    run = training([phase(FullBatch(len(x)), **settings)], model, records=(x, labels))
+    return sums_of(run)[0]
 
 
 @pytest.mark.parametrize("name", ["mlp", "small-cnn-t"])
@@ -178,17 +172,13 @@ def test_the_bound_comes_to_the_quantile_of_the_norms():
 
 
 def released(x, labels):
-    seen = []
     run = training(
         [phase(FullBatch(len(x)), steps=1, **{**ADAPTIVE, "max_grad_norm": 3.0})],
         network("linear"),
-        Noise("digest", "keyed"),
         records=(x, labels),
         shared_noise="neighbours",
-        on_update=lambda step, sums: seen.append(float(sums[CLIP_COUNT])),
     )
-    run.run()
-    return seen[0]
+    return float(sums_of(run)[0][CLIP_COUNT])
 
 
 def test_a_record_moves_the_count_by_one_half_and_replaced_by_one():

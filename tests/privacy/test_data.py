@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from places import put
 from reference_gradients import by_loop, clipped_sum
-from small_training import OUTPUTS, N, check_resumes, data, flat, network, phase, weights
+from small_training import OUTPUTS, N, check_resumes, data, flat, network, phase, sums_of, weights
 from torch import nn
 from torch.utils.data import Dataset, IterableDataset
 
@@ -169,10 +169,10 @@ class TwoInputs(nn.Module):
         return self.head(torch.tanh(self.image(image) + self.code(codes)))
 
 
-def two_inputs():
+def two_inputs(network=TwoInputs):
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return put(TwoInputs())
+        return put(network())
 
 
 def several(kind, scale=1.0):
@@ -194,19 +194,18 @@ def clipped_one_by_one(model, max_grad_norm):
     return clipped_sum(by_loop(model, losses), max_grad_norm)
 
 
+def check_clipped_sum(model, kind):
+    """The engine's sum of clipped gradients is that of one record after the other."""
+    expected = clipped_one_by_one(model, 0.2)
+    without_noise = phase(FullBatch(N), noise_multiplier=0.0, max_grad_norm=0.2, steps=1)
+    (found,) = sums_of(training(several(kind), model, [without_noise]))
+    assert list(found) == [name for name, _ in model.named_parameters()]
+    torch.testing.assert_close(flat(found), flat(expected), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["dict", "tuple", "dataset of dicts"])
 def test_inputs_may_be_several_tensors(kind, tmp_path):
-    model, sums = two_inputs(), []
-    expected = clipped_one_by_one(model, 0.2)
-    run = training(
-        several(kind),
-        model,
-        [phase(FullBatch(N), noise_multiplier=0.0, max_grad_norm=0.2, steps=1)],
-        on_update=lambda step, found: sums.append({k: v.clone() for k, v in found.items()}),
-    )
-    run.run()
-    assert list(sums[0]) == [name for name, _ in model.named_parameters()]
-    torch.testing.assert_close(flat(sums[0]), flat(expected), rtol=1e-4, atol=1e-5)
+    check_clipped_sum(two_inputs(), kind)
     check_resumes(
         lambda noise, on_update: training(
             several(kind), two_inputs(), noise=noise, on_update=on_update
@@ -241,17 +240,7 @@ class OwnMatrix(TwoInputs):
 @pytest.mark.parametrize("kind", ["dict", "tuple", "dataset of dicts"])
 @pytest.mark.parametrize("network", [OwnFactor, OwnMatrix])
 def test_a_network_of_several_inputs_may_have_parameters_of_its_own(network, kind):
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        model, sums = put(network()), []
-    expected = clipped_one_by_one(model, 0.2)
-    training(
-        several(kind),
-        model,
-        [phase(FullBatch(N), noise_multiplier=0.0, max_grad_norm=0.2, steps=1)],
-        on_update=lambda step, found: sums.append({k: v.clone() for k, v in found.items()}),
-    ).run()
-    torch.testing.assert_close(flat(sums[0]), flat(expected), rtol=1e-4, atol=1e-5)
+    check_clipped_sum(two_inputs(network), kind)
 
 
 @pytest.mark.parametrize("kind", ["dict", "tuple", "dataset of dicts"])

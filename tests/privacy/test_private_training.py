@@ -14,12 +14,14 @@ from scipy import stats
 from small_training import (
     OUTPUTS,
     SAMPLERS,
+    Jitter,
     N,
     check_resumes,
     data,
     flat,
     network,
     phase,
+    sums_of,
     training,
     weights,
 )
@@ -70,18 +72,10 @@ class PublicSize(FullBatch):
 def test_the_divisor_is_the_expected_batch_and_not_the_drawn_one():
     model = network("linear")
     before = weights(model)
-    sums, sizes = [], set()
-    sampler = Poisson(N, 6)
-    run = training(
-        [phase(sampler, noise_multiplier=0.0, lr=1.0, steps=8)],
-        model,
-        on_update=lambda step, found: sums.append(flat(found).clone()),
-    )
-    for step in range(8):
-        sizes.add(len(sampler.batch_indices(Noise("digest", "keyed"), 0, step)))
-    run.run()
-    assert len(sizes) > 2
-    expected = flat(before) - torch.stack(sums).sum(0) / 6
+    sampler, noise = Poisson(N, 6), Noise("digest", "keyed")
+    sums = sums_of(training([phase(sampler, noise_multiplier=0.0, lr=1.0, steps=8)], model))
+    assert len({len(sampler.batch_indices(noise, 0, step)) for step in range(8)}) > 2
+    expected = flat(before) - torch.stack([flat(found) for found in sums]).sum(0) / 6
     torch.testing.assert_close(flat(weights(model)), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -90,16 +84,10 @@ def test_the_divisor_is_the_expected_batch_and_not_the_drawn_one():
 def test_chunks_of_any_size_give_the_same_update_and_one_draw_of_noise(name, size):
     found = []
     for limit in (None, size):
-        seen = []
         model = network(name)
-        run = training(
-            [phase(FullBatch(N), steps=2, max_physical_batch=limit)],
-            model,
-            on_update=lambda step, sums, seen=seen: seen.append(flat(sums).clone()),
-            shared_noise="chunks",
-        )
-        run.run()
-        found.append((torch.stack(seen), flat(weights(model))))
+        plan = [phase(FullBatch(N), steps=2, max_physical_batch=limit)]
+        sums = sums_of(training(plan, model, shared_noise="chunks"))
+        found.append((torch.stack([flat(each) for each in sums]), flat(weights(model))))
     # A GPU's convolutions choose their algorithm, and so their rounding, by the size of a batch:
     # 2e-5 was seen.
     atol = 1e-5 if places.device == "cpu" else 1e-4
@@ -232,18 +220,6 @@ def test_a_state_and_the_noise_are_of_one_choice_of_frozen_parameters():
         training([phase()], network("mlp"), noise).step()
 
 
-class Jitter:
-    """Two noisy views of each record."""
-
-    views = 2
-
-    def draw(self, draws, records):
-        return torch.from_numpy(draws.standard_normal((records, 2, 64), dtype=np.float32))
-
-    def apply(self, x, parameters):
-        return (x[:, None] + 0.1 * parameters).flatten(0, 1)
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("source", ["keyed", "os"])
 def test_a_run_killed_at_any_step_and_resumed_gives_the_same_bits(tmp_path, optimizer, source):
@@ -301,16 +277,8 @@ def test_adam_and_sgd_see_the_privatised_gradient_only():
         model = network("linear")
         copied = copy.deepcopy(model)
         theirs = make(copied.parameters(), lr=0.1, weight_decay=0.01)
-        sums = []
-        training(
-            [phase(optimizer=optimizer, lr=0.1, weight_decay=0.01, steps=3)],
-            model,
-            on_update=lambda step, found, sums=sums: sums.append(
-                {name: value.clone() for name, value in found.items()}
-            ),
-            repetition=len(optimizer),
-        ).run()
-        for found in sums:
+        plan = [phase(optimizer=optimizer, lr=0.1, weight_decay=0.01, steps=3)]
+        for found in sums_of(training(plan, model, repetition=len(optimizer))):
             for name, value in copied.named_parameters():
                 value.grad = found[name] / 6
             theirs.step()

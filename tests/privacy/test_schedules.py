@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from small_training import N, check_resumes, flat, network, phase, training, weights
+from small_training import N, check_resumes, flat, network, phase, sums_of, training, weights
 
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
@@ -56,15 +56,9 @@ def reference(model, changes):
 
 @pytest.mark.parametrize("changes", SETTINGS.values(), ids=SETTINGS)
 def test_the_update_is_that_of_torch_at_the_rates_of_the_schedule(changes):
-    model, sums = network(), []
+    model = network()
     copied = copy.deepcopy(model)
-    run = training(
-        [phase(**changes)],
-        model,
-        Noise(),
-        on_update=lambda step, found: sums.append({k: v.clone() for k, v in found.items()}),
-    )
-    run.run()
+    sums = sums_of(training([phase(**changes)], model, Noise()))
     theirs, factor = reference(copied, changes), changes.get("lr_schedule", lambda step: 1)
     base = [part["lr"] for part in theirs.param_groups]
     for step, found in enumerate(sums):
@@ -139,17 +133,15 @@ def test_many_levels_of_noise_are_accounted_as_few_that_are_no_larger():
 
 
 def test_the_noise_added_at_a_step_is_that_of_the_schedule():
-    moved = []
     zero = {"lr": 1.0, "max_grad_norm": 0.5, "steps": 4, "noise_schedule": lambda step: 1 + step}
     run = training(
         [phase(FullBatch(N), **zero)],
         network("mlp"),
         Noise(),
         loss=lambda output, labels: 0 * output.sum(1),
-        on_update=lambda step, sums: moved.append(flat(sums).double()),
     )
-    run.run()
-    for step, sums in enumerate(moved):
+    for step, found in enumerate(sums_of(run)):
+        sums = flat(found).double()
         scale = float(sums.std()) / (1.5 * 0.5 * (1 + step))
         assert abs(scale - 1) < 5 / math.sqrt(2 * len(sums))
 

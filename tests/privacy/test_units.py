@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 import torch
 from reference_gradients import per_record_gradients
-from small_training import N, check_resumes, data, flat, network, phase, training, weights
+from small_training import (
+    Jitter,
+    N,
+    check_resumes,
+    data,
+    flat,
+    kept_sums,
+    network,
+    phase,
+    sums_of,
+    training,
+    weights,
+)
 
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
@@ -34,19 +46,11 @@ def persons_training(phases, model=None, noise=None, ids=IDS, **options) -> Priv
 
 def clipped_sum(x, labels, ids, model, **options):
     """The noise-free sum of one step on all persons, by parameter."""
-    seen = []
     changes = {"noise_multiplier": 0.0, "steps": 1, "lr": 1e-9, "max_grad_norm": CLIP}
     changes["max_physical_batch"] = options.pop("max_physical_batch", None)
-    run = persons_training(
-        [phase(FullBatch(len(np.unique(ids))), **changes)],
-        model,
-        ids=ids,
-        records=(x, labels),
-        on_update=lambda step, sums: seen.append({k: v.clone() for k, v in sums.items()}),
-        **options,
-    )
-    run.run()
-    return seen[0]
+    phases = [phase(FullBatch(len(np.unique(ids))), **changes)]
+    (found,) = sums_of(persons_training(phases, model, ids=ids, records=(x, labels), **options))
+    return found
 
 
 def by_hand(x, labels, ids, model):
@@ -94,13 +98,9 @@ def test_all_records_of_a_person_move_the_sum_by_the_clip_bound_at_most(name, pe
 
 def test_persons_are_drawn_with_all_their_records_and_the_divisor_counts_persons():
     x, labels = data()
-    sampler, sums = Poisson(PERSONS, 3), []
-    model = network("linear")
-    run = persons_training(
-        [phase(sampler, noise_multiplier=0.0, steps=8, lr=1.0)],
-        model,
-        on_update=lambda step, found: sums.append({k: v.clone() for k, v in found.items()}),
-    )
+    sampler, model = Poisson(PERSONS, 3), network("linear")
+    run = persons_training([phase(sampler, noise_multiplier=0.0, steps=8, lr=1.0)], model)
+    sums = kept_sums(run)
     people, sizes = np.unique(IDS), set()
     for step in range(8):
         drawn = sampler.batch_indices(run.noise, 0, step)
@@ -164,18 +164,6 @@ def test_persons_with_one_record_each_are_records():
     torch.testing.assert_close(*found)
 
 
-class Shifted:
-    """Two views of each record, moved by numbers of its own."""
-
-    views = 2
-
-    def draw(self, draws, records):
-        return torch.from_numpy(draws.standard_normal((records, 2, 64), dtype=np.float32))
-
-    def apply(self, x, parameters):
-        return (x[:, None] + 0.1 * parameters).flatten(0, 1)
-
-
 def test_identical_views_of_every_record_change_nothing():
     x, labels = data()
     view = ShiftAndFlip((1, 8, 8), views=3, padding=0, flip=False)
@@ -184,7 +172,7 @@ def test_identical_views_of_every_record_change_nothing():
     torch.testing.assert_close(flat(plain), flat(viewed), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("augmentation", [None, Shifted()], ids=["plain", "views"])
+@pytest.mark.parametrize("augmentation", [None, Jitter()], ids=["plain", "views"])
 def test_a_run_on_persons_resumes_to_the_same_bits(augmentation, tmp_path):
     clip = AdaptiveClip(0.5, 1.0)
     phases = [
@@ -209,7 +197,7 @@ def test_an_empty_batch_of_persons_is_a_step_of_noise():
     model = network("mlp")
     before = weights(model)
     persons_training(
-        [phase(Empty(PERSONS, 3), steps=1, lr=1.0)], model, augmentation=Shifted()
+        [phase(Empty(PERSONS, 3), steps=1, lr=1.0)], model, augmentation=Jitter()
     ).run()
     moved = (flat(weights(model)) - flat(before)) / (1.5 * 0.5 / 3)
     assert 0.9 < float(moved.std()) < 1.1
