@@ -274,10 +274,8 @@ def test_a_record_that_adds_a_huge_number_is_caught(size):
 @pytest.mark.parametrize("pairs", [2, 3])
 @pytest.mark.parametrize("how", [{"secret": True}, {"secret_batches": True}], ids=str)
 def test_few_pairs_without_common_numbers_raise_no_alarm(pairs, how):
-    train, claimed = training(**how), claim()
     for seed in range(20):
-        options = {"premises_only": True, "pairs": pairs, "seed": seed}
-        assert audit_training(train, claimed, **options).exit_code == 3
+        assert rows(training(**how), pairs=pairs, seed=seed)[0].exit_code == 3
 
 
 def test_too_few_pairs_leave_noise_and_sampling_untested_and_say_so():
@@ -328,18 +326,14 @@ def test_phases_of_several_batch_sizes_have_no_law_of_a_first_step():
 
 
 def test_sums_that_push_themselves_on_are_no_reused_noise():
-    claimed = claim(n=2000, batch=1000)
     for seed in range(3):
-        options = {"premises_only": True, "seed": seed}
-        report = audit_training(principal_component, claimed, **options)
+        report, _ = rows(principal_component, claim(n=2000, batch=1000), seed=seed)
         assert report.exit_code == 0, report
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_coordinate_without_noise_is_no_frozen_one_though_only_the_canary_moves_it(seed):
-    claimed = claim(batch=1)
-    train = training(bare=True, batch_size=1)
-    report = audit_training(train, claimed, premises_only=True, pairs=40, seed=seed)
+    report, _ = rows(training(bare=True, batch_size=1), claim(batch=1), seed=seed)
     assert "noise" in [row.name for row in report.violated], str(report)
 
 
