@@ -6,17 +6,16 @@ python tools/audit_faults.py [NAME ...]    (some minutes; with names, the rows a
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import math
-import re
 import sys
 import time
 from pathlib import Path
 
 from dpatlas.audit import Report, audit_training
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "audit.md"
-sys.path.insert(0, str(ROOT / "docs" / "examples"))
-import faults  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs" / "examples"))
+from beside import put
+
+import faults
 
 RUNS = (50, 100, 300)
 SEED = 11
@@ -79,10 +78,7 @@ def main(names: list[str]) -> None:
         lines.append(row(name))
         print(lines[-1], flush=True)
     if not names:
-        text = PAGE.read_text(encoding="utf-8")
-        table = "<!-- faults -->\n" + "\n".join(lines) + "\n<!-- /faults -->"
-        fresh = re.sub(r"<!-- faults -->.*<!-- /faults -->", lambda _: table, text, flags=re.S)
-        PAGE.write_text(fresh, encoding="utf-8")
+        put("audit.md", "faults", lines)
 
 
 if __name__ == "__main__":

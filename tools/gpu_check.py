@@ -125,9 +125,8 @@ def bench(options: argparse.Namespace) -> int:
     if options.device == "cpu":
         case, repeats = case | TINY_CASES[name], 1
     rows = race(kernel.module, case_name, case, kernel.candidates_on("cuda", case_name), repeats)
-    write(
-        options, "bench.json", [*read(options, "bench.json", []), {"kernel": name, "cases": rows}]
-    )
+    races = [*read(options, "bench.json", []), {"kernel": name, "cases": rows}]
+    write(options, "bench.json", races)
     return 0
 
 
@@ -242,8 +241,6 @@ def trained(descent: Any, device: str) -> tuple[float, int]:
 
 def photographs(options: argparse.Namespace, n_train: int, n_add: int) -> tuple[Any, Any, int, str]:
     """Records (n_train + n_add, 3072), labels, how many are trained on, and where they are from."""
-    import os
-
     import numpy as np
 
     from dpatlas.data.definitions import scale
