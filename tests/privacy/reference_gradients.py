@@ -58,8 +58,16 @@ def records(shape: tuple[int, ...], rows: int = 6, outputs: int = 5, dtype=torch
     return x, torch.randint(0, outputs, (rows,), generator=draws)
 
 
-def _flat(*layers: nn.Module, features: int) -> nn.Sequential:
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, 5))
+def _flattened(shape: tuple[int, ...], make):
+    """(network, shape of a record): the layers that `make` gives, then a linear layer on all."""
+
+    def network() -> nn.Sequential:
+        layers = nn.Sequential(*make())
+        with torch.no_grad():
+            features = layers(torch.zeros(1, *shape)).numel()
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, 5))
+
+    return network, shape
 
 
 def _attention() -> nn.Sequential:
@@ -120,6 +128,18 @@ def padded(layer, x):
     return output + weights.sum(-1, keepdim=True)
 
 
+def to_others(layer, x):
+    return layer(x, x[:, :2, :6], x[:, :2, 2:], need_weights=False)[0]
+
+
+def in_parts(layer, x):
+    return layer(x[:, :1], x, x, need_weights=False)[0]
+
+
+def time_first(layer, x):
+    return layer(*[x.transpose(0, 1)] * 3)[0].transpose(0, 1)
+
+
 class Scaled(nn.Module):
     """Learned tokens, positions and factors that belong to no layer."""
 
@@ -152,97 +172,62 @@ NETWORKS = {
     "linear": (lambda: nn.Sequential(nn.Linear(7, 5)), (7,)),
     "linear without bias": (lambda: nn.Sequential(nn.Linear(7, 5, bias=False)), (7,)),
     "mlp": (lambda: nn.Sequential(nn.Linear(7, 9), nn.ReLU(), nn.Linear(9, 5)), (7,)),
-    "linear over few positions": (
-        lambda: _flat(nn.Linear(40, 30), features=3 * 30),
-        (3, 40),
+    "linear over few positions": _flattened((3, 40), lambda: [nn.Linear(40, 30)]),
+    "linear over many positions": _flattened((20, 4), lambda: [nn.Linear(4, 3)]),
+    "convolution of many positions": _flattened(
+        (3, 12, 12), lambda: [nn.Conv2d(3, 4, 3, padding=1), nn.ReLU()]
     ),
-    "linear over many positions": (
-        lambda: _flat(nn.Linear(4, 3), features=20 * 3),
-        (20, 4),
+    "convolution of few positions": _flattened(
+        (32, 4, 4), lambda: [nn.Conv2d(32, 48, 3, padding=1, bias=False), nn.ReLU()]
     ),
-    "convolution of many positions": (
-        lambda: _flat(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), features=4 * 144),
-        (3, 12, 12),
+    "convolution of few positions with stride": _flattened(
+        (48, 5, 6), lambda: [nn.Conv2d(48, 64, 3, stride=2, padding=1)]
     ),
-    "convolution of few positions": (
-        lambda: _flat(nn.Conv2d(32, 48, 3, padding=1, bias=False), nn.ReLU(), features=48 * 16),
-        (32, 4, 4),
+    "convolution of one pixel with stride": _flattened(
+        (128, 6, 6), lambda: [nn.Conv2d(128, 128, 1, stride=2)]
     ),
-    "convolution of few positions with stride": (
-        lambda: _flat(nn.Conv2d(48, 64, 3, stride=2, padding=1), features=64 * 9),
-        (48, 5, 6),
+    "large convolution of many positions": _flattened(
+        (24, 26, 26), lambda: [nn.Conv2d(24, 32, 3), nn.AvgPool2d(4)]
     ),
-    "convolution of one pixel with stride": (
-        lambda: _flat(nn.Conv2d(128, 128, 1, stride=2), features=128 * 9),
-        (128, 6, 6),
+    "convolution with groups and dilation": _flattened(
+        (4, 8, 8), lambda: [nn.Conv2d(4, 8, (3, 2), (1, 2), (1, 0), dilation=(2, 1), groups=2)]
     ),
-    "large convolution of many positions": (
-        lambda: _flat(nn.Conv2d(24, 32, 3), nn.AvgPool2d(4), features=32 * 36),
-        (24, 26, 26),
-    ),
-    "convolution with groups and dilation": (
-        lambda: _flat(
-            nn.Conv2d(4, 8, (3, 2), (1, 2), (1, 0), dilation=(2, 1), groups=2), features=8 * 24
-        ),
-        (4, 8, 8),
-    ),
-    "group norm": (
-        lambda: _flat(nn.GroupNorm(2, 6), nn.ReLU(True), features=6 * 16),
-        (6, 4, 4),
-    ),
-    "layer norm": (lambda: _flat(nn.LayerNorm((3, 4)), features=24), (2, 3, 4)),
+    "group norm": _flattened((6, 4, 4), lambda: [nn.GroupNorm(2, 6), nn.ReLU(True)]),
+    "layer norm": _flattened((2, 3, 4), lambda: [nn.LayerNorm((3, 4))]),
     "attention": (_attention, (3, 8, 8)),
-    "convolution of signals, few positions": (
-        lambda: _flat(nn.Conv1d(32, 48, 3, padding=1), features=48 * 9),
-        (32, 9),
+    "convolution of signals, few positions": _flattened(
+        (32, 9), lambda: [nn.Conv1d(32, 48, 3, padding=1)]
     ),
-    "convolution of signals by shifts": (
-        lambda: _flat(nn.Conv1d(64, 64, 4, 2, bias=False), features=64 * 19),
-        (64, 40),
+    "convolution of signals by shifts": _flattened(
+        (64, 40), lambda: [nn.Conv1d(64, 64, 4, 2, bias=False)]
     ),
-    "convolution of signals, circular": (
-        lambda: _flat(
-            nn.Conv1d(4, 6, 3, 2, 2, dilation=2, groups=2, padding_mode="circular"), features=66
-        ),
+    "convolution of signals, circular": _flattened(
         (4, 21),
+        lambda: [nn.Conv1d(4, 6, 3, 2, 2, dilation=2, groups=2, padding_mode="circular")],
     ),
-    "convolution of the same size": (
-        lambda: _flat(nn.Conv2d(3, 4, (2, 3), padding="same"), features=4 * 49),
-        (3, 7, 7),
+    "convolution of the same size": _flattened(
+        (3, 7, 7), lambda: [nn.Conv2d(3, 4, (2, 3), padding="same")]
     ),
-    "convolution, reflected": (
-        lambda: _flat(nn.Conv2d(3, 4, 3, padding=(1, 2), padding_mode="reflect"), features=252),
-        (3, 7, 7),
+    "convolution, reflected": _flattened(
+        (3, 7, 7), lambda: [nn.Conv2d(3, 4, 3, padding=(1, 2), padding_mode="reflect")]
     ),
-    "convolution of volumes": (
-        lambda: _flat(nn.Conv3d(2, 4, (3, 2, 3), (1, 2, 1), 1, groups=2), features=4 * 60),
-        (2, 4, 4, 5),
+    "convolution of volumes": _flattened(
+        (2, 4, 4, 5), lambda: [nn.Conv3d(2, 4, (3, 2, 3), (1, 2, 1), 1, groups=2)]
     ),
-    "transposed convolution of signals": (
-        lambda: _flat(nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2), features=6 * 14),
-        (4, 7),
+    "transposed convolution of signals": _flattened(
+        (4, 7), lambda: [nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2)]
     ),
-    "transposed convolution": (
-        lambda: _flat(nn.ConvTranspose2d(4, 3, 3, (2, 1), dilation=2), features=3 * 11 * 9),
-        (4, 4, 5),
+    "transposed convolution": _flattened(
+        (4, 4, 5), lambda: [nn.ConvTranspose2d(4, 3, 3, (2, 1), dilation=2)]
     ),
-    "transposed convolution of volumes": (
-        lambda: _flat(nn.ConvTranspose3d(2, 3, 2, 2), features=3 * 48),
-        (2, 1, 2, 3),
+    "transposed convolution of volumes": _flattened(
+        (2, 1, 2, 3), lambda: [nn.ConvTranspose3d(2, 3, 2, 2)]
     ),
-    "rms norm": (
-        lambda: nn.Sequential(nn.Linear(4, 6), nn.RMSNorm((3, 6)), nn.Flatten(), nn.Linear(18, 5)),
-        (3, 4),
-    ),
-    "rms norm of each token": (
-        lambda: nn.Sequential(nn.Linear(4, 6), nn.RMSNorm(6, 0.1), nn.Flatten(), nn.Linear(18, 5)),
-        (3, 4),
-    ),
-    "frozen batch norm": (
-        lambda: _flat(
-            nn.Conv2d(3, 4, 3), frozen_statistics(nn.BatchNorm2d(4)), nn.ReLU(), features=4 * 9
-        ),
+    "rms norm": _flattened((3, 4), lambda: [nn.Linear(4, 6), nn.RMSNorm((3, 6))]),
+    "rms norm of each token": _flattened((3, 4), lambda: [nn.Linear(4, 6), nn.RMSNorm(6, 0.1)]),
+    "frozen batch norm": _flattened(
         (3, 5, 5),
+        lambda: [nn.Conv2d(3, 4, 3), frozen_statistics(nn.BatchNorm2d(4)), nn.ReLU()],
     ),
     "frozen batch norm of features": (
         lambda: nn.Sequential(
@@ -250,49 +235,22 @@ NETWORKS = {
         ),
         (7,),
     ),
-    "embedding": (lambda: _flat(Words(30, 4, padding_idx=2), features=7 * 4), (7,)),
-    "embedding of few words": (lambda: _flat(Words(5, 4, padding_idx=2), features=7 * 4), (7,)),
-    "embedding of positions": (lambda: _flat(Words(30, 4, "flat"), features=7 * 4), (7,)),
-    "embedding of as many positions as records": (
-        lambda: _flat(Words(30, 4, "flat"), features=6 * 4),
-        (6,),
+    "embedding": _flattened((7,), lambda: [Words(30, 4, padding_idx=2)]),
+    "embedding of few words": _flattened((7,), lambda: [Words(5, 4, padding_idx=2)]),
+    "embedding of positions": _flattened((7,), lambda: [Words(30, 4, "flat")]),
+    "embedding of as many positions as records": _flattened((6,), lambda: [Words(30, 4, "flat")]),
+    "embedding of a row of positions": _flattened((7,), lambda: [Words(30, 4, "row")]),
+    "attention of torch": _flattened((5, 8), lambda: [Attended(causal)]),
+    "attention of torch, padded": _flattened((5, 8), lambda: [Attended(padded, bias=False)]),
+    "attention of torch to others": _flattened(
+        (5, 8), lambda: [Attended(to_others, kdim=6, vdim=6)]
     ),
-    "embedding of a row of positions": (lambda: _flat(Words(30, 4, "row"), features=7 * 4), (7,)),
-    "attention of torch": (lambda: _flat(Attended(causal), features=5 * 8), (5, 8)),
-    "attention of torch, padded": (
-        lambda: _flat(Attended(padded, bias=False), features=5 * 8),
-        (5, 8),
+    "attention of torch to itself, in parts": _flattened((5, 8), lambda: [Attended(in_parts)]),
+    "attention of torch, time first": _flattened(
+        (5, 8), lambda: [Attended(time_first, batch_first=False)]
     ),
-    "attention of torch to others": (
-        lambda: _flat(
-            Attended(
-                lambda layer, x: layer(x, x[:, :2, :6], x[:, :2, 2:], need_weights=False)[0],
-                kdim=6,
-                vdim=6,
-            ),
-            features=5 * 8,
-        ),
-        (5, 8),
+    "transformer layer of torch": _flattened(
+        (5, 8), lambda: [nn.TransformerEncoderLayer(8, 2, 12, 0.0, batch_first=True)]
     ),
-    "attention of torch to itself, in parts": (
-        lambda: _flat(
-            Attended(lambda layer, x: layer(x[:, :1], x, x, need_weights=False)[0]), features=8
-        ),
-        (5, 8),
-    ),
-    "attention of torch, time first": (
-        lambda: _flat(
-            Attended(
-                lambda layer, x: layer(*[x.transpose(0, 1)] * 3)[0].transpose(0, 1),
-                batch_first=False,
-            ),
-            features=5 * 8,
-        ),
-        (5, 8),
-    ),
-    "transformer layer of torch": (
-        lambda: _flat(nn.TransformerEncoderLayer(8, 2, 12, 0.0, batch_first=True), features=5 * 8),
-        (5, 8),
-    ),
-    "tokens and factors": (lambda: _flat(Scaled(), features=5 * 6), (4, 6)),
+    "tokens and factors": _flattened((4, 6), lambda: [Scaled()]),
 }
