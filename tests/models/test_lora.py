@@ -3,6 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from reference_gradients import by_loop, clipped_sum
+from small_training import sums_of
 from torch import nn
 
 from dpatlas.core.seeds import Noise
@@ -127,16 +128,9 @@ def test_the_private_step_is_that_of_a_per_record_loop(network, clip):
     rows = zip(x[:, None], labels[:, None], strict=True)
     losses = (F.cross_entropy(adapted(row), label) for row, label in rows)
     expected = clipped_sum(by_loop(adapted, losses), clip)
-    seen = {}
-    training = PrivateTraining(
-        adapted,
-        [phase(max_grad_norm=clip, trainable=lora_parameters(adapted))],
-        x,
-        labels,
-        noise=Noise("digest", "keyed"),
-        on_update=lambda _, sums: seen.update({name: v.clone() for name, v in sums.items()}),
-    )
-    training.run()
+    one_step = phase(max_grad_norm=clip, trainable=lora_parameters(adapted))
+    training = PrivateTraining(adapted, [one_step], x, labels, noise=Noise("digest", "keyed"))
+    (seen,) = sums_of(training)
     assert set(seen) == set(expected) == set(lora_parameters(adapted))
     for name, value in expected.items():
         assert value.any()

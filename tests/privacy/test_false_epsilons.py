@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from small_training import N, data, flat, network, phase, training
+from small_training import N, data, flat, kept_sums, network, phase, training
 from torch import nn
 
 from dpatlas.core.seeds import Noise
@@ -41,7 +41,6 @@ def records(n=16):
 def clean_sums(make, x, labels, steps=1, after=None, loss=cross_entropy, augmentation=None):
     """The sums of clipped gradients of full batches, at clip bound 1 and without noise."""
     torch.manual_seed(0)
-    seen = []
     settings = {"noise_multiplier": 0.0, "max_grad_norm": 1.0, "lr": 1e-9, "steps": steps}
     run = PrivateTraining(
         make(),
@@ -51,10 +50,10 @@ def clean_sums(make, x, labels, steps=1, after=None, loss=cross_entropy, augment
         noise=Noise("sums", "keyed"),
         loss=loss,
         augmentation=augmentation,
-        on_update=lambda step, sums: seen.append(flat(sums).double().clone()),
     )
+    sums = kept_sums(run)
     run.run(after)
-    return seen
+    return [flat(each).double() for each in sums]
 
 
 def moves(with_record, without):
