@@ -156,7 +156,7 @@ def test_training_that_diverges_has_the_certificate_1():
 def test_a_prior_that_diverges_has_the_certificate_1():
     steps = Settings(prior_epochs=3, prior_lr=1e30, batch=20)
     report = certify(network(), *records(), **{**FEW, "settings": steps})
-    assert report.certificate == 1 and "vacuous" in str(report) and report.exit_code == 0
+    assert report.certificate == 1 and "vacuous" in str(report)
 
 
 def test_a_seed_repeats_a_report_and_leaves_torch_and_the_model_alone():

@@ -78,11 +78,6 @@ class Report:
             row.certificate for row in self.rows if row.tau == self.best.tau and not row.trained
         )
 
-    @property
-    def exit_code(self) -> int:
-        """0, vacuous or not: what was found is a certificate."""
-        return 0
-
     def as_dict(self) -> dict[str, Any]:
         """As JSON values; an infinite KL or kappa is None."""
         best, values = self.best, asdict(self)

@@ -23,7 +23,7 @@ certificate, which may be 1. 2: bad input, or FUNCTION failed."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a certificate with what it was paid with; its exit code."""
+    """Print a certificate, vacuous or not, with what it was paid with."""
     options = _parser().parse_args(arguments)
     import torch
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         chosen["taus"] = tuple(options.tau)
     report = certify(model, **arrays, **chosen, seed=seed, redraw=options.redraw, settings=settings)
     print(strict_json(report.as_dict()) if options.json else report)
-    return report.exit_code
+    return 0
 
 
 def _data(path: Path) -> dict[str, Any]:
