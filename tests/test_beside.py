@@ -1,32 +1,19 @@
 """The pages that compare this engine with Opacus say what the installed versions do."""
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import adversarial
+import beside
+import beside_accuracy
 import opacus
 import pytest
 import torch
 from torch import nn
 
-PROJECT = Path(__file__).parents[1]
-DOCS = PROJECT / "docs"
-
-
-def imported(folder, name):
-    found = importlib.util.spec_from_file_location(name, PROJECT / folder / f"{name}.py")
-    module = importlib.util.module_from_spec(found)
-    # Dataclasses look their module up.
-    sys.modules[name] = module
-    found.loader.exec_module(module)
-    return module
-
-
-adversarial = imported("docs/examples", "adversarial")
-beside = imported("tools", "beside")
-beside_accuracy = imported("tools", "beside_accuracy")
+DOCS = Path(__file__).parents[1] / "docs"
 
 
 def rows():

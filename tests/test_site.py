@@ -1,6 +1,5 @@
 """The site of `make docs` and its notebooks."""
 
-import importlib.util
 import json
 import os
 import re
@@ -8,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import run_notebooks
 import yaml
 
 PROJECT = Path(__file__).parents[1]
@@ -16,20 +16,13 @@ NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 BUILDER = PROJECT / ".venv-docs" / "bin" / "python"
 
 
-def tool(name):
-    found = importlib.util.spec_from_file_location(name, PROJECT / "tools" / f"{name}.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(path):
     content = json.loads(path.read_text(encoding="utf-8"))
     cells = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
     assert len(cells) >= 3 and all(cell["outputs"] for cell in cells)
-    assert tool("run_notebooks").executed(content) == content
+    assert run_notebooks.executed(content) == content
 
 
 def test_the_notebook_s_links_lead_to_files():

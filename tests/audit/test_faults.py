@@ -1,18 +1,13 @@
 """The trainings of docs/examples/faults.py: every fault is caught, and correct ones are not."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
+import faults
 from dpatlas.audit import Claim, audit_training, opacus, plant, torch_loop
 from dpatlas.audit.run import Run
 from dpatlas.errors import InputError
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))
-import faults
 
 # The premise that each fault breaks.
 BROKEN = {

@@ -1,9 +1,8 @@
 """TF32: which products may take it, that clipping still bounds, and that a CPU never takes it."""
 
-import importlib.util
 import sys
-from pathlib import Path
 
+import emulate_precision
 import pytest
 import torch
 from reference_gradients import NETWORKS, records, seeded
@@ -16,16 +15,7 @@ from dpatlas.models.precision import exact, passes, set_precision
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.per_record import NetworkGradients
 
-TOOL = Path(__file__).parents[2] / "tools" / "emulate_precision.py"
 BACKENDS = torch.backends.cuda.matmul, torch.backends.cudnn
-
-
-@pytest.fixture(scope="module")
-def tool():
-    found = importlib.util.spec_from_file_location("emulate_precision", TOOL)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
 
 
 def allowed():
@@ -123,21 +113,21 @@ def largest_share(network, clipping="flat"):
 @pytest.mark.slow
 @pytest.mark.parametrize("clipping", ["flat", "per-layer"])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_rounded_passes_leave_every_record_s_share_within_the_clip(tool, network, clipping):
-    for bits in tool.BITS.values():
-        with tool.emulated(bits, everywhere=False):
+def test_rounded_passes_leave_every_record_s_share_within_the_clip(network, clipping):
+    for bits in emulate_precision.BITS.values():
+        with emulate_precision.emulated(bits, everywhere=False):
             assert largest_share(network, clipping) <= 1 + 1e-5
 
 
-def test_rounded_norms_and_sums_would_not(tool):
-    with tool.emulated(7, everywhere=True):
+def test_rounded_norms_and_sums_would_not():
+    with emulate_precision.emulated(7, everywhere=True):
         assert max(map(largest_share, NETWORKS)) > 1 + 1e-3
 
 
-def test_factors_are_rounded_to_nearest(tool):
+def test_factors_are_rounded_to_nearest():
     values = torch.tensor([1.0, 1 + 2.0**-10, 1 + 2.0**-12, -3.1415927, 0.0, 1e-30])
     expected = torch.tensor([1.0, 1 + 2.0**-10, 1.0, -3.140625, 0.0, 1e-30])
-    found = tool.rounded(values, 10)
+    found = emulate_precision.rounded(values, 10)
     torch.testing.assert_close(found[:5], expected[:5], rtol=0, atol=0)
     assert abs(found[5] / expected[5] - 1) < 2.0**-11
 

@@ -1,24 +1,13 @@
 """tools/xrays.py: persons as it says, and a row for every option."""
 
-import importlib.util
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-TOOL = Path(__file__).parents[2] / "tools" / "xrays.py"
-
-
-@pytest.fixture
-def xrays():
-    found = importlib.util.spec_from_file_location("xrays", TOOL)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+import xrays
 
 
-def test_persons_have_one_to_four_records_of_one_class(xrays):
+def test_persons_have_one_to_four_records_of_one_class():
     labels = np.random.default_rng(1).integers(0, 2, 200)
     groups = xrays.persons(labels)
     sizes = np.bincount(groups)
@@ -27,7 +16,7 @@ def test_persons_have_one_to_four_records_of_one_class(xrays):
 
 
 @pytest.mark.slow
-def test_the_table_has_every_option(xrays, tmp_path, monkeypatch, capsys):
+def test_the_table_has_every_option(tmp_path, monkeypatch, capsys):
     draws = np.random.default_rng(0)
     labels = np.arange(40)[:, None] % 2
     images = (draws.integers(0, 40, (40, 28, 28)) + 200 * labels[..., None]).astype(np.uint8)
