@@ -25,6 +25,10 @@ rule all:
         f"{ATLAS.folder}/report/index.html",
         f"{ATLAS.folder}/manifest.txt",
         expand(f"{ATLAS.folder}/{{product}}", product=ATLAS.product_files()),
+        # Snakemake makes what is behind these again only where it is asked for.
+        ATLAS.all_records(),
+        expand(f"{LINEAGE}/{{product}}.json", product=ATLAS.products),
+        rules.claims.output,
 
 
 # The rules have taken the digests of all code: the jobs need not.

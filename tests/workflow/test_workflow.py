@@ -219,6 +219,24 @@ def test_a_deleted_figure_is_made_again_alone(smoke):
     assert path.read_bytes() == before
 
 
+def test_a_lost_record_lineage_or_verdict_is_made_again(smoke):
+    """As publish and bundle advise, though everything that follows from it is there."""
+    results, record = smoke.folder / "results/smoke", smoke_atlas().behind("kl_vs_width")[-1]
+    rules = {
+        "kl_privacy_training": smoke.folder / record,
+        "kl_vs_width": results / "lineage/kl_vs_width.json",
+        "claims": results / "claims.csv",
+    }
+    for rule, path in rules.items():
+        kept = path.with_name("kept")
+        path.rename(kept)
+        try:
+            assert smoke.planned("--configfile", SMOKE).get(rule) == 1
+        finally:
+            kept.rename(path)
+    assert smoke.planned("--configfile", SMOKE) == {}
+
+
 def test_another_seed_runs_every_training_job_but_for_backbones_and_tunings(smoke):
     atlas = smoke_atlas()
     planned = smoke.planned(*with_config(smoke, {"seed": 77}))
