@@ -116,3 +116,20 @@ def test_a_partial_run_shows_whole_figures_and_rows_of_tables(tmp_path):
     for path in {*there} - {gap}:
         Path(path).unlink(missing_ok=True)
     assert "maxinf_certificates" not in Atlas(partial, tmp_path).products
+
+
+def test_runs_at_the_same_time_have_the_same_lists(tmp_path):
+    """A figure would show the records of the run that began last."""
+    config = load_tier("smoke")
+    other = config.model_copy(update={"seed": 1})
+    first = Atlas(config, tmp_path)
+    first.write_lists()
+    listed = first.folder / "lists/sgld_utility.txt"
+    before = listed.read_text()
+    with pytest.raises(InputError, match=r"smoke: found another run with other settings"):
+        Atlas(other, tmp_path).write_lists()
+    Atlas(config, tmp_path).write_lists()
+    assert listed.read_text() == before
+    del first
+    Atlas(other, tmp_path).write_lists()
+    assert listed.read_text() != before

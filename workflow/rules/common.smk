@@ -131,8 +131,12 @@ SHORT_SECONDS = 60
 
 
 onstart:
+    try:
+        ATLAS.write_lists()
+    except InputError as error:
+        print(f"dpatlas: {error}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
     write_json(ATLAS.folder / "config.json", ATLAS.config.plain())
-    ATLAS.write_lists()
     write_json(Path(LISTS, "costs.json"), seconds_per_run(ATLAS))
     # Its limit of 100 starts a second wakes Snakemake's scheduler once a second for every job that
     # has ended, and each time it looks at all that wait. Where cores are the limit, it is not needed.

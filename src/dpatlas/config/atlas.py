@@ -3,15 +3,17 @@
 The Snakefile, `plan` and `publish` read the same object, so they cannot disagree.
 """
 
+import contextlib
+import fcntl
 import functools
 import importlib.util
 import itertools
 import json
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dpatlas.config import own
 from dpatlas.config.backbones import weights_file
@@ -313,15 +315,31 @@ class Atlas:
         `lists/NAME.txt` for a figure or table, `lists/claims.txt`: a record's path per line;
         `lists/products.txt`; `lists/claims.json`, the `claim_settings`; `lists/captions/NAME.rst`,
         for `snakemake --report`.
+
+        Runs at the same time share a folder only with the same lists, and each holds a lock until
+        it ends: a figure would else show the records that another run asks for. InputError for a
+        run that comes second and has others. On file systems without locks nothing is checked.
         """
         lists = {name: self.behind(name) for name in self.products}
         lists |= {"claims": self.claim_records(), "products": self.product_files()}
-        for name, lines in lists.items():
-            text = "".join(f"{line}\n" for line in lines)
-            write_atomic(self.folder / "lists" / f"{name}.txt", text)
-        for name, product in self.products.items():
-            write_atomic(self.folder / "lists" / "captions" / f"{name}.rst", product.caption)
-        write_atomic(self.folder / "lists" / "claims.json", self.claim_settings())
+        texts = {f"{name}.txt": _lines(lines) for name, lines in lists.items()}
+        texts["claims.json"] = self.claim_settings()
+        digest, folder = sha256(canonical_json(texts)), self.folder / "lists"
+        texts |= {f"captions/{name}.rst": each.caption for name, each in self.products.items()}
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (folder / ".lock").open("a+")
+        with contextlib.suppress(BlockingIOError):
+            _lock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for name, text in texts.items():
+                write_atomic(folder / name, text)
+            self._lock.truncate(0)
+            self._lock.write(digest)
+            self._lock.flush()
+        _lock(self._lock, fcntl.LOCK_SH)
+        self._lock.seek(0)
+        if self._lock.read() != digest:
+            found = "another run with other settings, which has not ended"
+            raise InputError(str(self.folder), found, "one at a time, or a tier for each")
 
     @_remembered
     def data_sets(self) -> dict[str, str]:
@@ -544,6 +562,20 @@ class Atlas:
     def _cost(self, spec_id: str) -> JobCost:
         fields = self.typed(spec_id)
         return self.blocks[fields.key].load("cost").KINDS[fields.kind]
+
+
+def _lines(words: Sequence[str]) -> str:
+    return "".join(f"{word}\n" for word in words)
+
+
+def _lock(stream: IO[str], kind: int) -> None:
+    """As fcntl.flock, but for file systems that have no locks."""
+    try:
+        fcntl.flock(stream, kind)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass
 
 
 def read_more_runs(path: Path) -> dict[str, int]:
