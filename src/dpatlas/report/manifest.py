@@ -81,14 +81,14 @@ def require_products_as_made(folder: Path, files: Iterable[Path]) -> None:
         outputs = content.get("outputs") if isinstance(content, dict) else None
         if not isinstance(outputs, dict) or path.name not in outputs:
             found = f"no outputs with {path.name}"
-            raise InputError(str(lineage), found, f"a lineage: {_forced(path.stem)}")
+            raise InputError(str(lineage), found, f"a lineage: {_forced(path.stem, folder)}")
         recorded = {path.relative_to(folder).as_posix(): outputs[path.name]}
-        allowed = f"the file as it was made: {_forced(path.stem)}"
+        allowed = f"the file as it was made: {_forced(path.stem, folder)}"
         require_as_made(folder, recorded, f"lineage/{lineage.name}", allowed)
 
 
-def _forced(name: str) -> str:
-    return f"snakemake --cores 1 --forcerun {name} makes it again"
+def _forced(name: str, folder: Path) -> str:
+    return f"{command(f'--force {name}', folder.name)} makes it again"
 
 
 def main(arguments: Sequence[str]) -> int:
