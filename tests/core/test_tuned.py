@@ -9,6 +9,7 @@ from dpatlas.commands import tune
 from dpatlas.config import tuned
 from dpatlas.config.atlas import Atlas, waits_for
 from dpatlas.config.load import load_config, load_tier, read_config, tiers, validate
+from dpatlas.core.folders import command
 from dpatlas.core.records import FIELDS, checked_fields
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.jobs import long_training
@@ -210,10 +211,11 @@ class TestWriting:
             self.write(made)
 
     def test_results_that_are_not_there_are_refused(self, made):
-        with pytest.raises(InputError, match="tuned"):
+        again = f"all tunings: {command('tune', made.tier)}"
+        with pytest.raises(InputError, match=f"no such file; allowed: {again}"):
             self.write(made)
         self.put(made, lambda outcomes: outcomes.pop(next(iter(outcomes))))
-        with pytest.raises(InputError, match="all tunings: snakemake tune"):
+        with pytest.raises(InputError, match=again):
             self.write(made)
 
     @pytest.mark.parametrize(

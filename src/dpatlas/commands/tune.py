@@ -13,7 +13,7 @@ from dpatlas.config.model import check_shape, validated
 from dpatlas.config.tuned import FILE, Tuned, outcomes, shipped
 from dpatlas.core.digest import code_digest
 from dpatlas.core.files import write_atomic
-from dpatlas.core.folders import RESULTS
+from dpatlas.core.folders import RESULTS, command
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.report.publish import commit_of
 from dpatlas.report.tuned import text_of
@@ -53,9 +53,11 @@ def _outcomes(atlas: Atlas, key: str, commit: str | None) -> dict[str, dict[str,
     Raises InputError for a file of other content, for a tuning that is missing, and for one by
     other code than the commit's.
     """
-    source = Path(atlas.tuned_file(key))
+    source, again = Path(atlas.tuned_file(key)), command("tune", atlas.tier)
     if commit is None or " " in commit:
         raise InputError("code", commit or "no commit", "a commit without changes: git commit")
+    if not source.is_file():
+        raise InputError(str(source), "no such file", f"all tunings: {again}")
     content = read_yaml(source)
     check_shape(content)
     written = content.get("tuned")
@@ -68,10 +70,10 @@ def _outcomes(atlas: Atlas, key: str, commit: str | None) -> dict[str, dict[str,
     found = validated(Tuned, content, place=f"{source}: ").tuned
     for name in atlas.tunings_of(key):
         if name not in found:
-            raise InputError(str(source), f"no {name}", "all tunings: snakemake tune")
+            raise InputError(str(source), f"no {name}", f"all tunings: {again}")
         kind = atlas.typed(name).kind
         now = code_digest(atlas.blocks[key].job_module(kind))
         if found[name].code != now:
             made = f"{name} by code {found[name].code}"
-            raise InputError(str(source), made, f"{now}, the commit's: snakemake tune")
+            raise InputError(str(source), made, f"{now}, the commit's: {again}")
     return {name: found[name].plain() for name in atlas.tunings_of(key)}
