@@ -33,7 +33,7 @@ class Tier:
         self.calls = []
 
     # As `State`.
-    def __call__(self, config, results):
+    def __call__(self, config, results, words):
         return self
 
     def rows(self, claims):
@@ -207,8 +207,10 @@ def test_what_was_asked_for_in_a_tier_that_has_not_run_stands_as_before(tmp_path
 
 
 def test_a_tier_that_has_not_run_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"no .*record\.json; allowed: a tier that has run"):
-        command.decide(CONFIG, 1000, None, results=tmp_path)
+    words = ["--cores", "2", "--configfile", "my file.yaml"]
+    again = "a tier that has run: snakemake --cores 2 --configfile 'my file.yaml'"
+    with pytest.raises(InputError, match=rf"no .*record\.json; allowed: {again}"):
+        command.decide(CONFIG, 1000, None, words, results=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ second call goes on.
 
 import contextlib
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -96,7 +97,7 @@ def decide(
     words: arguments for Snakemake beside the target. report: is given what was done, as JSON
     values. Raises InputError for a tier that has not run.
     """
-    state, spent = State(config, results), 0.0
+    state, spent = State(config, results, words), 0.0
     claims = at_tier(read_claims(), config.tier)
     rows = state.rows(claims)
     report = {} if report is None else report
@@ -128,7 +129,7 @@ def decide(
         if code:
             print(f"snakemake ended with exit code {code}; the same command goes on")
             return EXIT_FAILED_RUN
-        state = State(config, results)
+        state = State(config, results, words)
         before, rows = rows, state.rows(claims)
         report |= _open(rows)
         a_round["changes"] = [line for line, _ in changes(before, rows)]
@@ -142,7 +143,7 @@ def decide(
 class State:
     """The tier as its records have it: more runs than the config asks for count where they are."""
 
-    def __init__(self, config: General, results: Path = RESULTS):
+    def __init__(self, config: General, results: Path = RESULTS, words: Sequence[str] = ()):
         self.folder = results / config.tier
         more_runs = self.folder / MORE_RUNS
         # A round that was interrupted is planned anew, from the blocks of runs that it finished.
@@ -159,7 +160,7 @@ class State:
         if missing:
             if asked:
                 write_json(more_runs, asked)
-            allowed = "a tier that has run: snakemake --cores all"
+            allowed = f"a tier that has run: {shlex.join(['snakemake', *words])}"
             raise InputError("decide", f"no {missing[0]}", allowed)
         settings = json.loads(self.atlas.claim_settings())
         settings.pop("verdicts")
