@@ -81,7 +81,7 @@ def test_an_edited_figure_or_table_gets_no_checksum(run, refusal_of):
     line = refusal_of(manifest.main, *words)
     assert f"{path}: found other content than lineage/{TABLE}.json says" in line
     again = f"snakemake --cores 1 --force {TABLE} --configfile workflow/tiers/smoke.yaml"
-    assert line.endswith(f"{again} makes it again")
+    assert f"{again} makes it again" in line
     assert (run / "manifest.txt").read_bytes() == before
     edit_json(run / f"lineage/{TABLE}.json", outputs={})
     refusal_of(manifest.main, *words)
