@@ -72,15 +72,6 @@ def test_mirrors_reach_the_jobs_unless_nothing_may_be_fetched():
     assert atlas("paper", download=False, mirrors=mirrors).data_source() == ""
 
 
-def test_where_files_are_is_no_part_of_jobs_that_read_none(tmp_path):
-    """Snakemake runs again what had other arguments, and all that follows from it."""
-    some = atlas("workstation", root=str(tmp_path), download=True)
-    told = {name for name in some.data_sets() if some.data_source(name)}
-    published = ("cifar10", "mnist", "pneumonia")
-    assert told == {name for name in some.data_sets() if name.startswith(published)}
-    assert told and told != {*some.data_sets()}
-
-
 SPLIT = {"classes": CLASSES, "n_train": 60, "n_test": 20, "n_validation": 20}
 
 

@@ -250,6 +250,12 @@ def test_another_seed_runs_every_training_job_but_for_backbones_and_tunings(smok
     assert not kept & set(planned)
 
 
+def test_another_folder_of_data_runs_nothing(smoke, tmp_path):
+    """Records and features would else be made again where a folder has moved."""
+    change = {"data": {"root": str(tmp_path), "download": True}}
+    assert smoke.planned(*with_config(smoke, change)) == {}
+
+
 def test_another_rate_of_one_backbone_runs_what_takes_its_features(smoke):
     change = {"pretrain": {"backbones": {"strokes-mlp": {"lr": 1.0e-3}}}}
     planned = smoke.planned(*with_config(smoke, change))

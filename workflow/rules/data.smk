@@ -33,12 +33,14 @@ rule data_set:
     params:
         options=lambda wildcards: ATLAS.data_sets()[wildcards.id],
         folder=subpath(output[0], parent=True),
-        source=lambda wildcards: ATLAS.data_source(wildcards.id),
         state=lambda wildcards: ATLAS.own_state(wildcards.id),
         code=lambda wildcards: code_digest(*ATLAS.data_modules(wildcards.id)),
+    # No parameter: where files lie does not matter once they have been read.
+    resources:
+        source=lambda wildcards: ATLAS.data_source(wildcards.id),
     shell:
         "python -m dpatlas.data.prepare --options {params.options:q} "
-        "--output {params.folder:q} {params.source} > {log:q} 2>&1"
+        "--output {params.folder:q} {resources.source} > {log:q} 2>&1"
 
 
 rule weights_file:
@@ -56,9 +58,10 @@ rule weights_file:
     params:
         # Functions: Snakemake would look for wildcards in a text with braces.
         weights=lambda wildcards: ATLAS.weights_arguments(wildcards.id),
-        source=lambda wildcards: ATLAS.data_source(),
         state=lambda wildcards: ATLAS.weights_state(wildcards.id),
         code=code_digest("dpatlas.data.fetch_weights"),
+    resources:
+        source=lambda wildcards: ATLAS.data_source(),
     shell:
         "python -m dpatlas.data.fetch_weights {params.weights} --output {output:q} "
-        "{params.source} > {log:q} 2>&1"
+        "{resources.source} > {log:q} 2>&1"

@@ -28,7 +28,6 @@ from dpatlas.core.networks import PUBLISHED
 from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
 from dpatlas.cost.counting import JobCost
-from dpatlas.data.registry import find as find_set
 from dpatlas.data.registry import module_of
 from dpatlas.errors import InputError
 from dpatlas.records import parse_spec
@@ -503,15 +502,10 @@ class Atlas:
     def data_source(self, name: str | None = None) -> str:
         """Command-line arguments that say where data sets come from, quoted for a shell.
 
-        name: the id of one data set; an own one has a path of its own. One that is read from no
-        file has none: another data.root would run all again that takes it.
+        name: the id of one data set; an own one has a path of its own.
         """
         if path := name and self.own_path(name):
             return shlex.join([f"--own-path={path}"])
-        if name:
-            published = find_set(json.loads(self.data_sets()[name])["name"])
-            if not published.files and not published.by_hand:
-                return ""
         data = self.config.data
         # In one word: a folder's name may begin with a dash.
         words = [f"--data-root={data.root}"] if data.root else []
