@@ -30,14 +30,14 @@ rule data_set:
     conda:
         "../../environment.yml"
     threads: 1
+    # No parameter: where files lie does not matter once they have been read.
+    resources:
+        source=lambda wildcards: ATLAS.data_source(wildcards.id),
     params:
         options=lambda wildcards: ATLAS.data_sets()[wildcards.id],
         folder=subpath(output[0], parent=True),
         state=lambda wildcards: ATLAS.own_state(wildcards.id),
         code=lambda wildcards: code_digest(*ATLAS.data_modules(wildcards.id)),
-    # No parameter: where files lie does not matter once they have been read.
-    resources:
-        source=lambda wildcards: ATLAS.data_source(wildcards.id),
     shell:
         "python -m dpatlas.data.prepare --options {params.options:q} "
         "--output {params.folder:q} {resources.source} > {log:q} 2>&1"
@@ -55,13 +55,13 @@ rule weights_file:
     conda:
         "../../environment.yml"
     threads: 1
+    resources:
+        source=lambda wildcards: ATLAS.data_source(),
     params:
         # Functions: Snakemake would look for wildcards in a text with braces.
         weights=lambda wildcards: ATLAS.weights_arguments(wildcards.id),
         state=lambda wildcards: ATLAS.weights_state(wildcards.id),
         code=code_digest("dpatlas.data.fetch_weights"),
-    resources:
-        source=lambda wildcards: ATLAS.data_source(),
     shell:
         "python -m dpatlas.data.fetch_weights {params.weights} --output {output:q} "
         "{resources.source} > {log:q} 2>&1"
