@@ -382,7 +382,7 @@ def test_if_the_new_folder_cannot_take_its_place_the_old_one_comes_back(run, mon
     assert names(target) == before
 
 
-def audit_run(run, config=None):
+def audit_run(run, config=None, margin=None):
     """The same tier with another block: a run of one record, one table and its claims."""
     spec = Spec.of({"key": "audit", "kind": "mechanism", "seed": 0}, "attack")
     shutil.rmtree(run)
@@ -393,6 +393,9 @@ def audit_run(run, config=None):
     claims = "claim,paper,verdict,statement,level\n"
     claims += "kl-1,kl_privacy,not run at this tier,It grows.,\n"
     claims += "audit-1,audit,reproduced,It leaks.,\n"
+    if margin:
+        head, *rows = claims.splitlines()
+        claims = "\n".join([f"{head},margin", *(f"{row},{margin}" for row in rows), ""])
     write_atomic(run / "claims.csv", claims)
     write_atomic(run / "comparisons.csv", "claim,comparison,outlying\naudit-1,gap,0\n")
     write_manifest(run)
@@ -416,6 +419,17 @@ def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
     assert compared == ["claim,comparison,outlying", "kl-1,slope,", "audit-1,gap,0"]
     assert "Kept from earlier publications" in (target / "README.md").read_text()
     assert lineage.trace(target / "figures" / f"{FIGURE}.png")["as_made"]
+
+
+def test_a_verdict_from_before_margins_decided_is_not_kept(run):
+    """It stood among those of today's procedure."""
+    published(run)
+    target = audit_run(run, margin="0.1")
+    assert "Kept from earlier publications" in (target / "README.md").read_text()
+    with (target / "claims.csv").open() as stream:
+        verdicts = [row["verdict"] for row in csv.DictReader(stream)]
+    assert verdicts == ["not run at this tier", "reproduced"]
+    assert "slope" not in (target / "comparisons.csv").read_text()
 
 
 def test_what_is_kept_is_kept_again_and_what_is_made_anew_is_not(run):

@@ -105,10 +105,13 @@ class EarlierPublication:
 
     def keeps(self, row: Mapping[str, str]) -> bool:
         """Whether the old verdict stands in the place of this one."""
+        old = self.claims.get(row["claim"])
+        # Verdicts from before margins decided are none by today's procedure.
+        if old is None or ("margin" in row) != ("margin" in old):
+            return False
         if row["paper"] not in self.blocks:
-            return row["claim"] in self.claims
-        waits = self.partial and row["verdict"] == NOT_RUN
-        return waits and self.claims.get(row["claim"], row)["verdict"] != NOT_RUN
+            return True
+        return self.partial and row["verdict"] == NOT_RUN != old["verdict"]
 
     def into_claims(self, rows: list[dict[str, str]]) -> bytes:
         """claims.csv with the old verdicts on what is no part of the run.
