@@ -129,6 +129,17 @@ def test_the_headline_is_drawn_along_n_for_every_reading():
     assert [axes.get_title() for axes in shown.figure.axes] == titles
 
 
+def test_sets_of_other_numbers_of_records_are_labelled_at_all_of_them():
+    small, large = protocol_record(1000), protocol_record(16_000)
+    fields = large.spec.data.model_copy(update={"name": "mnist"})
+    large = replace(large, spec=large.spec.model_copy(update={"data": fields}))
+    figure = sgld_along_n([small, large], {}).figure
+    figure.canvas.draw()
+    for lead in (axes for axes in figure.axes if axes.get_xlabel()):
+        labels = [label for label in lead.get_xticklabels() if label.get_visible()]
+        assert [label.get_text() for label in labels] == ["1000", "16000"]
+
+
 def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_alone():
     def shown(data, classes, backbone):
         record = protocol_record(4000)

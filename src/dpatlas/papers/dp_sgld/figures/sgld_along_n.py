@@ -68,6 +68,7 @@ def sgld_along_n(records: Records, settings: Settings) -> ShownFigure:
     panels = figure.subplots(2 * len(sets), len(readings), sharex=True, sharey="row", squeeze=False)
     data = frame(rows)
     constant = data[data.schedule == "constant"]
+    numbers = sorted(set(data.n_train[data.source == OURS]))
     for (name, backbone), above, below in zip(sets, panels[::2], panels[1::2], strict=True):
         for axes, lead, reading in zip(above, below, readings, strict=True):
             seen = constant.backbone.isna() if backbone is None else constant.backbone == backbone
@@ -79,7 +80,9 @@ def sgld_along_n(records: Records, settings: Settings) -> ShownFigure:
             lead.axhline(0, color=MUTED, linewidth=THIN, zorder=1)
             draw_points(lead, by_source[LESS_DP_SGD], "n_train", METHODS, "method")
             lead.set(xlabel="private records $n$", ylim=(-NEAR / 100, NEAR / 100))
-            label_ticks(lead, sorted(set(by_source[OURS].n_train)))
+            # Panels share their axis: those of a set are labelled at the numbers of all sets.
+            label_ticks(lead, numbers)
+            lead.tick_params(labelbottom=True)
         above[0].set_ylabel(f"test accuracy, %\n{name}, {backbone or 'raw'}")
         accuracy_axis(above[0])
         below[0].set_ylabel("less DP-SGD,\npoints")
