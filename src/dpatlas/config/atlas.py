@@ -317,8 +317,9 @@ class Atlas:
         for `snakemake --report`.
 
         Runs at the same time share a folder only with the same lists, and each holds a lock until
-        it ends: otherwise a figure would show the records that another run asks for. InputError for a
-        run that comes second and has others. On file systems without locks nothing is checked.
+        it ends: otherwise a figure would show the records that another run asks for. InputError
+        for a run that comes second and has others. On file systems without locks nothing is
+        checked.
         """
         lists = {name: self.behind(name) for name in self.products}
         lists |= {"claims": self.claim_records(), "products": self.product_files()}
