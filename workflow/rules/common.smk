@@ -75,6 +75,12 @@ def seconds_of(ids):
     return sum(job_seconds(ATLAS, name) for name in ids)
 
 
+def refuse(error, wildcards):
+    """The input of a target that the config leaves out."""
+    print(f"dpatlas: {error}", file=sys.stderr)
+    sys.exit(EXIT_BAD_INPUT)
+
+
 # Snakemake searches a pattern through for every job: of so many ids, it may not list them all.
 MANY_IDS = 1000
 

@@ -43,3 +43,12 @@ for name, product in ATLAS.products.items():
             "--lineage {output.lineage:q} --records {params.records:q} > {log:q} 2>&1"
 
     workflow.get_rule(name).docstring = f"{product.place}: {product.title}"
+
+
+for name, reason in ATLAS.left_out.items():
+
+    rule:
+        name:
+            name
+        input:
+            functools.partial(refuse, reason),

@@ -154,6 +154,21 @@ class Atlas:
             for each in block.load("products").PRODUCTS
         }
 
+    @functools.cached_property
+    def left_out(self) -> dict[str, InputError]:
+        """By name, why the config makes no such figure or table."""
+        missing = InputError(
+            "partial", "true, and runs behind this are missing", "false, to run them"
+        )
+        return {
+            product.name: missing
+            if key in self.blocks
+            else InputError(f"{key}.enabled", f"false, and {product.name} asked for", "true")
+            for key, block in all_blocks().items()
+            for product in block.load("products").PRODUCTS
+            if product.name not in self.products
+        }
+
     @property
     def figures(self) -> list[str]:
         """Names of the figures."""
