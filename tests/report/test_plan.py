@@ -1,9 +1,12 @@
 import inspect
 import json
 import platform
+import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from small_run import FIELDS, spec_of, write_run
@@ -32,6 +35,7 @@ from dpatlas.data.registry import DATA_SETS
 from dpatlas.records import parse_spec
 
 SIZE = Size(30, 6, 64)
+DOCS = Path(__file__).parents[2] / "docs"
 KIND = (FIELDS["key"], FIELDS["kind"])
 
 
@@ -238,6 +242,29 @@ def test_without_past_runs_the_rates_are_the_default_ones(tmp_path):
         for results in (tmp_path, None, tmp_path / "none")
     )
     assert fitted > 2 * default and default == fresh
+
+
+def test_the_documents_have_the_times_of_the_plan(tmp_path):
+    """Of runs on two cores and, of what is as well done by a GPU, on one core."""
+    folder = tmp_path / "embedded"
+    folder.mkdir()
+    shutil.copy(DOCS / "results" / "embedded" / "more_runs.json", folder)
+
+    def planned(tier, results, quantity):
+        jobs = command.jobs_of(Atlas(load_tier(tier), results))
+        return make_plan(jobs, "cpu", results, 2, tier)["total"][quantity]
+
+    published, first = (
+        round(60 * planned("embedded", results, "wall_hours"))
+        for results in (tmp_path, tmp_path / "none")
+    )
+    text = (DOCS / "verdicts.md").read_text()
+    assert f"(by `plan` {published} minutes on two cores)" in text
+    assert f"those of the first look ({first} minutes)" in text
+    commands = (DOCS / "commands.md").read_text()
+    for tier in ("photographs", "photographs-far", "photographs-controls"):
+        (row,) = re.findall(rf"^\| {tier} \| (.*) \|$", commands, re.M)
+        assert f"about {planned(tier, tmp_path, 'cpu_hours'):.0f} hours of a CPU core" in row
 
 
 def test_more_gpus_share_the_jobs_and_papers_add_up(tmp_path):

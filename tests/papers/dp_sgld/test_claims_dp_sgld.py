@@ -327,3 +327,20 @@ def test_the_paper_s_page_says_at_which_epsilon_each_utility_theorem_was_tested(
     assert tested == both | {("Thm 4.1", "1"), ("Thm 4.2", "1")}
     text = (PROJECT / "src/dpatlas/papers/dp_sgld/README.md").read_text()
     assert "Thms 4.3 and 4.4 are tested at epsilon .0625 (934 steps) and not at 1" in text
+
+
+def test_the_paper_s_page_has_the_leads_that_were_published():
+    """From the least to the largest deficit in points, over data sets, features and schedules."""
+    text = (PROJECT / "src/dpatlas/papers/dp_sgld/README.md").read_text()
+
+    def points(tier, claim, digits):
+        rows = read_rows(PROJECT / f"docs/results/{tier}/comparisons.csv")
+        found = [-100 * float(row["observed"]) for row in rows if row["claim"] == claim]
+        return f"{min(found):.{digits}f} to {max(found):.{digits}f}"
+
+    for tier, digits, by, where in (
+        ("embedded", 0, "{} points in the mean by the published", "by {} where both guarantee it"),
+        ("workstation", 1, "by {} points by the published", "by {} where both guarantee epsilon 1"),
+    ):
+        for claim, words in (("sgld-11a", by), ("sgld-11c", where)):
+            assert words.format(points(tier, claim, digits)) in " ".join(text.split())

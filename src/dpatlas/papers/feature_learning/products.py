@@ -17,7 +17,7 @@ PRODUCTS = (
         "clipped y x is released, with noise, and all neurons point along it. Non-private: the "
         "same step without clipping or noise. Random: the initial weights. Printed: the first "
         "layer as the report prints it, with noise sigma_W = sqrt(d^(1 + eps_B)/n) log(d)^(q + 3), "
-        "where q is the degree of s and eps_B, which the report does not define, is 0. That noise "
+        "where q is the degree of s and eps_B is 0, the limit of what Section 3 allows. That noise "
         "depends on neither epsilon nor delta and hides the direction; its value and the mean "
         "signed cosine that it leaves are given below the panels. A link whose information "
         "exponent is above 1 is outside Assumption 1. The report plots nothing: the experiment is "
