@@ -77,8 +77,8 @@ BY_RULE: dict[Rule, str] = {
         "certificates.draws width_depth"
     ),
     at_most(3): (
-        "neighbours pneumonia-224.n_validation horizons.short privacy_loss.classes "
-        "scenarios.steps lora.steps"
+        "neighbours pneumonia-224.n_validation umap.mnist.n_validation horizons.short "
+        "privacy_loss.classes scenarios.steps lora.steps"
     ),
     at_most(10): (
         "draws seeds transfer.n_test cifar10.n_validation mnist.n_validation min_steps "
@@ -98,7 +98,7 @@ BY_RULE: dict[Rule, str] = {
     # A prepared set by its name: the miniatures hold little more.
     at_most(8): (
         "kl_privacy.cifar10.n_train stl10.n_train stl10.n_test pneumonia-224.n_train "
-        "linearized.n_train points audit.runs"
+        "umap.mnist.n_train linearized.n_train points audit.runs"
     ),
     at_most(12): "stl10-32.n_train stl10-32.n_test",
     at_most(6): "stl10-32.n_validation pneumonia-224.n_test umap.mnist.n_test umap.points",

@@ -7,11 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from archives import write_data
 from mini_run import BROKEN, HERE, MiniRun
 from shrink import shrink
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_tier, read_tier, validate
+from dpatlas.config.load import read_tier, validate
 from dpatlas.core.records import read_record
 from dpatlas.data.prepare import Options
 from dpatlas.data.registry import find
@@ -63,11 +64,18 @@ def test_only_sizes_differ_from_the_tier(tier):
     assert structure(small) == structure(Atlas(validate(config)))
 
 
-@pytest.mark.parametrize("tier", ["smoke", "embedded", "workstation", *TIERS])
-def test_every_data_set_of_a_tier_is_one_that_can_be_asked_for(tier):
-    for options in Atlas(load_tier(tier)).data_sets().values():
+@pytest.mark.parametrize(
+    ("tier", "small"),
+    [("smoke", False), ("embedded", False), ("workstation", False)]
+    + [(tier, small) for tier in TIERS for small in (False, True)],
+)
+def test_every_data_set_of_a_tier_is_one_that_can_be_asked_for(tier, small, tmp_path):
+    miniatures = write_data(tmp_path, tmp_path) if small else {}
+    config = read_tier(tier)
+    for options in Atlas(validate(shrink(config) if small else config)).data_sets().values():
         asked = json.loads(options)
-        data_set = find(asked.pop("name"))
+        name = asked.pop("name")
+        data_set = miniatures.get(name, find(name))
         chosen = Options.of(asked, data_set)
         for split, counts in data_set.counts.items():
             available = sum(counts[data_set.classes.index(each)] for each in chosen.classes)
