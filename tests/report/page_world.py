@@ -36,7 +36,7 @@ SERIES = {
 CHART = {
     "headings": [],
     "key": [{"label": HOSTILE, "color": "#0072b2", "marker": "o", "dash": "", "width": 1}],
-    "notes": [f"ten runs {HOSTILE}"],
+    "notes": [rf"ten runs {HOSTILE}, $\eta$ = $10^{{-5}}$"],
     "panels": [
         {
             "at": [0, 60, 0, 1],
@@ -129,7 +129,7 @@ def write_results(tmp_path: Path) -> Path:
         f"part,name,B,R,tier,runs\nx,{HOSTILE.replace(chr(34), '')},1.23456,,t,run-b\nx,z,2,,t,r\n"
     )
     (results / "tables" / "third.md").write_text(
-        f"**Of {HOSTILE}, $`B`$**\n\n| name | $`\\frac{{1}}{{2}}`$ |\n| --- | ---: |\n"
+        f"**Of {HOSTILE}, \\|x\\|, $`B`$**\n\n| name | $`\\frac{{1}}{{2}}`$ |\n| --- | ---: |\n"
         f"| {HOSTILE} | 1.23 ± 0.01 |\n\n_tier t_\n"
     )
     product(results, "third", "table", "run-b")

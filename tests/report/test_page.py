@@ -106,6 +106,11 @@ def test_the_charts_of_a_page_are_what_the_figures_have(page):
     assert "ten runs &lt;script&gt;" in page
 
 
+def test_formulas_in_the_notes_of_a_figure_are_drawn(page):
+    assert re.search("<mi>(&#x003B7;|η)</mi></mrow></math> = <math", page)
+    assert "$" not in page[page.index("ten runs") :].partition("</p>")[0]
+
+
 def test_ids_of_a_table_named_as_its_block_do_not_clash(results, page):
     for kind in ("csv", "md"):
         shutil.copy(results / "tables" / f"third.{kind}", results / f"tables/kl_privacy.{kind}")
@@ -187,6 +192,7 @@ def test_a_table_is_shown_as_people_read_it_with_formulas_drawn_by_the_browser(p
     third = page[page.index('<article class="item" id="third"') :]
     assert "<mfrac>" in third
     assert "1.23 ± 0.01" in third
+    assert ", |x|, <math" in third
     assert "tier t" not in third[: third.index("</article>")].lower()
     assert "$`" not in page
 
@@ -354,6 +360,7 @@ def test_another_tier_is_shown_where_it_judged_the_same_claims(results, tmp_path
     write_claims(tmp_path / "large" / "comparisons.csv", [compared("kl-2")], COMPARISON_COLUMNS)
     page = build_page(Source(results), "t", beside={"large": Source(tmp_path / "large")})
     assert "large: open" in page and page.count("(large)") == 3
+    assert "split by tier: t, large (settings of the user" in plain(first_screen(page))
     assert card_of(page, "kl-2").count('class="forest') == 1
     assert 'aria-label="kl-2, large: what was compared"' in page
     columns = [name for name in COLUMNS if name != "margin"]

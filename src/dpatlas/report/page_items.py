@@ -19,7 +19,7 @@ from dpatlas.records import condition_of
 from dpatlas.registry import all_blocks
 from dpatlas.report.lineage import block_key
 from dpatlas.report.page_source import Source
-from dpatlas.report.page_tables import Shown, read_parts
+from dpatlas.report.page_tables import NOTE_MATH, Shown, html, read_parts
 from dpatlas.report.text import cost_text, in_words, seeds_text
 
 # Length from which a text that privacy statements share is printed once, with links to it.
@@ -60,7 +60,7 @@ class Item:
     trace: str = ""
     shows: str = ""
     parts: list[Shown] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Markup] = field(default_factory=list)
     pairs: list[PrintedComparison] = field(default_factory=list)
     elsewhere: "dict[str, Item]" = field(default_factory=dict)
 
@@ -117,7 +117,7 @@ def read_item(source: Source, path: Path, product: Product | None = None) -> Ite
         trace=source.trace(name),
         shows=product.paper_shows if product else "",
         parts=read_parts(path.with_suffix(".md")) if kind == "table" else [],
-        notes=chart.get("notes", []),
+        notes=[html(note, NOTE_MATH) for note in chart.get("notes", [])],
         pairs=printed_comparisons(all_blocks()[key], name, rows) if key in all_blocks() else [],
     )
 

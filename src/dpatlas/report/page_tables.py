@@ -10,7 +10,9 @@ from markupsafe import Markup, escape
 from dpatlas.config.model import is_number
 from dpatlas.report.state import read_text
 
+# Formulas of the Markdown of tables, and of the notes of figures.
 MATH = re.compile(r"\$`(.+?)`\$")
+NOTE_MATH = re.compile(r"\$(.+?)\$")
 NAMESPACE = ' xmlns="http://www.w3.org/1998/Math/MathML"'
 
 
@@ -32,12 +34,12 @@ def read_parts(path: Path) -> list[Shown]:
     parts, caption = [], Markup("")
     for block in read_text(path, "a Markdown table").split("\n\n"):
         if block.startswith("**"):
-            caption = _html(block.strip().strip("*"))
+            caption = html(_unescaped(block.strip().strip("*")))
         elif block.startswith("|"):
             head, rule, *rows = [_cells(line) for line in block.strip().splitlines()]
-            cells = [[_html(cell) for cell in row] for row in rows]
+            cells = [[html(cell) for cell in row] for row in rows]
             numeric = [mark.strip().endswith(":") for mark in rule]
-            parts.append(Shown(caption, [_html(cell) for cell in head], cells, numeric))
+            parts.append(Shown(caption, [html(cell) for cell in head], cells, numeric))
             caption = Markup("")
     return parts
 
@@ -53,16 +55,20 @@ def number(text: str) -> str:
 
 def _cells(line: str) -> list[str]:
     cells = re.split(r"(?<!\\)\|", line.strip().strip("|"))
-    return [cell.strip().replace(r"\|", "|") for cell in cells]
+    return [_unescaped(cell.strip()) for cell in cells]
 
 
-def _html(text: str) -> Markup:
+def _unescaped(text: str) -> str:
+    return text.replace(r"\|", "|")
+
+
+def html(text: str, formula: re.Pattern[str] = MATH) -> Markup:
     """Text with its formulas as MathML, which browsers draw without a script."""
     # Takes half a second to import.
     from latex2mathml.converter import convert
 
-    plain, *rest = MATH.split(text)
-    html = escape(plain)
+    plain, *rest = formula.split(text)
+    shown = escape(plain)
     for tex, after in zip(rest[::2], rest[1::2], strict=True):
-        html += Markup(convert(tex).replace(NAMESPACE, "")) + escape(after)
-    return html
+        shown += Markup(convert(tex).replace(NAMESPACE, "")) + escape(after)
+    return shown
