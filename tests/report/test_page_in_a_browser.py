@@ -199,6 +199,57 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser, page):
     browser.open(page)
 
 
+# Elements of a list of which some text lies outside.
+OUTSIDE = (
+    "[...document.querySelectorAll({names!r})].filter(each => "
+    "each.scrollHeight > each.clientHeight + 1 || each.scrollWidth > each.clientWidth + 1).length"
+)
+
+
+def test_on_a_phone_the_words_below_a_plot_do_not_run_into_the_next_paragraph(browser, page):
+    browser.open(page, width=390, height=844, mobile=True)
+    browser.evaluate("document.querySelectorAll('details').forEach(node => { node.open = true })")
+    assert browser.evaluate("document.querySelectorAll('.strip.scale').length")
+    assert browser.evaluate(OUTSIDE.format(names=".strip.scale")) == 0
+    browser.open(page)
+
+
+def test_on_paper_no_number_is_cut(browser, page):
+    browser.open(page, width=720)
+    browser.media("light", "print")
+    browser.evaluate("document.querySelectorAll('details').forEach(node => { node.open = true })")
+    browser.evaluate(
+        "document.querySelectorAll('.strip .number').forEach(each => "
+        "{ each.textContent = '−0.0557 [−0.111, −0.0000508]' })"
+    )
+    assert browser.evaluate("document.querySelectorAll('.strip .number').length")
+    assert browser.evaluate(OUTSIDE.format(names=".strip .number")) == 0
+    many = "cell.parentNode.append(...Array.from({length: 14}, () => cell.cloneNode(true)))"
+    browser.evaluate(f"(cell => {many})(document.querySelector('.values td.r'))")
+    width = browser.evaluate("document.querySelector('.values table').scrollWidth")
+    browser.media("light")
+    browser.open(page)
+    assert width <= 720
+
+
+@pytest.mark.parametrize("width", [900, 1280])
+def test_verdicts_of_a_card_never_stand_below_its_name(browser, page, width):
+    browser.open(page, width=width)
+    left = browser.evaluate(
+        """(() => {
+          const card = document.querySelector(".card > summary:has(.chip)");
+          const chip = card.querySelector(".chip");
+          chip.textContent = "not contradicted (workstation)";
+          chip.after(chip.cloneNode(true), chip.cloneNode(true));
+          const start = card.querySelector(".says").getBoundingClientRect().left;
+          return [...card.querySelectorAll(".chip")].filter(each =>
+            each.getBoundingClientRect().left < start).length;
+        })()"""
+    )
+    browser.open(page)
+    assert left == 0
+
+
 def test_on_paper_filters_and_folded_parts_are_left_out(browser, page):
     browser.open(page)
     browser.media("light", "print")

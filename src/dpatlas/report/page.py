@@ -165,6 +165,7 @@ def build_page(
     tables = {name: (other.rows, other.comparisons) for name, other in beside.items()}
     every = cards(source.rows, source.comparisons, written, tables)
     headlines = written.headlines if written else {}
+    tiers = _counts(tier, every)
     page = _template().render(
         tier=tier,
         meaning=TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
@@ -179,7 +180,8 @@ def build_page(
             REMARKS[erratum.status] for of_paper in (errata or {}).values() for erratum in of_paper
         ),
         papers_in_words=_papers_in_words(len({card.row.get("paper", "") for card in every})),
-        tiers=_counts(tier, every),
+        tiers=tiers,
+        meanings={name: TIERS.get(name, OWN_TIER) for name in tiers},
         on_page={item.name for item in items},
         claims=_claims_first(source.rows),
         about=caption_html(about, "claims"),
