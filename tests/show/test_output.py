@@ -105,6 +105,28 @@ def test_a_figure_with_intervals_says_that_verdicts_rest_on_others():
         assert " ".join(below.split()).endswith(ends)
 
 
+@pytest.mark.parametrize("place", range(100, 130))
+def test_formulas_in_a_note_are_never_broken_and_letters_are_drawn(place):
+    note = f"{'x' * place} lambda 0.1 and $v v^T - B B^T$ with sigma_W"
+    shown = ShownFigure(Figure(), ("value",), [{"value": 1, "runs": ["x"]}], [note])
+    figure_files("f", shown, "trial")
+    below = shown.figure.get_supxlabel()
+    assert all(line.count("$") % 2 == 0 for line in below.splitlines())
+    assert all(part in below for part in (r"$\lambda$", "$v v^T - B B^T$", "sigma_W"))
+
+
+def test_labels_of_a_nested_grid_are_aligned_by_themselves():
+    figure = Figure(layout="constrained")
+    blocks = figure.add_gridspec(2, 1)
+    panels = [figure.add_subplot(block.subgridspec(1, 1)[0]) for block in blocks]
+    for axes, name in zip(panels, ("a", "a long name of what is beside an axis"), strict=True):
+        axes.set_yticks([0], [name])
+        axes.set_ylabel("y")
+    figure_files("f", ShownFigure(figure, ("x",), [{"x": 1, "runs": ["x"]}], []), "trial")
+    first, second = [axes.get_window_extent().x0 for axes in panels]
+    assert first < second / 2
+
+
 def test_csv_keeps_every_digit_and_the_order_of_columns():
     rows = [{"b": 1 / 3, "a": None, "runs": ["x", "y"]}, {"a": 2, "b": float("inf"), "runs": ["x"]}]
     text = to_csv(("a", "b"), rows, "trial").decode()

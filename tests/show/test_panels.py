@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dpatlas.show.look import Look
-from dpatlas.show.panels import label_ends
+from dpatlas.show.panels import label_ends, label_ticks
 
 
 def test_names_of_curves_keep_the_order_of_their_ends_and_do_not_overlap():
@@ -29,3 +29,14 @@ def test_names_of_curves_keep_the_order_of_their_ends_and_do_not_overlap():
         assert above.y0 >= below.y1 - 1
     assert axes.get_ylim() == limits
     assert texts[0].get_position()[1] == pytest.approx(texts[0].xy[1])
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_points_beside_a_single_value_stay_near_it(scale):
+    axes = Figure().subplots()
+    axes.set_xscale(scale)
+    axes.plot([10 / 1.02, 10 * 1.02], [1, 2])
+    label_ticks(axes, [10, 10])
+    ends = axes.transAxes.inverted().transform(axes.transData.transform([[10, 1], [10.2, 1]]))
+    assert ends[0][0] == pytest.approx(0.5)
+    assert ends[1][0] < 0.75

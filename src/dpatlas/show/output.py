@@ -8,12 +8,15 @@ versions give equal bytes.
 
 import csv
 import io
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpecFromSubplotSpec
 
 from dpatlas.core.canonical import canonical_json
 from dpatlas.records import Record
@@ -30,6 +33,9 @@ LAST_COLUMNS = ("tier", "runs")
 INTERVALS_NOTE = "verdicts rest on intervals of their own, most of them wider: see claims.csv"
 NOTE_CHARACTERS_PER_INCH = 20
 NOTE_LINE = 0.12
+# Stands for a space of a formula while lines are broken.
+IN_FORMULA = "\0"
+LETTER = re.compile(r"\b(?:alpha|beta|delta|epsilon|eta|kappa|lambda|mu|sigma|tau|theta|zeta)\b")
 # Without dates and versions, so that equal figures are equal files.
 METADATA = {
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
@@ -72,13 +78,14 @@ def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
     notes = ["; ".join([tier_note(tier), *shown.notes[:1]]), *shown.notes[1:]]
     if any(row.get("low") is not None for row in shown.rows):
         notes.append(INTERVALS_NOTE)
-    lines = [line for note in notes for line in textwrap.wrap(_with_values(note), width)]
+    wrapped = [line for note in notes for line in textwrap.wrap(_with_values(note), width)]
+    lines = [_with_symbols(line.replace(IN_FORMULA, " ")) for line in wrapped]
     # The layout makes room for a label of the whole figure, which it does not for a free text.
     shown.figure.set_figheight(shown.figure.get_figheight() + NOTE_LINE * len(lines))
     shown.figure.supxlabel(
         "\n".join(lines), x=0.005, ha="left", ma="left", fontsize=NOTE_SIZE, color=MUTED
     )
-    shown.figure.align_ylabels()
+    _align_ylabels(shown.figure)
     # Laid out once: the same in all formats, and in a third of the time.
     shown.figure.draw_without_rendering()
     shown.figure.set_layout_engine("none")
@@ -92,10 +99,30 @@ def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
     return files
 
 
+def _align_ylabels(figure: Figure) -> None:
+    """Align the labels of panels above each other; those of a nested grid by themselves."""
+    grids: dict[int | None, list[Axes]] = {}
+    for axes in figure.axes:
+        subplot = axes.get_subplotspec()
+        grid = subplot.get_gridspec() if subplot else None
+        nested = isinstance(grid, GridSpecFromSubplotSpec)
+        grids.setdefault(id(grid) if nested else None, []).append(axes)
+    for panels in grids.values():
+        figure.align_ylabels(panels)
+
+
 def _with_values(note: str) -> str:
-    """The note with no place for a line to end between a symbol and its value."""
+    """The note with no place for a line to end in a formula or between a symbol and its value."""
     words = note.split("$")
     words[::2] = [text.replace(" = ", "\u00a0=\u00a0") for text in words[::2]]
+    words[1::2] = [formula.replace(" ", IN_FORMULA) for formula in words[1::2]]
+    return "$".join(words)
+
+
+def _with_symbols(line: str) -> str:
+    """The line with names of Greek letters outside of formulas as the letters of formulas."""
+    words = line.split("$")
+    words[::2] = [LETTER.sub(r"$\\\g<0>$", text) for text in words[::2]]
     return "$".join(words)
 
 

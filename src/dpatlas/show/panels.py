@@ -34,8 +34,16 @@ def legend(figure: Figure, handles: list[Line2D], columns: int | None = None) ->
 
 
 def label_ticks(axes: Axes, values: Iterable[float]) -> None:
-    """Label an x axis at exactly these values, as plain numbers."""
-    axes.xaxis.set_major_locator(FixedLocator(sorted(set(values))))
+    """Label an x axis at exactly these values, as plain numbers.
+
+    Around a single value, points that stand side by side would else fill the axis.
+    """
+    ticks = sorted(set(values))
+    if len(ticks) == 1:
+        to_axis = axes.xaxis.get_transform()
+        ends = to_axis.transform(ticks[0]) + np.array([-0.5, 0.5])
+        axes.set_xlim(*to_axis.inverted().transform(ends))
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.xaxis.set_minor_locator(NullLocator())
 
