@@ -127,6 +127,11 @@ def test_conditions_that_lost_runs_are_marked_and_named(lost):
     assert f"He, runs diverged: {lost} of {RUNS} at depth 3" in shown.notes
 
 
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_names_its_data_set(name):
+    assert "digits" in show(name).notes[0]
+
+
 def test_bounds_follow_lemma_and_corollary_under_both_conventions():
     shown = show("kl_bounds")
     rows = {

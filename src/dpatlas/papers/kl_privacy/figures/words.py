@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.lines import Line2D
 
 from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
+from dpatlas.papers.kl_privacy.records import KlSpec
 from dpatlas.show.look import INITS, THIN, Look
 from dpatlas.show.output import Records
 from dpatlas.show.panels import number
@@ -69,11 +70,18 @@ def net_words(records: Sequence[TrainingRecord], without: str | None = None) -> 
     """The settings that the records of a figure share, in words."""
     spec = records[0].spec
     sizes = {"depth": spec.depth, "width": spec.width}
-    shown = [f"{name} {size}" for name, size in sizes.items() if name != without]
+    shown = [f"{_data_words(spec)}, n = {records[0].metrics.n_train}"]
+    shown += [f"{name} {size}" for name, size in sizes.items() if name != without]
     # Where the step sizes differ they are in the legend.
     if len({record.spec.lr for record in records}) == 1:
         shown.append(f"$\\eta$ = {number(spec.lr)}")
     return ", ".join([*shown, f"$\\sigma$ = {spec.sigma:g}", runs_words(records)])
+
+
+def _data_words(spec: KlSpec) -> str:
+    """The data set, and its classes where these are not all."""
+    classes = " and ".join(map(str, spec.data.classes or ()))
+    return f"{spec.data.name} {classes}".strip()
 
 
 def runs_words(records: Sequence[TrainingRecord] | Sequence[LinearizedRecord]) -> str:
@@ -85,7 +93,7 @@ def linearized_net_words(records: Sequence[LinearizedRecord]) -> str:
     """The settings of linearised networks, in words."""
     spec = records[0].spec
     return (
-        f"linearised network of width {spec.width}, n = {spec.n_train}, "
+        f"{_data_words(spec)}, linearised network of width {spec.width}, n = {spec.n_train}, "
         f"KL budget $\\varepsilon$ = {spec.epsilon:g}, {runs_words(records)}"
     )
 
