@@ -5,6 +5,7 @@ import warnings
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from feature_records import BASE, change
 from feature_sample_records import (
@@ -17,12 +18,14 @@ from feature_sample_records import (
     simulation_record,
 )
 from figure_samples import in_style, not_in_rows, select, shown_rows
+from matplotlib.figure import Figure
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.papers.feature_learning.figures.feature_overlap import feature_overlap
 from dpatlas.papers.feature_learning.figures.feature_risk import feature_risk
 from dpatlas.papers.feature_learning.figures.feature_risk_table import feature_risk_table
 from dpatlas.papers.feature_learning.figures.laws import crossings, fitted
+from dpatlas.papers.feature_learning.figures.panels import limit_y
 from dpatlas.papers.feature_learning.figures.rows import OVERLAPS, RISKS
 
 FIGURES = {"feature_overlap": feature_overlap, "feature_risk": feature_risk}
@@ -207,3 +210,15 @@ def test_few_points_and_shared_records_are_drawn_without_warnings(name, records)
         shown.figure.draw_without_rendering()
         shown_rows(shown)
     assert len(shown.figure.axes) == len(records)
+
+
+@pytest.mark.parametrize("ends", [(0.24, 1.1), (0.9, 1.05), (0.05, 1.0)])
+def test_labels_of_a_short_log_axis_reach_its_lower_part(ends):
+    axes = Figure(figsize=(2.3, 2)).subplots()
+    axes.set_yscale("log")
+    limit_y(axes, pd.DataFrame({"value": ends, "low": ends, "high": ends}))
+    axes.figure.draw_without_rendering()
+    ticks = [*axes.yaxis.get_major_ticks(), *axes.yaxis.get_minor_ticks()]
+    low, high = axes.get_ylim()
+    named = [tick.get_loc() for tick in ticks if tick.label1.get_text()]
+    assert min(place for place in named if low <= place <= high) < low * (high / low) ** 0.3

@@ -33,6 +33,8 @@ DIGIT, BETWEEN = 4.5, 3.0
 # Limits follow intervals of few runs only so far beyond the values.
 MOST_ROOM = 1.4
 LEAST_FILLED = 1.2
+# Ends whose ratio is below this get evenly spaced labels.
+FEW = 3
 EDGE = 0.06
 MARGIN = 0.08
 
@@ -130,8 +132,8 @@ def limit_y(axes: Axes, data: pd.DataFrame, above: float = 0.0) -> None:
     low, high = low / filled**EDGE, high * filled ** (above + EDGE)
     axes.set_ylim(low, high)
     axes.yaxis.set_minor_formatter(NullFormatter())
-    if high < 10 * low:
-        # So short an axis has next to no powers of ten.
+    if high < FEW * low:
+        # So short an axis has next to none of the numbers of `label_decades`.
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
