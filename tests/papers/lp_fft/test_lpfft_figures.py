@@ -65,6 +65,13 @@ def test_epsilon_is_not_said_to_cover_neighbours_that_are_private_records(name, 
     assert re.search(r"covers all .* and not .* where private records vote without noise", note)
 
 
+def test_a_single_comparison_of_losses_has_room_for_its_marker():
+    figure = show("lpfft_feature_quality", feature_record(conditions=[(1.0, 3.0)])).figure
+    figure.draw_without_rendering()
+    low, high = (figure.axes[place] for place in (1, 2))
+    assert min(axes.get_window_extent().height for axes in (low, high)) > 0.3 * figure.dpi
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_records_of_other_kinds_alone_are_refused(name):
     other = umap_record() if name != "lpfft_umap" else feature_record()

@@ -90,6 +90,23 @@ def test_brackets_are_those_of_the_last_noise_but_one_and_of_the_worst_draw():
     assert values(rows, "x", panel="FFT bracket", series="zeroth") == [0.0, *record.metrics.times]
 
 
+def test_the_legend_of_a_slowly_falling_bound_covers_no_curve():
+    record = theory_record("dynamics")
+    for row in record.metrics.relu:
+        shares = {"upper": 0.95, "zeroth": 0.8, "diffusion": 0.5, "lower": 0.5}
+        for name, share in shares.items():
+            getattr(row, name)[:] = [row.start * share**number for number in (1, 2)]
+    figure = show("lpfft_theory", record).figure
+    figure.draw_without_rendering()
+    (panel,) = (axes for axes in figure.axes if axes.get_title().startswith("Thm 4.2"))
+    box = panel.get_legend().get_window_extent()
+    for line in panel.get_lines():
+        x, y = panel.transData.transform(line.get_xydata()).T
+        places = np.linspace(x[0], x[-1], 200)
+        points = zip(places, np.interp(places, x, y), strict=True)
+        assert not any(box.contains(*point) for point in points)
+
+
 def test_distortion_is_shown_with_the_record_s_intervals():
     shown = show("lpfft_distortion").rows
     clusters = theory_record("distortion").metrics.clusters

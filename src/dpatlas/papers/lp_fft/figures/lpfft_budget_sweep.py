@@ -55,7 +55,7 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
     if not swept:
         raise InputError("--records", "no strategy of two phases", "at least one lp-fft")
     front, rest = _front(swept)
-    heading = "Scenarios that differ in the share that is best at the largest noise" if rest else ""
+    heading = "Scenarios whose best shares of LP differ at the largest noise" if rest else ""
     parts = {heading: front, "Other scenarios": rest, "Clip bound": clipped}
     figure, subplots = _layout({name: part for name, part in parts.items() if part})
     shares = subplots[: len(swept)]

@@ -59,6 +59,8 @@ MARKERS = 4
 MOST_IN_A_LINE = 4
 # Heights in inches: a line of curves, a line of the panels of losses, the rest of these panels.
 PANEL_HEIGHT, LOSS_HEIGHT, AROUND_LOSSES = 1.6, 0.15, 0.7
+# Lines of the panels of losses that the legend beside them takes.
+LEAST_LOSSES = 4
 OF_RECORD = ("data", "backbone", "pretrained_on", "n_train", "n_test")
 OF_TRAINING = ("noise_multiplier", "epsilon", "delta", "head_scale", "lr", "feature_scale")
 OF_POINT = ("neighbours", "lp_lr", "strategy", "task", "step", "steps", "lp_steps")
@@ -209,7 +211,8 @@ def _in_a_line(per_noise: int) -> int:
 def _layout(count: int, most: int, losses: bool) -> tuple[Figure, list[Axes], list[Axes]]:
     """`count` panels, at most `most` in a line, and with `losses` two broad ones below."""
     lines, most = math.ceil(count / most), min(most, count)
-    heights = [PANEL_HEIGHT * lines, *([AROUND_LOSSES + LOSS_HEIGHT * count] if losses else [])]
+    of_losses = AROUND_LOSSES + LOSS_HEIGHT * max(count, LEAST_LOSSES)
+    heights = [PANEL_HEIGHT * lines, *([of_losses] if losses else [])]
     figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights) + 0.3))
     # Grids of their own, so that the labels of one do not push the panels of the other aside.
     blocks = figure.add_gridspec(len(heights), 1, height_ratios=heights)

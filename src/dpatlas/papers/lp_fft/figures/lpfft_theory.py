@@ -199,7 +199,7 @@ def lp_bracket(axes: Axes, record: Dynamics) -> list[Row]:
     shown = next(row for row in losses if (row.sigma, row.draw) == (sigma, 0))
     rows = _bracket(axes, record, shown, "LP bracket")
     axes.set_title(rf"Thm 4.2: loss in LP, $\sigma$ = {sigma:g}")
-    legend_of(axes, BRACKET_LOOKS, loc="upper right", labelspacing=0.2)
+    legend_of(axes, BRACKET_LOOKS, loc="best", labelspacing=0.2)
     return rows
 
 

@@ -41,7 +41,7 @@ def panel_title(row: Row) -> str:
     lora = f", LoRA of rank {row['lora_rank']}" if row["lora_rank"] else ""
     told = f"{row['data']}, backbone {row['pretrained_on']}"
     if row["pretrained_on"] == row["data"]:
-        told = f"{row['classes']} classes of {row['data']}, backbone: others"
+        told = f"{row['classes']} classes of {row['data']}, backbone: other classes"
     return f"{row['scenario']}{lora}\n{told}"
 
 
