@@ -85,7 +85,7 @@ def sgld_along_n(records: Records, settings: Settings) -> ShownFigure:
             lead.tick_params(labelbottom=True)
         above[0].set_ylabel(f"test accuracy, %\n{name}, {backbone or 'raw'}")
         accuracy_axis(above[0])
-        below[0].set_ylabel("less DP-SGD,\npoints")
+        below[0].set_ylabel("accuracy less that\nof DP-SGD, points")
         percent_axis(below[0].yaxis)
     legend(figure, [*map(handle, METHODS.values()), *([printed_handle()] if printed else [])])
     return ShownFigure(figure, COLUMNS, rows, _notes(shown))

@@ -69,7 +69,7 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
             drawn.append((axes, rows))
     at_full_batch, in_one_dimension = lines[-1].subplots(1, 2)
     at_full_batch.set_title(f"full batch, {schedules[0]} steps")
-    in_one_dimension.set_title(f"one dimension: {small.batch} of {small.n}")
+    in_one_dimension.set_title(f"one dimension: batch {small.batch} of {small.n}")
     drawn += [
         (at_full_batch, curve_rows(record, "full batch", "theorem", schedules[0], FULL)),
         (
