@@ -126,7 +126,7 @@ def test_blocks_of_runs_are_one_condition_and_every_row_names_them_all():
 
 def test_theorems_beyond_the_last_step_stand_in_the_notes():
     note = show("sgld_utility").notes[-1]
-    assert note.startswith("beyond the axis: Thm 4.3 at epsilon 0.5: 3 at K = 5e+02")
+    assert note.startswith("beyond the axis: Thm 4.3 at epsilon = 0.5: 3 at K = 5e+02")
     assert "Thm 4.4" in note and "Thm 4.1" not in note
 
 

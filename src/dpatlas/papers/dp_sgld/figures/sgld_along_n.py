@@ -173,7 +173,7 @@ def _notes(records: list[Record[Spec, Metrics]]) -> list[str]:
     )
     fields = records[0].spec
     readings = [
-        f"{reading.name}: first step {reading.step_size:g}/beta, lambda {reading.lam:.3g}"
+        f"{reading.name}: first step {reading.step_size:g}/beta, lambda = {reading.lam:.3g}"
         for reading in fields.readings
     ]
     return [

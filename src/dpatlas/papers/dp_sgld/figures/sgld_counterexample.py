@@ -58,11 +58,11 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     others.set_ylabel(r"largest exact / claimed $R_\alpha$")
     others.set_title(rf"other records and $\eta$, $\sigma^2$ = {sigma2:g}")
     notes = [
-        f"n = {metrics.n}, loss theta^2/2 - x theta on [-{fields.radius:g}, "
+        f"n = {metrics.n}, loss $\\theta^2/2 - x\\theta$ on [-{fields.radius:g}, "
         f"{fields.radius:g}], lambda = beta = 1, L = {metrics.lipschitz:g}; one record 1 "
         "against -1 among -1s where the legend says nothing else; "
         f"largest: over K in {_listed(fields.steps)} and alpha in {_listed(fields.alphas)}; above "
-        f"the line at 1 Thm 3.2 is violated; promised: delta {fields.delta:g} (lowest values cut "
+        f"the line at 1 Thm 3.2 is violated; promised: delta = {fields.delta:g} (lowest values cut "
         "off)",
     ]
     names = ("x_prime", "rest", "eta", "m", "ratio", "sigma2", "K", "alpha", "exact", "claimed")

@@ -90,7 +90,7 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
             label_ends(axes, [CURVES[name] for name in ends], ends.values())
     notes = [
         f"n = {fields.n}, batch {fields.batch}, {fields.epochs} epochs, record norm "
-        f"{fields.feature_norm:g}, lambda {fields.lam:g}, delta {fields.delta:g}; "
+        f"{fields.feature_norm:g}, lambda = {fields.lam:g}, delta = {fields.delta:g}; "
         "records replaced; noise such that Thm 3.2 gives the thin line at the last step, K counted "
         "as each title says (full batch and one dimension: steps); all iterates: batches without "
         "replacement, by PLD or RDP; one dimension: x = 1 against -1 among -1s, lambda = beta = 1, "

@@ -60,8 +60,8 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
     legend(figure, [*map(handle, looks.values()), *kinds], columns=4)
     notes = [
         f"n = {fields.n} generated records in the unit ball, batch {fields.batch}, "
-        f"{metrics.parameters} parameters, lambda {fields.lam:g}, noise of Thm 4.2 at "
-        f"delta {fields.delta:g}; {fields.runs} runs: mean and 95% t interval of its logarithm; "
+        f"{metrics.parameters} parameters, lambda = {fields.lam:g}, noise of Thm 4.2 at "
+        f"delta = {fields.delta:g}; {fields.runs} runs: mean and 95% t interval of its logarithm; "
         "Lemma 4.1 with Thms 4.1 and 4.2 (left), Lemma 4.3 with Thms 4.3 and 4.4 (right), each "
         "theorem at its own K, corrected in the colour of its epsilon, as printed in white; what "
         "is printed is hidden where the correction changes nothing",
@@ -127,6 +127,6 @@ def _draw_panel(
             order = 2 if printed else 3
             axes.plot(row.step, row.value, THEOREMS[name], color=color, zorder=order, **mark)
         elif not printed:
-            where = f"{name} at epsilon {row.epsilon:g}"
+            where = f"{name} at epsilon = {row.epsilon:g}"
             beyond.append(f"{where}: {row.value:.3g} at K = {row.step:.2g}")
     return beyond
