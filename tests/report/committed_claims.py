@@ -13,3 +13,8 @@ def claim_rows(key, records):
 
 def with_verdict(rows, verdict):
     return {name for name, row in rows.items() if row["verdict"] == verdict}
+
+
+def a_change(function):
+    """Make of a function of records and settings one of the settings alone: it gives a change."""
+    return lambda *settings, **keys: lambda records: function(records, *settings, **keys)

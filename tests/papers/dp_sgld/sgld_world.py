@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import sgld_records
-from committed_claims import claim_rows
+from committed_claims import a_change, claim_rows
 from sgld_records import arm, finetune_arm, long_arm, protocol_arm
 
 from dpatlas.evidence.comparisons import PaperRecords
@@ -173,13 +173,10 @@ def changed(change):
     return PaperRecords({}, changed_groups)
 
 
-def set_accuracy(mean, group="accuracy", number=0, **keys):
+@a_change
+def set_accuracy(groups, mean, group="accuracy", number=0, **keys):
     """The change that gives an arm another mean accuracy; `number` is its record's."""
-
-    def change(groups):
-        arm_of(groups[group][number], **keys).accuracy[:] = runs_of(mean, 9)
-
-    return change
+    arm_of(groups[group][number], **keys).accuracy[:] = runs_of(mean, 9)
 
 
 def set_langevin(mean, comparison, schedule, number=0):
@@ -188,54 +185,41 @@ def set_langevin(mean, comparison, schedule, number=0):
     return set_accuracy(mean, number=number, **keys)
 
 
-def set_protocol(mean, method="dp-sgld", reading="paper", schedule="constant", *numbers, **keys):
+@a_change
+def set_protocol(
+    groups, mean, method="dp-sgld", reading="paper", schedule="constant", *numbers, **keys
+):
     """The change that gives an arm of the protocol another mean accuracy on some sets."""
-
-    def change(groups):
-        for number in numbers or (1, 2):
-            arm = {"method": method, "reading": reading, "schedule": schedule, **keys}
-            set_accuracy(mean, "protocol", number, **arm)(groups)
-
-    return change
+    for number in numbers or (1, 2):
+        arm = {"method": method, "reading": reading, "schedule": schedule, **keys}
+        set_accuracy(mean, "protocol", number, **arm)(groups)
 
 
-def scale_risk(schedule, factor):
+@a_change
+def scale_risk(groups, schedule, factor):
     """The change of all measured risks of a schedule."""
-
-    def change(groups):
-        for row in groups["utility"][0].metrics.rows:
-            if row.schedule == schedule:
-                row.excess_risk_runs[:] = (factor * np.array(row.excess_risk_runs)).tolist()
-
-    return change
+    for row in groups["utility"][0].metrics.rows:
+        if row.schedule == schedule:
+            row.excess_risk_runs[:] = (factor * np.array(row.excess_risk_runs)).tolist()
 
 
-def scale_epsilon(curve, factor, calibration="theorem", step=-1):
+@a_change
+def scale_epsilon(groups, curve, factor, calibration="theorem", step=-1):
     """The change of epsilon at one step of a curve."""
-
-    def change(groups):
-        curve_of(groups, curve, calibration).epsilon[step] *= factor
-
-    return change
+    curve_of(groups, curve, calibration).epsilon[step] *= factor
 
 
-def set_divergence(law, step, order, exact):
+@a_change
+def set_divergence(groups, law, step, order, exact):
     """The change of one exact divergence; law 0 has m = 1 and law 1 full batches."""
-
-    def change(groups):
-        groups["counterexample"][0].metrics.scan[law].exact[step][order] = exact
-
-    return change
+    groups["counterexample"][0].metrics.scan[law].exact[step][order] = exact
 
 
-def set_delta(number, delta):
+@a_change
+def set_delta(groups, number, delta):
     """The change of an exact delta; 0 and 1 are of m = 1, 2 and 3 of full batches."""
-
-    def change(groups):
-        calibrated = groups["counterexample"][0].metrics.calibrated
-        calibrated[number] = calibrated[number].model_copy(update={"delta": delta})
-
-    return change
+    calibrated = groups["counterexample"][0].metrics.calibrated
+    calibrated[number] = calibrated[number].model_copy(update={"delta": delta})
 
 
 # By entry, a change after which it is not reproduced. Those of sgld-5 and sgld-8 follow from

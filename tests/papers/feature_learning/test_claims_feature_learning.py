@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from committed_claims import a_change
 from feature_records import change as change_part
 from feature_world import (
     MOST,
@@ -130,25 +131,19 @@ def test_what_conditions_and_kinds_of_features_of_a_run_share_is_subtracted():
     judged(break_pairs, INCONCLUSIVE, "1a", "2e")
 
 
-def only(group, field, *values):
+@a_change
+def only(groups, group, field, *values):
     """The change that leaves a group the records with one of these values in their spec."""
-
-    def change(groups):
-        groups[group] = [r for r in groups[group] if getattr(r.spec, field) in values]
-
-    return change
+    groups[group] = [r for r in groups[group] if getattr(r.spec, field) in values]
 
 
-def one_value(axis, link="mixed"):
+@a_change
+def one_value(groups, axis, link="mixed"):
     """The change that leaves a sweep its largest value."""
-
-    def change(groups):
-        for records in groups.values():
-            for index, each in enumerate(records):
-                if (each.spec.axis, each.spec.link) == (axis, link):
-                    records[index] = record(link, axis, [max(SWEEPS[axis])])
-
-    return change
+    for records in groups.values():
+        for index, each in enumerate(records):
+            if (each.spec.axis, each.spec.link) == (axis, link):
+                records[index] = record(link, axis, [max(SWEEPS[axis])])
 
 
 def without_features_of_both(groups):

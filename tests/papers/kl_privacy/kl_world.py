@@ -4,7 +4,7 @@ import itertools
 import math
 
 import numpy as np
-from committed_claims import claim_rows
+from committed_claims import a_change, claim_rows
 from kl_sample_records import INITS, constants_record, linearized_record, training_record
 
 from dpatlas.evidence.comparisons import PaperRecords
@@ -79,19 +79,15 @@ def find(groups, group, init, **spec):
     return record
 
 
-def scaled(group, init, factor, noise=0.0, curve="kl_max", **spec):
+@a_change
+def scaled(groups, group, init, factor, noise=0.0, curve="kl_max", **spec):
     """The change that multiplies KL at step s by factor(s), and spreads the runs by `noise`."""
-
-    def change(groups):
-        curves = getattr(find(groups, group, init, **spec).metrics.curves, curve)
-        spread = np.exp(np.random.default_rng(9).normal(0, noise, RUNS))
-        for index, runs in enumerate(curves):
-            runs[:] = [
-                value * factor(index + 1) * by_run
-                for value, by_run in zip(runs, spread, strict=True)
-            ]
-
-    return change
+    curves = getattr(find(groups, group, init, **spec).metrics.curves, curve)
+    spread = np.exp(np.random.default_rng(9).normal(0, noise, RUNS))
+    for index, runs in enumerate(curves):
+        runs[:] = [
+            value * factor(index + 1) * by_run for value, by_run in zip(runs, spread, strict=True)
+        ]
 
 
 def by(number):
@@ -99,19 +95,16 @@ def by(number):
     return lambda step: number
 
 
-def tilted(init, values_of, factor, rows="depths"):
+@a_change
+def tilted(groups, init, values_of, factor, rows="depths"):
     """The change that multiplies, in every row of a `linearized` record, the runs' values.
 
     values_of: from a row to its list over runs. factor: of the row's depth or width.
     """
-
-    def change(groups):
-        for row in getattr(find(groups, "linearized", init).metrics, rows):
-            axis = row.depth if rows == "depths" else row.width
-            runs = values_of(row)
-            runs[:] = [value * factor(axis) for value in runs]
-
-    return change
+    for row in getattr(find(groups, "linearized", init).metrics, rows):
+        axis = row.depth if rows == "depths" else row.width
+        runs = values_of(row)
+        runs[:] = [value * factor(axis) for value in runs]
 
 
 def halved_per_layer(init, inputs):

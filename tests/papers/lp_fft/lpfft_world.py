@@ -1,7 +1,7 @@
 """Records in which every claim of lp_fft holds, and changes that make one fail."""
 
 import numpy as np
-from committed_claims import claim_rows
+from committed_claims import a_change, claim_rows
 from lpfft_sample_records import arm, followed, trained
 from lpfft_theory_sample_records import theory_record
 
@@ -194,23 +194,17 @@ def curves_of(records, strategy, head_scale=1.0):
     return row
 
 
-def set_arm(mean, noise, strategy, share=None, group="strategies", scenario=None):
+@a_change
+def set_arm(records, mean, noise, strategy, share=None, group="strategies", scenario=None):
     """The change that gives a strategy another mean accuracy."""
-
-    def change(records):
-        row = arm_of(records, noise, strategy, share, group, scenario)
-        row.accuracy[:] = runs_of(mean, 9)
-
-    return change
+    row = arm_of(records, noise, strategy, share, group, scenario)
+    row.accuracy[:] = runs_of(mean, 9)
 
 
-def set_curve(curve, strategy="fft", head_scale=1.0, task="private"):
+@a_change
+def set_curve(records, curve, strategy="fft", head_scale=1.0, task="private"):
     """The change that gives features another quality over the steps."""
-
-    def change(records):
-        curves_of(records, strategy, head_scale).quality(task)[:] = runs_of(curve, 9)
-
-    return change
+    curves_of(records, strategy, head_scale).quality(task)[:] = runs_of(curve, 9)
 
 
 def set_theory(kind, change):

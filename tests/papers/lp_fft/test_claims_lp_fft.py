@@ -8,7 +8,7 @@ import itertools
 
 import numpy as np
 import pytest
-from committed_claims import with_verdict
+from committed_claims import a_change, with_verdict
 from lpfft_world import (
     RUNS,
     STEPS,
@@ -198,18 +198,16 @@ def test_the_trend_is_per_doubling_of_epsilon():
     np.testing.assert_allclose(slopes, [0.03] * 3, atol=1e-3)
 
 
-def without_rows(**keys):
-    def change(records):
-        for name in TRAINING:
-            for record in records[name]:
-                rows = record.metrics.rows
-                rows[:] = [
-                    row
-                    for row in rows
-                    if any(getattr(row, key, None) != value for key, value in keys.items())
-                ]
-
-    return change
+@a_change
+def without_rows(records, **keys):
+    for name in TRAINING:
+        for record in records[name]:
+            rows = record.metrics.rows
+            rows[:] = [
+                row
+                for row in rows
+                if any(getattr(row, key, None) != value for key, value in keys.items())
+            ]
 
 
 def without_noise(noise, group):

@@ -4,6 +4,7 @@ from functools import partial
 
 import lpfft_sample_records
 import lpfft_theory_sample_records
+from committed_claims import a_change
 from lpfft_world import changed, groups, set_arm, set_curve, set_theory
 
 from dpatlas.evidence.comparisons import PaperRecords
@@ -20,6 +21,7 @@ def world():
     return PaperRecords({}, groups())
 
 
+@a_change
 def leave_bracket(theory, phase, loss, heads="random"):
     """Put a loss below its lower bound."""
     row = next(row for row in theory.relu if (row.phase, row.heads) == (phase, heads))
@@ -30,7 +32,9 @@ def double(norm):
     norm[:] = [2.5 * value for value in norm]
 
 
-def halve_share(rows, number):
+@a_change
+def halve_share(theory, part, number):
+    rows = getattr(theory, part)
     rows[number] = rows[number].model_copy(update={"share": rows[number].share / 2})
 
 
@@ -39,33 +43,25 @@ def exceed_bound(theory):
     tuned.loss[-1] = 1.1 * tuned.bound[-1]
 
 
-def exceed_loss(bound):
-    def change(theory):
-        getattr(theory.probing, bound)[-1] = 0.9 * theory.probing.loss_exact[-1]
-
-    return change
+@a_change
+def exceed_loss(theory, bound):
+    getattr(theory.probing, bound)[-1] = 0.9 * theory.probing.loss_exact[-1]
 
 
-def change_rows(part, **changes):
+@a_change
+def change_rows(theory, part, **changes):
     """The change of every row of a part of a simulation's metrics."""
-
-    def change(theory):
-        rows = getattr(theory, part)
-        rows[:] = [row.model_copy(update=changes) for row in rows]
-
-    return change
+    rows = getattr(theory, part)
+    rows[:] = [row.model_copy(update=changes) for row in rows]
 
 
-def flatten(reading):
+@a_change
+def flatten(theory, reading):
     """Ratios that do not depend on d."""
-
-    def change(theory):
-        theory.start[:] = [
-            row.model_copy(update={"ball_ratio": 2.0}) if row.reading == reading else row
-            for row in theory.start
-        ]
-
-    return change
+    theory.start[:] = [
+        row.model_copy(update={"ball_ratio": 2.0}) if row.reading == reading else row
+        for row in theory.start
+    ]
 
 
 # By entry, a change after which it is not reproduced.
@@ -90,16 +86,14 @@ CHANGES = {
     "lpfft-6b": set_arm(0.94, 1.0, "lora", group="lora"),
     "lpfft-6c": set_arm(0.49, 20.0, "lp", group="lora"),
     "lpfft-6d": set_arm(0.61, 20.0, "lp-lora", group="lora"),
-    "lpfft-7a": set_theory("dynamics", lambda theory: leave_bracket(theory, "head", "zeroth")),
-    "lpfft-7b": set_theory("dynamics", lambda theory: leave_bracket(theory, "head", "diffusion")),
-    "lpfft-7c": set_theory("dynamics", lambda theory: leave_bracket(theory, "all", "zeroth")),
-    "lpfft-7d": set_theory(
-        "dynamics", lambda theory: leave_bracket(theory, "all", "zeroth", "aligned")
-    ),
+    "lpfft-7a": set_theory("dynamics", leave_bracket("head", "zeroth")),
+    "lpfft-7b": set_theory("dynamics", leave_bracket("head", "diffusion")),
+    "lpfft-7c": set_theory("dynamics", leave_bracket("all", "zeroth")),
+    "lpfft-7d": set_theory("dynamics", leave_bracket("all", "zeroth", "aligned")),
     "lpfft-8a": set_theory("dynamics", lambda theory: double(theory.probing.norm_paper)),
     "lpfft-8b": set_theory("dynamics", lambda theory: double(theory.probing.norm_exact)),
-    "lpfft-9a": set_theory("distortion", lambda theory: halve_share(theory.clusters, 0)),
-    "lpfft-9b": set_theory("distortion", lambda theory: halve_share(theory.two_records, 1)),
+    "lpfft-9a": set_theory("distortion", halve_share("clusters", 0)),
+    "lpfft-9b": set_theory("distortion", halve_share("two_records", 1)),
     # A fall between neighbouring levels, though accuracy grows on the whole.
     "lpfft-10a": set_arm(0.715, 5.0, "lp"),
     "lpfft-10b": set_arm(0.97, 20.0, "lora", group="lora"),

@@ -8,7 +8,7 @@ import math
 
 import maxinf_sample_records as samples
 import numpy as np
-from committed_claims import claim_rows
+from committed_claims import a_change, claim_rows
 from figure_samples import select
 from maxinf_sample_records import PRIORS, TAUS, typed
 
@@ -100,14 +100,11 @@ def rows_of(record, **keys):
     return select(record["metrics"]["rows"], **keys)
 
 
-def shift(name, by, number=1, **keys):
+@a_change
+def shift(groups, name, by, number=1, **keys):
     """The change that moves a number in some rows of a `certificates` record."""
-
-    def change(groups):
-        for row in rows_of(groups["certificates"][number], **keys):
-            row[name] += by
-
-    return change
+    for row in rows_of(groups["certificates"][number], **keys):
+        row[name] += by
 
 
 def panel_of(groups, axis):
@@ -115,42 +112,31 @@ def panel_of(groups, axis):
     return panel
 
 
-def power_law(axis, exponent):
+@a_change
+def power_law(groups, axis, exponent):
     """The change that gives a panel another exponent."""
-
-    def change(groups):
-        _fill(panel_of(groups, axis), exponent)
-
-    return change
+    _fill(panel_of(groups, axis), exponent)
 
 
-def scale_point(axis, factor, index):
+@a_change
+def scale_point(groups, axis, factor, index):
     """The change of a panel at one point, in all forms."""
-
-    def change(groups):
-        panel = panel_of(groups, axis)
-        for form in FORMS:
-            panel[form][index] *= factor
-
-    return change
+    panel = panel_of(groups, axis)
+    for form in FORMS:
+        panel[form][index] *= factor
 
 
-def scale_panel(axis, form, factor, index):
-    def change(groups):
-        panel_of(groups, axis)[form][index] *= factor
-
-    return change
+@a_change
+def scale_panel(groups, axis, form, factor, index):
+    panel_of(groups, axis)[form][index] *= factor
 
 
-def set_ratio(alpha, beta, ratio):
+@a_change
+def set_ratio(groups, alpha, beta, ratio):
     """The change of the ratio of leading coefficients at one point."""
-
-    def change(groups):
-        (curve,) = select(groups["coefficients"][0]["metrics"]["curves"], alpha=alpha)
-        index = curve["beta"].index(beta)
-        curve["gaussian_leading"][index] = ratio * curve["pure_dp_leading"][index]
-
-    return change
+    (curve,) = select(groups["coefficients"][0]["metrics"]["curves"], alpha=alpha)
+    index = curve["beta"].index(beta)
+    curve["gaussian_leading"][index] = ratio * curve["pure_dp_leading"][index]
 
 
 def bias_reparametrisation(groups):
