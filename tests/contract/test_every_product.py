@@ -17,14 +17,13 @@ from figure_samples import (
     smallest_text,
 )
 
+from dpatlas.config.atlas import all_products
 from dpatlas.core.records import RunsFields
 from dpatlas.registry import all_blocks
 from dpatlas.show import make
 
 PRODUCTS = [
-    pytest.param(block, product, id=product.name)
-    for block in all_blocks().values()
-    for product in block.load("products").PRODUCTS
+    pytest.param(block, product, id=product.name) for product, block in all_products().values()
 ]
 SMALLEST = 6
 # Backbones trained on one set of public images share the rows of one of them.

@@ -1,6 +1,7 @@
 """Names that users rely on: of papers, figures and tables."""
 
-from dpatlas.registry import all_blocks, all_papers
+from dpatlas.config.atlas import all_products
+from dpatlas.registry import all_papers
 
 FIGURES = """
     kl_vs_epochs kl_vs_depth kl_vs_width kl_bounds kl_tradeoff
@@ -24,7 +25,7 @@ KEYS = ("kl_privacy", "dp_sgld", "feature_learning", "lp_fft", "max_information"
 
 
 def test_figures_and_tables_keep_their_names():
-    products = [each for block in all_blocks().values() for each in block.load("products").PRODUCTS]
+    products = [product for product, _ in all_products().values()]
     for kind, names in (("figure", FIGURES), ("table", TABLES)):
         assert set(names.split()) <= {each.name for each in products if each.kind == kind}
 

@@ -470,8 +470,7 @@ def command(tmp_path, settings, *records):
     given.write_text(settings)
     return [
         *("--tier", "t", "--settings", str(given)),
-        *("--results", str(tmp_path), "--output", str(tmp_path / "claims.csv")),
-        *("--records", str(listed)),
+        *("--output", str(tmp_path / "claims.csv"), "--records", str(listed)),
     ]
 
 

@@ -9,6 +9,7 @@ import matplotlib.style
 import numpy as np
 from matplotlib.text import Text
 
+from dpatlas.config.atlas import all_products
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import write_json
 from dpatlas.core.records import (
@@ -22,7 +23,6 @@ from dpatlas.core.records import (
 )
 from dpatlas.core.specs import Spec
 from dpatlas.records import parse_record
-from dpatlas.registry import all_blocks
 from dpatlas.show import look
 from dpatlas.show.output import to_csv
 
@@ -93,16 +93,15 @@ def runs_from(part, first, size):
 def products():
     """(product, name of its module) by the name of every figure and table."""
     return {
-        product.name: (product, block.product_module(product.name))
-        for block in all_blocks().values()
-        for product in block.load("products").PRODUCTS
+        name: (product, block.product_module(name))
+        for name, (product, block) in all_products().items()
     }
 
 
 def names_of(key, kind):
     """Names of a block's products of a kind, `figure` or `table`."""
-    listed = all_blocks()[key].load("products").PRODUCTS
-    return [product.name for product in listed if product.kind == kind]
+    listed = all_products().items()
+    return [name for name, (each, block) in listed if (block.key, each.kind) == (key, kind)]
 
 
 def maker(name):

@@ -24,7 +24,6 @@ rule claims:
     threads: 1
     params:
         tier=ATLAS.tier,
-        folder=subpath(output.csv, parent=True),
         settings=ATLAS.claim_settings(),
         products=ATLAS.product_files(),
         lists=LISTS,
@@ -37,7 +36,7 @@ rule claims:
         "--settings {params.lists:q}/claims.json "
         "--records {params.lists:q}/claims.txt --products {params.lists:q}/products.txt "
         "--costs {params.lists:q}/costs.json "
-        "--results {params.folder:q} --output {output.csv:q} > {log:q} 2>&1"
+        "--output {output.csv:q} > {log:q} 2>&1"
 
 
 rule manifest:

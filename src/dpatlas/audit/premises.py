@@ -85,11 +85,8 @@ def is_absent(claim: Claim, pairs: Sequence[Pair]) -> bool:
     Only where it would have been drawn in some pair, but for a chance of BY_CHANCE.
     """
     law = first_step_law(claim)
-    drawn_for_sure = {phase.sampler for phase in claim.phases} <= {
-        "full-batch",
-        "cyclic",
-        "shuffled",
-    }
+    kinds = {phase.sampler for phase in claim.phases}
+    drawn_for_sure = kinds <= {"full-batch", "cyclic", "shuffled"}
     never = float(law[-1]) if law is not None else float(not drawn_for_sure)
     return never ** len(pairs) <= BY_CHANCE and not any(
         pair.acted or pair.touched or pair.beside is not None or _published_differ(pair)

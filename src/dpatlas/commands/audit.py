@@ -17,10 +17,6 @@ from dpatlas.core.guard import integer, one_of, real
 from dpatlas.errors import EXIT_INTERRUPTED, ArgumentParser, InputError, RunError
 
 if TYPE_CHECKING:
-    from dpatlas.audit.claim import Claim
-    from dpatlas.audit.report import Report
-    from dpatlas.audit.run import Train
-    from dpatlas.audit.script import Code
     from dpatlas.core.specs import Spec
     from dpatlas.records import Record
 
@@ -66,8 +62,18 @@ def _script(options: argparse.Namespace) -> int:
         claim.canaries = options.canaries
     if claim.canaries > 1:
         _refuse(options, OF_REPEATED_RUNS, "it in an audit by one run", "it with one canary")
+    given = {name: getattr(options, name) for name in ("runs", "pairs", "level")}
     try:
-        report = _report(options, train, claim, code)
+        report = audit_training(
+            train,
+            claim,
+            **{name: value for name, value in given.items() if value is not None},
+            seconds=options.seconds,
+            premises_only=options.premises_only,
+            seed=options.seed,
+            folder=options.folder,
+            code=code,
+        )
     except KeyboardInterrupt:
         if options.folder is not None:
             raise
@@ -75,21 +81,6 @@ def _script(options: argparse.Namespace) -> int:
         return EXIT_INTERRUPTED
     print(strict_json(report.as_dict()) if options.json else report)
     return report.exit_code
-
-
-def _report(options: argparse.Namespace, train: "Train", claim: "Claim", code: "Code") -> "Report":
-    return audit_training(
-        train,
-        claim,
-        runs=RUNS if options.runs is None else options.runs,
-        pairs=PAIRS if options.pairs is None else options.pairs,
-        level=LEVEL if options.level is None else options.level,
-        seconds=options.seconds,
-        premises_only=options.premises_only,
-        seed=options.seed,
-        folder=options.folder,
-        code=code,
-    )
 
 
 def _own(options: argparse.Namespace) -> int:

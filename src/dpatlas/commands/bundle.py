@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dpatlas.commands.claims import changes
 from dpatlas.commands.publish import config_of, expected_of
-from dpatlas.config.atlas import Atlas
+from dpatlas.config.atlas import Atlas, all_products
 from dpatlas.config.load import project_root
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import check_writable, read_lines, replacing_folder, write_atomic
@@ -25,7 +25,6 @@ from dpatlas.core.records import read_record
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.evidence import claims as judging
 from dpatlas.evidence.verdicts import CLAIMS, read_claims
-from dpatlas.registry import all_blocks
 from dpatlas.report import manifest, page
 from dpatlas.report.bundle import NAME, read_bundle, records_in, write_bundle
 from dpatlas.report.lineage import read_lineage
@@ -159,9 +158,8 @@ def _make(folder: Path, tier: str, names: Sequence[str], factor: float) -> None:
     # It warns of the dates in a font, which in a run goes to the log of the job.
     logging.getLogger("fontTools").setLevel(logging.ERROR)
     products = {
-        each.name: (folder / each.folder, block.product_module(each.name))
-        for block in all_blocks().values()
-        for each in block.load("products").PRODUCTS
+        name: (folder / product.folder, block.product_module(name))
+        for name, (product, block) in all_products().items()
     }
     lists, lineages = folder / "lists", folder / "lineage"
     shown = sorted(Path(name).stem for name in names if name.startswith("lineage/"))

@@ -5,6 +5,7 @@ import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy)
 import argparse
 import json
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -75,10 +76,7 @@ def _file(options: argparse.Namespace) -> int:
 
 
 def _tally(reports: Sequence[Report]) -> str:
-    counts: dict[str, int] = {}
-    for report in reports:
-        verdict = report.verdict or "without a claim"
-        counts[verdict] = counts.get(verdict, 0) + 1
+    counts = Counter(report.verdict or "without a claim" for report in reports)
     many = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     return f"{len(reports)} claim{'s' if len(reports) != 1 else ''}: {many}"
 

@@ -148,11 +148,7 @@ class Atlas:
     @functools.cached_property
     def block_of_product(self) -> dict[str, Block]:
         """The block of each figure and table, by its name."""
-        return {
-            each.name: block
-            for block in self.blocks.values()
-            for each in block.load("products").PRODUCTS
-        }
+        return {name: block for name, (_, block) in all_products().items()}
 
     @functools.cached_property
     def left_out(self) -> dict[str, InputError]:
@@ -578,6 +574,15 @@ class Atlas:
     def _cost(self, spec_id: str) -> JobCost:
         fields = self.typed(spec_id)
         return self.blocks[fields.key].load("cost").KINDS[fields.kind]
+
+
+def all_products() -> dict[str, tuple[Product, Block]]:
+    """Every figure and table by name, with its block, which may be disabled."""
+    return {
+        product.name: (product, block)
+        for block in all_blocks().values()
+        for product in block.load("products").PRODUCTS
+    }
 
 
 def _lines(words: Sequence[str]) -> str:

@@ -404,7 +404,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--settings", required=True, type=Path, help="JSON file: settings and groups by paper"
     )
-    parser.add_argument("--results", type=Path, help="the tier's folder (paths in the csv)")
     parser.add_argument("--output", required=True, type=Path, help="claims.csv to write")
     parser.add_argument("--records", required=True, type=Path, help="file with a record per line")
     parser.add_argument(

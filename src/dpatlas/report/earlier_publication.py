@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpatlas.config.atlas import all_products
 from dpatlas.core.files import read_json
 from dpatlas.core.folders import CONFIG
 from dpatlas.evidence.claims import Claim, conjunction_row
@@ -90,10 +91,11 @@ class EarlierPublication:
 
         None if neither publication is of a partial run.
         """
+        made = {name for name, (_, block) in all_products().items() if block.key in self.blocks}
         old = [
             each
             for each in self.manifest.get("waiting", ())
-            if each["name"] in self.products or _block_of(each["name"]) not in self.blocks
+            if each["name"] in self.products or each["name"] not in made
         ]
         new = [each for each in manifest.get("waiting", ()) if each["name"] not in self.products]
         return new + old if old or "waiting" in manifest else None
@@ -161,13 +163,6 @@ def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> bytes:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode()
-
-
-def _block_of(product: str) -> str | None:
-    for block in all_blocks().values():
-        if product in {each.name for each in block.load("products").PRODUCTS}:
-            return block.key
-    return None
 
 
 def earlier_publication(

@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from dpatlas import __version__
-from dpatlas.config.atlas import COUNTING
+from dpatlas.config.atlas import COUNTING, all_products
 from dpatlas.config.load import project_root
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import remove_parts, write_atomic
@@ -231,8 +231,7 @@ def write_site(published: Path) -> Path:
 
 
 def _products() -> dict[str, Product]:
-    products = [each for block in all_blocks().values() for each in block.load("products").PRODUCTS]
-    return {product.name: product for product in products}
+    return {name: product for name, (product, _) in all_products().items()}
 
 
 def _elsewhere(path: Path, beside: Mapping[str, Source]) -> dict[str, Item]:

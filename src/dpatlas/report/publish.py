@@ -177,7 +177,8 @@ def complete_run(expected: Expected, run: Path) -> dict[str, dict[str, Any]]:
     for folder, suffixes in SUFFIXES.items():
         for name, records in getattr(expected, folder).items():
             path = run / "lineage" / f"{name}.json"
-            _need(path)
+            if not path.is_file():
+                raise InputError(str(path), "no such file", RERUN)
             products[name] = lineage = read_lineage(path)
             # A file that the lineage does not name is of unknown origin.
             copied = dict.fromkeys((f"{folder}/{name}.{suffix}" for suffix in suffixes), "")
@@ -190,11 +191,6 @@ def complete_run(expected: Expected, run: Path) -> dict[str, dict[str, Any]]:
     ]
     require_numbers_as_made(run, numbers)
     return products
-
-
-def _need(path: Path) -> None:
-    if not path.is_file():
-        raise InputError(str(path), "no such file", RERUN)
 
 
 def _check_records(lineage: Mapping[str, Any], asked: set[str], path: Path) -> None:
