@@ -4,14 +4,13 @@ import math
 from itertools import permutations
 
 import dp_accounting
-import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
+from gaussian_profile import hockey_stick, step_densities
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from opacus.accountants import PRVAccountant
-from scipy.stats import norm
 
 from dpatlas.core.rounding import upward
 from dpatlas.epsilon.check import check_epsilon
@@ -133,21 +132,13 @@ def test_poisson_agrees_with_the_accountant_of_opacus(batch, noise, steps):
     assert found["pld"] == pytest.approx(other, abs=0.004)
 
 
-def hockey_stick(upper, lower, epsilon, cell):
-    return float(np.maximum(upper - math.exp(epsilon) * lower, 0).sum() * cell)
-
-
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(("batch", "noise"), [(210, 0.7), (53, 1.0), (945, 2.0)])
 def test_one_step_lies_between_both_sides_of_the_exact_hockey_stick(relation, batch, noise):
     claim = read_claim({**POISSON, "batch": batch, "noise": noise, "steps": 1})
-    q = batch / 1050
-    x = np.linspace(-2 - 12 * noise, 2 + 12 * noise, 400_001)
-    base, plus, minus = (norm.pdf(x, mean, noise) for mean in (0, 1, -1))
-    upper = (1 - q) * base + q * plus
-    lower = (1 - q) * base + q * minus if relation == "replace_one" else base
+    upper, lower, cell = step_densities(batch / 1050, noise, relation)
     least = optimistic(claim, relation)
-    assert hockey_stick(upper, lower, least, x[1] - x[0]) >= 1e-5 * (1 - 1e-6)
+    assert hockey_stick(upper, lower, least, cell) >= 1e-5 * (1 - 1e-6)
     assert (
         least * 1.005 + 1e-3
         >= numbers(relation, **POISSON | {"batch": batch}, noise=noise, steps=1)["pld"]

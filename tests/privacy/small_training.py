@@ -61,6 +61,15 @@ def sums_of(run: PrivateTraining) -> list[dict[str, torch.Tensor]]:
     return sums
 
 
+class Empty(Poisson):
+    """Batches without a record."""
+
+    accounted_as = Poisson.name
+
+    def batch_indices(self, noise, repetition, step):
+        return np.empty(0, dtype=np.int64)
+
+
 class Jitter:
     """Two noisy views of each record."""
 

@@ -4,6 +4,7 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
+from gaussian_profile import hockey_stick, step_densities
 from scipy.stats import norm
 
 from dpatlas.privacy import accountants
@@ -14,10 +15,6 @@ from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Exact delta of the Gaussian mechanism (Balle and Wang 2018, Theorem 8)."""
     return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
-
-
-def hockey_stick(upper: np.ndarray, lower: np.ndarray, epsilon: float, cell: float) -> float:
-    return float(np.maximum(upper - math.exp(epsilon) * lower, 0).sum() * cell)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -38,15 +35,6 @@ def test_full_batch_is_the_analytic_gaussian(relation, noise, steps):
         assert exact <= rdp <= exact * 1.3 + 0.1
         if exact < 300:
             assert gaussian_delta(pld, mu) <= delta
-
-
-def step_densities(q: float, noise: float, relation: str) -> tuple[np.ndarray, np.ndarray, float]:
-    """Densities of one Poisson step on both neighbours, and the width of a cell."""
-    x = np.linspace(-2 - 12 * noise, 2 + 12 * noise, 400_001)
-    base, plus, minus = (norm.pdf(x, mean, noise) for mean in (0, 1, -1))
-    upper = (1 - q) * base + q * plus
-    lower = (1 - q) * base + q * minus if relation == "replace_one" else base
-    return upper, lower, x[1] - x[0]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from gaussian_profile import most_misses, noisy_canaries
 from scipy import stats
 
 from dpatlas.errors import InputError
@@ -38,21 +39,11 @@ def randomised_response(rng, epsilon, runs):
     return (rng.random(runs) < truth).astype(float), (rng.random(runs) > truth).astype(float)
 
 
-def canaries(rng, m, mu):
-    included = rng.random(m) < 0.5
-    return rng.normal(size=m) + mu * included, included
-
-
 def answers(rng, m, epsilon):
     """Randomised response of every canary's bit."""
     included = rng.random(m) < 0.5
     true = rng.random(m) < 1 / (1 + np.exp(-epsilon))
     return np.where(true, included, ~included).astype(float), included
-
-
-def most_misses(audits, error=0.05):
-    """More misses than this have a chance of 1e-4 where `error` is what a bound may miss."""
-    return stats.binom.ppf(1 - 1e-4, audits, error)
 
 
 def masked(scores):
@@ -241,7 +232,7 @@ def test_the_order_in_which_canaries_are_listed_breaks_no_tie():
 
 
 def one_run(delta, level):
-    return one_run_lower_bound(*canaries(np.random.default_rng(13), 500, 2.0), delta, level)
+    return one_run_lower_bound(*noisy_canaries(np.random.default_rng(13), 500, 2.0), delta, level)
 
 
 def two_samples(delta, level):
@@ -273,7 +264,7 @@ def leaking(rng, m, epsilon, delta):
         (lambda rng: answers(rng, 400, 1.0), None, 0.0, 1.0, 0.65),
         (lambda rng: answers(rng, 400, 1.0), 400, 0.0, 1.0, 0.65),
         (lambda rng: leaking(rng, 200, 1.0, 1 / 400), 20, 1 / 400, 1.0, 0.0),
-        (lambda rng: canaries(rng, 1000, 1.0), None, DELTA, gaussian_epsilon(1, DELTA), 1.0),
+        (lambda rng: noisy_canaries(rng, 1000, 1.0), None, DELTA, gaussian_epsilon(1, DELTA), 1.0),
     ],
 )
 def test_bounds_of_one_run_stay_below_the_true_epsilon(attack, guesses, delta, epsilon, shown):
@@ -286,5 +277,5 @@ def test_bounds_of_one_run_stay_below_the_true_epsilon(attack, guesses, delta, e
 
 
 def test_one_run_without_noise_shows_more_than_the_gaussian_mechanism_guarantees():
-    bound = one_run_lower_bound(*canaries(np.random.default_rng(12), 1000, 20.0), DELTA)
+    bound = one_run_lower_bound(*noisy_canaries(np.random.default_rng(12), 1000, 20.0), DELTA)
     assert bound.epsilon == bound.ceiling > gaussian_epsilon(1.0, DELTA)

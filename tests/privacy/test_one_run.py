@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from gaussian_profile import gaussian_profile
+from gaussian_profile import gaussian_profile, most_misses, noisy_canaries
 from scipy import sparse, stats
 from scipy.optimize import linprog
 
@@ -26,12 +26,6 @@ def leak_profile(leaked_share):
     )
 
 
-def noisy(rng, m, mu):
-    """Scores with independent Gaussian noise: a Gaussian mechanism on orthogonal gradients."""
-    included = rng.random(m) < 0.5
-    return rng.normal(size=m) + mu * included, included
-
-
 def leaking(rng, m, leaked):
     """With chance LEAK, randomised answers about `leaked` canaries drawn anew; else nothing."""
     included = rng.random(m) < 0.5
@@ -40,11 +34,6 @@ def leaking(rng, m, leaked):
     scores = np.zeros(m)
     scores[about] = np.where(honest == included, 1.0, -1.0)[about]
     return scores, included
-
-
-def most(trials, error):
-    """More rejections than this have a chance of 1e-4 where each has probability `error`."""
-    return stats.binom.ppf(1 - 1e-4, trials, error)
 
 
 def rejections(attack, trials, profile, m, level, guesses=None):
@@ -170,8 +159,8 @@ def test_the_claim_s_curve_is_the_gaussian_one_from_below():
 
 @pytest.mark.parametrize("m", [400, 1000])
 def test_a_gaussian_mechanism_at_its_claim_is_not_rejected(m):
-    found = rejections(lambda rng: noisy(rng, m, MU), 400, PROFILE, m, 0.95)
-    assert found <= most(400, 0.05)
+    found = rejections(lambda rng: noisy_canaries(rng, m, MU), 400, PROFILE, m, 0.95)
+    assert found <= most_misses(400, 0.05)
 
 
 @pytest.mark.parametrize("leaked", [40, 100, 200])
@@ -182,13 +171,13 @@ def test_a_rare_leak_of_many_canaries_is_rejected_at_most_at_the_nominal_rate(le
     found = sum(
         count_guesses(*leaking(rng, 200, leaked), guesses).correct >= needed for _ in range(600)
     )
-    assert found <= most(600, 0.1)
+    assert found <= most_misses(600, 0.1)
 
 
 def test_a_rare_leak_of_all_that_is_guessed_comes_close_to_the_nominal_rate():
     found = rejections(lambda rng: leaking(rng, 200, 200), 600, leak_profile(1), 200, 0.9, 200)
     # Both answers are as frequent as guesses of them only up to chance, which costs a little.
-    assert 600 * 0.05 < found <= most(600, 0.1)
+    assert 600 * 0.05 < found <= most_misses(600, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +185,7 @@ def test_a_rare_leak_of_all_that_is_guessed_comes_close_to_the_nominal_rate():
     [(1000, 0.95, 2, 0.95), (400, 0.95, 2, 0.8), (1000, 0.99, 2, 0.65), (400, 0.99, 4, 0.98)],
 )
 def test_too_little_noise_is_rejected(m, level, factor, detected):
-    found = rejections(lambda rng: noisy(rng, m, factor * MU), 300, PROFILE, m, level)
+    found = rejections(lambda rng: noisy_canaries(rng, m, factor * MU), 300, PROFILE, m, level)
     assert found >= 300 * detected
 
 
@@ -209,7 +198,7 @@ def test_few_canaries_cannot_reject_a_weak_claim_whatever_they_show():
 
 def test_the_verdict_is_the_p_value_s():
     rng = np.random.default_rng(4)
-    test = one_run_profile_test(*noisy(rng, 1000, 2 * MU), *PROFILE)
+    test = one_run_profile_test(*noisy_canaries(rng, 1000, 2 * MU), *PROFILE)
     assert test.rejected
     assert test.could_reject
     assert test.least_p_value <= test.p_value <= 0.05

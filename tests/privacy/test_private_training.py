@@ -14,6 +14,7 @@ from scipy import stats
 from small_training import (
     OUTPUTS,
     SAMPLERS,
+    Empty,
     Jitter,
     N,
     check_resumes,
@@ -283,15 +284,6 @@ def test_adam_and_sgd_see_the_privatised_gradient_only():
                 value.grad = found[name] / 6
             theirs.step()
         torch.testing.assert_close(flat(weights(copied)), flat(weights(model)))
-
-
-class Empty(Poisson):
-    """Batches without a record."""
-
-    accounted_as = Poisson.name
-
-    def batch_indices(self, noise, repetition, step):
-        return np.empty(0, dtype=np.int64)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 import torch
 from reference_gradients import per_record_gradients
 from small_training import (
+    Empty,
     Jitter,
     N,
     check_resumes,
@@ -188,12 +189,6 @@ def test_a_run_on_persons_resumes_to_the_same_bits(augmentation, tmp_path):
 
 
 def test_an_empty_batch_of_persons_is_a_step_of_noise():
-    class Empty(Poisson):
-        accounted_as = Poisson.name
-
-        def batch_indices(self, noise, repetition, step):
-            return np.empty(0, dtype=np.int64)
-
     model = network("mlp")
     before = weights(model)
     persons_training(

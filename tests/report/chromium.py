@@ -122,18 +122,9 @@ class Chromium:
     def type(self, text: str) -> None:
         self.call("Input.insertText", text=text)
 
-    def screenshot(self, path: Path, selector: str | None = None) -> None:
-        """The window; or one element, all of it."""
-        clip = {}
-        if selector:
-            script = (
-                f"(() => {{ const r = document.querySelector({selector!r}).getBoundingClientRect();"
-                " return [r.x + scrollX, r.y + scrollY, r.width, r.height]; })()"
-            )
-            x, y, width, height = self.evaluate(script)
-            box = {"x": x, "y": y, "width": width, "height": min(height, 4000), "scale": 1}
-            clip = {"clip": box, "captureBeyondViewport": True}
-        image = self.call("Page.captureScreenshot", format="png", **clip)
+    def screenshot(self, path: Path) -> None:
+        """The window."""
+        image = self.call("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(image["data"]))
 
     @property

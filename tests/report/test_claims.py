@@ -1,4 +1,3 @@
-import csv
 import dataclasses
 import json
 from itertools import product
@@ -11,6 +10,7 @@ from figure_samples import as_json
 from kl_sample_records import constants_record
 from scipy import stats
 
+from dpatlas.core.files import read_rows
 from dpatlas.core.records import Metrics, OverRuns, RunsFields
 from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
 from dpatlas.errors import InputError, run_command
@@ -479,8 +479,8 @@ def test_the_command_writes_the_columns_of_the_contract(tmp_path):
     path.write_text(json.dumps(as_json(record)))
     settings = {"kl_privacy": {"groups": {"constants": [record.id]}}}
     assert run_command(main, command(tmp_path, json.dumps(settings), path)) == 0
-    with (tmp_path / "claims.csv").open(newline="") as stream:
-        header, rows = (reader := csv.DictReader(stream)).fieldnames, list(reader)
+    rows = read_rows(tmp_path / "claims.csv")
+    header = list(rows[0])
     assert header[: len(CONTRACT)] == CONTRACT and header == list(COLUMNS)
     row = next(row for row in rows if row["claim"] == "kl-7")
     assert float(row["observed"]) == pytest.approx(1.01)

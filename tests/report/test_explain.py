@@ -9,7 +9,7 @@ from small_run import CODE_NOW, DATA, FIGURE, TABLE, entries, small_run, spec_of
 
 from dpatlas.cli import dispatch
 from dpatlas.commands import explain
-from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.core.files import read_json, read_rows, write_atomic, write_json
 from dpatlas.errors import run_command
 from dpatlas.report import lineage
 from dpatlas.report.differences import _verdict_differences, compare
@@ -181,7 +181,7 @@ def test_a_claim_has_the_runs_of_the_comparison_that_decides(project, capsys):
 
 def test_a_whole_run_has_all_its_claims_also_those_that_wait_for_their_figures(project, capsys):
     path = project / "results" / "embedded" / "claims.csv"
-    (*_, last) = rows = list(csv.DictReader(path.open()))
+    (*_, last) = rows = read_rows(path)
     rows.append({**last, "claim": "kl-7", "verdict": "not run at this tier", "evidence": ""})
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(last))

@@ -411,8 +411,8 @@ def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
     assert set(manifest["files"]) | {"manifest.json", "README.md"} == names(target)
     assert (manifest["commit"], manifest["kept"]) == ("def", {FIGURE: "abc", TABLE: "abc"})
     assert {*IDS} < set(manifest["records"])
-    with (target / "claims.csv").open() as stream:
-        assert [row["verdict"] for row in csv.DictReader(stream)] == ["reproduced"] * 2
+    verdicts = [row["verdict"] for row in read_rows(target / "claims.csv")]
+    assert verdicts == ["reproduced"] * 2
     compared = (target / "comparisons.csv").read_text().splitlines()
     # In the order of the claims, without those of claims that are no more; a column that the
     # earlier publication did not have is empty.
@@ -426,8 +426,7 @@ def test_a_verdict_from_before_margins_decided_is_not_kept(run):
     published(run)
     target = audit_run(run, margin="0.1")
     assert "Kept from earlier publications" in (target / "README.md").read_text()
-    with (target / "claims.csv").open() as stream:
-        verdicts = [row["verdict"] for row in csv.DictReader(stream)]
+    verdicts = [row["verdict"] for row in read_rows(target / "claims.csv")]
     assert verdicts == ["not run at this tier", "reproduced"]
     assert "slope" not in (target / "comparisons.csv").read_text()
 
@@ -466,8 +465,8 @@ def test_of_a_partial_run_what_waits_stays_as_an_earlier_one_made_it(run):
     assert [each["name"] for each in manifest["waiting"]] == ["kl_bounds", "sgld_utility"]
     assert b"other" not in (target / "figures" / f"{FIGURE}.png").read_bytes()
     assert b"other" in (target / "tables" / f"{TABLE}.csv").read_bytes()
-    with (target / "claims.csv").open() as stream:
-        assert [row["verdict"] for row in csv.DictReader(stream)] == ["reproduced"] * 2
+    verdicts = [row["verdict"] for row in read_rows(target / "claims.csv")]
+    assert verdicts == ["reproduced"] * 2
     text = (target / "README.md").read_text()
     assert "| sgld_utility | Thm 4.1 |" in text and f"| {FIGURE} |" not in text
 

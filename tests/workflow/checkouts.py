@@ -57,6 +57,13 @@ class Checkout:
     def python(self, *arguments: str) -> subprocess.CompletedProcess:
         return self.run(sys.executable, *arguments)
 
+    def refusal(self, *arguments: str) -> str:
+        """The one line in which the workflow refuses its input, with exit code 2."""
+        result = self.snakemake(*arguments)
+        assert result.returncode == 2 and "Traceback" not in result.stderr
+        (line,) = [each for each in result.stderr.splitlines() if each.startswith("dpatlas:")]
+        return line
+
     def planned(self, *arguments: str) -> dict[str, int]:
         """Jobs per rule that a dry run would do, as in `planned_in`."""
         return planned_in(self.snakemake("-n", *arguments))

@@ -1,6 +1,5 @@
 """`decide` on a small paper: runs are added until its claim is decided, after Ctrl-C as well."""
 
-import csv
 import json
 import os
 import signal
@@ -11,6 +10,7 @@ import time
 import pytest
 import yaml
 
+from dpatlas.core.files import read_rows
 from dpatlas.registry import all_blocks
 
 pytestmark = [pytest.mark.smoke, pytest.mark.slow]
@@ -35,8 +35,8 @@ def command(project, *arguments):
 
 
 def claim(project):
-    with (project.folder / "results" / TIER / "claims.csv").open(newline="") as stream:
-        (row,) = (row for row in csv.DictReader(stream) if row["paper"] == KEY)
+    rows = read_rows(project.folder / "results" / TIER / "claims.csv")
+    (row,) = (row for row in rows if row["paper"] == KEY)
     return row
 
 

@@ -118,18 +118,13 @@ def test_data_that_is_not_there_stops_before_any_job_with_one_line_and_exit_code
     checkout, text, words
 ):
     (checkout.folder / "wrong.yaml").write_text(text + "\n")
-    result = checkout.snakemake("-n", "--configfile", "wrong.yaml")
-    assert result.returncode == 2
-    (line,) = [line for line in result.stderr.splitlines() if line.startswith("dpatlas:")]
+    line = checkout.refusal("-n", "--configfile", "wrong.yaml")
     for word in words:
         assert word in line
-    assert "Traceback" not in result.stderr
 
 
 def test_another_working_folder_is_refused_in_one_line(checkout, tmp_path):
-    result = checkout.snakemake("-n", "--directory", str(tmp_path))
-    assert result.returncode == 2
-    (line,) = [line for line in result.stderr.splitlines() if line.startswith("dpatlas:")]
+    line = checkout.refusal("-n", "--directory", str(tmp_path))
     assert f"working folder: found {tmp_path}; allowed: {checkout.folder}" in line
 
 

@@ -1,7 +1,6 @@
 """The workflow as its users meet it: what runs, what runs again, and what stops it."""
 
 import contextlib
-import csv
 import hashlib
 import json
 import sys
@@ -16,6 +15,7 @@ from runs_on_disk import files_of, pixels_of, said, start
 
 from dpatlas.config.atlas import KEYS, Atlas
 from dpatlas.config.load import load_config
+from dpatlas.core.files import read_rows
 from dpatlas.core.records import read_record
 
 # What every change of a number makes anew.
@@ -48,8 +48,8 @@ def test_one_command_makes_every_output_of_the_contract(smoke):
         assert (results / product).stat().st_size > 0
     for path in atlas.all_records():
         read_record(smoke.folder / path)
-    with (results / "claims.csv").open() as stream:
-        assert {row["verdict"] for row in csv.DictReader(stream)} == {"not run at this tier"}
+    verdicts = {row["verdict"] for row in read_rows(results / "claims.csv")}
+    assert verdicts == {"not run at this tier"}
     assert not list(results.glob("checkpoints/**/*.npz"))
     covered = {line.split("  ")[1] for line in (results / "manifest.txt").read_text().splitlines()}
     assert covered > {f"figures/{name}.csv" for name in atlas.figures} | {"claims.csv"}
@@ -316,8 +316,7 @@ def test_the_page_shows_every_claim_and_figure_in_a_browser(smoke, tmp_path):
             ".filter(each => each.getBoundingClientRect().height > 100)"
             ".map(each => each.closest('article').id)"
         )
-    with (folder / "claims.csv").open(newline="") as stream:
-        claims = {f"claim-{row['claim']}" for row in csv.DictReader(stream)}
+    claims = {f"claim-{row['claim']}" for row in read_rows(folder / "claims.csv")}
     atlas = smoke_atlas()
     assert claims | {*atlas.figures, *atlas.tables} <= ids
     assert set(drawn) == set(atlas.figures)

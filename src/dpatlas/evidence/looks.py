@@ -8,6 +8,7 @@ go on, and however runs, comparisons and entries depend on each other. docs/verd
 proof and a simulation.
 """
 
+import bisect
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -217,10 +218,8 @@ def runs_to_decide(evidence: Evidence, error: float, after: int) -> int | None:
         low, high = high, 2 * high
         if low > MOST_RUNS:
             return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if decides(middle) else (middle, high)
-    return high
+    # More runs never make it less likely, where it is likely.
+    return bisect.bisect_left(range(high), True, low + 1, key=decides)
 
 
 def _look(

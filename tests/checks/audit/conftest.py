@@ -4,7 +4,7 @@ from small_classifier import save_data
 
 import dpatlas.privacy.logistic
 import dpatlas.privacy.per_record
-import dpatlas.privacy.training
+from dpatlas.privacy.selection import PoissonTrials, TruncatedNegativeBinomial
 
 
 @pytest.fixture
@@ -21,13 +21,14 @@ def one_thread_without_gradients():
 
 
 @pytest.fixture
-def half_the_noise(monkeypatch):
-    honest = dpatlas.privacy.training.add_noise
+def draws(monkeypatch):
+    """A function that fixes the number of trials of a selection."""
 
-    def halved(tensors, scale, *arguments, **keys):
-        honest(tensors, scale / 2, *arguments, **keys)
+    def fix(trials):
+        for law in (TruncatedNegativeBinomial, PoissonTrials):
+            monkeypatch.setattr(law, "draw", lambda law, noise: trials)
 
-    monkeypatch.setattr(dpatlas.privacy.training, "add_noise", halved)
+    return fix
 
 
 @pytest.fixture

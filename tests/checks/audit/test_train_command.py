@@ -18,7 +18,6 @@ from dpatlas.data.prepared import load
 from dpatlas.errors import run_command
 from dpatlas.jobs import job as job_module
 from dpatlas.privacy.saved import CARD, CONFIG, LEDGER, WEIGHTS, load_model
-from dpatlas.privacy.selection import PoissonTrials, TruncatedNegativeBinomial
 from dpatlas.privacy.training import PrivateTraining
 
 QUICK = ("--model", "linear", "--batch", "8", "--steps", "4")
@@ -36,11 +35,6 @@ def words_of(data, *arguments, output="out"):
 
 def train(data, *arguments, output="out"):
     return run_command(command.main, words_of(data, *arguments, output=output))
-
-
-def fix_trials(monkeypatch, trials):
-    for law in (TruncatedNegativeBinomial, PoissonTrials):
-        monkeypatch.setattr(law, "draw", lambda law, noise: trials)
 
 
 def test_a_manifest_is_trained_on_and_the_guarantee_is_one_line(data, capsys):
@@ -102,9 +96,9 @@ def test_the_digits_need_no_file_and_are_the_same_records_in_every_training(tmp_
 
 @pytest.mark.parametrize("words", [NOISY, SELECT], ids=["training", "selection"])
 def test_a_killed_command_goes_on_and_a_finished_one_releases_nothing_new(
-    data, capsys, monkeypatch, words
+    data, capsys, monkeypatch, draws, words
 ):
-    fix_trials(monkeypatch, 1)
+    draws(1)
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     with killed_at(2, STEP):
         train(data, *words)

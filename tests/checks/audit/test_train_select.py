@@ -20,9 +20,7 @@ from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.privacy.accounting import guarantee
 from dpatlas.privacy.selection import (
-    PoissonTrials,
     Score,
-    TruncatedNegativeBinomial,
     selected_guarantee,
     trials_law,
 )
@@ -43,17 +41,6 @@ def spec_of(settings=None, source="keyed", **changes):
     return selection_spec(
         seeds, {**small_jobs.TRAINING, **(settings or {})}, {**SELECTION, **changes}
     )
-
-
-@pytest.fixture
-def draws(monkeypatch):
-    """A function that fixes the number of trials."""
-
-    def fix(trials):
-        for law in (TruncatedNegativeBinomial, PoissonTrials):
-            monkeypatch.setattr(law, "draw", lambda law, noise: trials)
-
-    return fix
 
 
 @pytest.fixture

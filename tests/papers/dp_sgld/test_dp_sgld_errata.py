@@ -4,7 +4,6 @@ Closed forms and quadrature only; each test can be run alone:
 `pytest tests/papers/dp_sgld/test_dp_sgld_errata.py -k theorem_3_2`.
 """
 
-import csv
 import itertools
 import math
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpatlas.core.files import read_rows
 from dpatlas.papers.dp_sgld import printed
 from dpatlas.papers.dp_sgld.claims_exact import ratio_interval, rounded
 from dpatlas.papers.dp_sgld.formulas.exact import (
@@ -333,8 +333,7 @@ def test_log_sobolev_constant_of_lemma_3_4_holds_only_given_the_batch():
 
 
 def test_last_column_of_table_4_counts_classes_where_it_says_parameters():
-    with (PRINTED / "table4_constants.csv").open() as file:
-        ratios = [float(row["ratio"]) for row in csv.DictReader(file)]
+    ratios = [float(row["ratio"]) for row in read_rows(PRINTED / "table4_constants.csv")]
     for problem, value in zip(TABLE_4, ratios, strict=True):
         by_classes = problem.ratio(problem.classes)
         assert 0.03 < by_classes / value - 1 < 0.09

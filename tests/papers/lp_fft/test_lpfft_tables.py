@@ -1,6 +1,5 @@
 """What the tables of lp_fft show: our accuracies, the printed ones and what contradicts them."""
 
-import csv
 import math
 from collections import Counter
 
@@ -14,6 +13,7 @@ from lpfft_sample_records import (
 )
 from scipy import stats
 
+from dpatlas.core.files import read_rows
 from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures.lpfft_lora import lpfft_lora
 from dpatlas.papers.lp_fft.figures.lpfft_strategies import lpfft_strategies
@@ -118,12 +118,11 @@ class TestOurs:
 
 class TestPrinted:
     def test_cells_that_the_paper_s_csv_remarks_on_are_marked(self):
-        with (PRINTED / "table1.csv").open() as file:
-            remarked = {
-                (row["backbone"], row["method"], float(row["epsilon"]))
-                for row in csv.DictReader(file)
-                if row["note"]
-            }
+        remarked = {
+            (row["backbone"], row["method"], float(row["epsilon"]))
+            for row in read_rows(PRINTED / "table1.csv")
+            if row["note"]
+        }
         marked = {
             (each.backbone, each.method, each.epsilon)
             for each in TABLE_1

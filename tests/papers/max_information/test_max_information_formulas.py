@@ -1,6 +1,5 @@
 """kappa and bounds for single mechanisms against other numerics, and what the paper prints."""
 
-import csv
 import itertools
 import math
 from importlib.resources import files
@@ -15,6 +14,7 @@ from scipy.special import expit, logsumexp
 from scipy.stats import binom
 
 from dpatlas.catalogue import evaluate
+from dpatlas.core.files import read_rows
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information import printed
 from dpatlas.papers.max_information.formulas.kappa import (
@@ -208,15 +208,13 @@ def test_hundred_tuples_of_the_paper_are_twentyfive_pairs_times_four_rates():
 
 def test_table_1_is_the_printed_one_and_the_means_of_tables_2_and_3():
     columns = ["risk_prior", "bound_prior", "risk_posterior", "kappa", "kl", "bound_posterior"]
-    with (PRINTED / "table1.csv").open() as file:
-        for row, printed in zip(TABLE_1, csv.DictReader(file), strict=True):
-            assert (row.dataset, row.prior) == (printed["dataset"], printed["prior"])
-            assert row.n == int(printed["n"])
-            for column in columns:
-                assert getattr(row, column) == float(printed[column])
+    for row, there in zip(TABLE_1, read_rows(PRINTED / "table1.csv"), strict=True):
+        assert (row.dataset, row.prior) == (there["dataset"], there["prior"])
+        assert row.n == int(there["n"])
+        for column in columns:
+            assert getattr(row, column) == float(there[column])
     rows = {(row.dataset, row.prior): row for row in TABLE_1}
-    with (PRINTED / "tables2_3.csv").open() as file:
-        means = list(csv.DictReader(file))
+    means = read_rows(PRINTED / "tables2_3.csv")
     assert len(means) == 5 * len(TABLE_1)
     for mean in means:
         row = rows[mean["dataset"], mean["prior"]]
