@@ -336,10 +336,12 @@ def exceeds(records, *, group: Group, above: float):
     return Evidence([[Comparison("mean", estimate, above=above)]])
 
 
+EXCEEDING = {"kl_privacy": {"exceeds": exceeds}}
+EXCEEDS = {"test": "exceeds", "expected": "above {above:g}", "group": "a", "above": 0.0}
+
+
 def test_an_inconclusive_row_says_what_would_decide_it_and_what_that_costs(tmp_path):
-    tests = {"kl_privacy": {"exceeds": exceeds}}
-    fields = {"test": "exceeds", "expected": "above {above:g}", "group": "a", "above": 0.0}
-    claims = read(tmp_path, claim(**fields), tests=tests)
+    claims = read(tmp_path, claim(**EXCEEDS), tests=EXCEEDING)
     draws = np.random.default_rng(0).normal(size=24)
     values = (draws - draws.mean()) / draws.std(ddof=1) + 0.55
     papers = {
@@ -348,19 +350,19 @@ def test_an_inconclusive_row_says_what_would_decide_it_and_what_that_costs(tmp_p
         )
     }
     costs = {"read": 2.0, "not read": 1000.0}
-    (row,) = judge_claims(claims, papers, "t", tests=tests, costs=costs)
+    (row,) = judge_claims(claims, papers, "t", tests=EXCEEDING, costs=costs)
     assert (row["verdict"], row["look"], row["runs"]) == (INCONCLUSIVE, 24, 24)
     assert row["runs_to_decide"] == 48
     assert row["cpu_s_to_decide"] == (48 - 24) * 2.0
     few = {"kl_privacy": papers["kl_privacy"].cut(11)}
-    (row,) = judge_claims(claims, few, "t", tests=tests, costs=costs)
+    (row,) = judge_claims(claims, few, "t", tests=EXCEEDING, costs=costs)
     assert (row["verdict"], row["look"]) == (INCONCLUSIVE, "")
     assert (row["low"], row["high"]) == pytest.approx(
         stats.t.interval(0.95, 10, values[:11].mean(), stats.sem(values[:11]))
     )
     assert row["note"].startswith("11 runs, and the first look is at 12: an interval at 95%")
     assert row["observed"] == pytest.approx(values[:11].mean())
-    (row,) = judge_claims(claims, papers, "t", tests=tests)
+    (row,) = judge_claims(claims, papers, "t", tests=EXCEEDING)
     assert row["cpu_s_to_decide"] == ""
 
 
@@ -497,19 +499,15 @@ def test_a_run_that_the_settings_name_and_nobody_gives_is_bad_input(tmp_path, ca
 
 
 def test_at_another_tier_a_test_takes_the_arguments_that_are_given_for_it(tmp_path):
-    tests = {"kl_privacy": {"exceeds": exceeds}}
-    fields = {"test": "exceeds", "expected": "above {above:g}", "group": "a", "above": 0.0}
-    claims = read(tmp_path, claim(**fields, elsewhere={"t": {"above": 9.0}}), tests=tests)
+    claims = read(tmp_path, claim(**EXCEEDS, elsewhere={"t": {"above": 9.0}}), tests=EXCEEDING)
     papers = {"kl_privacy": PaperRecords({}, {"a": [repeated("read", np.arange(12.0))]})}
-    (usual,) = judge_claims(claims, papers, "u", tests=tests)
-    (there,) = judge_claims(at_tier(claims, "t"), papers, "t", tests=tests)
+    (usual,) = judge_claims(claims, papers, "u", tests=EXCEEDING)
+    (there,) = judge_claims(at_tier(claims, "t"), papers, "t", tests=EXCEEDING)
     assert (usual["expected"], there["expected"]) == ("above 0", "above 9")
     assert usual["verdict"] == REPRODUCED and there["verdict"] == NOT_REPRODUCED
     assert at_tier(claims, "u") == claims
 
 
 def test_an_argument_at_another_tier_that_the_test_does_not_take_is_refused(tmp_path):
-    tests = {"kl_privacy": {"exceeds": exceeds}}
-    fields = {"test": "exceeds", "expected": "above {above:g}", "group": "a", "above": 0.0}
     with pytest.raises(InputError, match=r"elsewhere\.t: "):
-        read(tmp_path, claim(**fields, elsewhere={"t": {"below": 9.0}}), tests=tests)
+        read(tmp_path, claim(**EXCEEDS, elsewhere={"t": {"below": 9.0}}), tests=EXCEEDING)

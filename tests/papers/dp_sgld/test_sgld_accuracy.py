@@ -8,7 +8,7 @@ import pytest
 import sgld_small as small
 import torch
 from sgld_small import metrics_of, run, save_backbone, save_data, spec_of
-from small_jobs import Killed, counted, killed_at
+from small_jobs import Killed
 
 from dpatlas.core import seeds
 from dpatlas.core.seeds import Noise
@@ -29,19 +29,11 @@ from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.ledger import together
 from dpatlas.privacy.samplers import Poisson
-from dpatlas.privacy.training import PrivateTraining
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow
 
-# Two runs: 8 steps of DP-SGD and SGD (2 epochs of 4), 12 of Langevin arms, 3 on full batches.
-TOTAL_STEPS = 2 * (3 * 8 + 4 * 12 + 2 * 3)
 PROBLEM = Problem(n=1000, classes=10, feature_norm=1.0, delta=1e-5)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return save_data(tmp_path_factory.mktemp("small") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -262,21 +254,6 @@ class TestRows:
             assert arm["claimed"] == (by if theorem else None)
             steps = [arm["steps"]] if isinstance(arm["steps"], int) else arm["steps"]
             assert sum(steps) == row["steps"]
-
-
-def test_a_job_killed_at_any_step_resumes_to_the_same_bytes(data, tmp_path, monkeypatch):
-    spec = spec_of("accuracy", schedule="constant")
-    whole = run(spec, data, tmp_path / "whole")
-    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    steps = [(PrivateTraining, "step"), (LangevinRun, "step")]
-    for kill_at in (17, 100):
-        folder = tmp_path / f"killed-{kill_at}"
-        with killed_at(kill_at, *steps):
-            run(spec, data, folder)
-        with counted(*steps) as done:
-            assert run(spec, data, folder) == whole
-        # One step that was taken and not saved is taken again, none of the others.
-        assert len(done) == TOTAL_STEPS - kill_at
 
 
 def test_noise_of_the_operating_system_stays_one_secret_over_a_resume(data, tmp_path, monkeypatch):

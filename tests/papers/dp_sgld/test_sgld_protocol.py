@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from sgld_small import PROTOCOL, metrics_of, run, save_data, spec_of
+from sgld_small import PROTOCOL, metrics_of, run, spec_of
 
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.formulas.theorems import claimed_epsilon_decreasing
@@ -15,11 +15,6 @@ from dpatlas.privacy.training import PrivateTraining
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return save_data(tmp_path_factory.mktemp("small") / "data")
 
 
 @pytest.fixture(scope="module")
