@@ -491,6 +491,16 @@ def test_the_command_writes_the_columns_of_the_contract(tmp_path):
     assert {row["verdict"] for row in rows} == {REPRODUCED, NOT_RUN}
 
 
+def test_evidence_names_only_files_that_the_run_makes(tmp_path):
+    products = tmp_path / "products.txt"
+    products.write_text("tables/sgld_constants.csv\n")
+    words = [*command(tmp_path, "{}"), "--products", str(products)]
+    assert run_command(main, words) == 0
+    with (tmp_path / "claims.csv").open(newline="") as stream:
+        found = {row["evidence"] for row in csv.DictReader(stream)}
+    assert found == {"", "tables/sgld_constants.csv"}
+
+
 def test_a_run_that_the_settings_name_and_nobody_gives_is_bad_input(tmp_path, capsys):
     settings = json.dumps({"kl_privacy": {"groups": {"constants": ["gone"]}}})
     assert run_command(main, command(tmp_path, settings)) == 2

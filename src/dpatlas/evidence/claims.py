@@ -425,9 +425,10 @@ def main(arguments: Sequence[str]) -> int:
     rows = judge_claims(
         claims, papers, options.tier, verdicts=flags.verdicts, costs=costs, judged=judged
     )
-    if flags.partial:
+    if products is not None:
+        # Papers that are left out, and of a partial run what waits, have no files in the folder.
         for row in rows:
-            files = [file for file in row["evidence"].split(";") if file in (products or ())]
+            files = [file for file in row["evidence"].split(";") if file in products]
             row["evidence"] = ";".join(files)
     compared = comparison_rows(judged)
     write_claims(options.output.with_name(COMPARISONS), compared, COMPARISON_COLUMNS)
