@@ -129,11 +129,13 @@ def test_bad_arguments_give_exit_code_2_and_one_line(refusal_of, arguments, name
             "dp-sgld-sigma2 eps=1e23 delta=1e-5 L=1 lam=1 n=100",
             "the formula fails (alpha: found",
         ),
+        # An exact power of 2 * 10^9 digits.
+        ("feature-printed-mu d=100 n=2 q=100 p=1 eps_b=1000000000", "the formula fails ("),
     ],
 )
 def test_extreme_arguments_give_one_line_in_words_of_the_bound(inputs, named):
     words = [sys.executable, "-m", "dpatlas", "bound", *inputs.split()]
-    ended = subprocess.run(words, capture_output=True, text=True)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
     assert named in ended.stderr and ended.stderr.startswith(f"dpatlas: {inputs.split()[0]}: found")
 

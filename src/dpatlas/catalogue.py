@@ -15,6 +15,8 @@ from dpatlas.errors import InputError
 from dpatlas.registry import all_papers
 
 SHARED = ("dpatlas.privacy.gaussian_dp",)
+# Larger whole numbers are passed as floats where a real number is asked for.
+MOST_EXACT = 1000
 
 
 @functools.cache
@@ -88,7 +90,7 @@ def find(name: str) -> Bound:
 
 
 def _evaluate_checked(formula: Bound, values: dict[str, Any]) -> float:
-    # numpy takes no whole numbers from 2^63 on, and exact powers of them take for ever.
+    # numpy takes no whole numbers from 2^63 on, and exact powers with large exponents never end.
     plain = {
         name: float(value) if _is_huge(value, formula.arguments[name].domain.kind) else value
         for name, value in values.items()
@@ -139,8 +141,8 @@ def _names(formula: Bound) -> str:
 
 
 def _is_huge(value: object, kind: str) -> bool:
-    """Whether a real number is given as a whole one that floats do not hold exactly."""
-    return kind == "real" and isinstance(value, int) and abs(value) > 2**53
+    """Whether a real number is given as a large whole one."""
+    return kind == "real" and isinstance(value, int) and abs(value) > MOST_EXACT
 
 
 def _shown(value: object) -> str:
