@@ -151,7 +151,8 @@ def training_phases(phases: Any) -> tuple[TrainingPhase, ...]:
 
 PHASE_DOMAINS = {
     "noise_multiplier": real(ge=0, le=MOST_STATED_NOISE),
-    "max_grad_norm": real(gt=0),
+    # Below, float32 rounds a record to more than the bound; above, sums overflow.
+    "max_grad_norm": real(ge=1e-30, le=1e30),
     "steps": integer(ge=0),
     "lr": real(gt=0),
     "optimizer": one_of(*OPTIMIZER_NAMES),
