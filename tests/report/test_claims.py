@@ -496,8 +496,7 @@ def test_evidence_names_only_files_that_the_run_makes(tmp_path):
     products.write_text("tables/sgld_constants.csv\n")
     words = [*command(tmp_path, "{}"), "--products", str(products)]
     assert run_command(main, words) == 0
-    with (tmp_path / "claims.csv").open(newline="") as stream:
-        found = {row["evidence"] for row in csv.DictReader(stream)}
+    found = {row["evidence"] for row in read_rows(tmp_path / "claims.csv")}
     assert found == {"", "tables/sgld_constants.csv"}
 
 
