@@ -95,8 +95,7 @@ def claims_csv(given, folder):
     settings, records = given / "settings.json", given / "records.txt"
     settings.write_text(json.dumps({"verdicts": False}))
     records.touch()
-    read = ["--settings", str(settings)]
-    read += ["--results", str(given), "--records", str(records)]
+    read = ["--settings", str(settings), "--records", str(records)]
     return claims.main, [*read, "--tier", "t", "--output", str(folder / "claims.csv")]
 
 

@@ -59,6 +59,7 @@ def finished(tmp_path_factory):
         make.main([atlas.blocks[ALONE].product_module(name), *words])
     words = ["--tier", "smoke", "--settings", str(run / "lists/claims.json")]
     words += ["--records", str(run / "lists/claims.txt"), "--costs", str(run / "lists/costs.json")]
+    words += ["--products", str(run / "lists/products.txt")]
     with contextlib.redirect_stdout(io.StringIO()):
         judging.main([*words, "--output", str(run / "claims.csv")])
     verdicts = [run / f"{name}.csv" for name in ("claims", "comparisons")]
