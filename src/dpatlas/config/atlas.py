@@ -157,12 +157,11 @@ class Atlas:
             "partial", "true, and runs behind this are missing", "false, to run them"
         )
         return {
-            product.name: missing
-            if key in self.blocks
-            else InputError(f"{key}.enabled", f"false, and {product.name} asked for", "true")
-            for key, block in all_blocks().items()
-            for product in block.load("products").PRODUCTS
-            if product.name not in self.products
+            name: missing
+            if block.key in self.blocks
+            else InputError(f"{block.key}.enabled", f"false, and {name} asked for", "true")
+            for name, (_, block) in all_products().items()
+            if name not in self.products
         }
 
     @property

@@ -218,7 +218,7 @@ def runs_to_decide(evidence: Evidence, error: float, after: int) -> int | None:
         low, high = high, 2 * high
         if low > MOST_RUNS:
             return None
-    # More runs never make it less likely, where it is likely.
+    # Where some number of runs is likely to decide, more are.
     return bisect.bisect_left(range(high), True, low + 1, key=decides)
 
 
