@@ -15,6 +15,6 @@ def with_verdict(rows, verdict):
     return {name for name, row in rows.items() if row["verdict"] == verdict}
 
 
-def a_change(function):
-    """Make of a function of records and settings one of the settings alone: it gives a change."""
+def record_change(function):
+    """Make of f(records, *settings) an f(*settings) that returns a function of the records."""
     return lambda *settings, **keys: lambda records: function(records, *settings, **keys)

@@ -76,7 +76,7 @@ def seconds_of(ids):
 
 
 def refuse(error, wildcards):
-    """The input of a target that the config leaves out."""
+    """Input function of a target that the config leaves out: one line and exit code 2."""
     print(f"dpatlas: {error}", file=sys.stderr)
     sys.exit(EXIT_BAD_INPUT)
 

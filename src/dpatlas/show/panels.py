@@ -36,7 +36,7 @@ def legend(figure: Figure, handles: list[Line2D], columns: int | None = None) ->
 def label_ticks(axes: Axes, values: Iterable[float]) -> None:
     """Label an x axis at exactly these values, as plain numbers.
 
-    Around a single value, points that stand side by side would else fill the axis.
+    With a single value the axis spans one unit: points side by side would otherwise fill it.
     """
     ticks = sorted(set(values))
     if len(ticks) == 1:

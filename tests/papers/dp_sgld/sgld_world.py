@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import sgld_records
-from committed_claims import a_change, claim_rows
+from committed_claims import claim_rows, record_change
 from sgld_records import arm, finetune_arm, long_arm, protocol_arm
 
 from dpatlas.evidence.comparisons import PaperRecords
@@ -173,7 +173,7 @@ def changed(change):
     return PaperRecords({}, changed_groups)
 
 
-@a_change
+@record_change
 def set_accuracy(groups, mean, group="accuracy", number=0, **keys):
     """The change that gives an arm another mean accuracy; `number` is its record's."""
     arm_of(groups[group][number], **keys).accuracy[:] = runs_of(mean, 9)
@@ -185,7 +185,7 @@ def set_langevin(mean, comparison, schedule, number=0):
     return set_accuracy(mean, number=number, **keys)
 
 
-@a_change
+@record_change
 def set_protocol(
     groups, mean, method="dp-sgld", reading="paper", schedule="constant", *numbers, **keys
 ):
@@ -195,7 +195,7 @@ def set_protocol(
         set_accuracy(mean, "protocol", number, **arm)(groups)
 
 
-@a_change
+@record_change
 def scale_risk(groups, schedule, factor):
     """The change of all measured risks of a schedule."""
     for row in groups["utility"][0].metrics.rows:
@@ -203,19 +203,19 @@ def scale_risk(groups, schedule, factor):
             row.excess_risk_runs[:] = (factor * np.array(row.excess_risk_runs)).tolist()
 
 
-@a_change
+@record_change
 def scale_epsilon(groups, curve, factor, calibration="theorem", step=-1):
     """The change of epsilon at one step of a curve."""
     curve_of(groups, curve, calibration).epsilon[step] *= factor
 
 
-@a_change
+@record_change
 def set_divergence(groups, law, step, order, exact):
     """The change of one exact divergence; law 0 has m = 1 and law 1 full batches."""
     groups["counterexample"][0].metrics.scan[law].exact[step][order] = exact
 
 
-@a_change
+@record_change
 def set_delta(groups, number, delta):
     """The change of an exact delta; 0 and 1 are of m = 1, 2 and 3 of full batches."""
     calibrated = groups["counterexample"][0].metrics.calibrated

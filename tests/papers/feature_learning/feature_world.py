@@ -7,7 +7,7 @@ layer is private follows from the settings alone.
 from dataclasses import replace
 
 import numpy as np
-from committed_claims import a_change, claim_rows
+from committed_claims import claim_rows, record_change
 from feature_records import BASE, simulation
 from feature_records import change as change_part
 
@@ -102,7 +102,7 @@ def row_of(groups, features, value, axis="n", link="mixed"):
     return row
 
 
-@a_change
+@record_change
 def shift(groups, measure, by, *condition):
     """The change that adds `by` to a measure of all runs; `condition` as `row_of` takes it."""
     values = getattr(row_of(groups, *condition), measure)

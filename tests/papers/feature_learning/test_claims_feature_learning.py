@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from committed_claims import a_change
+from committed_claims import record_change
 from feature_records import change as change_part
 from feature_world import (
     MOST,
@@ -131,13 +131,13 @@ def test_what_conditions_and_kinds_of_features_of_a_run_share_is_subtracted():
     judged(break_pairs, INCONCLUSIVE, "1a", "2e")
 
 
-@a_change
+@record_change
 def only(groups, group, field, *values):
     """The change that leaves a group the records with one of these values in their spec."""
     groups[group] = [r for r in groups[group] if getattr(r.spec, field) in values]
 
 
-@a_change
+@record_change
 def one_value(groups, axis, link="mixed"):
     """The change that leaves a sweep its largest value."""
     for records in groups.values():

@@ -4,7 +4,7 @@ import itertools
 import math
 
 import numpy as np
-from committed_claims import a_change, claim_rows
+from committed_claims import claim_rows, record_change
 from kl_sample_records import INITS, constants_record, linearized_record, training_record
 
 from dpatlas.evidence.comparisons import PaperRecords
@@ -79,7 +79,7 @@ def find(groups, group, init, **spec):
     return record
 
 
-@a_change
+@record_change
 def scaled(groups, group, init, factor, noise=0.0, curve="kl_max", **spec):
     """The change that multiplies KL at step s by factor(s), and spreads the runs by `noise`."""
     curves = getattr(find(groups, group, init, **spec).metrics.curves, curve)
@@ -95,7 +95,7 @@ def by(number):
     return lambda step: number
 
 
-@a_change
+@record_change
 def tilted(groups, init, values_of, factor, rows="depths"):
     """The change that multiplies, in every row of a `linearized` record, the runs' values.
 

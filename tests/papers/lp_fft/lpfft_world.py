@@ -1,7 +1,7 @@
 """Records in which every claim of lp_fft holds, and changes that make one fail."""
 
 import numpy as np
-from committed_claims import a_change, claim_rows
+from committed_claims import claim_rows, record_change
 from lpfft_sample_records import arm, followed, trained
 from lpfft_theory_sample_records import theory_record
 
@@ -194,14 +194,14 @@ def curves_of(records, strategy, head_scale=1.0):
     return row
 
 
-@a_change
+@record_change
 def set_arm(records, mean, noise, strategy, share=None, group="strategies", scenario=None):
     """The change that gives a strategy another mean accuracy."""
     row = arm_of(records, noise, strategy, share, group, scenario)
     row.accuracy[:] = runs_of(mean, 9)
 
 
-@a_change
+@record_change
 def set_curve(records, curve, strategy="fft", head_scale=1.0, task="private"):
     """The change that gives features another quality over the steps."""
     curves_of(records, strategy, head_scale).quality(task)[:] = runs_of(curve, 9)

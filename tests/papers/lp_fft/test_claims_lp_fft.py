@@ -8,7 +8,7 @@ import itertools
 
 import numpy as np
 import pytest
-from committed_claims import a_change, with_verdict
+from committed_claims import record_change, with_verdict
 from lpfft_world import (
     RUNS,
     STEPS,
@@ -198,7 +198,7 @@ def test_the_trend_is_per_doubling_of_epsilon():
     np.testing.assert_allclose(slopes, [0.03] * 3, atol=1e-3)
 
 
-@a_change
+@record_change
 def without_rows(records, **keys):
     for name in TRAINING:
         for record in records[name]:

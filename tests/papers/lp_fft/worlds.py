@@ -4,7 +4,7 @@ from functools import partial
 
 import lpfft_sample_records
 import lpfft_theory_sample_records
-from committed_claims import a_change
+from committed_claims import record_change
 from lpfft_world import changed, groups, set_arm, set_curve, set_theory
 
 from dpatlas.evidence.comparisons import PaperRecords
@@ -21,7 +21,7 @@ def world():
     return PaperRecords({}, groups())
 
 
-@a_change
+@record_change
 def leave_bracket(theory, phase, loss, heads="random"):
     """Put a loss below its lower bound."""
     row = next(row for row in theory.relu if (row.phase, row.heads) == (phase, heads))
@@ -32,7 +32,7 @@ def double(norm):
     norm[:] = [2.5 * value for value in norm]
 
 
-@a_change
+@record_change
 def halve_share(theory, part, number):
     rows = getattr(theory, part)
     rows[number] = rows[number].model_copy(update={"share": rows[number].share / 2})
@@ -43,19 +43,19 @@ def exceed_bound(theory):
     tuned.loss[-1] = 1.1 * tuned.bound[-1]
 
 
-@a_change
+@record_change
 def exceed_loss(theory, bound):
     getattr(theory.probing, bound)[-1] = 0.9 * theory.probing.loss_exact[-1]
 
 
-@a_change
+@record_change
 def change_rows(theory, part, **changes):
     """The change of every row of a part of a simulation's metrics."""
     rows = getattr(theory, part)
     rows[:] = [row.model_copy(update=changes) for row in rows]
 
 
-@a_change
+@record_change
 def flatten(theory, reading):
     """Ratios that do not depend on d."""
     theory.start[:] = [

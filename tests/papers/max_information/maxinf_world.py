@@ -8,7 +8,7 @@ import math
 
 import maxinf_sample_records as samples
 import numpy as np
-from committed_claims import a_change, claim_rows
+from committed_claims import claim_rows, record_change
 from figure_samples import select
 from maxinf_sample_records import PRIORS, TAUS, typed
 
@@ -100,7 +100,7 @@ def rows_of(record, **keys):
     return select(record["metrics"]["rows"], **keys)
 
 
-@a_change
+@record_change
 def shift(groups, name, by, number=1, **keys):
     """The change that moves a number in some rows of a `certificates` record."""
     for row in rows_of(groups["certificates"][number], **keys):
@@ -112,13 +112,13 @@ def panel_of(groups, axis):
     return panel
 
 
-@a_change
+@record_change
 def power_law(groups, axis, exponent):
     """The change that gives a panel another exponent."""
     _fill(panel_of(groups, axis), exponent)
 
 
-@a_change
+@record_change
 def scale_point(groups, axis, factor, index):
     """The change of a panel at one point, in all forms."""
     panel = panel_of(groups, axis)
@@ -126,12 +126,12 @@ def scale_point(groups, axis, factor, index):
         panel[form][index] *= factor
 
 
-@a_change
+@record_change
 def scale_panel(groups, axis, form, factor, index):
     panel_of(groups, axis)[form][index] *= factor
 
 
-@a_change
+@record_change
 def set_ratio(groups, alpha, beta, ratio):
     """The change of the ratio of leading coefficients at one point."""
     (curve,) = select(groups["coefficients"][0]["metrics"]["curves"], alpha=alpha)
