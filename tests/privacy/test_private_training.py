@@ -326,6 +326,9 @@ def test_a_prefix_selects_whole_parts_of_names():
         ({"noise_multiplier": -1.0}, "noise_multiplier: found -1.0; allowed: a number >= 0"),
         ({"steps": 1.5}, "steps: found 1.5; allowed: a whole number"),
         ({"lr": 0}, "lr: found 0"),
+        # Beyond float32, in which the weights are.
+        ({"lr": 1e39}, r"lr: found 1e\+39; allowed: a number > 0 and <= 1e\+30"),
+        ({"weight_decay": 1e39}, r"weight_decay: found 1e\+39; allowed: .* <= 1e\+30"),
         ({"momentum": 1.0}, "momentum: found 1.0"),
         ({"optimizer": "rmsprop"}, "optimizer: found 'rmsprop'; allowed: one of sgd, adam"),
         ({"clipping": "none"}, "clipping: found 'none'"),

@@ -199,6 +199,7 @@ def impure():
         ({"lr_schedule": impure()}, r"lr_schedule: found 6.0 and then 7.0 at step 5; .* pure func"),
         ({"lr_schedule": 0.5}, "lr_schedule: found 0.5; allowed: a function of the step"),
         ({"lr_schedule": lambda step: -1.0}, "lr_schedule, step 0: found -1.0"),
+        ({"lr_schedule": lambda step: 1e7}, "lr_schedule, step 0: found 10000000.0"),
         ({"noise_schedule": lambda step: math.nan}, "noise_schedule, step 0: found nan"),
         ({"noise_schedule": lambda step: "1"}, "noise_schedule, step 0: found '1'"),
         ({"lr_schedule": InverseTime(1.0), "lr_decay": 0.1}, "lr_decay: found 0.1; allowed: 0 wit"),
@@ -218,6 +219,7 @@ def test_what_is_no_function_of_the_step_is_refused(changes, message):
         (lambda: StepDecay(0, 0.5), "every: found 0"),
         (lambda: InverseTime(-1), "decay: found -1"),
         (lambda: ParameterGroup("head", lr=0), "lr of the parameter group 'head': found 0"),
+        (lambda: ParameterGroup("head", lr=1e39), "lr of the parameter group 'head': found 1e"),
         (
             lambda: training([phase(parameter_groups=(ParameterGroup("tail"),))], noise=Noise()),
             "parameter_groups: found prefix 'tail'",

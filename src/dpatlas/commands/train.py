@@ -444,7 +444,7 @@ def _parser(default: Training) -> ArgumentParser:
         type=float,
         help=f"momentum of sgd; {default.momentum:g} if not given, and 0 with other optimisers",
     )
-    work.add_argument("--optimizer", default=default.optimizer, help="sgd or adam")
+    work.add_argument("--optimizer", default=default.optimizer, help="sgd, adam or adamw")
     work.add_argument("--max-physical-batch", type=int, help="records in memory at a time")
     work.add_argument(
         "--ema-decay", type=float, help="decay of an average of the weights, also tested"

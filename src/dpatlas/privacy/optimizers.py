@@ -32,7 +32,7 @@ class ParameterGroup:
     weight_decay: float | None = None
 
     def __post_init__(self) -> None:
-        for name, domain in (("lr", real(gt=0)), ("weight_decay", real(ge=0))):
+        for name, domain in (("lr", real(gt=0, le=1e30)), ("weight_decay", real(ge=0, le=1e30))):
             if getattr(self, name) is not None:
                 hold(self, name, domain, f"{name} of the parameter group {self.prefix!r}")
 

@@ -64,8 +64,8 @@ class TrainingPhase:
             hold(self, name, domain)
         if not isinstance(self.clipping, LayerBounds | AdaptiveClip):
             one_of(*CLIPPINGS).check("clipping", self.clipping)
-        for name in ("lr_schedule", "noise_schedule"):
-            schedule = public_schedule(name, getattr(self, name), self.steps, real(ge=0))
+        for name, domain in (("lr_schedule", real(ge=0, le=1e6)), ("noise_schedule", real(ge=0))):
+            schedule = public_schedule(name, getattr(self, name), self.steps, domain)
             object.__setattr__(self, name, schedule)
         if self.lr_decay and self.lr_schedule is not None:
             raise InputError("lr_decay", self.lr_decay, "0 with an lr_schedule")
@@ -151,13 +151,13 @@ def training_phases(phases: Any) -> tuple[TrainingPhase, ...]:
 
 PHASE_DOMAINS = {
     "noise_multiplier": real(ge=0, le=MOST_STATED_NOISE),
-    # Below, float32 rounds a record to more than the bound; above, sums overflow.
+    # Below, float32 rounds a record to more than the bound; above, sums and updates overflow.
     "max_grad_norm": real(ge=1e-30, le=1e30),
     "steps": integer(ge=0),
-    "lr": real(gt=0),
+    "lr": real(gt=0, le=1e30),
     "optimizer": one_of(*OPTIMIZER_NAMES),
     "momentum": real(ge=0, lt=1),
-    "weight_decay": real(ge=0),
+    "weight_decay": real(ge=0, le=1e30),
     "lr_decay": real(ge=0),
 }
 
