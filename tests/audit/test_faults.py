@@ -1,11 +1,15 @@
 """The trainings of docs/examples/faults.py: every fault is caught, and correct ones are not."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
+from opacus import GradSampleModule
+from opacus.optimizers import DPOptimizer
 
 import faults
-from dpatlas.audit import Claim, audit_training, opacus, plant, torch_loop
+from dpatlas.audit import Claim, audit_training, opacus, plant, torch_loop, watch_opacus
 from dpatlas.audit.run import Run
 from dpatlas.errors import InputError
 
@@ -66,6 +70,45 @@ def test_an_opacus_training_with_half_the_noise_is_caught():
     train = opacus(make_private_training, faults.claim, faults.x, faults.y, canary)
     report = audit_training(train, train.claim, premises_only=True, pairs=16, seed=1)
     assert "noise" in [each.name for each in report.violated]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_the_sums_of_opacus_are_those_of_all_batches_that_a_step_accumulates(reduction):
+    model = GradSampleModule(torch.nn.Linear(1, 1, bias=False), loss_reduction=reduction)
+    sgd = torch.optim.SGD(model.parameters(), lr=1.0)
+    options = {"noise_multiplier": 0.0, "max_grad_norm": 0.5, "loss_reduction": reduction}
+    optimizer, seen = DPOptimizer(sgd, expected_batch_size=4, **options), []
+    watch_opacus(SimpleNamespace(see=lambda sums: seen.append(float(sums[0]))), optimizer)
+    for _ in range(2):
+        # Three records, whose gradients are clipped to the bound.
+        losses = model(torch.full((3, 1), 9.0, requires_grad=True))
+        (losses.mean() if reduction == "mean" else losses.sum()).backward()
+    optimizer.step()
+    assert seen == pytest.approx([6.0])
+
+
+def test_of_many_canaries_the_score_is_larger_where_the_loss_is_smaller():
+    """Without noise, labels of the canaries that are in are learnt."""
+    many = 40
+    x, y = torch.eye(many), torch.ones(many, dtype=torch.int64)
+    claimed = Claim(sampler="full-batch", n=many, noise=1, steps=3, delta=1e-5, canaries=many)
+
+    def start(run, inputs, targets, present):
+        model = torch.nn.Linear(many, 2)
+        torch.nn.init.zeros_(model.weight)
+
+        def step():
+            losses = torch.nn.functional.cross_entropy(model(inputs), targets, reduction="none")
+            model.zero_grad()
+            (losses * present).sum().backward()
+            with torch.no_grad():
+                model.weight -= model.weight.grad
+
+        return model, step
+
+    report = audit_training(torch_loop(start, claimed, x, y, (x, y)), claimed, seed=1)
+    # Half of all are guessed in, whatever the coins were.
+    assert report.one_run.correct >= 0.75 * report.one_run.guesses
 
 
 @pytest.mark.parametrize("like", [np.asarray, torch.as_tensor])

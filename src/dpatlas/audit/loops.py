@@ -164,10 +164,12 @@ def opacus(
 
 def watch_opacus(run: Run, optimizer: Any) -> None:
     """Give `run.see` every noisy sum of an Opacus optimizer, in units of its clip bound."""
-    scale = optimizer.expected_batch_size if optimizer.loss_reduction == "mean" else 1
 
     def see(stepping: Any) -> None:
-        factor = scale * stepping.accumulated_iterations / stepping.max_grad_norm
+        factor = 1 / stepping.max_grad_norm
+        if stepping.loss_reduction == "mean":
+            # What Opacus has divided the noisy sum by.
+            factor *= stepping.expected_batch_size * stepping.accumulated_iterations
         run.see([each.grad * factor for each in stepping.params])
 
     optimizer.attach_step_hook(see)
