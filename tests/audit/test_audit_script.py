@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from small_trainings import DIMENSION, claim, training
 
-from dpatlas.audit import Claim, audit_training
+from dpatlas.audit import Claim, audit_training, premises
+from dpatlas.audit.audit import _attacks
+from dpatlas.audit.premises import HOLDS, Premise
 from dpatlas.audit.run import Run, flatten
 from dpatlas.commands import audit as command
 from dpatlas.core.scripts import printing_to_stderr
@@ -316,9 +318,11 @@ def test_one_run_is_made_once_in_a_folder(tmp_path):
 
     def train(run):
         calls.append(run.seed)
+        # By fair coins, within five standard deviations.
+        assert abs(run.included.sum() - 200) < 50
         return run.included + np.random.default_rng().normal(size=len(run.included))
 
-    claimed = Claim(sampler="full-batch", n=400, noise=1, steps=1, delta=1e-5, canaries=50)
+    claimed = Claim(sampler="full-batch", n=400, noise=1, steps=1, delta=1e-5, canaries=400)
     reports = [audit_training(train, claimed, folder=tmp_path, code=lambda _: {}) for _ in "ab"]
     assert len(calls) == 1 and reports[0].one_run == reports[1].one_run
     assert [report.error_of_all_looks for report in reports] == [0.01, 0.01]
@@ -450,6 +454,34 @@ def test_a_bound_above_the_claim_contradicts_it_whatever_the_profile_says():
     # Both rounded down.
     assert "above epsilon 8.04 at delta 1e-05 by at least 1.420" in str(changed)
     assert "  9.456 " in str(changed)
+
+
+@pytest.mark.parametrize("premises_only", [False, True])
+def test_all_tests_of_an_audit_share_its_error(monkeypatch, premises_only):
+    errors = []
+
+    def asked(error):
+        errors.append(error)
+        return Premise("asked", HOLDS, "", "")
+
+    monkeypatch.setattr(premises, "_noise_tests", lambda *_: [asked] * 4)
+    monkeypatch.setattr(premises, "_sampling", lambda *_: asked)
+    options = {"pairs": 8, "runs": 8, "seed": 1, "level": 0.9, "premises_only": premises_only}
+    report = audit_training(training(), claim(), **options)
+    tests = [test for attack in report.attacks for test in (attack.bound, attack.test)]
+    assert (len(errors), len(tests)) == (5, 0 if premises_only else 4)
+    assert sum(errors) + sum(1 - test.level for test in tests) == pytest.approx(0.1)
+
+
+def test_adversaries_are_selected_on_runs_that_no_bound_counts():
+    """Every fourth run selects, here and in `privacy.error_rates`; the third wins on the others."""
+    draws = np.random.default_rng(1)
+    selecting = np.arange(400) % 4 == 0
+    scores = {member: draws.normal(size=(400, 3)) for member in (True, False)}
+    scores[True][np.ix_(selecting, [0, 1])] += 2
+    scores[True][np.ix_(~selecting, [2])] += 9
+    attacks = _attacks(claim(), ("first", "second", "third"), scores, 0.01)
+    assert {attack.adversary for attack in attacks} == {"first", "second"}
 
 
 def test_the_time_limit_stops_the_runs_and_judges_what_there_is():

@@ -20,7 +20,14 @@ from small_trainings import (
 )
 
 from dpatlas.audit import Claim, audit_training
-from dpatlas.audit.premises import HOLDS, UNTESTED, VIOLATED, _lower_tail, first_step_law
+from dpatlas.audit.premises import (
+    HOLDS,
+    UNTESTED,
+    VIOLATED,
+    _lower_tail,
+    _sampling,
+    first_step_law,
+)
 
 SEED = 5
 
@@ -59,6 +66,12 @@ def test_a_fault_fails_the_premise_that_it_breaks(fault, violated):
     assert report.exit_code == 1 and violated in str(report).splitlines()[-1]
 
 
+def test_a_record_in_the_place_of_another_may_move_a_sum_by_twice_the_clip_bound():
+    """The canary's gradient is orthogonal to that of the record whose place it takes."""
+    _, found = rows(training(), claim(relation="replace_one"))
+    assert found["sensitivity"].status == HOLDS and "up to 1.41 C" in found["sensitivity"].found
+
+
 @pytest.mark.parametrize("coordinates", [1, 2, DIMENSION // 2])
 def test_noise_that_coordinates_share_is_caught(coordinates):
     found = rows(training(noise=3.0, coordinates=coordinates), claim(noise=3))[1]
@@ -91,7 +104,8 @@ def test_more_noise_fewer_steps_and_a_smaller_rate_break_no_premise():
 
 
 def test_an_epsilon_that_the_settings_do_not_support_is_a_premise_that_fails():
-    report, found = rows(training(), claim(epsilon=3))
+    # They guarantee 8.04, and 7.9 with its rounding is at most 7.94.
+    report, found = rows(training(), claim(epsilon=7.9))
     assert found["accounting"].status == VIOLATED and report.exit_code == 1
     assert rows(training(), claim(epsilon=8.1))[0].exit_code == 0
 
@@ -431,6 +445,19 @@ def test_the_test_of_the_noise_keeps_its_error_whatever_the_clean_sums_are(varia
         failed += test(0.05).status == VIOLATED
     # At most the stated 5 %, but for chance.
     assert failed <= stats.binom.ppf(0.9999, 1000, 0.05)
+
+
+def test_the_test_of_the_sampling_keeps_its_error():
+    """The record may have acted too often by three steps, whose tests share the error."""
+    draws, claimed = np.random.default_rng(5), claim()
+    # Drawn at each step with probability 1/4; the last entry is that it never acts.
+    law = [0.25 * 0.75**step for step in range(STEPS)] + [0.75**STEPS]
+    failed = 0
+    for _ in range(1000):
+        first = draws.choice([*range(1, STEPS + 1), None], size=100, p=law)
+        pairs = [SimpleNamespace(acted=step) for step in first]
+        failed += _sampling(claimed, pairs, "")(0.2).status == VIOLATED
+    assert failed <= stats.binom.ppf(0.9999, 1000, 0.2)
 
 
 @pytest.mark.parametrize(
