@@ -15,8 +15,9 @@ import pytest
 from dpatlas.commands import bound
 from dpatlas.commands.epsilon import main
 from dpatlas.core.rounding import upward
-from dpatlas.epsilon.check import check_epsilon
-from dpatlas.epsilon.claim import Printed
+from dpatlas.epsilon.check import _verdict, check_epsilon
+from dpatlas.epsilon.claim import Printed, read_claim
+from dpatlas.epsilon.valid import Reading
 from dpatlas.errors import InputError, run_command
 from dpatlas.privacy.accounting import Phase, composition, guarantee
 from dpatlas.privacy.ledger import Ran, ledger, tuning_of
@@ -91,19 +92,34 @@ def test_a_number_above_one_reading_and_below_another_is_guaranteed_under_the_fi
     assert code == 0 and "under add_remove and zero_out" in said and "not under replace_one" in said
 
 
-def test_between_both_sides_nothing_is_said():
-    here = check_epsilon(sampler="poisson", n=1050, batch=100, noise=2, steps=50, delta=1e-5)
-    between = (here.least["add_remove"] + here.tightest.epsilon) / 2
-    report = check_epsilon(
-        sampler="poisson",
-        n=1050,
-        batch=100,
-        noise=2,
-        steps=50,
-        delta=1e-5,
-        claimed=f"{between:.9f}",
+def test_numbers_in_words_are_rounded_to_the_safe_side():
+    settings = {"sampler": "poisson", "n": 1050, "batch": 100, "noise": 2, "steps": 50}
+    supported, refuted = (
+        check_epsilon(**settings, delta=1e-5, claimed=claimed, explain=False)
+        for claimed in ("9", "1")
     )
+    said = " ".join(str(supported).split())
+    assert float(re.search(r"PLD gives (\S+)", said)[1]) >= supported.tightest.epsilon
+    limits = [float(found) for found in re.findall(r"at least (\d\S+)", said)]
+    assert len(limits) == 2
+    assert limits[0] <= supported.least["add_remove"] < supported.least["replace_one"] >= limits[1]
+    # Under every relation: so much is reached also by the one that costs least.
+    reached = float(re.search(r"reaches epsilon (\S+)", " ".join(str(refuted).split()))[1])
+    assert 1 < reached <= min(refuted.least.values())
+
+
+def test_between_both_sides_nothing_is_said():
+    settings = {"sampler": "poisson", "n": 1050, "batch": 100, "noise": 2, "steps": 50}
+    settings |= {"delta": 1e-5}
+    here = check_epsilon(**settings)
+    between = (here.least["add_remove"] + here.tightest.epsilon) / 2
+    report = check_epsilon(**settings, claimed=f"{between:.9f}", explain=False)
     assert report.verdict == "not guaranteed"
+    # Of a release that reaches 2.852, epsilon 2.85 may be said, in rounded numbers.
+    claim = read_claim({**settings, "relation": "add_remove", "claimed": "2.85"})
+    proved = (Reading("add_remove", "pld", 2.86, ""),)
+    assert _verdict(claim, proved, {"add_remove": 2.852})[0] == "not guaranteed"
+    assert _verdict(claim, proved, {"add_remove": 2.856})[0] == "refuted"
 
 
 @pytest.mark.parametrize(
@@ -209,6 +225,8 @@ TARGET = "{sampler: full, steps: 5, delta: 1e-5, relation: add_remove"
         (f"{CLAIM}, trials: some}}", "trials: found 'some'"),
         (f"{CLAIM}, trials: [3]}}", "trials[1]: found 3"),
         (f"{CLAIM}, trials: [{{noise: 0}}]}}", "trials[1].noise: found 0"),
+        (f"{CLAIM}, trials: [{{size: 1}}]}}", "trials[1].size: found an unknown key"),
+        (f"{CLAIM}, grid: {{size: [1, 2]}}}}", "grid.size: found an unknown key"),
         (f"{CLAIM}, grid: [1]}}", "grid: found [1]; allowed: lists of values by setting"),
         (f"{CLAIM}, grid: {{noise: 3}}}}", "grid.noise: found 3; allowed: a list of values"),
         ("? [a, b]\n: 1", "line 1: found a key of several parts; allowed: the name of a setting"),
@@ -343,6 +361,8 @@ def test_a_phase_does_not_change_what_later_phases_inherit():
 def test_warnings_name_delta_and_the_release(capsys):
     _, out, _ = run(capsys, WORDS.replace("1e-5", "1e-2") + " --released last-iterate")
     assert "delta 0.01 is not below 1 / n" in out and "only the last iterate" in out
+    _, out, _ = run(capsys, WORDS.replace("1e-5", "1e-3").replace("1050", "1000"))
+    assert "delta 0.001 is not below 1 / n" in out
 
 
 POISSON = Ran("DP-SGD", (Phase(Poisson(1050, 100), 2.0, 50),), (1.0,), "os")
@@ -375,14 +395,15 @@ def test_no_delta_is_printed_smaller_than_it_is(capsys, tmp_path):
 
 
 def test_ledgers_are_composed_by_their_noisy_sums(capsys, tmp_path):
-    paths = stored(
-        tmp_path, a=in_ledger(POISSON), b={"ledger": in_ledger(HEAVY), "data": {"sha256": "1"}}
-    )
+    other = ledger(HEAVY, delta=1e-6, relation="add_remove")
+    paths = stored(tmp_path, a=in_ledger(POISSON), b={"ledger": other, "data": {"sha256": "1"}})
     code, out, _ = run(capsys, ["--ledgers", *paths, "--json"])
     total = strict(out)
+    # At the larger delta of the two.
     together = composition([POISSON.phases, HEAVY.phases], 1e-5, "add_remove")
     assert code == 0 and total["epsilon"] == pytest.approx(together.epsilon)
-    assert total["epsilon"] < total["basic"]["epsilon"] and total["basic"]["delta"] == 2e-5
+    assert total["epsilon"] < total["basic"]["epsilon"]
+    assert (total["delta"], total["basic"]["delta"]) == (1e-5, pytest.approx(1.1e-5))
     _, out, _ = run(capsys, ["--ledgers", *paths])
     assert upward(together.epsilon) in out and "by PLD, every noisy sum" in out
     assert run(capsys, ["--ledgers", *paths, "--claimed", "99"])[0] == 0
@@ -586,6 +607,7 @@ def test_what_a_ledger_does_not_say_is_added_up(capsys, tmp_path):
         ([], "no ledger"),
         ({"ledger": {"mechanism": "none"}}, "no ledger"),
         ({"arms": []}, "a ledger of several arms"),
+        ({"priors": []}, "a ledger of several arms"),
         ({"neighbour_relation": "friends"}, "neighbour_relation: found 'friends'"),
         (
             {"neighbour_relation": "replace one record", "sampler": None},
