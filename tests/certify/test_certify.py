@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shlex
 import subprocess
 import sys
@@ -63,9 +64,11 @@ def test_every_certificate_follows_from_its_parts(prior):
     assert [(row.tau, row.trained) for row in report.rows] == [
         (tau, trained) for tau in FEW["taus"] for trained in (True, False)
     ]
-    for row in report.rows:
+    shown = re.findall(r"^\S+ +(?:yes|prior) .* (\S+)$", str(report), re.MULTILINE)
+    for row, printed in zip(report.rows, map(float, shown), strict=True):
         expected = by_hand(row, report)
         assert row.certificate == pytest.approx(expected, rel=1e-8)
+        assert row.certificate <= printed < row.certificate + 1e-4
         assert row.kl == 0 or row.trained
     assert report.certificate == min(row.certificate for row in report.rows)
     assert report.n == (60 if prior == "held-out" else 120)
@@ -323,8 +326,11 @@ def files(tmp_path):
 SHORT = ("--tau", 0.1, "--draws", 500, "--seed", 3, "--set", "epochs=2", "--set", "prior_lr=0.01")
 
 
-def test_the_command_prints_what_certify_returns(result_of, files):
-    words = (f"{files}/mine.py:talks", "--data", files / "data.npz", *SHORT)
+@pytest.mark.parametrize("chosen", [{}, {"prior": "initialisation", "delta": 0.1, "redraw": True}])
+def test_the_command_prints_what_certify_returns(result_of, files, chosen):
+    words = [f"{files}/mine.py:talks", "--data", files / "data.npz", *SHORT]
+    for name, value in chosen.items():
+        words += [f"--{name}"] if value is True else [f"--{name}", value]
     code, out, errors = result_of(command.main, *words, "--json")
     torch.manual_seed(3)
     x, y = records()
@@ -338,11 +344,12 @@ def test_the_command_prints_what_certify_returns(result_of, files):
         x_test=x[:10],
         y_test=y[:10],
         settings=Settings(epochs=2, prior_lr=0.01),
+        **chosen,
     )
     expected = json.loads(json.dumps(report.as_dict()))
     assert code == 0 and {**json.loads(out), "seconds": 0} == {**expected, "seconds": 0}
     assert "here it is" in errors
-    code, out, _ = result_of(command.main, *words, "--prior", "initialisation")
+    code, out, _ = result_of(command.main, *words)
     assert code == 0 and "randomised network" in out
 
 

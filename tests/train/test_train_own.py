@@ -17,6 +17,7 @@ from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.privacy import Poisson, PrivateTraining, TrainingPhase, load_weights
+from dpatlas.privacy.saved import CARD
 from dpatlas.privacy.training import PrivateTraining as Trained
 from dpatlas.report.lineage import trace
 from dpatlas.report.text import describe
@@ -72,6 +73,8 @@ def test_the_command_trains_measures_and_saves(tmp_path, capsys):
     x, y = module.held_out()
     assert float((model(x).argmax(1) == y).float().mean()) == pytest.approx(metrics["accuracy"])
     assert str(folder / "model") in said
+    card = (folder / "model" / CARD).read_text()
+    assert f"{metrics['accuracy']:.4f} on 20 test records" in card
 
 
 def test_its_record_is_traced_without_a_tier(tmp_path):

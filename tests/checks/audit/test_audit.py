@@ -127,6 +127,8 @@ def test_the_command_fails_and_names_what_is_contradicted(capsys, no_clip):
     captured = capsys.readouterr()
     (record,) = json.loads(captured.out)
     assert record["metrics"]["contradicted"]
+    # As in the config: a table of many correct mechanisms should raise no alarm.
+    assert (record["spec"]["level"], record["spec"]["verdict_level"]) == (0.95, 0.999)
     assert record["ledger"]["epsilon"] == pytest.approx(record["metrics"]["guaranteed"])
     assert "logistic-full-batch" in captured.err.splitlines()[-1]
 

@@ -51,6 +51,11 @@ def test_a_manifest_is_trained_on_and_the_guarantee_is_one_line(data, capsys):
     assert record["spec"]["data"]["sha256"] == record["data"]["sha256"]
 
 
+def test_the_error_of_a_mean_of_two_runs_is_half_their_distance():
+    said = command._accuracy("accuracy", [0.5, 0.7], 6)
+    assert said == "accuracy: 0.600 ± 0.1 (standard error of 2 runs) on 6 held-out records"
+
+
 def test_both_guarantees_and_the_best_trial_of_a_selection_are_printed(data, capsys):
     assert train(data, *SELECT) == 0
     selected, alone, best, right, model, record = capsys.readouterr().out.splitlines()
