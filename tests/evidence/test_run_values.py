@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from dpatlas.commands.verify import differences
 from dpatlas.core.files import read_rows
 from dpatlas.core.statistics import Comparison, difference_estimate, mean_estimate, normal_estimate
 from dpatlas.errors import InputError
@@ -58,6 +59,8 @@ def test_a_number_that_does_not_follow_is_named(tmp_path, column):
     path.write_text(path.read_text().replace(row[column], other))
     (line,) = interval_differences(tmp_path)
     assert line.startswith(f"comparisons.csv: kl-0, it: {column} {float(other):g} in place of ")
+    (tmp_path / "runs").mkdir()
+    assert line in differences(tmp_path)
 
 
 def test_a_changed_run_is_named(tmp_path):

@@ -1,8 +1,8 @@
 """Trials on fewer records than the reported runs have, and grids that depend on earlier choices."""
 
+import itertools
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from sgld_small import save_data, spec_of
@@ -128,8 +128,13 @@ def test_a_grid_may_start_from_what_an_earlier_arm_chose_and_pays_for_its_trials
     )
 
 
-def test_of_equal_scores_the_first_setting_is_chosen(tmp_path, monkeypatch):
-    monkeypatch.setattr("test_trials.accuracy", lambda outputs, labels: 0.5)
+@pytest.mark.parametrize(
+    ("scores", "chosen"),
+    [([0.5] * 4, 0.01), ([0.6, 0.6, 0.9, 0.1], 0.01), ([0.1, 0.9, 0.6, 0.6], 5.0)],
+)
+def test_the_best_mean_is_chosen_and_of_equal_ones_the_first(tmp_path, monkeypatch, scores, chosen):
+    given = itertools.cycle(scores)
+    monkeypatch.setattr("test_trials.accuracy", lambda outputs, labels: next(given))
     _, rows, _ = small_tuning(tmp_path, lambda arm: ())
-    assert [row.chosen["lrs"][-1] for row in rows] == [0.01, 0.01]
-    assert all(np.mean(each.scores) == 0.5 for row in rows for each in row.tried)
+    assert [row.chosen["lrs"][-1] for row in rows] == [chosen, chosen]
+    assert [score for each in rows[0].tried for score in each.scores] == scores

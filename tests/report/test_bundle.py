@@ -198,6 +198,14 @@ def test_an_incomplete_run_is_not_bundled(finished, tmp_path):
     assert not (tmp_path / "x.tar.gz").exists()
 
 
+def test_a_run_whose_verdicts_read_other_records_is_not_bundled(finished, tmp_path):
+    copied = shutil.copytree(finished, tmp_path / "results")
+    path = copied / "smoke/lists/claims.txt"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(InputError, match=r"claims\.txt: found other records than the config asks"):
+        command.main(words(copied, tmp_path / "x.tar.gz"))
+
+
 def test_a_device_or_a_pipe_is_not_replaced_by_an_archive(finished, tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)

@@ -71,6 +71,8 @@ def test_every_claim_has_a_line_and_the_verdicts_are_counted(folders, capsys):
         "1 not run at this tier\n"
     )
     assert "\033[" not in shown
+    assert run(folders, "--paper", "dp_sgld", "--json") == 0
+    assert [each["claim"] for each in json.loads(capsys.readouterr().out)] == ["sgld-1"]
 
 
 def test_the_summary_counts_parts_and_not_their_conjunction(folders, capsys):
