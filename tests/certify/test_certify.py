@@ -75,6 +75,17 @@ def test_every_certificate_follows_from_its_parts(prior):
     assert (report.kappa > 0) == (report.delta_parts["max-information"] > 0) == (prior == "dp-sgd")
 
 
+def test_the_kl_is_that_of_the_posterior_from_its_prior(monkeypatch):
+    def shifted_and_wider(network, centre, tau, *given, **named):
+        return MeanField.around(network, centre + 0.1, 2 * tau)
+
+    monkeypatch.setattr("dpatlas.certify.certificate.train_posterior", shifted_and_wider)
+    report = certify(network(), *records(), prior="initialisation", **FEW)
+    for row in report.rows[::2]:
+        each = (2**2 + (0.1 / row.tau) ** 2 - 1) / 2 - math.log(2)
+        assert row.kl == pytest.approx(report.parameters * each, rel=1e-4)
+
+
 def test_kappa_is_the_form_whose_proof_has_no_gap_and_the_printed_one_stands_beside_it():
     settings = Settings(epochs=1, private_epochs=2, private_batch=30, noise_multiplier=50.0)
     quick = {**FEW, "settings": settings}

@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from sgld_small import save_data
 from small_jobs import Killed
 
 from dpatlas.core.records import Metrics, SpecFields
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas.jobs import job as job_module
 from dpatlas.jobs.job import Kind, Outcome, execute
 
 SPEC = Spec.of({"key": "feature_learning", "kind": "small", "seed": 3}, "small")
@@ -73,3 +75,60 @@ def test_a_job_that_draws_nothing_says_so_and_one_that_needs_data_refuses_a_spec
     assert json.loads(found)["seeds"] == {}
     with pytest.raises(InputError, match="--data: found nothing"):
         run(tmp_path, does=lambda job, kill: job.prepared)
+
+
+class Given(SpecFields):
+    """A spec that names data, and waits for the settings of a tuning."""
+
+    data: dict[str, str]
+    tuning: str
+    chosen: None
+
+
+def uses_a_checkpoint(folder, values=0.0, outcome=0.0, kill=False):
+    """Whether a job finds a checkpoint; it leaves one if it is killed.
+
+    values: in the data. outcome: of the tuning.
+    """
+    run(folder / "tuning", does=lambda job, kill: Outcome(Both(both=outcome), {}))
+    fields = {**SPEC.fields, "data": {"name": "small"}, "tuning": SPEC.id, "chosen": None}
+    found = []
+
+    def does(job):
+        found.append(job.restored("half") is not None)
+        job.save("half", {}, {})
+        if kill:
+            raise Killed
+        return Outcome(Metrics(), {})
+
+    execute(
+        Spec.of(fields, "small"),
+        Kind(does, spec=Given, packages=("numpy",)),
+        module="dpatlas.jobs.job",
+        data=save_data(folder / "data", x_train=values),
+        record=folder / "record.json",
+        checkpoints=folder / "checkpoints",
+        device="cpu",
+        tuning=folder / "tuning" / "record.json",
+    )
+    return found == [True]
+
+
+@pytest.mark.parametrize(
+    ("given", "patched"),
+    [
+        ({}, {}),
+        ({"values": 1.0}, {}),
+        ({"outcome": 1.0}, {}),
+        ({}, {"versions": lambda *packages: {"numpy": "0"}}),
+        ({}, {"code_digest": lambda module: "of tomorrow"}),
+        ({}, {"resolve_device": lambda name: "cuda"}),
+    ],
+    ids=["the same", "data", "tuning", "versions", "code", "device"],
+)
+def test_a_checkpoint_is_of_one_input_code_and_device(tmp_path, monkeypatch, given, patched):
+    with pytest.raises(Killed):
+        uses_a_checkpoint(tmp_path, kill=True)
+    for name, function in patched.items():
+        monkeypatch.setattr(job_module, name, function)
+    assert uses_a_checkpoint(tmp_path, **given) == (not given and not patched)

@@ -77,6 +77,15 @@ def test_the_command_trains_measures_and_saves(tmp_path, capsys):
     assert f"{metrics['accuracy']:.4f} on 20 test records" in card
 
 
+def test_averaged_weights_are_saved_and_measured(tmp_path):
+    record, folder = record_of(tmp_path, ema_decay=0.9)
+    make, module, _ = named_function(f"{tmp_path / 'mine.py'}:network", "")
+    load_weights(folder / "model", model := make())
+    x, y = module.held_out()
+    expected = torch.nn.functional.cross_entropy(model(x), y).item()
+    assert record["metrics"]["loss"] == pytest.approx(expected)
+
+
 def test_its_record_is_traced_without_a_tier(tmp_path):
     record, folder = record_of(tmp_path)
     found = trace(folder / "record.json")
