@@ -86,6 +86,11 @@ def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
             ["dp_sgld.long_training.data.classes.1", "10", "one of 0, 1, 2"],
         ),
         ({"kl_privacy": {"horizons": {"early": 60}}}, ["horizons.short"]),
+        (
+            {"dp_sgld": {"long_training": {"data": {"n_train": 1151}}}},
+            ["dp_sgld.long_training.data", "1798 records", "at most 1797 in all"],
+        ),
+        ({"device": "cpu", "precision": "tf32"}, ["precision", "tf32 with device cpu"]),
     ],
 )
 def test_a_wrong_config_is_one_line_with_key_found_and_allowed(change, words):

@@ -9,6 +9,7 @@ from dpatlas.commands import tune
 from dpatlas.config import tuned
 from dpatlas.config.atlas import Atlas, waits_for
 from dpatlas.config.load import load_config, load_tier, read_config, tiers, validate
+from dpatlas.config.types import class_names
 from dpatlas.core.folders import command
 from dpatlas.core.records import FIELDS, checked_fields
 from dpatlas.errors import InputError
@@ -130,11 +131,18 @@ def test_one_record_to_tune_on_is_refused_before_any_job():
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("digits", True), ("fonts", True), ("breast_cancer", True), ("mnist", False)],
+    [
+        ("digits", True),
+        ("fonts", True),
+        ("breast_cancer", True),
+        ("mnist", False),
+        # Of its test split only the total is published.
+        ("pneumonia-224-cleaned", False),
+    ],
 )
 def test_sets_with_test_records_of_their_own_are_not_dealt_anew_by_default(name, expected):
     config = read_config()
-    classes = ["malignant", "benign"] if name == "breast_cancer" else [0, 1]
+    classes = [*class_names(name)][:2]
     counts = {"n_train": 60, "n_test": 20, "n_validation": 20}
     config["dp_sgld"]["long_training"].update(
         data={"name": name, "classes": classes, **counts}, features="raw", backbone=None

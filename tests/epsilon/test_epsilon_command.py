@@ -363,6 +363,11 @@ def test_warnings_name_delta_and_the_release(capsys):
     assert "delta 0.01 is not below 1 / n" in out and "only the last iterate" in out
     _, out, _ = run(capsys, WORDS.replace("1e-5", "1e-3").replace("1050", "1000"))
     assert "delta 0.001 is not below 1 / n" in out
+    # Where PLD does not resolve delta, RDP decides, though its best order is the largest.
+    for delta, decides in (("1e-50", True), ("1e-5", False)):
+        line = f"--sampler poisson --n 9 --batch 1 --noise 99 --steps 3 --delta {delta}"
+        _, out, _ = run(capsys, line)
+        assert ("RDP: the best order, 4441, ends the range" in " ".join(out.split())) == decides
 
 
 POISSON = Ran("DP-SGD", (Phase(Poisson(1050, 100), 2.0, 50),), (1.0,), "os")

@@ -146,6 +146,8 @@ def test_a_generated_set_gives_every_run_records_that_no_other_one_saw(tmp_path)
         assert dealt.x["train"].dtype == np.float32 and dealt.x["train"].min() >= 0
         assert dealt.x["train"].max() == 1 and set(dealt.labels["test"]) == {0, 1, 2}
         seen |= fresh
+    other = Deals(job_of({**FONTS, "selection": 1}, tmp_path / "other")).of(0)
+    assert not set(rows(*other.x.values())) & seen
 
 
 def test_a_trial_of_a_generated_set_deals_its_fixed_part(tmp_path):

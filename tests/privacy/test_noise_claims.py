@@ -349,3 +349,13 @@ def test_a_training_whose_records_change_unseen_cannot_repeat_the_noise():
     kept.restore(arrays, facts)
     with pytest.raises(InputError, match="noise: found"):
         kept.run()
+
+
+def test_a_secret_from_another_process_is_refused_but_by_a_checkpoint(monkeypatch):
+    """After a fork both would draw from one secret, and neither knows what the other drew."""
+    noise = Noise()
+    monkeypatch.setattr("os.getpid", lambda: 0)
+    with pytest.raises(InputError, match="noise: found noise of the operating system from process"):
+        noise.claim(0, "a training")
+    noise.carry(noise.secret)
+    noise.claim(0, "a training")

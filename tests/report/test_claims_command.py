@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.commands.claims import changes, main, read_verdicts, summary
+from dpatlas.commands.claims import badge, changes, main, read_verdicts, summary
 from dpatlas.errors import run_command
 from dpatlas.evidence.verdicts import (
     IDENTITY,
@@ -206,6 +206,16 @@ def test_a_damaged_file_of_claims_is_one_line(folders, capsys, change, named):
     assert run(folders) == 2
     line = capsys.readouterr().err
     assert line.count("\n") == 1 and named in line and "claims.csv" in line
+
+
+def test_a_badge_counts_the_papers_own_claims_once():
+    rows = [
+        row("kl-1a", REPRODUCED, place="Figure 1"),
+        row("kl-1", REPRODUCED, place="Figure 1"),
+        row("kl-2", INCONCLUSIVE, place="Figure 2"),
+        row("kl-3", REPRODUCED, place="ours, beside Figure 2"),
+    ]
+    assert badge(rows) == "1 of 2 claims reproduced"
 
 
 def test_a_badge_needs_to_know_whose_claims_they_are(folders, capsys):

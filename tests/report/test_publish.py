@@ -567,6 +567,9 @@ def test_a_tier_that_there_is_not_is_answered_with_those_that_have_results(tmp_p
         command.config_of("nosuch", tmp_path)
     with pytest.raises(InputError, match="allowed: one that ships with the project: embedded"):
         command.config_of("nosuch", tmp_path / "none")
+    write_json(tmp_path / "mine/config.json", load_tier("smoke").plain())
+    with pytest.raises(InputError, match=r"config\.json: found tier smoke; allowed: mine"):
+        command.config_of("mine", tmp_path)
 
 
 def test_the_help_names_the_tiers_that_are_on_the_page():

@@ -1,6 +1,7 @@
 """`dpatlas train FILE.yaml`: one's own network on one's own records, by command and from Python."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -510,6 +511,10 @@ BAD = {
         {"noise_multiplier": None, "epsilon": 1e-12},
         "epsilon: found 1e-12",
     ),
+    "an epsilon without end": (
+        {"noise_multiplier": None, "epsilon": math.inf},
+        "epsilon: found inf; allowed: a number",
+    ),
     "a group that says nothing": (
         {"parameter_groups": [{"prefix": "0"}]},
         "parameter_groups.0: found neither lr nor weight_decay",
@@ -617,6 +622,26 @@ def test_bad_settings_are_named_before_anything_is_trained(case, tmp_path, monke
 def test_resume_without_a_checkpoint_is_refused(tmp_path):
     with pytest.raises(InputError, match="--resume: found no checkpoint"):
         run(write(tmp_path), "--resume")
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("code_digest", lambda module: "of tomorrow"),
+        ("versions", lambda *packages: {"torch": "0"}),
+        ("resolve_device", lambda name: "cpu-tf32"),
+    ],
+)
+def test_what_other_code_packages_or_devices_began_is_not_resumed(
+    tmp_path, monkeypatch, name, function
+):
+    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    path = write(tmp_path)
+    with killed_at(3, (Trained, "step")):
+        run(path)
+    monkeypatch.setattr(own_training, name, function)
+    with pytest.raises(InputError, match="--resume: found no checkpoint of these"):
+        run(path, "--resume")
 
 
 def test_a_bad_file_ends_with_one_line_and_code_2(tmp_path):
