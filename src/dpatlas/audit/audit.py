@@ -24,7 +24,6 @@ from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.progress import Progress
 from dpatlas.errors import InputError
 from dpatlas.privacy.audit_statistics import epsilon_lower_bound, profile_excess
-from dpatlas.privacy.error_rates import SELECTION_STRIDE
 from dpatlas.privacy.one_run import OneRunTest, one_run_profile_test
 
 RUNS, PAIRS, LEVEL = 100, 40, 0.99
@@ -33,8 +32,8 @@ CONFIDENCE = real(gt=0, le=1 - 1e-9)
 # The share of a limited time that pairs may take.
 TIME_OF_PAIRS = 0.4
 FEWEST_PAIRS, FEWEST_RUNS = 2, 8
-# Adversaries whose bounds share the error.
-ADVERSARIES = 2
+# Adversaries whose bounds share the error; a fourth of the runs selects them.
+ADVERSARIES, SELECTION_STRIDE = 2, 4
 # First words of the seeds of pairs, of the bound's runs and of coins.
 OF_PAIRS, OF_RUNS, OF_COINS = 0, 1, 2
 
@@ -366,7 +365,6 @@ def _attacks(
     It is shared by two tests of each as well: the bound at the claim's delta, and the profile.
     """
     with_, without = scores[True], scores[False]
-    # The runs that select the bounds' thresholds as well, so that no bound counts any of them.
     selecting = slice(None, None, SELECTION_STRIDE)
     ranked = sorted(
         range(len(names)),
