@@ -67,8 +67,8 @@ TIERS = {
     "shapes can be compared with the papers, heights cannot",
     "pilot": "the embedded tier with a base seed that was looked at before the claims were frozen; "
     "its verdicts decide nothing",
-    "workstation": "photographs, X-rays and MNIST at a size that a machine without a GPU manages in "
-    "hours",
+    "workstation": "photographs, X-rays and MNIST at a size that a machine without a GPU manages "
+    "in hours",
     "printed": "every printed row, panel and table once, at the printed sizes, on the papers' own "
     "data",
     "printed-caption": "kl_privacy's Fig. 1 with the step size of its caption",
