@@ -111,7 +111,8 @@ def test_an_epsilon_that_the_settings_do_not_support_is_a_premise_that_fails():
 
 
 def test_noise_of_the_operating_system_leaves_comparisons_untested_and_says_so():
-    report, found = rows(training(secret=True))
+    # Its noise is other in every test: at the usual level one in a hundred would be violated.
+    report, found = rows(training(secret=True), level=1 - 1e-6)
     assert report.exit_code == 0
     compared = ("sensitivity", "acts through sums only", "sampling")
     assert {found[name].status for name in compared} == {UNTESTED}
