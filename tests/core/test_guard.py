@@ -51,7 +51,9 @@ def test_every_element_of_an_array_is_checked(values):
         (real(gt=2), np.nextafter(2, 3), 2),
         (real(ge=2), 2, np.nextafter(2, 1)),
         (real(le=2), 2, np.nextafter(2, 3)),
+        (real(lt=2), np.nextafter(2, 1), 2),
         (integer(gt=2), 3, 2),
+        (integer(le=2), 2, 3),
     ],
 )
 def test_limits_are_sharp(domain, inside, outside):
@@ -68,6 +70,11 @@ def test_infinity_is_allowed_where_it_is_declared_and_nan_never():
     for value in (NAN, -INF, np.array([1.0, NAN])):
         with pytest.raises(InputError, match="a number or infinity > 0"):
             limit.check("alpha", value)
+    # Where no limit stands that nan would fail.
+    for domain in (real(), real(finite=False)):
+        for value in (NAN, np.array([1.0, NAN])):
+            with pytest.raises(InputError, match="allowed: a number"):
+                domain.check("inner", value)
 
 
 @checked(eta=real(gt=0), steps=integer(ge=1), convention=one_of("exact", "paper"))

@@ -11,6 +11,7 @@ from dpatlas.core.rounding import downward, rounded_up, upward
     "number, said",
     [
         (1.0844049, ("1.085", "1.084", "1.08441")),
+        (1.0840000001, ("1.085", "1.084", "1.08401")),
         (3.0, ("3.000", "3.000", "3")),
         (1.1, ("1.100", "1.100", "1.1")),
         (0.00123451, ("0.001235", "0.001234", "0.00123451")),
@@ -27,5 +28,6 @@ def test_digits_of_a_statement_may_be_fewer():
     assert (rounded_up(1.0001, 3), rounded_up(math.exp(40), 3)) == ("1.01", "2.36e+17")
 
 
-def test_the_smallest_numbers_are_rounded_up_too():
-    assert float(upward(1e-310)) >= 1e-310 and float(upward(5e-324)) > 0
+def test_the_smallest_numbers_are_rounded_outward_too():
+    assert float(upward(1e-310)) >= 1e-310 >= float(downward(1e-310))
+    assert float(upward(5e-324)) > 0

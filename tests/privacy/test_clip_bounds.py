@@ -122,7 +122,7 @@ def test_what_ran_survives_json(changes):
 
 
 def counts(sampler, steps=300, **changes):
-    """Released counts, the counts before noise, gradient noise of one parameter, the training."""
+    """Counts as released and before noise, a parameter's noise over the bound, the training."""
     x, labels = data()
     settings = {"lr": 1e-12, "steps": steps, "noise_multiplier": 1.5, **ADAPTIVE, **changes}
     found, clean, other = [], [], []
@@ -130,11 +130,11 @@ def counts(sampler, steps=300, **changes):
     def see(step, sums):
         batch = sampler.batch_indices(run.noise, run.repetition, step)
         bound = bounds[-1]
-        norms = run.kernel.clipped_sum(x[batch], labels[batch], bound).norms
+        clipped = run.kernel.clipped_sum(x[batch], labels[batch], bound)
         assert sums[CLIP_COUNT].shape == (1,)
         found.append(float(sums[CLIP_COUNT]))
-        clean.append(float((norms <= bound).sum()) - len(batch) / 2)
-        other.append(float(sums["head.bias"][0]) / bound)
+        clean.append(float((clipped.norms <= bound).sum()) - len(batch) / 2)
+        other.append(float(sums["head.bias"][0] - clipped.gradients["head.bias"][0]) / bound)
 
     bounds = [settings["max_grad_norm"]]
     run = training([phase(sampler, **settings)], network("linear"), Noise(), on_update=see)
@@ -145,12 +145,14 @@ def counts(sampler, steps=300, **changes):
 
 
 @pytest.mark.parametrize("sampler", [SAMPLERS[0], SAMPLERS[3]], ids=lambda each: each.name)
-def test_released_counts_carry_the_noise_that_the_ledger_states(sampler):
+def test_counts_and_sums_carry_the_noise_that_the_ledger_states_at_the_bound_of_each_step(sampler):
     found, clean, gradients, bounds, run = counts(sampler)
     stated = run.ledger()["clip"]
     noise = (found - clean) / stated["count_noise"]
-    assert stats.kstest(noise, "norm").pvalue > 1e-3
-    assert 1e-3 < stats.chi2.cdf(noise @ noise, len(noise)) < 1 - 1e-3
+    assert max(bounds) > 3 * min(bounds)
+    for drawn in (noise, gradients / stated["gradient_noise_multiplier"]):
+        assert stats.kstest(drawn, "norm").pvalue > 1e-3
+        assert 1e-3 < stats.chi2.cdf(drawn @ drawn, len(drawn)) < 1 - 1e-3
     # Drawn for themselves: not those of the gradients, and not one number for all steps.
     assert abs(np.corrcoef(noise, gradients)[0, 1]) < 5 / math.sqrt(len(noise))
     assert abs(np.corrcoef(noise[1:], noise[:-1])[0, 1]) < 5 / math.sqrt(len(noise))

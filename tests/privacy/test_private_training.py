@@ -101,12 +101,15 @@ def test_a_poisoned_record_never_stops_training_or_reaches_the_weights(name, cli
     x, labels = data()
     x[4], x[9, 3] = torch.nan, torch.inf
     model = network(name)
-    run = PrivateTraining(
-        model, [phase(FullBatch(N), clipping=clipping)], x, labels, noise=Noise("digest", "keyed")
+    run, resumed = (
+        training([phase(FullBatch(N), clipping=clipping)], each, records=(x, labels))
+        for each in (model, network(name))
     )
     run.run()
     assert run.steps_done == 6
     assert run.skipped_records == 12
+    resumed.restore(*run.state())
+    assert resumed.skipped_records == 12
     assert all(torch.isfinite(value).all() for value in model.parameters())
 
 

@@ -17,6 +17,7 @@ from dpatlas.papers.dp_sgld.formulas.exact import (
     exact_delta,
     exact_epsilon,
     exact_renyi,
+    lipschitz_constant,
     one_step_renyi2,
 )
 
@@ -86,13 +87,13 @@ def test_one_step_without_projection_is_the_closed_form():
 def test_delta_of_one_step_without_projection_is_the_closed_form():
     """(1 - q) N(0, s^2) + q N(D, s^2) against N(0, s^2) crosses e^eps once."""
     q, distance, s = 0.01, 0.5, math.sqrt(0.03)
-    for eps in (0.01, 1.0, 5.0):
+    for eps in (0.01, 1.0, 5.0, 25.0):
         ratio = (math.exp(eps) - 1 + q) / q
         crossing = distance / 2 + s**2 / distance * math.log(ratio)
         hit, missed = norm.sf((crossing - distance) / s), norm.sf(crossing / s)
         expected = (1 - q) * missed + q * hit - math.exp(eps) * missed
         delta = exact_delta(**{**EXAMPLE, "radius": 4.0}, K=1, eps=eps)
-        assert delta == pytest.approx(expected, rel=1e-6)
+        assert delta == pytest.approx(expected, rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +116,12 @@ def test_twice_the_nodes_change_nothing(setting, monkeypatch):
         for eps in (0.001, 1.0):
             coarse, fine = (pair.delta(k, eps) for pair in pairs)
             assert coarse == pytest.approx(fine, rel=1e-5, abs=1e-15)
+
+
+@pytest.mark.parametrize("radius", [0.25, 1.0, 3.0])
+def test_no_record_s_loss_is_steeper_than_the_lipschitz_constant(radius):
+    theta, x = np.meshgrid(np.linspace(-radius, radius, 9), np.linspace(-1, 1, 9))
+    assert np.abs(theta - x).max() == lipschitz_constant(radius)
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-5])

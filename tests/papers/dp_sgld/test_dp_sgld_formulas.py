@@ -79,6 +79,9 @@ def test_claimed_epsilon_is_the_least_over_all_orders(sigma2, sum_eta, delta):
 def test_claimed_noise_gives_the_claimed_epsilon(eps, delta, sum_eta):
     sigma2 = claimed_sigma2(eps, delta, 1.5, 0.1, 1000, sum_eta)
     assert claimed_epsilon(1.5, 0.1, 1000, sigma2, sum_eta, delta) == pytest.approx(eps, rel=1e-9)
+    # Without any divergence the largest order, 1999, decides.
+    least = claimed_epsilon(0, 0.1, 1000, sigma2, sum_eta, delta)
+    assert least == pytest.approx(math.log(1 / delta) / 1998)
 
 
 @given(eps=st.floats(0.01, 20), delta=st.floats(1e-10, 0.01))
@@ -147,6 +150,8 @@ def test_constants_of_softmax_regression_hold_on_random_data(seed):
         assert gradients.max() <= lipschitz(norm)
     best = minimize(softmax_loss, np.zeros(classes * p), args=(x, labels, lam)).x
     assert np.linalg.norm(best) <= radius(norm, lam, classes)
+    # The loss's gradient sqrt(2) ||x|| and lam ||W|| balance there; log C is out of reach.
+    assert radius(0.1, 1.0, classes) == pytest.approx(math.sqrt(2) * 0.1)
 
 
 def test_two_classes_and_opposite_labels_reach_smoothness_and_lipschitz_constant():
@@ -245,6 +250,7 @@ UTILITY = dict(eps=24, delta=1e-5, L=1, lam=0.1, beta=1, n=10, d=3, xi2=1)
         ("dp-sgld-claimed-rdp-constant", {**CLAIM, "eta": 0.5}, "eta: found 0.5; .*< 1/beta = 0.5"),
         ("dp-sgld-claimed-rdp-constant", {**CLAIM, "lam": 3}, "lam: found 3; .*<= beta = 2"),
         ("dp-sgld-conditional-epsilon", {**GIVEN, "eta": 1}, "eta: found 1; .*< 1/beta = 1"),
+        ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 0}, "m: found 0; .*a whole number >= 1"),
         ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 11}, "m: found 11; .*<= n = 10"),
         ("noisy-gd-gdp", {**FULL, "eta": 2.0}, "eta: found 2.0; allowed: .*< 2/beta = 2"),
         ("dp-sgld-exact-renyi", {**EXACT, "sigma2": 1e-9}, "sigma2: found 1e-09; .*>= 0.0009"),

@@ -75,6 +75,7 @@ def test_hidden_states_never_cost_more_than_releasing_all():
     assert mu[-1] == pytest.approx(one * math.sqrt(1.95 / 0.05), rel=1e-6)
     # Without contraction, eta lam = 1e-14, the bound keeps its digits and all steps compose.
     assert noisy_gd_gdp(0.5, 2e-14, 1.0, 0.02, 1e-3, 100) == pytest.approx(10 * one, rel=1e-9)
+    assert noisy_gd_gdp_of_steps(np.array([]), 0.1, 1.0, 0.02, 1e-3) == 0
 
 
 def test_steps_beyond_the_smooth_range_contract_by_the_smoothness():
@@ -103,12 +104,13 @@ def test_repaired_noise_meets_the_target_and_no_less_would(eps, delta):
         assert gaussian_epsilon(mu, delta) > eps
 
 
-def test_full_batches_drawn_at_every_step_give_theorem_3_2():
-    claim = claimed_rdp_constant(3.0, **RENYI, beta=1.0, n=40, K=9)
-    assert renyi_given_batches(3.0, 1.5, 0.1, 40, 0.01, 0.5, [True] * 9) == pytest.approx(claim)
+@pytest.mark.parametrize("K", [9, 2000])
+def test_full_batches_drawn_at_every_step_give_theorem_3_2(K):
+    claim = claimed_rdp_constant(3.0, **RENYI, beta=1.0, n=40, K=K)
+    assert renyi_given_batches(3.0, 1.5, 0.1, 40, 0.01, 0.5, [True] * K) == pytest.approx(claim)
     for batches in dp_sgld_guarantees.BATCHES:
         assert conditional_rdp(
-            3.0, **RENYI, beta=1.0, n=40, m=40, K=9, batches=batches
+            3.0, **RENYI, beta=1.0, n=40, m=40, K=K, batches=batches
         ) == pytest.approx(claim)
 
 

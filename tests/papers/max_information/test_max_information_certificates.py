@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -93,6 +93,7 @@ def test_theorem_2_is_a_single_prior_at_half_of_delta():
     delta=st.floats(1e-6, 0.9),
     spent=st.floats(0, 1 - 1e-9),
 )
+@example(kl=0.0, n=1, K1=1, delta=0.05, spent=1 - 1e-9)
 def test_certificate_exponent_is_never_below_the_true_value(kl, n, K1, delta, spent):
     beta = spent * delta
     found = certificate_exponent(kl, 0.5, n, K1, 7, delta, 0.0, beta)
