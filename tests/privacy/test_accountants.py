@@ -7,7 +7,7 @@ from dp_accounting.pld import PLDAccountant
 from gaussian_profile import hockey_stick, step_densities
 from scipy.stats import norm
 
-from dpatlas.privacy import accountants
+from dpatlas.privacy import accountants, accounting
 from dpatlas.privacy.accounting import RELATIONS, Phase, guarantee
 from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson
 
@@ -97,12 +97,17 @@ def test_epsilon_stays_above_the_exact_one_where_the_convolutions_lose_digits(de
     assert exact <= found.epsilon <= exact * 1.01
 
 
-def test_what_the_convolutions_may_lose_is_taken_off_delta(monkeypatch):
-    phases = [Phase(Poisson(1000, 100), 2.0, 50)]
+@pytest.mark.parametrize(
+    ("kind", "relation"), [(Poisson, "add_remove"), (FixedSize, "replace_one")]
+)
+def test_what_the_convolutions_may_lose_is_taken_off_delta(kind, relation, monkeypatch):
+    phases = [Phase(kind(1000, 100), 2.0, 50)]
     monkeypatch.setattr(accountants, "FFT_ERROR", 0.0)
-    smaller = guarantee(phases, 0.9e-5, "add_remove").epsilon
+    smaller = guarantee(phases, 0.9e-5, relation).epsilon
     monkeypatch.setattr(accountants, "FFT_ERROR", 0.1e-5 / 50 * (1 - 1e-12))
-    assert guarantee(phases, 1e-5, "add_remove").epsilon == pytest.approx(smaller, rel=1e-9)
+    # What an earlier call found does not know of the patch.
+    accounting._accounted.cache_clear()
+    assert guarantee(phases, 1e-5, relation).epsilon == pytest.approx(smaller, rel=1e-9)
 
 
 @pytest.mark.parametrize("batch", [500, 900, 1000])
@@ -130,19 +135,20 @@ def test_the_best_order_at_the_end_of_the_range_gives_a_warning(phase, order):
 
 
 @pytest.mark.parametrize(
-    ("n", "sigma"), [(10**5, 300.0), (10**8, 1000.0), (10**9, 1.0), (10**12, 30.0)]
+    ("n", "sigma"), [(2, 1e5), (10**5, 300.0), (10**8, 1000.0), (10**9, 1.0), (10**12, 30.0)]
 )
-def test_divergences_at_tiny_rates_are_not_lost_to_rounding(n, sigma):
-    """The first of the positive terms is nearly all: order q^2 (e^(1 / sigma^2) - 1) / 2."""
-    orders = np.array([1.5, 2.0, 2.5, 3.0, 8.0, 30.0])
+def test_divergences_whose_moments_are_near_one_are_not_lost_to_rounding(n, sigma):
+    """order q^2 (e^(1 / sigma^2) - 1) / 2: where q or 1 / sigma is tiny, that is nearly all."""
+    orders = np.array([1.5, 1.9, 2.0, 2.5, 2.75, 3.0, 8.0, 30.0])
     release = accountants.Mechanism(Poisson(n, 1), sigma, 1)
     curve = accountants.rdp_curve([release], "add_remove", orders)
     whole = orders == np.round(orders)
     first = orders / 2 * math.expm1(sigma**-2) / n**2
     assert (curve >= first * (1 - 1e-3)).all()
-    assert curve[whole] == pytest.approx(first[whole], rel=1e-3)
-    # Between whole orders by the convexity of the log moment.
-    assert (curve <= first * 4 / 3 * (1 + 1e-3)).all()
+    assert curve[whole] == pytest.approx(first[whole], rel=1e-3, abs=0)
+    # Between whole orders by the convexity of the log moment; at large rates the package's own
+    # numbers, which are far larger, stand there.
+    assert n == 2 or (curve <= first * 4 / 3 * (1 + 1e-3)).all()
 
 
 def test_an_epsilon_of_tiny_rates_is_no_less_than_that_of_the_limit():

@@ -213,6 +213,22 @@ def test_the_one_run_p_value_is_the_binomial_tail_and_a_leak_by_the_paper_s_form
     assert one_run_p_value(m, r, 0, epsilon, delta) == 1.0
 
 
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize("delta", [0.0, 1e-4])
+def test_the_one_run_bound_is_rejected_at_its_level_and_no_more_is(level, delta):
+    scores, included = noisy_canaries(np.random.default_rng(13), 500, 3.0)
+    bound = one_run_lower_bound(scores, included, delta, level)
+    counts = (bound.evidence.canaries, bound.evidence.guesses, bound.evidence.correct)
+    assert one_run_p_value(*counts, bound.epsilon, delta) <= 1 - level
+    assert one_run_p_value(*counts, bound.epsilon + 2e-6, delta) > 1 - level
+
+
+def test_of_an_odd_number_of_guesses_the_highest_scores_have_one_more():
+    included = np.array([False, False, False, True, True, True])
+    found = one_run_lower_bound(np.arange(6.0), included, 0.0, guesses=5).evidence
+    assert (found.guesses, found.correct) == (5, 5)
+
+
 def test_the_one_run_p_value_grows_with_epsilon_up_to_the_largest_delta():
     for m, r, v in ((40, 20, 17), (40, 40, 40), (200, 50, 30)):
         values = [one_run_p_value(m, r, v, eps, 1 / (2 * m)) for eps in np.linspace(0, 8, 200)]

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 
@@ -18,6 +19,7 @@ from dpatlas.privacy.ledger import (
     GAUSSIAN,
     GIVEN_BATCHES,
     LastIterate,
+    Persons,
     Ran,
     ledger,
     private_selection,
@@ -76,6 +78,8 @@ def test_runs_that_share_noise_guarantee_nothing_together_and_one_alone_says_so(
     assert both["epsilon"] is None and both["one_run"]["epsilon"] == alone["epsilon"]
     assert both["guaranteed"].startswith("nothing of all runs together")
     assert tuning_of(arms, [ran(LP)], **ACCOUNTS)["epsilon"] is None
+    for runs in ([arms[0], ran(LP)], [ran(LP), arms[0]]):
+        assert together(runs, **ACCOUNTS) == (math.inf, "the runs share noise (common draws)")
 
 
 @pytest.mark.parametrize(
@@ -237,6 +241,10 @@ REFUSED = [
         lambda: ledger(MIXED, delta=1e-5, relation="replace_one", accountant="pld"),
         "accountant: found pld for fixed-size",
     ),
+    (
+        lambda: ledger([ran(LP), ran(LP, persons=Persons(1050, 2, 2000))], **ACCOUNTS),
+        "ran: found trainings with other units of privacy",
+    ),
     (lambda: guarantee([LP, OTHER], 1e-5, "add_remove"), "found batches of 10 and of 1050 records"),
     (
         lambda: calibrate(lambda _: [LP, OTHER], 1.0, 1e-5, "add_remove"),
@@ -267,7 +275,8 @@ def test_several_released_runs_and_trials_compose():
     found = ledger([ran(LP)] * 3, **ACCOUNTS)
     assert found["epsilon"] == composition([[LP]] * 3, 1e-5, "add_remove").epsilon
     assert found["one_run"] == {"epsilon": of(LP)["epsilon"], "delta": 1e-5}
-    assert "all 3 runs together; one alone: epsilon" in found["guaranteed"]
+    alone = rounded_up(of(LP)["epsilon"])
+    assert found["guaranteed"].endswith(f", all 3 runs together; one alone: epsilon {alone}")
     assert "one_run" not in of(LP)
     tuning = tuning_of([ran(LP)] * 2, [ran(LP)] * 3, **ACCOUNTS)
     assert tuning["epsilon"] == composition([[LP]] * 3, 1e-5, "add_remove").epsilon
@@ -300,6 +309,9 @@ def test_the_ledger_of_a_last_iterate_names_its_bound():
     assert found["accountant"] == "gdp" and found["event"] == "last of 30 iterates, 0.1-GDP"
     assert found["epsilon"] == gaussian_epsilon(0.1, 1e-5)
     assert found["cross_check"].startswith("every iterate, PLD: epsilon")
+    # One of several arms alone has its noise to itself.
+    arm = dataclasses.replace(last, shared_noise="arms")
+    assert ledger(arm, delta=1e-5, relation="replace_one")["epsilon"] == found["epsilon"]
 
 
 def test_what_floats_leave_open_is_stated_with_the_engines_own_bound():

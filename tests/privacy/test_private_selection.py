@@ -194,7 +194,9 @@ def test_a_record_pays_for_its_own_part_and_the_worse_is_stated():
     assert quiet.selected.epsilon == quiet.training == public.training > quiet.validation
     assert quiet.single == public.single
     assert loud.selected.epsilon == loud.validation > loud.training == public.training
-    # The score alone: a Gaussian of sensitivity 1.
+    # The score: a Gaussian of sensitivity 1, selected and alone.
+    of_score = selected_guarantee([Phase(FullBatch(300), 0.5, 1)], law, DELTA, "add_remove")
+    assert loud.validation == of_score.training
     assert loud.single.epsilon == pytest.approx(
         guarantee([Phase(FullBatch(300), 0.5, 1)], DELTA, "add_remove").epsilon
     )
