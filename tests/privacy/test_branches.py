@@ -6,7 +6,7 @@ from small_training import N, data, flat, network, phase, sums_of, training, wei
 
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy.samplers import Poisson
+from dpatlas.privacy.samplers import Poisson, Shuffled
 from dpatlas.privacy.training import PrivateTraining
 
 SHARED = "arms of a run"
@@ -78,6 +78,14 @@ def test_a_training_that_goes_on_from_another_is_the_training_of_both_phases():
     assert not torch.allclose(flat(weights(model)), flat(weights(whole.model)), atol=1e-3)
 
 
+def test_the_relation_is_one_that_the_first_training_s_batches_have_too():
+    first = training([phase(Shuffled(N, 6), steps=2)], shared_noise=SHARED)
+    first.run()
+    second = training([tuning(3)], first.model, shared_noise=SHARED, after=first.ran)
+    second.run()
+    assert second.guarantee(1e-3).relation == "replace_one"
+
+
 def test_a_killed_continuation_resumes_to_the_same_bits():
     model, first = head_alone(4)
     straight = training([tuning(5)], model, shared_noise=SHARED, after=first.ran)
@@ -130,3 +138,10 @@ def test_what_cannot_go_on_from_another_training_is_refused(options, named):
     model, first = head_alone(2)
     with pytest.raises(InputError, match=named):
         training([tuning(3)], model, after=first.ran, **options)
+
+
+def test_a_training_does_not_go_on_from_one_on_fewer_records():
+    first = training([phase(Poisson(9, 3), steps=2)], records=data(9), shared_noise=SHARED)
+    first.run()
+    with pytest.raises(InputError, match="after: found a training on 9 records"):
+        training([tuning(3)], first.model, shared_noise=SHARED, after=first.ran)

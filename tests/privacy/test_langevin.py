@@ -12,7 +12,7 @@ from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
-from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch
+from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson
 
 N, D, CLASSES = 20, 6, 3
 
@@ -73,7 +73,10 @@ def test_records_beyond_the_declared_norm_are_scaled_down_and_counted():
     assert bound_records(found.x, 1.0).scaled_down == 0
 
 
-@pytest.mark.parametrize("sampler", [FullBatch(N), FixedSize(N, 7)], ids=lambda kind: kind.name)
+SAMPLERS = [FullBatch(N), FixedSize(N, 7), Poisson(N, 7)]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda kind: kind.name)
 def test_without_noise_a_step_is_gradient_descent_on_the_regularised_mean_loss(sampler):
     x, labels = data()
     one = run(settings(sampler, sigma=0.0))
@@ -81,7 +84,9 @@ def test_without_noise_a_step_is_gradient_descent_on_the_regularised_mean_loss(s
     weights = one.weights.clone().requires_grad_()
     batch = torch.from_numpy(sampler.batch_indices(Noise("digest", "keyed"), 0, 0))
     with torch.enable_grad():
-        fit = torch.nn.functional.cross_entropy(x[batch] @ weights.T, labels[batch])
+        scores = x[batch] @ weights.T
+        fit = torch.nn.functional.cross_entropy(scores, labels[batch], reduction="sum")
+        fit = fit / sampler.batch
         (gradient,) = torch.autograd.grad(fit + 0.05 / 2 * weights.square().sum(), weights)
     one.step()
     torch.testing.assert_close(one.weights, (weights - 0.5 * gradient).detach())
@@ -115,6 +120,16 @@ def test_a_run_restored_after_any_step_gives_the_same_bits_and_settings():
         second.restore(*stored(first))
         assert torch.equal(second.run(), whole.weights)
         assert second.settings_run == second.settings
+
+
+def test_other_labels_are_another_run_whose_noise_is_its_own():
+    run(settings()).step()
+    x, labels = data()
+    other = LangevinRun(
+        settings(), x, 2 - labels, CLASSES, noise=Noise("digest", "keyed"), repetition=0
+    )
+    with pytest.raises(InputError, match="noise that another training has drawn"):
+        other.step()
 
 
 OTHERS = [{"sigma": 0.5}, {"lam": 0.2}, {"radius": 3.0}, {"rates": (0.1,) * 4}]

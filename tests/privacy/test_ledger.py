@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import re
 
 import pytest
 
@@ -286,6 +287,16 @@ def test_several_released_runs_and_trials_compose():
     assert silent["epsilon"] is silent["epsilon_of_all"] is None
     (choice,) = ledger(ran(LP), tuning=silent, **ACCOUNTS)["chosen_on_private_data"]
     assert choice["cost"].startswith("nothing: no noise; ") and NO_EPSILON in choice["cost"]
+
+
+def test_epsilons_in_words_are_no_smaller_than_they_are():
+    for noise in range(50, 60):
+        found = ledger([ran(Phase(FullBatch(1050), float(noise), 30))] * 2, **ACCOUNTS)
+        said = map(float, re.findall(r"epsilon ([\d.]+)", found["guaranteed"]))
+        for number, epsilon in zip(
+            said, (found["epsilon"], found["one_run"]["epsilon"]), strict=True
+        ):
+            assert epsilon <= number < epsilon * (1 + 1e-4)
 
 
 def test_trainings_that_differ_are_counted_by_what_they_are():

@@ -92,7 +92,7 @@ def pair(radius_word: int, more: int | None = None, angle_word: int = 0) -> np.n
 def test_a_radius_has_the_probability_of_its_words(word, more, u):
     found = np.hypot(*pair(word, more))
     # P(r > found) of a pair of normals.
-    assert math.exp(-(found**2) / 2) == pytest.approx(u, rel=1e-9)
+    assert math.exp(-(found**2) / 2) == pytest.approx(u, rel=1e-9, abs=0)
 
 
 def test_tails_reach_beyond_eight_sigma():
@@ -214,6 +214,7 @@ def test_the_layout_of_a_tensor_changes_no_number():
 
 def test_a_devices_normals_are_float64_and_keyed():
     found = [device_normals((3, 2000), device_generator(key, "cpu")) for key in (7, 7, 8)]
+    assert device_generator(2**62 + 7, "cpu").initial_seed() == 2**62 + 7
     assert found[0].dtype == torch.float64 and found[0].shape == (3, 2000)
     assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
     assert stats.kstest(found[0].flatten().numpy(), "norm").pvalue > 1e-3

@@ -177,6 +177,10 @@ def test_with_the_printed_noise_the_risk_tends_to_that_of_predicting_zero():
     least = [printed_least_risk(d, math.ceil(d**1.3), math.ceil(d**0.1), Q) for d in ds]
     assert least == sorted(least)
     assert least[0] > 0.8 and least[-1] > 0.9999
+    # sqrt(p) = 20 columns, of which the noise leaves sqrt(d - p - 1) across, each up to log d.
+    noise, slack = printed_first_layer_noise(10_000, 20_000, Q), math.log(10_000)
+    most = (20 / noise + 20 + slack) / (math.sqrt(9599) - 20 - slack)
+    assert printed_least_risk(10_000, 20_000, 400, Q) == pytest.approx(1 - most**2)
     # The bound says nothing where the columns can hold the direction, or noise is small.
     assert printed_least_risk(64, 20_000, 128, Q) == 0
     assert printed_least_risk(1000, 8000, 100, Q, eps_b=-10.0) == 0

@@ -319,6 +319,11 @@ LOSS = {**HEAD, "y_norm2": 1.0}
             {**FFT, "t": 1, "sigma2": 2.0},
             r"found inputs with which the formula fails \(A: found -9.14214; allowed: more",
         ),
+        (
+            "fft-linear-loss-bound",
+            {**FFT, "t": 1, "h": 1, "head_var": 1.0, "sigma2": 0.0},
+            r"found inputs with which the formula fails \(A: found 0; allowed: more",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):

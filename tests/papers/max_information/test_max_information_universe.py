@@ -49,7 +49,7 @@ def power_share(k):
     ],
 )
 def test_weights_of_decimals_by_hand(value, expected):
-    assert decimal_weight(value) == pytest.approx(float(expected), rel=1e-14)
+    assert decimal_weight(value) == pytest.approx(float(expected), rel=1e-14, abs=0)
 
 
 def test_all_decimals_of_a_power_weigh_their_share_and_all_powers_and_whole_numbers_one():
@@ -75,9 +75,9 @@ def test_all_batches_weigh_at_most_one_and_the_largest_of_a_kind_the_most():
         assert 0.9 < sum(weights.values()) / (2 * half) < 1
         for T in (1, 2, 3, 4):
             alike = [weight for m, weight in weights.items() if n // m == T]
-            assert sum(alike) == pytest.approx(2 * half / (T * (T + 1)))
+            assert sum(alike) == pytest.approx(2 * half / (T * (T + 1)), rel=1e-9, abs=0)
             # In the order of m.
-            assert alike[-1] == pytest.approx((len(alike) + 1) * alike[0])
+            assert alike[-1] == pytest.approx((len(alike) + 1) * alike[0], rel=1e-9, abs=0)
 
 
 def test_the_weight_of_a_setting_is_a_product_of_factors_that_each_sum_to_at_most_one():
@@ -98,7 +98,9 @@ def test_the_weight_of_a_setting_is_a_product_of_factors_that_each_sum_to_at_mos
             ({"model": "bayes-cnn9", "widths": []}, common),
             ({"widths": [100, 200], "normalise": normalise}, common * network * d(0.5) * d(0.3)),
         ):
-            assert setting_weight(**{**kind, **model}) == pytest.approx(weight * mechanism)
+            # Far below the absolute tolerance that is approx's default.
+            expected = pytest.approx(weight * mechanism, rel=1e-9, abs=0)
+            assert setting_weight(**{**kind, **model}) == expected
 
 
 def test_all_printed_settings_are_in_it_and_cost_a_modest_number_of_nats():
