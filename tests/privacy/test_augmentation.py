@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from small_training import N, flat, network, phase, training, weights
+from small_training import N, Jitter, flat, network, phase, sums_of, training, weights
 
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.samplers import Poisson
+from dpatlas.privacy.samplers import FullBatch, Poisson
 
 EIGHT = (1, 8, 8)
 
@@ -113,3 +113,13 @@ def test_identical_views_train_as_one_and_others_do_not():
 def test_what_no_image_can_bear_is_refused(shape, changes, message):
     with pytest.raises(InputError, match=message):
         ShiftAndFlip(shape, **{"views": 2, "padding": 1, "flip": False, **changes})
+
+
+def test_every_step_and_every_repetition_has_views_of_its_own():
+    sums = []
+    for repetition in (0, 1):
+        silent = [phase(FullBatch(N), noise_multiplier=0.0, steps=3, lr=1e-12)]
+        run = training(silent, network("linear"), augmentation=Jitter(), repetition=repetition)
+        sums += [flat(found) for found in sums_of(run)]
+    for number, one in enumerate(sums):
+        assert not any(torch.allclose(one, other) for other in sums[:number])

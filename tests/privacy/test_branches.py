@@ -140,6 +140,13 @@ def test_what_cannot_go_on_from_another_training_is_refused(options, named):
         training([tuning(3)], model, after=first.ran, **options)
 
 
+def test_a_training_without_a_shared_name_goes_on_from_none():
+    first = training([tuning(2)])
+    first.run()
+    with pytest.raises(InputError, match="shared_noise: found None, None"):
+        training([tuning(3)], first.model, after=first.ran)
+
+
 def test_a_training_does_not_go_on_from_one_on_fewer_records():
     first = training([phase(Poisson(9, 3), steps=2)], records=data(9), shared_noise=SHARED)
     first.run()

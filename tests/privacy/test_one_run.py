@@ -1,6 +1,7 @@
 """The test of a privacy profile from one run: no mechanism that keeps the claim beats its bound."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -207,6 +208,8 @@ def test_the_verdict_is_the_p_value_s():
     assert p_values[0] <= 0.05 * 1.001
     assert p_values[1] > 0.05
     assert test.p_value == claim.p_value(1000, test.guesses, test.correct)
+    verdicts = [replace(test, correct=test.needed - less).rejected for less in (0, 1)]
+    assert verdicts == [True, False]
 
 
 def test_the_default_number_of_guesses_depends_on_the_claim_alone():

@@ -102,7 +102,11 @@ def test_a_poisoned_record_never_stops_training_or_reaches_the_weights(name, cli
     x[4], x[9, 3] = torch.nan, torch.inf
     model = network(name)
     run, resumed = (
-        training([phase(FullBatch(N), clipping=clipping)], each, records=(x, labels))
+        training(
+            [phase(FullBatch(N), clipping=clipping, max_physical_batch=5)],
+            each,
+            records=(x, labels),
+        )
         for each in (model, network(name))
     )
     run.run()

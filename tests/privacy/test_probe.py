@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import subprocess
 import sys
+import weakref
 from typing import ClassVar
 
 import pytest
@@ -194,6 +195,19 @@ def test_a_second_training_of_the_same_network_is_not_probed_again(monkeypatch):
     with contextlib.suppress(InputError):
         train(network().requires_grad_(True), (64,), loss=lambda *given: cross_entropy(*given))
     assert next(runs) == 3
+
+
+def test_what_adds_to_a_gradient_that_is_there_is_refused():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, CLASSES))
+    model[1].weight.grad = torch.zeros(CLASSES, 64)
+    held = weakref.ref(model)
+
+    def leaking(output, labels):
+        held()[1].weight.grad.add_(output.detach().sum().float())
+        return cross_entropy(output, labels)
+
+    with pytest.raises(InputError, match=r"parameters' \.grad: found changed"):
+        probed_kernel(model, leaking, torch.zeros(2, 64), torch.zeros(2, dtype=torch.int64))
 
 
 def test_the_probe_leaves_everything_as_it_was():

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from places import put
 from reference_gradients import per_record_gradients
 from small_training import (
     Empty,
@@ -138,6 +139,14 @@ def test_guarantee_and_ledger_are_per_person(sampler, relation, words):
     assert (unit["persons"], unit["most_records_of_a_person"], unit["records"]) == (8, 6, N)
     assert Ran.of(json.loads(canonical_json(run.ran.facts()))) == run.ran
     assert "unit" not in training([phase()], noise=Noise()).ledger()
+
+
+def test_the_default_delta_is_by_the_number_of_persons():
+    ids = np.arange(20_002) // 2
+    records = torch.zeros(20_002, 64), torch.zeros(20_002, dtype=torch.int64)
+    phases = [phase(Poisson(10_001, 3))]
+    run = persons_training(phases, network("linear"), ids=ids, records=tuple(map(put, records)))
+    assert run.guarantee().delta == 0.1 / 10_001
 
 
 def test_ledgers_of_persons_add_up_with_each_other_and_not_with_ledgers_of_records():
