@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from small_training import N, Jitter, flat, network, phase, sums_of, training, weights
+from small_training import Jitter, N, flat, network, phase, sums_of, training, weights
 
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
