@@ -1,5 +1,6 @@
 """Records from tensors, arrays, mapped files, datasets, and inputs of several tensors."""
 
+import os
 import threading
 import time
 
@@ -347,6 +348,10 @@ def test_a_mapped_file_is_known_by_its_path_and_time_and_none_of_it_is_read(tmp_
     x, labels = mapped(tmp_path)
     with pytest.raises(InputError, match="noise that another training has drawn"):
         keyed((np.concatenate([x[1:], x[:1]]), labels))
+    found = [fingerprint.fingerprint(part) for part in (x, x[1:], x[:-1])]
+    os.utime(tmp_path / "x.npy", (0, 0))
+    found.append(fingerprint.fingerprint(x))
+    assert len(set(found)) == 4
 
 
 def test_a_dataset_is_known_by_class_and_attributes():

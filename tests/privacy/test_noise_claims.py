@@ -135,6 +135,19 @@ def with_default(output, labels, scale={"by": 1.0}):  # noqa: B006  (changed by 
     return cross_entropy(output, labels) * scale["by"]
 
 
+class Extended(Tempered):
+    """Without anything of its own."""
+
+
+def with_keyword(output, labels, *, scale={"by": 1.0}):  # noqa: B006  (changed by the test)
+    return cross_entropy(output, labels) * scale["by"]
+
+
+def with_attribute(output, labels):
+    return cross_entropy(output, labels) * with_attribute.scale
+
+
+with_attribute.scale = 1.0
 SCALE = {"by": 1.0}
 enclosed = enclosing(SCALE)
 READERS = {
@@ -155,10 +168,22 @@ READERS = {
         {"model": Tempered},
         lambda patch: patch.setattr(Tempered, "gain", 2.0),
     ),
+    "an attribute of a class that it extends": (
+        {"model": Extended},
+        lambda patch: patch.setattr(Tempered, "gain", 2.0),
+    ),
     "what it encloses": ({"loss": enclosed}, lambda patch: patch.setitem(SCALE, "by", 2.0)),
     "a default": (
         {"loss": with_default},
         lambda patch: patch.setitem(with_default.__defaults__[0], "by", 2.0),
+    ),
+    "a default by keyword": (
+        {"loss": with_keyword},
+        lambda patch: patch.setitem(with_keyword.__kwdefaults__["scale"], "by", 2.0),
+    ),
+    "an attribute of its own": (
+        {"loss": with_attribute},
+        lambda patch: patch.setattr(with_attribute, "scale", 2.0),
     ),
 }
 
@@ -249,6 +274,15 @@ def test_whatever_a_network_holds_has_a_fingerprint_and_keeps_it(value):
     assert fingerprint([value]) == fingerprint([value]) != fingerprint([object()])
 
 
+class Slotted:
+    """An object without a dict."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
 def test_a_fingerprint_is_of_values_and_not_of_objects():
     def local():
         return None
@@ -258,7 +292,15 @@ def test_a_fingerprint_is_of_values_and_not_of_objects():
     )
     assert fingerprint(network()) == fingerprint(network(run=1)), "weights do not count"
     different = [0, 0.0, "0", False, [0], (0, 0), {0: 0}, {0}, local, lambda: 0, halved, nn.ReLU()]
+    zeros = torch.zeros(4)
+    different += [zeros, zeros.view(2, 2), zeros.int(), {1}, Slotted(0), Slotted(1)]
     assert len({fingerprint(value) for value in different}) == len(different)
+    relu, tanh = (lambda x: x.relu()), (lambda x: x.tanh())
+    assert fingerprint(relu, lasting=True) != fingerprint(tanh, lasting=True)
+    with torch.inference_mode():
+        # Torch counts no changes of such a tensor.
+        value = torch.ones(2)
+        assert fingerprint(value) != fingerprint(value.mul_(2))
     assert fingerprint(local) == fingerprint(local)
     model = network()
     model.itself = [model]

@@ -290,8 +290,26 @@ def flattened(*layers):
 
 
 MEET = "a record's output depends on other records"
+
+
 # Those in which records meet in ways that test_adversarial_records has not, then layers.
+class BehindZeros(nn.Module):
+    """Two layers of zeros, through which no gradient shows what is below them."""
+
+    def __init__(self):
+        super().__init__()
+        sizes = (FRAMES * WIDTH, 7), (7, 7), (7, CLASSES)
+        self.enc, self.middle, self.head = (nn.Linear(*size) for size in sizes)
+        for layer in (self.middle, self.head):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x):
+        return self.head(self.middle(less_the_first(self.enc(x.flatten(1)))))
+
+
 REFUSED = {
+    "behind weights of zero": (BehindZeros, rf"model \(BehindZeros\): found {MEET}"),
     "in a module": (
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(24, 7), nn.Softmax(0), nn.Linear(7, CLASSES)),
         rf"layer 2 \(Softmax\): found {MEET}",

@@ -55,6 +55,14 @@ class NormTooSmall(SwishRule):
     norm = 0.5
 
 
+class NormOfOthers(SwishRule):
+    """No norm is too small, but the clip of a record depends on the others."""
+
+    def norms2(self, small=0.0):
+        total = super().norms2(small)
+        return total.where(~total.isfinite(), total.nan_to_num(0, 0, 0).max())
+
+
 class GradientOfOthers(SwishRule):
     def backward(self, delta, x, *saved, needs_x):
         below = super().backward(delta, x, *saved, needs_x=needs_x)
@@ -101,6 +109,7 @@ def test_a_rule_of_one_s_own_gives_the_gradients_of_a_loop(register, views):
     [
         (WrongGradient, "with the rule WrongGradient: .*gradient of 1.beta is not the derivative"),
         (GradientOfOthers, "with the rule GradientOfOthers"),
+        (NormOfOthers, "with the rule NormOfOthers: found the clipped sum of a batch is not the"),
         (NormTooSmall, "with the rule NormTooSmall: found a norm of .* for a record that adds"),
     ],
 )
@@ -257,9 +266,11 @@ def test_what_has_no_rule_gives_the_gradients_of_a_loop_and_says_what_it_costs(
     equals_a_loop(kernel, shape)
 
 
+@pytest.mark.parametrize("held", [recomputed.HELD, 1], ids=["at once", "one by one"])
 @pytest.mark.parametrize("name", FALLBACKS)
 @pytest.mark.filterwarnings("ignore::dpatlas.privacy.PerRecordWarning")
-def test_views_of_what_has_no_rule_are_averaged_before_the_clip(name):
+def test_views_of_what_has_no_rule_are_averaged_before_the_clip(name, held, monkeypatch):
+    monkeypatch.setattr(recomputed, "HELD", held)
     make, shape, *_ = FALLBACKS[name]
     equals_a_loop(NetworkGradients(seeded(make), views=2), shape, views=2)
 
