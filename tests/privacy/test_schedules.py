@@ -30,7 +30,11 @@ SETTINGS = {
     "warm-up and cosine": {"lr_schedule": WarmupCosine(2, 6, 0.1)},
     "inverse time": {"lr_schedule": InverseTime(0.5)},
     "steps": {"lr_schedule": StepDecay(2, 0.5), "optimizer": "adam"},
-    "any function": {"lr_schedule": lambda step: 1 / (1 + step) ** 0.5, "optimizer": "adamw"},
+    "any function": {
+        "lr_schedule": lambda step: 1 / (1 + step) ** 0.5,
+        "optimizer": "adamw",
+        "weight_decay": 0.2,
+    },
     "noise": {"noise_schedule": alternating},
     "groups": {"parameter_groups": GROUPS, "weight_decay": 0.2, "optimizer": "adamw"},
 }

@@ -125,6 +125,7 @@ CHANGES = {
     "weight_decay": 0.1,
     "trainable": ("head",),
     "clipping": "per-layer",
+    "lr_decay": 0.5,
 }
 
 
