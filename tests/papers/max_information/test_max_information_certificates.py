@@ -20,6 +20,7 @@ from dpatlas.papers.max_information.formulas.certificates import (
     kl_inverse,
     monte_carlo_risk,
 )
+from dpatlas.papers.max_information.formulas.published import PAPER_GRID
 
 UNION = dict(K1=100, K2=7, delta=0.05, delta_mc=0.0125, beta=0.025)
 risks = st.floats(0, 1)
@@ -140,6 +141,10 @@ def test_monte_carlo_step_covers_error_rates_exactly(interval):
     assert missed.max() <= delta_mc * (1 + 1e-6)
     if interval == "clopper-pearson":
         assert missed.max() > 0.99 * delta_mc
+
+
+def test_the_paper_s_grid_pays_for_a_hundred_tuples_and_each_of_its_seven_deviations():
+    assert {name: getattr(PAPER_GRID, name) for name in UNION} == UNION
 
 
 def test_infinite_kappa_certifies_nothing():
