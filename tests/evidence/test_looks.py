@@ -98,6 +98,10 @@ def test_fewer_runs_than_the_first_look_decide_nothing_and_are_shown():
     assert (found.answer, found.look) == (OPEN, 0)
     assert found.decisive.comparison.estimate.value == pytest.approx(100.0)
     assert looking(runs_around(100.0, 1.0, runs=12), above=0.0).answer == HOLDS
+    # Of several comparisons the one with the fewest runs counts.
+    values = runs_around(100.0, 1.0, runs=24)
+    group = [comparison(values, above=0.0), comparison(values[:11], above=0.0)]
+    assert decide(lambda look: Evidence([group]), ERROR).look == 0
 
 
 def test_the_first_verdict_stands_whatever_later_runs_say():
@@ -146,6 +150,7 @@ def test_looks_that_exclude_each_other_leave_an_entry_open_and_say_so():
 
 def test_equal_runs_decide_nothing_and_an_exact_number_does():
     assert looking(np.full(96, 3.0), above=0.0).answer == OPEN
+    assert looking(np.full(5, 3.0), above=0.0).decisive.low == -math.inf
     assert looking(np.full(96, -3.0), above=0.0).answer == OPEN
     assert "equal" in looking(np.full(96, -3.0), above=0.0).without_interval
     assert looking(runs_around(0.0, 1.0), above=0.0).without_interval == ""
@@ -170,10 +175,12 @@ def test_runs_most_of_which_are_equal_decide_nothing(differing, answer):
     assert (runs_to_decide(evidence, ERROR, 12) is None) == (answer == OPEN)
 
 
-@pytest.mark.parametrize(("noisy", "answer"), [(False, OPEN), (True, HOLDS)])
-def test_of_two_arms_the_one_with_the_larger_error_must_differ(noisy, answer):
-    first, second = np.full(12, 5.0), np.full(12, 1.0)
-    first[0], second[:] = 5.1, second + noisy * np.linspace(0, 0.5, 12)
+@pytest.mark.parametrize(
+    ("once", "noise", "answer"), [(5.0, 0.0, OPEN), (5.1, 0.0, OPEN), (5.1, 0.5, HOLDS)]
+)
+def test_of_two_arms_the_one_with_the_larger_error_must_differ(once, noise, answer):
+    first, second = np.full(12, 5.0), np.full(12, 1.0) + np.linspace(0, noise, 12)
+    first[0] = once
     estimate = difference_estimate(first, second, paired=False)
     evidence = Evidence([[Comparison("lead", estimate, above=0.0)]])
     assert decide(lambda look: evidence, ERROR).answer == answer
@@ -192,7 +199,10 @@ def test_to_refute_one_of_several_the_error_is_shared_and_to_hold_all_it_is_not(
     shared = mean_estimate(values).interval(1 - error / 6)[1]
     between = (half + shared) / 2
     assert decision(-between, 0).answer == FAILS
-    assert decision(-between, 5).answer == OPEN
+    refuted_alone = decision(-between, 5)
+    assert refuted_alone.answer == OPEN
+    # What is shown is an interval by which it is open.
+    assert refuted_alone.decisive.low < 0 < refuted_alone.decisive.high
     assert decision(-1.01 * shared, 5).answer == FAILS
     assert decision(between, 5).answer == HOLDS
     # Of alternatives, any of which would do, the error is shared to hold.
@@ -271,6 +281,9 @@ def test_no_number_of_runs_decides_what_lies_on_its_limit_or_has_no_spread():
     assert runs_to_decide(on_its_limit, ERROR, 12) is None
     assert runs_to_decide(Evidence([[comparison([1.0] * 12, above=0.0)]]), ERROR, 12) is None
     assert runs_to_decide(Evidence([[comparison([1.0], above=0.0)]]), ERROR, 0) is None
+    # What can only show is not decided by failing.
+    only_shows = point(-5.0, error=0.1, above=0.0, shows_only=True)
+    assert runs_to_decide(Evidence([[only_shows]]), ERROR, 12) is None
     between = with_margin(Evidence([[point(0.5, error=0.4, above=0.0)]]), 1.0)
     assert runs_to_decide(between, ERROR, 12) > 12
 
@@ -283,6 +296,11 @@ def test_runs_to_decide_count_all_comparisons_to_hold_and_the_clearest_to_fail()
     assert runs_to_decide(Evidence([[near, against]]), ERROR, 0) == 12
     either = runs_to_decide(Evidence([[near], [far]]), ERROR, 0)
     assert either == 12
+    # To fail, every alternative has to; a veto need not be shown.
+    on_its_limit = point(0.0, error=0.2, above=0.0)
+    assert runs_to_decide(Evidence([[against], [on_its_limit]]), ERROR, 0) is None
+    veto = point(0.0, error=0.2, above=0.1, veto=True)
+    assert runs_to_decide(Evidence([[near, veto]]), ERROR, 0) == alone[0]
 
 
 def test_draws_without_number_and_unpaired_runs_have_looks_as_well():

@@ -18,6 +18,7 @@ from dpatlas.evidence.arguments import Group
 from dpatlas.evidence.claims import (
     COLUMNS,
     MOST_COMPARISONS,
+    JudgedEntry,
     at_tier,
     check_evidence,
     comparison_rows,
@@ -48,11 +49,10 @@ CONTRACT = [
 def observe(records, *, group: Group, target: float):
     """A test whose every interval is next to nothing around a point that the records hold."""
     points = records.group(group)
-    # Of "far", two of the runs lie far from the others.
-    estimates = [
-        Estimate(point.value, 1e-6, 11.0, 12, outlying=2 * (group == "far")) for point in points
-    ]
-    return Evidence([[Comparison(f"at {e.value}", e, above=target) for e in estimates]])
+    # Of "far", two of the runs lie far from the others; of "long" there are twice as many.
+    runs, outlying, veto = 12 * (1 + (group == "long")), 2 * (group == "far"), group == "veto"
+    estimates = [Estimate(point.value, 1e-6, 11.0, runs, outlying=outlying) for point in points]
+    return Evidence([[Comparison(f"at {e.value}", e, target, veto=veto) for e in estimates]])
 
 
 TESTS = {"kl_privacy": {"observe": observe}}
@@ -121,17 +121,25 @@ def paper(**points):
     return {"kl_privacy": PaperRecords({}, groups)}
 
 
-def test_evidence_that_no_rule_makes_is_refused(tmp_path):
-    claims = read(tmp_path, claim(**without("id", part("a"))))
-    with pytest.raises(InputError, match=r"figures/kl_vs_epochs\.pdf"):
-        check_evidence(claims, ["figures/kl_vs_depth.pdf"], ["kl_privacy"])
+@pytest.mark.parametrize(
+    "fields",
+    [without("id", part("a")), {"parts": [part("a"), part("b", evidence=["tables/kl_moon.csv"])]}],
+)
+def test_evidence_that_no_rule_makes_is_refused(tmp_path, fields):
+    claims = read(tmp_path, claim(**fields))
+    made = ["figures/kl_vs_epochs.pdf"] if "parts" in fields else ["tables/kl_moon.csv"]
+    missing = "kl_moon" if "parts" in fields else "kl_vs_epochs"
+    with pytest.raises(InputError, match=missing):
+        check_evidence(claims, made, ["kl_privacy"])
+    check_evidence(claims, made, ["lp_fft"])
 
 
 def test_an_entry_waits_whose_figure_is_not_drawn(tmp_path):
-    claims = read(tmp_path, claim(**without("id", part("a"))))
+    both = ["figures/kl_vs_epochs.pdf", "figures/kl_vs_depth.pdf"]
+    claims = read(tmp_path, claim(**without("id", part("a")), evidence=both))
     (entry,) = claims.claims[0].entries
     assert waiting(claims, entry.evidence) == {}
-    assert waiting(claims, ["figures/kl_vs_depth.pdf"])[entry.id].verdict == NOT_RUN
+    assert waiting(claims, both[1:])[entry.id].verdict == NOT_RUN
 
 
 @pytest.mark.parametrize("verdicts", list(product(VERDICTS, repeat=3)))
@@ -148,7 +156,8 @@ def test_conjunction_is_refuted_by_one_part_and_reproduced_only_by_all(verdicts)
 
 
 def test_a_claim_with_parts_has_a_row_per_part_and_one_for_their_conjunction(tmp_path):
-    claims = read(tmp_path, claim(parts=[part("a"), part("b", place="Fig. 2")]))
+    of_b = {"place": "Fig. 2", "evidence": ["figures/kl_vs_depth.pdf"]}
+    claims = read(tmp_path, claim(parts=[part("a"), part("b", **of_b)]))
     rows = judge_claims(claims, paper(a=(2, 3), b=(-1, 0)), "t", tests=TESTS)
     assert [(r["claim"], r["verdict"]) for r in rows] == [
         ("kl-1a", REPRODUCED),
@@ -159,6 +168,7 @@ def test_a_claim_with_parts_has_a_row_per_part_and_one_for_their_conjunction(tmp
     assert rows[2]["observed"] == "1 of 2"
     assert rows[2]["expected"] == "all 2 parts reproduced"
     assert rows[0]["expected"] == "above 1"
+    assert rows[2]["evidence"] == "figures/kl_vs_epochs.pdf;figures/kl_vs_depth.pdf"
 
 
 def test_what_an_entry_compares_is_written_the_deciding_comparison_first(tmp_path):
@@ -210,6 +220,12 @@ def test_a_part_that_is_not_contradicted_does_not_count_against_its_claim(tmp_pa
     assert rows[2]["observed"] == "2 of 2"
     assert rows[2]["expected"] == "all 2 parts reproduced or not contradicted"
     assert rows[2]["runs"] == rows[1]["runs"]
+    # Of several numbers of runs the smallest is the claim's.
+    parts = [part("a", group="long"), part("b")]
+    rows = judge_claims(
+        read(tmp_path, claim(parts=parts)), paper(long=(2,), b=(2,)), "t", tests=TESTS
+    )
+    assert [row["runs"] for row in rows] == [24, 12, 12]
     # Where no part is of the claim's kind, their runs are the claim's.
     alone = read(tmp_path, claim(parts=[part("a", kind="identity"), part("b", kind="identity")]))
     rows = judge_claims(alone, paper(a=(2, 3), b=(2, 3)), "t", tests=TESTS)
@@ -218,8 +234,8 @@ def test_a_part_that_is_not_contradicted_does_not_count_against_its_claim(tmp_pa
 
 def test_small_settings_show_what_was_seen_and_carry_no_verdict(tmp_path):
     claims = read(tmp_path, claim(parts=[part("a"), part("b")]))
-    rows = judge_claims(claims, paper(a=(2, 3), b=(2, 3)), "t", verdicts=False, tests=TESTS)
-    assert {row["verdict"] for row in rows} == {NOT_RUN}
+    rows = judge_claims(claims, paper(a=(2, 3), b=(0, 3)), "t", verdicts=False, tests=TESTS)
+    assert {(row["verdict"], row["because"]) for row in rows} == {(NOT_RUN, "")}
     assert rows[0]["observed"] == 2.0
     assert "no verdict" in rows[0]["note"]
 
@@ -241,7 +257,7 @@ def test_a_margin_is_that_of_the_entry_and_the_row_says_what_it_did(tmp_path):
     assert [rows[f"kl-1{letter}"]["verdict"] for letter in "abc"] == [
         *(REPRODUCED, REPRODUCED, NOT_REPRODUCED),
     ]
-    assert rows["kl-1a"]["look"] == 12
+    assert (rows["kl-1a"]["look"], rows["kl-1a"]["runs_to_decide"]) == (12, "")
     assert rows["kl-1"]["because"] == "part c: the opposite was seen"
 
 
@@ -263,9 +279,21 @@ def test_an_identity_is_at_best_not_contradicted(tmp_path):
     rows = rows_of(claims, a=(2,), b=(3,))
     assert {row["verdict"] for row in rows.values()} == {NOT_CONTRADICTED}
     assert rows_of(claims, a=(2,), b=(0,))["kl-1"]["verdict"] == NOT_REPRODUCED
+    # Its intervals have an error of their own, 5 %.
+    compared = comparison_rows(judge_entries(claims, paper(a=(2,), b=(3,)), TESTS))
+    assert {row["level"] for row in compared} == {"0.95"}
     mixed = read(tmp_path, claim(parts=[part("a", kind="identity"), part("b")]))
     assert mixed.planned("kl_privacy") == 1
     assert rows_of(mixed, a=(2,), b=(3,))["kl-1"]["verdict"] == REPRODUCED
+
+
+def test_what_can_only_be_refuted_is_not_contradicted_and_has_no_margin(tmp_path):
+    claims = read(tmp_path, claim(**without("id", part("a")) | {"group": "veto"}))
+    (row,) = rows_of(claims, veto=(2,)).values()
+    assert (row["verdict"], row["margin"]) == (NOT_CONTRADICTED, "")
+    (compared,) = comparison_rows(judge_entries(claims, paper(veto=(2,)), TESTS))
+    assert (compared["veto"], compared["margin"]) == (1, "")
+    assert rows_of(claims, veto=(0,))["kl-1"]["verdict"] == NOT_REPRODUCED
 
 
 def test_another_reading_stands_beside_and_does_not_count(tmp_path):
@@ -329,6 +357,12 @@ def repeated(name, values):
     return Record(**{**fields, "spec": spec, "metrics": Values(of_runs=list(values))})
 
 
+def test_a_condition_of_several_blocks_is_read_once():
+    record = repeated("a", range(24))
+    blocks = {"a-run0": record, "a-run12": record}
+    assert PaperRecords.of({"groups": {"g": [*blocks]}}, blocks).group("g") == [record]
+
+
 def exceeds(records, *, group: Group, above: float):
     """A test of the mean over runs of the group's first record."""
     record, *_ = records.group(group)
@@ -364,6 +398,10 @@ def test_an_inconclusive_row_says_what_would_decide_it_and_what_that_costs(tmp_p
     assert row["observed"] == pytest.approx(values[:11].mean())
     (row,) = judge_claims(claims, papers, "t", tests=EXCEEDING)
     assert row["cpu_s_to_decide"] == ""
+    # A condition that has more runs than are wanted gives no time back.
+    read_both = repeated("read", values), repeated("long", np.arange(96))
+    entry = JudgedEntry(INCONCLUSIVE, 24, runs_to_decide=48, read=read_both)
+    assert entry.cpu_s({"read": 2.0, "long": 1.0}) == (48 - 24) * 2.0
 
 
 def exceeds_in_pairs(records, *, group: Group):
@@ -489,6 +527,41 @@ def test_the_command_writes_the_columns_of_the_contract(tmp_path):
     assert float(row["low"]) < 1.01 < float(row["high"])
     assert (row["runs"], row["evidence"]) == ("2000", "tables/kl_constants.csv")
     assert {row["verdict"] for row in rows} == {REPRODUCED, NOT_RUN}
+
+
+@pytest.mark.parametrize(
+    ("flags", "products", "verdict", "note"),
+    [
+        ({"verdicts": True}, None, REPRODUCED, "decided by: Monte Carlo mean"),
+        ({"verdicts": False}, None, NOT_RUN, "no verdict"),
+        ({"partial": True}, "tables/kl_constants.csv\n", REPRODUCED, "decided by"),
+        ({"partial": True}, "figures/kl_vs_depth.pdf\n", NOT_RUN, "waits for runs"),
+        ({}, "figures/kl_vs_depth.pdf\n", None, "found figures/kl_vs_epochs.pdf; allowed: a file"),
+    ],
+)
+def test_the_command_judges_as_the_settings_say(tmp_path, capsys, flags, products, verdict, note):
+    record, path = constants_record(1.01), tmp_path / "record.json"
+    path.write_text(json.dumps(as_json(record)))
+    settings = {"kl_privacy": {"groups": {"constants": [record.id]}}, **flags}
+    words = command(tmp_path, json.dumps(settings), path)
+    if products:
+        (tmp_path / "products.txt").write_text(products)
+        words += ["--products", str(tmp_path / "products.txt")]
+    assert run_command(main, words) == (0 if verdict else 2)
+    if verdict:
+        (row,) = (row for row in read_rows(tmp_path / "claims.csv") if row["claim"] == "kl-7")
+        assert row["verdict"] == verdict and note in row["note"]
+    else:
+        assert note in capsys.readouterr().err
+
+
+def test_the_command_asks_what_the_tier_asks(tmp_path):
+    words = command(tmp_path, "{}")
+    for tier, asked in (("printed", "at noise 5 "), ("photographs", "at noise 2 ")):
+        words[1] = tier
+        assert run_command(main, words) == 0
+        rows = {row["claim"]: row for row in read_rows(tmp_path / "claims.csv")}
+        assert asked in rows["lpfft-1b"]["expected"]
 
 
 def test_evidence_names_only_files_that_the_run_makes(tmp_path):
