@@ -74,6 +74,15 @@ def test_a_name_too_long_for_a_file_is_one_line_and_exit_2(refusal_of, arguments
     assert "found too long a name" in line and len(line) < 500
 
 
+def test_of_a_name_an_edited_file_is_told(project):
+    folder = project / "results"
+    assert lineage.find(FIGURE, folder, "embedded")["as_made"]
+    path = folder / f"embedded/figures/{FIGURE}.png"
+    path.write_text("edited")
+    found = lineage.find(FIGURE, folder, "embedded")
+    assert (found["file"], found["as_made"]) == (str(path), False)
+
+
 def record_of(depth=2):
     return f"results/embedded/runs/kl_privacy/{spec_of(depth=depth).id}"
 

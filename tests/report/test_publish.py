@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from page_world import compared, row
 from small_run import (
+    CODE_NOW,
     DATA,
     FIGURE,
     TABLE,
@@ -30,7 +31,7 @@ from dpatlas.evidence.claims import COMPARISON_COLUMNS, conjunction, write_claim
 from dpatlas.evidence.comparisons import NotRun, PaperRecords
 from dpatlas.evidence.printed import PrintedComparison
 from dpatlas.evidence.verdicts import check_files
-from dpatlas.report import lineage
+from dpatlas.report import lineage, state
 from dpatlas.report import publish as module
 from dpatlas.report.page import write_site
 from dpatlas.report.printed_rows import printed_lines
@@ -79,10 +80,11 @@ def test_a_run_that_finds_the_published_numbers_of_runs_makes_the_same_runs(tmp_
 
     few = specs("few")
     condition = next(spec.condition for spec in few.values() if "first_run" in spec.fields)
-    write_json(tmp_path / "more/embedded/more_runs.json", {condition: 96})
+    write_json(tmp_path / "more/embedded/more_runs.json", {condition: 120})
     more = specs("more")
     assert few.keys() < more.keys()
-    records = {name: {"spec": spec.fields} for name, spec in more.items()}
+    # As a manifest sorts them, the block of run 108 comes before that of run 12.
+    records = {name: {"spec": more[name].fields} for name in sorted(more)}
     write_atomic(tmp_path / "again/embedded/more_runs.json", module._more_runs(records))
     assert specs("again").keys() == more.keys()
 
@@ -117,6 +119,16 @@ def test_a_published_figure_can_be_explained_without_its_records(run):
     assert [record["present"] for record in figure["records"]] == [False, False]
     assert [record["spec"]["depth"] for record in figure["records"]] == [2, 4]
     assert figure["records"][0]["data"]["sha256"] == DATA["sha256"]
+
+
+def test_of_runs_under_several_versions_no_record_is_said_to_have_one_of_them(run):
+    target = published(run)
+    manifest = read_json(target / "manifest.json")
+    (before,) = manifest["versions"]
+    versions = [before, before | {"torch": "2.16.0"}]
+    write_json(target / "manifest.json", manifest | {"versions": versions})
+    figure = lineage.trace(target / "figures" / f"{FIGURE}.png")
+    assert [record["versions"] for record in figure["records"]] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -227,6 +239,30 @@ def test_verdicts_that_are_not_as_they_were_made_are_refused(run, name, old, new
 def test_what_a_run_has_of_papers_that_it_makes_no_more_does_not_matter(run):
     (run / "figures/kl_vs_moon.csv").write_text("of another config")
     assert "figures/kl_vs_moon.csv" not in names(published(run))
+
+
+def test_the_readme_says_from_when_to_when_jobs_finished(run):
+    first, *_ = run.glob("runs/*/*/cost.json")
+    write_json(first, read_json(first) | {"finished": "2026-01-31T03:04:05Z"})
+    assert "finished 2026-01-02 to 2026-01-31)" in (published(run) / "README.md").read_text()
+
+
+def test_the_readme_says_which_code_changed_since_the_run(run, monkeypatch):
+    now = {True: "another", False: CODE_NOW}
+    monkeypatch.setattr(state, "digest_now", lambda module: now[module.endswith(TABLE)])
+    words = f"both digests): dpatlas.papers.kl_privacy.figures.{TABLE}."
+    assert words in (published(run) / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("tier", "told"), [("printed", True), ("embedded", False)])
+def test_a_tier_at_the_printed_sizes_stands_beside_what_is_printed(tmp_path, tier, told):
+    folder = small_run(tmp_path / "results", tier)
+    write_claims(folder / "claims.csv", [row("kl-1", kind="statistical")])
+    comparison = compared("kl-1", level=0.95, runs=12)
+    write_claims(folder / "comparisons.csv", [comparison], COMPARISON_COLUMNS)
+    write_manifest(folder)
+    text = (published(folder, replace(EXPECTED, tier=tier)) / "README.md").read_text()
+    assert ("| kl-1 | statement of kl-1 | slope of the KL |" in text) == told
 
 
 def test_of_records_without_costs_the_day_is_unknown(run):
@@ -438,9 +474,15 @@ def test_what_is_kept_is_kept_again_and_what_is_made_anew_is_not(run):
     assert read_json(audit_run(run) / "manifest.json")["kept"][FIGURE] == "abc"
     shutil.rmtree(run)
     small_run(run.parent, text="other")
+    claims = (run / "claims.csv").read_text()
+    write_atomic(run / "claims.csv", claims.replace("reproduced", "not run at this tier"))
+    write_manifest(run)
     target = published(run, commit="ghi")
     manifest = read_json(target / "manifest.json")
     assert manifest["kept"] == {"audit": "def"}
+    # A whole run says all that there is to say of its papers.
+    verdicts = [row["verdict"] for row in read_rows(target / "claims.csv")]
+    assert verdicts == ["not run at this tier", "inconclusive"]
     assert b"other" in (target / "figures" / f"{FIGURE}.png").read_bytes()
 
 
@@ -455,7 +497,7 @@ def test_of_a_partial_run_what_waits_stays_as_an_earlier_one_made_it(run):
     first = replace(EXPECTED, tables={}, waiting=(*waits[1:], other))
     published(run, first)
     shutil.rmtree(run)
-    small_run(run.parent, text="other")
+    small_run(run.parent, text="other", code_digest="beef" * 4)
     text = claims + "kl-1,kl_privacy,not run at this tier,It grows.\n"
     write_atomic(run / "claims.csv", text + "kl-2,kl_privacy,reproduced,A | B.\n")
     write_manifest(run)
@@ -464,12 +506,23 @@ def test_of_a_partial_run_what_waits_stays_as_an_earlier_one_made_it(run):
     manifest = read_json(target / "manifest.json")
     assert (manifest["commit"], manifest["kept"]) == ("def", {FIGURE: "abc"})
     assert [each["name"] for each in manifest["waiting"]] == ["kl_bounds", "sgld_utility"]
+    of_both = manifest["code"]["dpatlas.papers.kl_privacy.jobs.training"]["in_run"]
+    assert of_both == ["beef" * 4, CODE_NOW]
     assert b"other" not in (target / "figures" / f"{FIGURE}.png").read_bytes()
     assert b"other" in (target / "tables" / f"{TABLE}.csv").read_bytes()
     verdicts = [row["verdict"] for row in read_rows(target / "claims.csv")]
     assert verdicts == ["reproduced"] * 2
     text = (target / "README.md").read_text()
     assert "| sgld_utility | Thm 4.1 |" in text and f"| {FIGURE} |" not in text
+
+
+def test_of_a_kept_table_that_lacks_rows_it_is_said_what_it_waits_for(run):
+    """Which runs are behind it says the publication that it is kept from."""
+    waits = Waiting(TABLE, "Table 1", 2, 1, 1.0, 0.0, (), ())
+    published(run, replace(EXPECTED, waiting=(waits,)))
+    second = replace(EXPECTED, tables={}, waiting=(replace(waits, there=0),))
+    text = (published(run, second) / "README.md").read_text()
+    assert f"| {TABLE} | Table 1 | 1 of 2 |" in text and "0 of 2" not in text
 
 
 @pytest.mark.parametrize(
@@ -515,6 +568,7 @@ def test_a_claim_is_judged_by_the_parts_that_are_published_whichever_run_made_th
 
 def test_the_settings_of_a_paper_that_is_no_part_of_the_run_are_kept(run):
     whole = {"tier": "embedded", "kl_privacy": {"runs": 6}, "lp_fft": {"lrs": [1]}, "seed": 3}
+    whole["audit"] = {"enabled": False}
     write_json(run / "config.json", whole)
     published(run)
     off = {"tier": "embedded", "kl_privacy": {"enabled": False}, "seed": 3, "audit": {"runs": 2}}

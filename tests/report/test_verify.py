@@ -6,7 +6,7 @@ import pytest
 from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_run
 
 from dpatlas.commands import verify as command
-from dpatlas.core.canonical import sha256
+from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json, write_atomic, write_json
 from dpatlas.data import prepared
 from dpatlas.data.prepared import content_sha256
@@ -16,6 +16,7 @@ from dpatlas.report.lineage import LINEAGE_FIELDS
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
 FILES = [f"figures/{FIGURE}.csv", f"tables/{TABLE}.csv", "claims.csv", "comparisons.csv"]
+OTHER = {"key": "kl_privacy", "kind": "training", "depth": 3}
 RECORD = "runs/kl_privacy/*/record.json"
 
 
@@ -205,13 +206,20 @@ def test_a_torn_manifest_is_named(run, capsys):
     [
         ({"schema_version": 99}, "schema version 99"),
         ({"spec": {"key": "kl_privacy", "depth": 3}}, "spec digest"),
+        # With the digest of that spec, which its name has not.
+        ({"spec": OTHER, "spec_digest": sha256(canonical_json(OTHER))}, "spec digest"),
+        ({"id": f"x-{spec_of(depth=2).digest[:8]}"}, "the record of kl_privacy/x-"),
         ({"key": "lp_fft"}, "the record of lp_fft/"),
         ({"code_digest": "another"}, "made by dpatlas.papers.kl_privacy.jobs.training another"),
         ({"data": DATA}, "data with sha256 ddd"),
+        # The arrays that are there, said to come from elsewhere.
+        ({"data": {"source": "elsewhere"}}, "data with sha256"),
     ],
 )
 def test_a_record_that_was_changed_is_named_with_the_reason(run, capsys, changes, word):
     path = a_record(run)
+    if changes.get("data", {}).keys() == {"source"}:
+        changes = {"data": read_json(path)["data"] | changes["data"]}
     edit_json(path, **changes)
     code, lines = verified(run, capsys)
     name = path.relative_to(run).as_posix()

@@ -97,6 +97,15 @@ def test_what_is_observed_is_the_smallest_change_between_pairs():
     assert rows["feat-3b"]["note"].endswith("odd link, n 1000 to 20000")
 
 
+def test_the_fall_along_a_ladder_is_a_factor_less_that_of_the_rate():
+    """Over the last doubling of d, where p = d, the rate falls by a factor 2^(1 / (8 q))."""
+    groups = true_groups()
+    before, after = (row_of(groups, "private", d, "ladder").risk_private for d in (64, 128))
+    degree = record_of(groups, "ladder").metrics.link.degree
+    expected = np.mean(np.log(np.divide(before, after))) - math.log(2) / (8 * degree)
+    assert verdicts(groups)["feat-7c"]["observed"] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(
     ("measure", "condition", "blurred"),
     [

@@ -23,8 +23,27 @@ from kl_world import (
 
 from dpatlas.core.files import read_json, read_rows
 from dpatlas.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
+from dpatlas.papers.kl_privacy import claims
 
 PROJECT = Path(__file__).resolve().parents[3]
+
+
+def first_step_of(factor):
+    return lambda step: factor if step == 1 else 1.0
+
+
+def last_step_of(factor):
+    return lambda step: factor if step == STEPS else 1.0
+
+
+def early_kl(init):
+    """The change by which the watched record's KL at the first shown share is ten times as much."""
+
+    def change(groups):
+        runs = find(groups, "linearized", init).metrics.depths[1].kl_watched_runs[0]
+        runs[:] = [10 * value for value in runs]
+
+    return change
 
 
 def replace(groups, group, record, other):
@@ -52,6 +71,49 @@ def test_noise_between_runs_makes_a_claim_inconclusive_and_refutes_none(group, i
     found = {name: row["verdict"] for name, row in rows.items() if row["verdict"] == INCONCLUSIVE}
     assert found == dict.fromkeys(blurred, INCONCLUSIVE)
     assert not [name for name, row in rows.items() if row["verdict"] == NOT_REPRODUCED]
+
+
+@pytest.mark.parametrize(
+    ("change", "entry", "verdict"),
+    [
+        # KL that stays level between two widths does not fall.
+        (scaled("width", "lecun", by(0.5), width=16), "kl-3a", REPRODUCED),
+        # Without a horizon the last step counts.
+        (scaled("width", "he", last_step_of(0.01), width=32), "kl-3b", NOT_REPRODUCED),
+        # KL that is largest at the least depth does not rise first.
+        (scaled("depth", "lecun", by(1e6), depth=2), "kl-4b", NOT_REPRODUCED),
+        # Ten times the bound at the first step, a hundredth of that at the last.
+        (scaled("bounds", "he", first_step_of(400), 0.1, "kl_watched"), "kl-6a", NOT_REPRODUCED),
+        # Far above a hundredth of the budget in the first hundredth of the time.
+        (early_kl("he"), "kl-6b", NOT_REPRODUCED),
+    ],
+)
+def test_a_change_at_one_place_is_seen_there(change, entry, verdict):
+    assert verdicts(changed(change))[entry]["verdict"] == verdict
+
+
+def test_the_slope_over_widths_is_per_doubling():
+    """KL is proportional to the width."""
+    sweep = {"group": "width", "axis": "width", "inits": ["lecun"], "tolerance": 0.05}
+    slope = claims.rises(paper(true_groups()), **sweep).alternatives[0][0]
+    assert slope.estimate.value == pytest.approx(np.log(2), abs=0.02)
+
+
+def test_the_watched_record_is_compared_by_its_own_gap():
+    groups = true_groups()
+    metrics = find(groups, "bounds", "he").metrics
+    for runs in (metrics.start.gap_watched, *metrics.curves.kl_watched):
+        runs[:] = [1e6 * value for value in runs]
+    assert verdicts(paper(groups))["kl-6a"]["verdict"] == REPRODUCED
+
+
+def test_steps_at_which_the_bound_overflows_are_left_out():
+    groups = true_groups()
+    usual = verdicts(paper(groups))["kl-6a"]["comparisons"]
+    for runs in find(groups, "bounds", "he").metrics.probe.gradient_change:
+        runs[1:] = [100.0 * value for value in runs[1:]]
+    row = verdicts(paper(groups))["kl-6a"]
+    assert row["verdict"] == REPRODUCED and row["comparisons"] < usual
 
 
 def test_the_error_is_shared_over_the_paper_s_entries_and_to_refute_over_comparisons():
@@ -83,11 +145,15 @@ def test_the_bound_of_a_run_has_the_run_s_own_initial_gap():
     """KL that follows each run's gap is as far below the bound in every run, whatever the gaps."""
     groups = true_groups()
     record = find(groups, "bounds", "lecun")
-    factors = 1000 * np.random.default_rng(5).lognormal(0, 1.5, RUNS)
+    factors = 1e6 * np.random.default_rng(5).lognormal(0, 1.5, RUNS)
     start, curves = record.metrics.start, record.metrics.curves
     for runs in (start.gap_max, start.gap_watched, *curves.kl_max, *curves.kl_watched):
         runs[:] = (np.array(runs) * factors).tolist()
-    assert verdicts(paper(groups))["kl-6a"]["verdict"] == REPRODUCED
+    row = verdicts(paper(groups))["kl-6a"]
+    assert row["verdict"] == REPRODUCED
+    # Half of LR step gap / (4 sigma^2), where the bound is 2 LR step gap / (4 sigma^2) and a rest
+    # that so large a gap leaves far behind.
+    assert row["observed"] == pytest.approx(1 / 4, rel=0.05)
     start.gap_max[:] = start.gap_max[::-1]
     assert verdicts(paper(groups))["kl-6a"]["verdict"] == INCONCLUSIVE
 

@@ -157,6 +157,13 @@ def test_a_level_that_may_fall_by_chance_does_not_stop_a_sure_trend():
     assert verdicts(records)["lpfft-10a"]["verdict"] == REPRODUCED
 
 
+def test_a_level_as_good_as_the_next_does_not_stop_a_trend():
+    records = groups()
+    set_arm(0.78, 10.0, "lp")(records)
+    assert np.mean(arm_of(records, 5.0, "lp").accuracy) == pytest.approx(0.78, abs=1e-3)
+    assert verdicts(records)["lpfft-10a"]["verdict"] == REPRODUCED
+
+
 def test_losses_are_means_over_as_many_first_steps_that_train_everything():
     """LP-FFT trains the head for 24 steps; 12 later both have been evaluated within a fifth."""
     records = groups()

@@ -3,6 +3,8 @@
 That every claim holds and fails where it should is a contract test over worlds.py.
 """
 
+import math
+
 import pytest
 from lpfft_world import distortion_record, dynamics_record, imbalance_record, sensitivity_record
 
@@ -50,6 +52,19 @@ def test_too_wide_an_interval_leaves_the_head_norm_open():
     assert answer("head_norm_follows", record, convention="exact", tolerance=0.02)[0] == OPEN
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e4])
+def test_errors_are_in_the_unit_of_what_they_are_of(unit):
+    """Of ratios, so that no verdict depends on the scale of norms and losses."""
+    record = dynamics_record()
+    probed, (tuned, *_) = record.metrics.probing, record.metrics.fine_tuning
+    tuned.loss[-1] = 1.1 * tuned.bound[-1]
+    scaled = probed.norm, probed.norm_exact, probed.norm_standard_error
+    for values in (*scaled, tuned.loss, tuned.bound, tuned.standard_error):
+        values[:] = [unit * value for value in values]
+    assert answer("head_norm_follows", record, convention="exact", tolerance=0.02)[0] == HOLDS
+    assert answer("tuned_loss_is_bounded", record, below=0.0)[0] == FAILS
+
+
 def test_distortion_is_judged_at_small_variances_alone_and_open_with_few_trials():
     record = distortion_record()
     rows = record.metrics.clusters
@@ -86,6 +101,27 @@ def test_sensitivities_at_one_number_of_inputs_have_no_exponent():
     asked = {"reading": "variance", "exponent": 0.5, "tolerance": 0.1}
     with pytest.raises(NotRun, match=f"one number of inputs, {rows[0].d}"):
         answer("sensitivity_ratio_follows", record, **asked)
+
+
+def test_the_error_of_an_exponent_is_that_of_both_ratios_over_the_span():
+    """By the delta method, with an error of a tenth of either ratio."""
+    record = sensitivity_record()
+    rows = record.metrics.start
+    rows[:] = [row.model_copy(update={"ball_ratio_error": row.ball_ratio / 10}) for row in rows]
+    asked = {"reading": "variance", "exponent": 0.5, "tolerance": 0.1}
+    _, decisive = answer("sensitivity_ratio_follows", record, **asked)
+    of_inputs = [row.d for row in rows if row.reading == "variance"]
+    span = math.log(max(of_inputs) / min(of_inputs))
+    error = decisive.comparison.estimate.standard_error
+    assert error == pytest.approx(0.1 * math.sqrt(2) / span)
+
+
+def test_a_gap_before_the_first_step_is_none_of_training():
+    record = imbalance_record()
+    for row in record.metrics.gap:
+        assert row.steps[0] == 0
+        row.gap[0] = 0.5
+    assert answer("jensen_gap_is_small", record, below=0.01)[0] == HOLDS
 
 
 def test_a_gap_measured_before_the_first_step_alone_says_nothing_about_training():

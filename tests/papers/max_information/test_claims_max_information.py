@@ -19,6 +19,7 @@ from maxinf_world import (
     certificates_record,
     changed,
     claims,
+    paper,
     power_law,
     rows_of,
     set_ratio,
@@ -37,6 +38,7 @@ from dpatlas.evidence.verdicts import (
     REPRODUCED,
 )
 from dpatlas.papers.max_information import claims_exact
+from dpatlas.papers.max_information.claims import lies_above_simulated_moment
 from dpatlas.papers.max_information.formulas.published import TABLE_1
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -55,6 +57,11 @@ NOT_SHOWN = claims("6", "9a", "9b", "9c", "9", "10b", "10c")
         # The slope of the other sign; the lower end of the ratio's range.
         (power_law("n_at_T", 0.31), claims("5a")),
         (set_ratio(0.5, 1e-12, 0.249), claims("7a")),
+        # A fall in beta alone; a dependence on T that is as strong and of the other sign;
+        # certificates that are not vacuous and worse than guessing one of ten classes.
+        (set_ratio(3.0, 1e-12, 1.99), claims("7c")),
+        (power_law("T", -1.8), claims("5b")),
+        (shift("certificate_posterior", 0.52, prior="independent"), claims("17")),
     ],
 )
 def test_a_claim_made_false_is_refuted_and_the_others_stand(change, refuted):
@@ -200,6 +207,15 @@ def test_the_smallest_margin_is_shown_with_its_place():
 def test_few_pairs_leave_the_comparison_of_risks_open():
     groups = true_groups() | {"agreement": [agreement_record(draws=500)]}
     assert verdicts(groups)["maxinf-8"]["verdict"] == INCONCLUSIVE
+    # Of one method alone, too; and repetitions count together.
+    record = agreement_record(draws=20_000)
+    for row in rows_of(record, method="sampling"):
+        row |= {"draws": 500, "errors": round(500 * row["risk"])}
+    assert verdicts(groups | {"agreement": [record]})["maxinf-8"]["verdict"] == INCONCLUSIVE
+    record = agreement_record(draws=20_000)
+    for row in rows_of(record, method="sampling"):
+        row["errors"] += 1000 * (-1) ** row["repetition"]
+    assert verdicts(groups | {"agreement": [record]})["maxinf-8"]["verdict"] == REPRODUCED
     record = agreement_record()
     record["metrics"]["rows"] = rows_of(record, method="sampling")
     row = verdicts(groups | {"agreement": [record]})["maxinf-8"]
@@ -212,6 +228,11 @@ def test_a_moment_may_exceed_its_bound_by_chance_in_a_short_simulation():
         row["standard_error"] = 0.05 * row["tight"]
     row = verdicts(groups)["maxinf-9c"]
     assert row["observed"] == pytest.approx(1.1) and row["verdict"] == NOT_CONTRADICTED
+    # Its error is that of the ratio.
+    (compared,) = lies_above_simulated_moment(
+        paper(groups), group="simulation", below=1.0
+    ).alternatives
+    assert [c.estimate.standard_error for c in compared] == pytest.approx([0.05] * len(compared))
 
 
 def test_two_bounds_of_eight_do_not_follow_with_equation_98():
