@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.config.atlas import Atlas
+from dpatlas.config.atlas import Atlas, data_id
 from dpatlas.config.load import load_config, load_tier, read_config, read_tier, validate
 from dpatlas.core.files import check_writable, write_json
 from dpatlas.core.seeds import Noise
+from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 
@@ -35,6 +36,32 @@ def test_every_record_behind_a_figure_is_a_spec_of_the_run():
             # Without LoRA of ours its table has the printed values alone.
             assert atlas.behind(name) or (tier, name) == ("workstation", "lpfft_lora")
             assert set(atlas.behind(name)) <= paths
+        # A whole run has every figure and table of its papers.
+        assert not atlas.left_out
+        # Its own verdicts do not stand beside themselves.
+        beside = {Path(path).parent.name for path in atlas.published_elsewhere()}
+        assert beside and tier not in beside
+        # The numbers of smoke mean nothing.
+        assert json.loads(atlas.claim_settings())["verdicts"] == (tier != "smoke")
+
+
+def test_data_that_differ_in_anything_but_their_deal_have_ids_of_their_own():
+    fields = {"key": "kl_privacy", "kind": "training"}
+    ids = [
+        data_id(Spec.of({**fields, "data": {"name": "digits", **options}}, "one"))
+        for options in ({"norm": 8.0}, {"norm": 8.0, "redeal": True}, {"norm": 4.0})
+    ]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_the_precision_is_that_of_the_jobs_that_a_gpu_runs():
+    atlas = Atlas(load_config(changes={"device": "cuda", "precision": "tf32"}))
+    assert {atlas.device(name) for name in atlas.specs} == {"cpu", "cuda-tf32"}
+
+
+def test_claims_of_a_disabled_paper_are_read_too():
+    atlas = Atlas(load_config(changes={"kl_privacy": {"enabled": False}}))
+    assert "src/dpatlas/papers/kl_privacy/claims.yaml" in atlas.files("claims.yaml")
 
 
 def test_no_two_jobs_share_noise():

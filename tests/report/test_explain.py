@@ -198,6 +198,8 @@ def test_a_whole_run_has_all_its_claims_also_those_that_wait_for_their_figures(p
         writer.writerows(rows)
     found = json.loads(said(capsys, str(path.parent), "--json")[1])
     assert [each["claim"] for each in found["claims"]] == [row["claim"] for row in rows]
+    ids = sorted(spec_of(depth=depth).id for depth in (2, 4))
+    assert sorted(record["id"] for record in found["records"]) == ids
     assert f"{len(rows)} in all" in said(capsys, str(path.parent))[1]
 
 
@@ -224,6 +226,34 @@ def test_a_claim_leads_to_its_parts_figures_and_records(project, capsys):
     assert "parts reproduced: kl-1a" in words
     assert f"figure {FIGURE}, as made" in words
     assert spec_of(depth=4).id in out
+
+
+def test_claim_10_is_no_part_of_claim_1_and_rests_on_each_of_its_products(project):
+    folder = project / "results"
+    both = f"tables/{TABLE}.csv;figures/{FIGURE}.pdf"
+    more = f"kl-10,kl_privacy,Sec. 6,Both.,exact,reproduced,1,1,,,1,{both}\n"
+    write_atomic(folder / "embedded/claims.csv", CLAIMS + more)
+    rows = "claim,comparison,decides,values\nkl-1,one,1,\nkl-1a,two,1,\nkl-10,three,1,\n"
+    write_atomic(folder / "embedded/comparisons.csv", rows)
+    first, tenth = (lineage.find(name, folder, "embedded") for name in ("kl-1", "kl-10"))
+    assert [part["claim"] for part in first["parts"]] == ["kl-1a"]
+    assert [row["comparison"] for row in first["compared"]] == ["one"]
+    assert len(tenth["products"]) == len(tenth["records"]) == 2
+    for name in (FIGURE, TABLE):
+        on_it = lineage.find(name, folder, "embedded")["claims"]
+        assert "kl-10" in [each["claim"] for each in on_it]
+
+
+def test_a_claim_judged_by_another_margin_asks_another_question(project, capsys):
+    for folder, margin in (("results", 0.1), ("again", 0.2)):
+        head, *rows = CLAIMS.splitlines()
+        text = "\n".join([f"{head},margin", *(f"{row},{margin}" for row in rows), ""])
+        if folder == "again":
+            shutil.copytree("results", folder)
+        write_atomic(project / folder / "embedded/claims.csv", text)
+    old, new = (lineage.find("kl-1a", project / each, "embedded") for each in ("results", "again"))
+    cause = compare(old, new)["first_cause"]
+    assert (cause["name"], cause["old"], cause["new"]) == ("margin", "0.1", "0.2")
 
 
 @pytest.mark.parametrize(
@@ -417,6 +447,24 @@ def test_equal_bytes_are_said_of_what_both_have(tmp_path):
     result = compare(*(trace(each / "figures" / f"{FIGURE}.pdf") for each in folders))
     assert not [each for each in result["differences"] if each["what"] == "bytes"]
     assert "every output that both have is the same" in describe_comparison(result)
+
+
+def test_without_the_records_nothing_is_said_of_their_metrics(project):
+    shutil.copytree("results", "again")
+    shutil.rmtree(project / "again/embedded/runs")
+    figures = (
+        trace(project / each / f"embedded/figures/{FIGURE}.csv") for each in ("results", "again")
+    )
+    assert compare(*figures)["metrics"] == "unknown"
+
+
+def test_how_far_values_differ_is_not_said_where_one_is_no_number(tmp_path):
+    old = write_run(tmp_path / "a", spec_of(), metrics={"kl": [1.0, 2.0]})
+    new = write_run(tmp_path / "b", spec_of(), metrics={"kl": [1.5, None]})
+    (kl,) = (
+        each for each in compare(trace(old), trace(new))["differences"] if each["name"] == "kl"
+    )
+    assert (kl["changed"], kl["largest_relative"]) == (2, None)
 
 
 def test_a_changed_spec_pairs_by_slug_and_a_new_one_stands_alone(tmp_path):

@@ -2,6 +2,7 @@ import csv
 import json
 import re
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,7 +117,8 @@ def test_nothing_of_the_machine_is_published(run):
 def test_a_published_figure_can_be_explained_without_its_records(run):
     figure = lineage.trace(published(run) / "figures" / f"{FIGURE}.png")
     assert figure["as_made"]
-    assert [record["present"] for record in figure["records"]] == [False, False]
+    states = [(record["present"], record["as_used"]) for record in figure["records"]]
+    assert states == [(False, None)] * 2
     assert [record["spec"]["depth"] for record in figure["records"]] == [2, 4]
     assert figure["records"][0]["data"]["sha256"] == DATA["sha256"]
 
@@ -241,6 +243,18 @@ def test_what_a_run_has_of_papers_that_it_makes_no_more_does_not_matter(run):
     assert "figures/kl_vs_moon.csv" not in names(published(run))
 
 
+def test_a_commit_is_marked_where_files_differ_from_it(tmp_path):
+    assert module.commit_of(tmp_path) is None
+    write_atomic(tmp_path / "file", "one")
+    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+    for words in (["init", "-q"], ["add", "file"], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    commit = module.commit_of(tmp_path)
+    assert len(commit) == 40
+    write_atomic(tmp_path / "file", "two")
+    assert module.commit_of(tmp_path) == f"{commit} with changes"
+
+
 def test_the_readme_says_from_when_to_when_jobs_finished(run):
     first, *_ = run.glob("runs/*/*/cost.json")
     write_json(first, read_json(first) | {"finished": "2026-01-31T03:04:05Z"})
@@ -319,7 +333,11 @@ def test_printed_rows_stand_beside_ours():
     ours = Estimate(8000.0, 50.0, 2.0, 3)
     pair = PrintedComparison("MNIST, kl", 8155, 37.5, "mnist, mlp", ours, 2)
     alone = PrintedComparison("MNIST, kl", 8155, 0, "mnist, mlp", ours)
-    lines = printed_lines([pair, alone], [], [])
+    beyond = [replace(pair, printed=printed) for printed in (7000, 9000)]
+    lines = printed_lines([pair, alone, *beyond], [], [])
+    assert [line.split(" | ")[3] for line in lines if line.startswith("| MNIST")] == [
+        *("yes", "yes", "no", "no")
+    ]
     row = "| MNIST, kl | 8155 | 8000 (7785 to 8215) | yes | {} | 3 | mnist, mlp |"
     assert row.format("-155 (-334 to 24)") in lines
     assert row.format("no spread is printed") in lines
