@@ -1,3 +1,5 @@
+import math
+import re
 from importlib import resources
 from pathlib import Path
 
@@ -150,3 +152,20 @@ def test_printed_contrasts_of_claims_are_differences_of_printed_cells():
     for paper, what, value in contrasts:
         differences = {round(one - two, 6) for one in cells[paper] for two in cells[paper]}
         assert value in differences, (paper, what)
+
+
+def test_a_margin_is_what_its_reason_says():
+    read = 0
+    for entry in (entry for claim in read_claims().claims for entry in claim.entries):
+        reason = entry.margin_from
+        if half := re.match(r"Half of .*?([\d.]*\d) points", reason):
+            expected = float(half[1]) / 100 / 2
+        elif re.match("(One|1) point", reason):
+            expected = 0.01
+        elif "log 1.05" in reason:
+            expected = math.log(1.05) / (2 if "two layers" in reason else 1)
+        else:
+            continue
+        read += 1
+        assert entry.margin == pytest.approx(expected, abs=1e-4), entry.id
+    assert read > 50
