@@ -28,6 +28,7 @@ from dpatlas.evidence.claims import (
     main,
     read_claims,
     waiting,
+    with_margins,
 )
 from dpatlas.evidence.comparisons import Evidence, PaperRecords
 from dpatlas.evidence.verdicts import (
@@ -259,6 +260,8 @@ def test_a_margin_is_that_of_the_entry_and_the_row_says_what_it_did(tmp_path):
     ]
     assert (rows["kl-1a"]["look"], rows["kl-1a"]["runs_to_decide"]) == (12, "")
     assert rows["kl-1"]["because"] == "part c: the opposite was seen"
+    (scaled,) = with_margins(read(tmp_path, claim(**margin, parts=parts)), 0.5).claims
+    assert [entry.margin for entry in scaled.entries] == [0.25, 0.25, 0.25, 1.0]
 
 
 def test_a_claim_says_which_parts_failed_why(tmp_path):
