@@ -77,7 +77,7 @@ def test_a_job_that_draws_nothing_says_so_and_one_that_needs_data_refuses_a_spec
         run(tmp_path, does=lambda job, kill: job.prepared)
 
 
-class Given(SpecFields):
+class Tuned(SpecFields):
     """A spec that names data, and waits for the settings of a tuning."""
 
     data: dict[str, str]
@@ -103,7 +103,7 @@ def uses_a_checkpoint(folder, values=0.0, outcome=0.0, kill=False):
 
     execute(
         Spec.of(fields, "small"),
-        Kind(does, spec=Given, packages=("numpy",)),
+        Kind(does, spec=Tuned, packages=("numpy",)),
         module="dpatlas.jobs.job",
         data=save_data(folder / "data", x_train=values),
         record=folder / "record.json",

@@ -268,15 +268,15 @@ def test_the_readme_says_which_code_changed_since_the_run(run, monkeypatch):
     assert words in (published(run) / "README.md").read_text()
 
 
-@pytest.mark.parametrize(("tier", "told"), [("printed", True), ("embedded", False)])
-def test_a_tier_at_the_printed_sizes_stands_beside_what_is_printed(tmp_path, tier, told):
+@pytest.mark.parametrize(("tier", "listed"), [("printed", True), ("embedded", False)])
+def test_a_tier_at_the_printed_sizes_stands_beside_what_is_printed(tmp_path, tier, listed):
     folder = small_run(tmp_path / "results", tier)
     write_claims(folder / "claims.csv", [row("kl-1", kind="statistical")])
     comparison = compared("kl-1", level=0.95, runs=12)
     write_claims(folder / "comparisons.csv", [comparison], COMPARISON_COLUMNS)
     write_manifest(folder)
     text = (published(folder, replace(EXPECTED, tier=tier)) / "README.md").read_text()
-    assert ("| kl-1 | statement of kl-1 | slope of the KL |" in text) == told
+    assert ("| kl-1 | statement of kl-1 | slope of the KL |" in text) == listed
 
 
 def test_of_records_without_costs_the_day_is_unknown(run):

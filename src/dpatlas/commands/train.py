@@ -8,7 +8,6 @@ import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy an
 
 import argparse
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -309,12 +308,15 @@ def _selection(options: argparse.Namespace) -> dict[str, Any] | None:
 
 def _range(option: str, text: str) -> list[float]:
     """LOW,HIGH as two numbers; InputError for any other text, such as a list."""
-    allowed = "LOW,HIGH with 0 < LOW < HIGH: each trial draws a value between them, not from a list"
+    allowed = (
+        "LOW,HIGH with 1e-30 <= LOW < HIGH <= 1e30: each trial draws a value between them, "
+        "not from a list"
+    )
     try:
         low, high = (float(word) for word in text.split(","))
     except ValueError:
         raise InputError(option, repr(text), allowed) from None
-    if not 0 < low < high < math.inf:
+    if not 1e-30 <= low < high <= 1e30:
         raise InputError(option, repr(text), allowed)
     return [low, high]
 

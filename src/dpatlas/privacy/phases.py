@@ -34,8 +34,8 @@ class TrainingPhase:
     by rounding. Weight decay acts on the privatised gradient, outside of the clip. lr_decay: step k
     of the phase, from 0, has the step size lr / (1 + lr_decay k).
 
-    lr_schedule, noise_schedule: factors of lr and of noise_multiplier by the step of the phase
-    (`dpatlas.privacy.schedules`, or any pure function, which is evaluated here and never again).
+    lr_schedule, noise_schedule: factors of lr (at most 1e6) and of noise_multiplier by the step of
+    the phase (`dpatlas.privacy.schedules`, or any pure function, evaluated here and never again).
     parameter_groups: learning rates and weight decays of their own for some of the parameters.
     clipping: flat, per-layer (each of L layers at max_grad_norm / sqrt(L)), a bound for each part
     of the network (`LayerBounds`, whose total is max_grad_norm), or a bound that follows a quantile

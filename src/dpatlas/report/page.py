@@ -73,7 +73,7 @@ TIERS = {
     "data",
     "printed-caption": "kl_privacy's Fig. 1 with the step size of its caption",
     "printed-stages": "kl_privacy's Fig. 2 at stages of training in place of the printed steps",
-    "printed-stages-narrow": "kl_privacy's depths at the same stages with networks of width 64",
+    "printed-stages-narrow": "kl_privacy's depths at stages of training, with networks of width 64",
     "photographs": "lp_fft alone, on photographs whose features are worth something",
     "photographs-far": "lp_fft's strategies on photographs far from those that are public",
     "photographs-controls": "lp_fft's strategies on photographs without noise, and on standardised "

@@ -223,6 +223,8 @@ def test_the_relation_follows_the_sampler(data, capsys, words, stated):
         (["--data", "nowhere/manifest.json"], "nowhere"),
         (["--device", "cuda"], "device"),
         ([*LAW, *SCORE, "--lr-from", "0.1,0.3,1"], "--lr-from: found '0.1,0.3,1'"),
+        # Beyond what a training takes, which only a trial that draws it would notice.
+        ([*LAW, *SCORE, "--lr-from", "1,1e300"], "--lr-from: found '1,1e300'"),
         ([*LAW, *SCORE, *FROM, "--lr", "0.1"], "--lr"),
         ([*LAW, *SCORE], "no range"),
         ([*LAW, *FROM], "neither"),
