@@ -262,7 +262,7 @@ def test_the_documents_have_the_times_of_the_plan(tmp_path):
     assert f"(by `plan` {published} minutes on two cores)" in text
     assert f"those of the first look ({first} minutes)" in text
     commands = (DOCS / "commands.md").read_text()
-    for tier in ("photographs", "photographs-far", "photographs-controls"):
+    for tier in ("photographs", "photographs-far", "photographs-controls", "photographs-low-noise"):
         (row,) = re.findall(rf"^\| {tier} \| (.*) \|$", commands, re.M)
         assert f"about {planned(tier, tmp_path, 'cpu_hours'):.0f} hours of a CPU core" in row
 
