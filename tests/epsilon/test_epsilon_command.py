@@ -503,6 +503,13 @@ def test_what_was_chosen_at_no_counted_cost_stands_beside_a_budget(
     assert ("not counted: " in out) == bool(uncounted)
 
 
+def test_warnings_of_a_ledger_stand_beside_the_total(capsys, tmp_path):
+    paths = stored(tmp_path, a=stating(1.5, warnings=["stopped after 3 steps"]), b=stating(1.5))
+    assert "a.json: stopped after 3 steps" in run(capsys, ["--ledgers", *paths])[1]
+    ledgers = strict(run(capsys, ["--ledgers", *paths, "--json"])[1])["ledgers"]
+    assert [each["warnings"] for each in ledgers] == [["stopped after 3 steps"], []]
+
+
 def test_a_ledger_with_broken_tuning_a_key_twice_or_extreme_noise(capsys, tmp_path):
     for tuning in ("many", [1]):
         paths = stored(tmp_path, a=stating(1.5, tuning=tuning), b=stating(1.5))

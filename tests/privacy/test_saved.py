@@ -64,6 +64,9 @@ def test_the_card_states_the_guarantee_in_words_and_what_it_leaves_out(tmp_path)
     run = trained()
     card = card_of(run, tmp_path / "m", data="made-up digits", accuracy="0.913 on 300 records")
     ledger = run.ledger()
+    # It stopped after 3 of 6 steps.
+    assert len(ledger["warnings"]) == 1 and f"- {ledger['warnings'][0]}." in card
+    assert "Warnings" not in card_of(trained(6), tmp_path / "whole")
     for text in (
         f"Differentially private per record: {ledger['guaranteed']}",
         ledger["neighbour_relation"],

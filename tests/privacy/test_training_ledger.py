@@ -1,5 +1,6 @@
 """Guarantee and ledger of a training come from the steps that it took, checkpoints included."""
 
+import copy
 import json
 import math
 from dataclasses import replace
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from small_training import N, network, phase, training
+from torch import nn
 
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
@@ -18,6 +20,8 @@ from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.ledger import UNTOLD
 from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Shuffled
+from dpatlas.privacy.saved import load_weights
+from dpatlas.privacy.training import FOLLOWED
 
 HEAD = phase(noise_multiplier=2.0, steps=4, trainable=("head",))
 ALL = phase(noise_multiplier=3.0, steps=6, max_grad_norm=0.25)
@@ -95,6 +99,36 @@ def test_a_restored_training_states_the_steps_before_and_after(steps):
     assert again.phases_run == first.phases_run
     again.run()
     assert again.ledger() == stopped_after(10).ledger()
+
+
+@pytest.mark.parametrize(
+    ("follows", "warned"), [("kept", 1), ("loaded", 1), ("wrapped", 1), ("reset", 0)]
+)
+def test_a_training_of_weights_that_another_left_says_that_it_counts_its_own_steps(
+    tmp_path, follows, warned
+):
+    model = network("mlp")
+    fresh = copy.deepcopy(model.state_dict())
+    first = training([ALL], model, Noise())
+    first.run()
+    if follows == "loaded":
+        first.save(tmp_path / "model")
+        load_weights(tmp_path / "model", model := network("mlp", run=1))
+    elif follows == "wrapped":
+        model = nn.Sequential(model, nn.Linear(5, 5))
+    elif follows == "reset":
+        model.load_state_dict(fresh)
+    whole = replace(ALL, trainable=("",))
+    second = training([whole], model, Noise())
+    second.run()
+    assert second.guarantee(1e-3).epsilon == first.guarantee(1e-3).epsilon
+    for warnings in (second.guarantee(1e-3).warnings, second.ledger(1e-3)["warnings"]):
+        assert [FOLLOWED] * warned == list(warnings)
+    # So does one that is restored elsewhere, and the first one never did.
+    again = training([whole], copy.deepcopy(model), Noise())
+    again.restore(*through_json(second.state()))
+    assert list(again.guarantee(1e-3).warnings) == [FOLLOWED] * warned
+    assert first.guarantee(1e-3).warnings == ()
 
 
 class Interrupted(Exception):

@@ -42,7 +42,7 @@ class Spent:
     with_tuning: epsilon of everything trained to choose it, at no larger delta; None if not said.
     phases: of one training, `trainings` times; empty where the ledger does not say. unit: what
     neighbours differ in, a record or a person. uncounted: what was chosen on private data at a cost
-    that no number here has.
+    that no number here has. warnings: the ledger's own.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Spent:
     data: str | None = None
     unit: str = "record"
     uncounted: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Total:
                     "trainings": each.trainings,
                     "composed": bool(each.phases),
                     "uncounted": list(each.uncounted),
+                    "warnings": list(each.warnings),
                 }
                 for each in self.spent
             ],
@@ -179,7 +181,8 @@ def read_spent(name: str, content: Any) -> Spent:
     if not isinstance(checksum, str | None):
         raise InputError(f"{name}, data.sha256", repr(checksum), "a checksum as text")
     found = Spent(name, float(epsilon), float(delta), relation, with_tuning)
-    spent = replace(found, data=checksum, unit=unit, uncounted=_uncounted(ledger))
+    said = tuple(map(str, _as_list(ledger.get("warnings") or [])))
+    spent = replace(found, data=checksum, unit=unit, uncounted=_uncounted(ledger), warnings=said)
     return _with_phases(spent, ledger)
 
 
@@ -267,6 +270,7 @@ def describe_total(total: Total) -> str:
         )
     for name, each in zip(names, total.spent, strict=True):
         lines += [f"not counted: {name}: {what}" for what in each.uncounted]
+        lines += [f"warning: {name}: {what}" for what in each.warnings]
     return "\n".join(line.rstrip() for line in lines)
 
 

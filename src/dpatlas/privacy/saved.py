@@ -11,11 +11,12 @@ speaks of, and nothing of checkpoints, which hold the noise's secret.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from dpatlas.core.files import read_json, replacing_folder, write_atomic, write_json
 from dpatlas.core.rounding import rounded_up
@@ -27,6 +28,8 @@ WEIGHTS, LEDGER, CONFIG, CARD = "model.safetensors", "ledger.json", "config.json
 LONGEST_SETTING = 200
 # Fields of a config from which `load_model` builds one of this package's networks.
 BUILT = ("network", "image_shape", "outputs")
+# Versions of the parameters of this process that a training left, or that were loaded as trained.
+_left: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def save_model(
@@ -83,8 +86,20 @@ def load_weights(folder: Path | str, model: nn.Module) -> dict[str, Any]:
             found = f"{name} of shape {others.get(name, 'none')}"
             raise InputError(str(path), found, f"{shapes.get(name, 'none')}, as the model has it")
     model.load_state_dict(weights)
+    mark_trained(model.parameters())
     ledger: dict[str, Any] = read_json(Path(folder) / LEDGER)
     return ledger
+
+
+def mark_trained(parameters: Iterable[nn.Parameter]) -> None:
+    """Remember that the present values of these parameters come from a training."""
+    for value in parameters:
+        _left[value] = value._version
+
+
+def are_trained(parameters: Iterable[nn.Parameter]) -> bool:
+    """Whether any parameter still has values that come from a training."""
+    return any(value in _left and _left[value] == value._version for value in parameters)
 
 
 def load_model(folder: Path | str) -> nn.Module:
@@ -173,6 +188,8 @@ def _guarantee(ledger: Mapping[str, Any]) -> list[str]:
             "- persons with several records: of k records of one, k epsilon holds at a delta of "
             "k e^((k - 1) epsilon) times this one; at this delta epsilon is larger, often by far."
         )
+    if ledger["warnings"]:
+        lines += ["", "Warnings", "", *(f"- {warning}." for warning in ledger["warnings"])]
     return lines
 
 

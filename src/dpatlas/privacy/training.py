@@ -66,7 +66,7 @@ from dpatlas.privacy.phases import (
 )
 from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.saved import save_model
+from dpatlas.privacy.saved import are_trained, mark_trained, save_model
 from dpatlas.privacy.structured import Structured, TakesStructured
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
@@ -83,6 +83,10 @@ ROWS_KEY = 0x726F7773
 STOPPED = (
     "stopped after {} of {} steps: this holds if nothing computed from the records decided when, "
     "noisy sums included; where noisy sums alone did, the epsilon of all planned steps holds"
+)
+FOLLOWED = (
+    "started at weights of an earlier training, whose steps are not counted: if it was on the same "
+    "records, what holds is the composition of both"
 )
 
 
@@ -157,6 +161,8 @@ class PrivateTraining:
         self._claimed: int | None = None
         self._began_at: str | None = None
         self._structure: str | None = None
+        # Whether it began at weights that another training had left.
+        self._follows = False
         self._skipped: int | Tensor = 0
         self._phase: int | None = None
         # The parameters' requires_grad when this object was made.
@@ -250,7 +256,7 @@ class PrivateTraining:
         else replace_one. Raises InputError where samplers, relation and accountant do not fit.
         """
         found = guarantee(self.ran.phases, *self._or_defaults(delta, relation), accountant)
-        return replace(found, warnings=(*found.warnings, *self._stopped))
+        return replace(found, warnings=(*found.warnings, *self._reservations))
 
     def ledger(
         self,
@@ -274,15 +280,17 @@ class PrivateTraining:
             chosen_on_private_data=chosen_on_private_data,
             **stated,
         )
-        entries["warnings"] += self._stopped
+        entries["warnings"] += self._reservations
         return entries
 
     @property
-    def _stopped(self) -> list[str]:
-        """A warning where fewer noisy steps than planned were taken; empty otherwise."""
-        some = 0 < self.steps_released < self.steps
-        some &= all(phase.noise_multiplier for phase in self.ran.phases)
-        return [STOPPED.format(self.steps_released, self.steps)] if some else []
+    def _reservations(self) -> list[str]:
+        """What a guarantee does not cover: steps of an earlier training, a stop that was chosen."""
+        if not self.steps_released or not all(each.noise_multiplier for each in self.ran.phases):
+            return []
+        stopped = self.steps_released < self.steps
+        said = [STOPPED.format(self.steps_released, self.steps)] if stopped else []
+        return [*said, FOLLOWED] if self._follows else said
 
     def _or_defaults(self, delta: float | None, relation: str | None) -> tuple[float, str]:
         if relation is None:
@@ -413,6 +421,8 @@ class PrivateTraining:
                 value.requires_grad_(not value.requires_grad)
 
     def _step(self, number: int, phase: TrainingPhase) -> None:
+        if self.steps_done == 0 and self.after is None:
+            self._follows |= are_trained(self.model.parameters())
         optimizer = self._optimizer
         if number != self._phase or optimizer is None:
             optimizer = self._start(number)
@@ -448,6 +458,7 @@ class PrivateTraining:
         for gradient in clipped.gradients.values():
             gradient.div_(phase.sampler.expected_batch)
         optimizer.step(clipped.gradients)
+        mark_trained(self._parameters.values())
         self._average()
         self.steps_done += 1
 
@@ -491,6 +502,7 @@ class PrivateTraining:
             "secret": self.noise.secret,
             "shared_noise": self.shared_noise,
             "began_at": self._began_at,
+            "follows": self._follows,
         }
         return arrays, facts
 
@@ -516,6 +528,7 @@ class PrivateTraining:
                 average.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
         self.noise.carry(facts["secret"])
         self._claimed, self._began_at = None, facts["began_at"]
+        self._follows = facts.get("follows", False)
         self.steps_done = facts["steps_done"]
         # What this object has released already stays released.
         self.steps_released = max(self.steps_released, facts["steps_released"])
