@@ -48,8 +48,9 @@ def training(
 
     noise: a number, or one per step. period: of noise that is drawn again. coordinates: whose noise
     is drawn; the others have it again. law: of the noise. rounding: of the sums, at random.
-    removed: whether the canary is removed instead of blanked. frozen: coordinates that are not
-    trained, and shown as zeros. bare: no noise on the canary's own coordinate.
+    removed: whether the canary is removed instead of blanked. frozen: number of coordinates that
+    are not trained, and shown as zeros; or one per step. bare: no noise on the canary's own
+    coordinate.
     """
 
     def train(run):
@@ -85,7 +86,7 @@ def training(
             scale = noise if np.isscalar(noise) else noise[step]
             noisy = gradients[batch].sum(0) + scale * C * normal
             noisy += rounding * np.random.default_rng().normal(size=DIMENSION)
-            noisy[len(noisy) - frozen :] = 0
+            noisy[len(noisy) - (frozen if np.isscalar(frozen) else frozen[step]) :] = 0
             if see:
                 run.see(noisy / C)
             weights = weights - rate * noisy / batch_size

@@ -48,6 +48,8 @@ def test_correct_training_passes_every_premise():
     ("fault", "violated"),
     [
         ({"noise": 0.4}, "noise"),
+        # Of one step alone.
+        ({"noise": [NOISE] * 7 + [0.0]}, "noise"),
         ({"period": 1}, "noise at each step"),
         ({"period": 3}, "noise at each step"),
         ({"own_seed": 1}, "noise"),
@@ -303,6 +305,8 @@ def test_too_few_pairs_leave_noise_and_sampling_untested_and_say_so():
 HONEST = [
     ({"rounding": 2e-5}, {}),
     ({"frozen": 10}, {}),
+    # A head is trained first, then everything.
+    ({"frozen": [10] * 4 + [0] * 4}, {}),
     ({"canary": canary * 1e-6}, {}),
     ({"batch_size": 2}, {"batch": 2}),
     ({"steps": 2, "batch_size": 2}, {"batch": 2, "steps": 2}),
@@ -442,7 +446,7 @@ def test_the_test_of_the_noise_keeps_its_error_whatever_the_clean_sums_are(varia
     for _ in range(1000):
         noise = draws.normal(size=(20, 4, 30))
         clean = np.sqrt(variance - 1) * draws.normal(size=(20, 1, 1)) * np.ones((1, 4, 30))
-        test = _lower_tail("noise", "deviation", noise + clean)
+        test = _lower_tail("noise", "deviation", (noise + clean, np.ones((4, 30), dtype=bool)))
         failed += test(0.05).status == VIOLATED
     # At most the stated 5 %, but for chance.
     assert failed <= stats.binom.ppf(0.9999, 1000, 0.05)

@@ -297,30 +297,42 @@ def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | Premise | N
         return [_too_few(NOISE, pairs, "at least as stated")]
     steps = min(len(pair.without.sample) for pair in pairs)
     sums = np.array([pair.without.sample[:steps] for pair in pairs])
-    # Parameters that are not trained may be shown as zeros, and a number several times, as in a
-    # symmetric matrix: nothing is released of them.
+    # Parameters that are not trained, or not yet, may be shown as zeros, and a number several
+    # times, as in a symmetric matrix: nothing is released of them.
+    shown = np.zeros(sums.shape[1:], dtype=bool)
+    for each in (world for pair in pairs for world in (pair.without, pair.with_)):
+        part = each.sample[:steps]
+        shown[: len(part)] |= part != 0
     worlds = np.concatenate([each.sample for pair in pairs for each in (pair.without, pair.with_)])
-    zeros = int((~worlds.any(0)).sum())
+    zeros, later = int((~shown.any(0)).sum()), int((shown.any(0) & ~shown.all(0)).sum())
     note = f"{zeros} coordinates that are always zero are left out" if zeros else ""
+    if later:
+        said = f"{later} coordinates are left out at steps at which they are always zero"
+        note = "; ".join(filter(None, (note, said)))
     distinct = {values.tobytes(): index for index, values in enumerate(worlds.T) if values.any()}
-    sums = sums[:, :, [*distinct.values()]] if distinct else sums
+    if distinct:
+        sums, shown = (each[..., [*distinct.values()]] for each in (sums, shown))
+    else:
+        shown[:] = True
     sigma = _noise_by_step(claim, pairs, steps)
     paired = sums.shape[2] // 2 * 2
     between = (sums[:, :, 0:paired:2] - sums[:, :, 1:paired:2]) / np.sqrt(2)
+    both = shown[:, 0:paired:2] & shown[:, 1:paired:2]
+    standard = sums / sigma[:, None]
     return [
-        _lower_tail(NOISE, "standard deviation", sums / sigma[:, None], note=note),
+        _lower_tail(NOISE, "standard deviation", (standard, shown), note=note),
         _lower_tail(
             "noise in each coordinate",
             "deviation of differences between coordinates",
-            between / sigma[:, None],
-            _beside_the_others(sums / sigma[:, None]),
+            (between / sigma[:, None], both),
+            (_beside_the_others(standard), shown[:, 1:]),
         ),
         _lower_tail(
             "noise at each step",
             "deviation beside what an earlier step predicts",
-            _beside_the_past(sums, sigma),
+            (_beside_the_past(sums, sigma), shown[1:]),
         ),
-        _law_of_the_noise(sums / sigma[:, None]),
+        _law_of_the_noise(standard, shown),
     ]
 
 
@@ -377,27 +389,34 @@ def _noise_by_step(claim: Claim, pairs: Sequence[Pair], steps: int) -> np.ndarra
     return by_step[sampled_steps(claim)[:steps]]
 
 
-def _lower_tail(name: str, what: str, *standard: np.ndarray, note: str = "") -> Test | None:
-    """Test that each (runs, steps, coordinates) has at least variance 1 over runs."""
-    if not standard[0].size:
+def _lower_tail(
+    name: str, what: str, *standard: tuple[np.ndarray, np.ndarray], note: str = ""
+) -> Test | None:
+    """Test that (runs, steps, coordinates), where (steps, coordinates), have variance 1 or more.
+
+    Over runs, for each pair of these.
+    """
+    standard = tuple(each for each in standard if each[1].any())
+    if not standard:
         return None
 
     def test(error: float) -> Premise:
         tails = []
-        for values in standard:
-            selecting, testing = values[0::2], values[1::2]
+        for values, shown in standard:
+            selecting, testing = values[0::2, shown], values[1::2, shown]
             # Where the clean sums hardly vary the noise is seen best; other runs select the places.
-            order = np.argsort(selecting.var(axis=0).ravel())
-            for share in QUIET_SHARES:
+            order = np.argsort(selecting.var(axis=0))
+            for share in (*QUIET_SHARES, 0.0):
+                # A single place at least: one step may be without noise.
                 places = order[: max(1, int(share * len(order)))]
-                columns = testing.reshape(len(testing), -1)[:, places]
+                columns = testing[:, places]
                 squares = float(((columns - columns.mean(0)) ** 2).sum())
                 freedom = (len(columns) - 1) * len(places)
                 tails.append((float(stats.chi2.cdf(squares, freedom)), np.sqrt(squares / freedom)))
         p_value = min(1.0, len(tails) * min(tails)[0])
         ratio = (min(tails) if p_value <= error else tails[0])[1]
         said = MASKED if ratio > 1.1 else ""
-        if ratio < 1e-6 and name == NOISE:
+        if tails[0][1] < 1e-6 and name == NOISE:
             said = "all runs draw the same noise: does the code set a seed of its own?"
         status = VIOLATED if p_value <= error else HOLDS
         found = f"{what} {ratio:.3g} of the stated"
@@ -407,9 +426,10 @@ def _lower_tail(name: str, what: str, *standard: np.ndarray, note: str = "") -> 
     return test
 
 
-def _law_of_the_noise(standard: np.ndarray) -> Test | None:
+def _law_of_the_noise(standard: np.ndarray, shown: np.ndarray) -> Test | None:
     """Test that no interval has more of (runs, steps, coordinates) than of a normal law around 0.
 
+    Where (steps, coordinates) are shown.
     Clean sums, whatever they are, only shift or spread the noise, and no shift helps (Anderson).
     Uniform, clamped and Laplace noise of the stated deviation have more.
     """
@@ -418,11 +438,11 @@ def _law_of_the_noise(standard: np.ndarray) -> Test | None:
 
     def test(error: float) -> Premise:
         selecting, testing = standard[0::2], standard[1::2]
-        order = np.argsort(selecting.var(axis=0).sum(0))
+        order = np.argsort(selecting.var(axis=0).sum(0) / shown.sum(0))
         centre = selecting.mean((0, 1))
 
         def tail(values: np.ndarray, which: np.ndarray, width: float) -> tuple[float, float]:
-            inside = np.abs(values[:, :, which] - centre[which]) <= width
+            inside = (np.abs(values[:, :, which] - centre[which]) <= width)[:, shown[:, which]]
             chance = math.erf(width / math.sqrt(2))
             return float(stats.binom.sf(inside.sum() - 1, inside.size, chance)), inside.mean()
 
