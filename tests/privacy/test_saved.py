@@ -74,6 +74,7 @@ def test_the_card_states_the_guarantee_in_words_and_what_it_leaves_out(tmp_path)
         ledger["holds_for"],
         "unknown: nobody said how the settings were chosen",
         "their epsilons add up, and their deltas",
+        "what was computed from the records before training",
         ledger["floats"],
         "of k records of one, k epsilon holds at a delta of k e^((k - 1) epsilon) times this one",
         "| data | made-up digits |",

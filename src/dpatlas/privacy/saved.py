@@ -177,6 +177,8 @@ def _guarantee(ledger: Mapping[str, Any]) -> list[str]:
         "",
         *(f"- how settings were chosen: {each['what']}; cost: {each['cost']};" for each in listed),
         "- further releases from the same data: their epsilons add up, and their deltas;",
+        "- what was computed from the records before training: means that they are standardised by, "
+        "class weights, a vocabulary, earlier weights;",
         "- test records: an accuracy that is stated for them carries no noise;",
         f"- floating-point arithmetic: {ledger['floats']};",
     ]
