@@ -28,7 +28,7 @@ WEIGHTS, LEDGER, CONFIG, CARD = "model.safetensors", "ledger.json", "config.json
 LONGEST_SETTING = 200
 # Fields of a config from which `load_model` builds one of this package's networks.
 BUILT = ("network", "image_shape", "outputs")
-# Versions of the parameters of this process that a training left, or that were loaded as trained.
+# By parameter of this process, its version when a training left it or it was loaded as trained.
 _left: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
@@ -86,20 +86,26 @@ def load_weights(folder: Path | str, model: nn.Module) -> dict[str, Any]:
             found = f"{name} of shape {others.get(name, 'none')}"
             raise InputError(str(path), found, f"{shapes.get(name, 'none')}, as the model has it")
     model.load_state_dict(weights)
-    mark_trained(model.parameters())
+    mark_trained(marks_of(model.parameters()))
     ledger: dict[str, Any] = read_json(Path(folder) / LEDGER)
     return ledger
 
 
-def mark_trained(parameters: Iterable[nn.Parameter]) -> None:
+def marks_of(parameters: Iterable[nn.Parameter]) -> list[tuple[nn.Parameter, list[int]]]:
+    """Each parameter with its mark, for `mark_trained`."""
+    return [(value, _left.setdefault(value, [])) for value in parameters]
+
+
+def mark_trained(marks: Iterable[tuple[nn.Parameter, list[int]]]) -> None:
     """Remember that the present values of these parameters come from a training."""
-    for value in parameters:
-        _left[value] = value._version
+    for value, mark in marks:
+        mark[:] = [value._version]
 
 
 def are_trained(parameters: Iterable[nn.Parameter]) -> bool:
     """Whether any parameter still has values that come from a training."""
-    return any(value in _left and _left[value] == value._version for value in parameters)
+    # Parameters made in inference mode have no version.
+    return any(mark and mark == [value._version] for value, mark in marks_of(parameters))
 
 
 def load_model(folder: Path | str) -> nn.Module:
@@ -177,8 +183,8 @@ def _guarantee(ledger: Mapping[str, Any]) -> list[str]:
         "",
         *(f"- how settings were chosen: {each['what']}; cost: {each['cost']};" for each in listed),
         "- further releases from the same data: their epsilons add up, and their deltas;",
-        "- what was computed from the records before training: means that they are standardised by, "
-        "class weights, a vocabulary, earlier weights;",
+        "- what was computed from the records before training: means that they are standardised "
+        "by, class weights, a vocabulary, earlier weights;",
         "- test records: an accuracy that is stated for them carries no noise;",
         f"- floating-point arithmetic: {ledger['floats']};",
     ]

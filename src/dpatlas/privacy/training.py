@@ -66,7 +66,7 @@ from dpatlas.privacy.phases import (
 )
 from dpatlas.privacy.probe import Loss, Subject, probe, refuse_autocast
 from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.saved import are_trained, mark_trained, save_model
+from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, save_model
 from dpatlas.privacy.structured import Structured, TakesStructured
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
@@ -458,7 +458,7 @@ class PrivateTraining:
         for gradient in clipped.gradients.values():
             gradient.div_(phase.sampler.expected_batch)
         optimizer.step(clipped.gradients)
-        mark_trained(self._parameters.values())
+        mark_trained(self._marks)
         self._average()
         self.steps_done += 1
 
@@ -624,6 +624,7 @@ class PrivateTraining:
         }
         if not self._parameters:
             self._refuse_nothing_trained(phase)
+        self._marks = marks_of(self._parameters.values())
         self.kernel = self._kernel_of(phase)
         self._max_grad_norm = phase.max_grad_norm
         self._constants = self._constants_of = None
