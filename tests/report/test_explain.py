@@ -117,6 +117,23 @@ def test_every_kind_of_target_has_its_documented_shape_and_fits_a_terminal(
         assert [line for line in wide if len(line.split()) > 6] == []
 
 
+@pytest.mark.parametrize(
+    ("folder", "target", "claims"),
+    [
+        ("figures", f"{FIGURE}.csv", 2),
+        ("tables", f"../figures/{FIGURE}.csv", 2),
+        ("runs", f"../lineage/{FIGURE}.json", 2),
+        ("runs/kl_privacy", f"../kl_privacy/{spec_of(depth=2).id}/record.json", 3),
+    ],
+)
+def test_a_path_from_within_the_results_is_traced(
+    project, capsys, monkeypatch, folder, target, claims
+):
+    monkeypatch.chdir(project / "results/embedded" / folder)
+    code, out, _ = said(capsys, target, "--json")
+    assert code == 0 and len(json.loads(out)["claims"]) == claims
+
+
 def test_the_shapes_that_tests_pin_are_those_that_the_module_documents():
     for name in set().union(*SHAPES.values()):
         assert f"`{name}`" in lineage.__doc__, name

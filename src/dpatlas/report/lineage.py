@@ -129,12 +129,12 @@ def trace(path: Path | str) -> Trace:
         if not (folder / RECORD).is_file():
             raise InputError(str(path), f"no {RECORD}", "the folder of a run")
         return _trace_record(folder / RECORD)
-    if path.suffix != ".json" or path.parent.name == "figures":
+    if path.suffix != ".json" or folder.resolve().name == "figures":
         return _trace_product(path)
     content = read_json(path)
     if isinstance(content, dict) and "spec_digest" in content:
         return _trace_record(path)
-    return _product(read_lineage(path), path, path.parent.parent, {}, None)
+    return _product(read_lineage(path), path, _above(path, 1), {}, None)
 
 
 def trace_run(folder: Path) -> Trace:
@@ -246,7 +246,7 @@ def _trace_named(folder: Path, name: str, lineage: Mapping[str, Any]) -> Trace:
 
 
 def _trace_product(path: Path) -> Trace:
-    results = path.parent.parent
+    results = _above(path, 1)
     lineage = results / "lineage" / f"{path.stem}.json"
     published = _manifest(results)
     if lineage.is_file():
@@ -494,7 +494,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 def _above(path: Path, levels: int) -> Path:
     """The folder `levels` above that of `path`, as short as `path` says it; the root at most."""
-    parents = path.parents if len(path.parts) > levels else path.resolve().parents
+    said = len(path.parts) > levels and ".." not in path.parts[-levels - 1 :]
+    parents = path.parents if said else path.resolve().parents
     return parents[min(levels, len(parents) - 1)]
 
 
