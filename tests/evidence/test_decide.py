@@ -221,6 +221,8 @@ def test_a_tier_that_has_not_run_is_named(tmp_path):
         (("--hours", "nan"), "--hours"),
         (("--hours", "1", "--cores", "0"), "--cores"),
         (("--hours", "1", "--cores", "many"), "--cores"),
+        (("--hours", "1", "--profile", "workflow/profiles/slrum"), "--profile"),
+        (("--hours", "1", "--profile", "workflow/profiles/slurm", "--cores", "0"), "--cores"),
         (("--hours", "1", "--configfile", "workflow/tiers/smoke.yaml"), "verdicts"),
     ],
 )

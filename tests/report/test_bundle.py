@@ -179,6 +179,9 @@ def test_other_margins_judge_the_same_records_again(
         (("--open", "x.tar.gz", "--tier", "smoke"), "--tier: found it together with --open"),
         (("--open", "x.tar.gz", "--output", "y"), "--output: found it together with --open"),
         (("--output", "/"), "/: found a folder; allowed: a file, which need not exist: --output"),
+        (("--open", "/"), "/: found Is a directory"),
+        (("--open", "x.tar.gz", "--results", __file__), f"{__file__}: found a file; allowed: a f"),
+        (("--output", __file__), f"{__file__}: found a file that is no archive; allowed: another"),
         (("--output", f"{__file__}/x"), f"{__file__}: found a file; allowed: a folder"),
     ],
 )

@@ -26,7 +26,7 @@ from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.evidence import claims as judging
 from dpatlas.evidence.verdicts import CLAIMS, read_claims
 from dpatlas.report import manifest, page
-from dpatlas.report.bundle import NAME, read_bundle, records_in, write_bundle
+from dpatlas.report.bundle import NAME, may_be_replaced, read_bundle, records_in, write_bundle
 from dpatlas.report.lineage import read_lineage
 from dpatlas.report.publish import commit_of, complete_run, public_config
 from dpatlas.report.state import REMAKE, RERUN
@@ -71,6 +71,8 @@ def _write(tier: str, results: Path, output: Path | None) -> int:
         found = "a folder" if path.is_dir() else "neither a file nor a folder"
         raise InputError(str(path), found, "a file, which need not exist: --output FILE")
     check_writable(path.parent)
+    if path.is_file() and not may_be_replaced(path):
+        raise InputError(str(path), "a file that is no archive", "another file: --output FILE")
     files = bundled(atlas)
     write_bundle(path, tier, files, commit_of(Path.cwd()))
     size = path.stat().st_size / 1e6
@@ -123,6 +125,7 @@ def _lines(words: Sequence[str]) -> bytes:
 
 
 def _open(path: Path, results: Path, factor: float) -> int:
+    check_writable(results)
     about, files = read_bundle(path)
     target = results / about["tier"]
     if target.exists() and not (target / NAME).is_file():

@@ -63,6 +63,10 @@ def main(arguments: Sequence[str], runner: Runner | None = None) -> int:
     real(gt=0).check("--hours", options.hours)
     if options.cores != "all":
         integer(ge=1).check("--cores", _whole(options.cores))
+    # Snakemake ignores a missing one, and would run everything on this machine.
+    places = (Path(), Path("profiles"))
+    if options.profile and not any((each / options.profile).exists() for each in places):
+        raise InputError("--profile", f"{options.profile}, no such folder", "that of a profile")
     config = load_config(options.configfile)
     if not config.verdicts:
         raise InputError("verdicts", "false", "a config whose runs carry verdicts")

@@ -64,6 +64,12 @@ def write_bundle(
             archive.addfile(member, io.BytesIO(content))
 
 
+def may_be_replaced(path: Path) -> bool:
+    """Whether a file is empty or packed, as archives are: a result or a config is neither."""
+    with path.open("rb") as stream:
+        return stream.read(2) in (b"", b"\x1f\x8b")
+
+
 def read_bundle(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What `bundle.json` says, and every other file by name.
 
@@ -72,7 +78,7 @@ def read_bundle(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """
     try:
         contents = dict(_members(path))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise InputError(str(path), error.strerror, ALLOWED) from None
     except (tarfile.TarError, OSError, EOFError, zlib.error, UnicodeError) as error:
         raise InputError(str(path), f"a damaged archive ({error})", ALLOWED) from None
