@@ -114,6 +114,29 @@ def test_what_was_edited_or_lost_is_named_in_a_line(run, capsys, name, words):
         assert code == 1 and len(lost) == len(words)
 
 
+def test_what_cannot_be_read_is_a_line_among_the_others(run, capsys, monkeypatch):
+    (run / f"tables/{TABLE}.tex").write_text("edited")
+    arrays, figure = run / "data/digits-1/arrays.npz", run / FILES[0]
+    arrays.unlink()
+    arrays.mkdir()
+
+    read = type(run).read_bytes
+
+    def read_bytes(path):
+        if path == figure:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    monkeypatch.setattr(type(run), "read_bytes", read_bytes)
+    code, lines = verified(run, capsys)
+    assert code == 1
+    assert lines == [
+        f"{FILES[0]}: Permission denied",
+        *(line for line in lines if line.startswith(f"tables/{TABLE}.tex: sha256")),
+        "data/digits-1/arrays.npz: Is a directory",
+    ]
+
+
 def test_a_csv_that_no_manifest_has_is_named(run, capsys):
     shutil.copy(run / FILES[0], run / "figures/mine.csv")
     lines = ["figures/mine.csv: not in manifest.txt", "figures/mine.csv: no lineage names it"]

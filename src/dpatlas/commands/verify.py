@@ -24,6 +24,7 @@ from dpatlas.core.folders import DEFAULT_TIER, RESULTS
 from dpatlas.data import features, prepared
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 from dpatlas.report.lineage import MANIFEST
+from dpatlas.report.manifest import NAME as CSV_MANIFEST
 from dpatlas.report.manifest import csv_differences
 from dpatlas.report.state import State
 from dpatlas.report.verify import (
@@ -61,7 +62,7 @@ def differences(folder: Path) -> list[str]:
             raise InputError(str(folder), "neither runs nor a manifest", "the results of a run")
         return published_differences(folder) + interval_differences(folder)
     lines = [
-        *csv_differences(folder),
+        *refused(folder, folder / CSV_MANIFEST, lambda path: csv_differences(path.parent)),
         *interval_differences(folder),
         *product_differences(folder),
         *record_differences(folder),

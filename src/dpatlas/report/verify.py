@@ -7,7 +7,7 @@ from typing import Any
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json
 from dpatlas.core.records import read_record
-from dpatlas.errors import InputError
+from dpatlas.errors import InputError, refusal
 from dpatlas.evidence.run_values import differences_from_values
 from dpatlas.evidence.verdicts import COMPARISONS, read_comparisons
 from dpatlas.records import inputs_used
@@ -124,6 +124,8 @@ def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str] | None]
         return list(check(path) or [])
     except InputError as error:
         return [str(error).removeprefix(f"{run}/")]
+    except OSError as error:
+        return [refusal(error).removeprefix(f"{run}/")]
     except (AttributeError, KeyError, TypeError):
         return [f"{name}: content of another shape"]
 
