@@ -95,7 +95,7 @@ def _own(options: argparse.Namespace) -> int:
     runs = block.runs if options.runs is None else options.runs
     delta = block.delta if options.delta is None else options.delta
     level = block.level if options.level is None else options.level
-    integer(ge=FEWEST_RUNS).check("--runs", runs)
+    integer(ge=FEWEST_RUNS, le=10**6).check("--runs", runs)
     SHARE.check("--delta", delta)
     CONFIDENCE.check("--level", level)
     names = list(dict.fromkeys(options.mechanism or MECHANISMS))

@@ -145,6 +145,7 @@ def test_too_few_runs_to_contradict_a_guarantee_exit_with_3(capsys):
     [
         (["--mechanism", "dp-sgd"], "'dp-sgd'"),
         (["--runs", "7"], "--runs"),
+        (["--runs", "1" + "0" * 20], "--runs"),
         (["--level", "0.9999999999999999"], "--level"),
     ],
 )
