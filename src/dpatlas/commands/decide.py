@@ -65,7 +65,8 @@ def main(arguments: Sequence[str], runner: Runner | None = None) -> int:
         integer(ge=1).check("--cores", _whole(options.cores))
     # Snakemake ignores a missing one, and would run everything on this machine.
     places = (Path(), Path("profiles"))
-    if options.profile and not any((each / options.profile).exists() for each in places):
+    named = options.profile not in (None, "none")
+    if named and not any((each / options.profile).exists() for each in places):
         raise InputError("--profile", f"{options.profile}, no such folder", "that of a profile")
     config = load_config(options.configfile)
     if not config.verdicts:
