@@ -309,7 +309,9 @@ def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | Premise | N
     if later:
         said = f"{later} coordinates are left out at steps at which they are always zero"
         note = "; ".join(filter(None, (note, said)))
-    distinct = {values.tobytes(): index for index, values in enumerate(worlds.T) if values.any()}
+    distinct = {
+        values.tobytes(): index for index, values in enumerate(worlds.T) if shown[:, index].any()
+    }
     if distinct:
         sums, shown = (each[..., [*distinct.values()]] for each in (sums, shown))
     else:
@@ -392,9 +394,10 @@ def _noise_by_step(claim: Claim, pairs: Sequence[Pair], steps: int) -> np.ndarra
 def _lower_tail(
     name: str, what: str, *standard: tuple[np.ndarray, np.ndarray], note: str = ""
 ) -> Test | None:
-    """Test that (runs, steps, coordinates), where (steps, coordinates), have variance 1 or more.
+    """Test that values have a variance of at least 1 over runs.
 
-    Over runs, for each pair of these.
+    standard: pairs of values (runs, steps, coordinates) and of a mask (steps, coordinates) of those
+    to test.
     """
     standard = tuple(each for each in standard if each[1].any())
     if not standard:
@@ -429,9 +432,9 @@ def _lower_tail(
 def _law_of_the_noise(standard: np.ndarray, shown: np.ndarray) -> Test | None:
     """Test that no interval has more of (runs, steps, coordinates) than of a normal law around 0.
 
-    Where (steps, coordinates) are shown.
-    Clean sums, whatever they are, only shift or spread the noise, and no shift helps (Anderson).
-    Uniform, clamped and Laplace noise of the stated deviation have more.
+    shown: a mask (steps, coordinates) of the values to test. Clean sums, whatever they are, only
+    shift or spread the noise, and no shift helps (Anderson). Uniform, clamped and Laplace noise of
+    the stated deviation have more.
     """
     if not standard.size:
         return None

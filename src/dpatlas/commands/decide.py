@@ -67,7 +67,9 @@ def main(arguments: Sequence[str], runner: Runner | None = None) -> int:
     places = (Path(), Path("profiles"))
     named = options.profile not in (None, "none")
     if named and not any((each / options.profile).exists() for each in places):
-        raise InputError("--profile", f"{options.profile}, no such folder", "that of a profile")
+        raise InputError(
+            "--profile", f"{options.profile}, which is not there", "a folder of a profile"
+        )
     config = load_config(options.configfile)
     if not config.verdicts:
         raise InputError("verdicts", "false", "a config whose runs carry verdicts")

@@ -28,8 +28,8 @@ WEIGHTS, LEDGER, CONFIG, CARD = "model.safetensors", "ledger.json", "config.json
 LONGEST_SETTING = 200
 # Fields of a config from which `load_model` builds one of this package's networks.
 BUILT = ("network", "image_shape", "outputs")
-# By parameter of this process, its version when a training left it or it was loaded as trained.
-_left: WeakIdKeyDictionary = WeakIdKeyDictionary()
+# For each parameter, its version (a list of one number) after its latest private step or loading.
+_trained_versions: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def save_model(
@@ -92,19 +92,21 @@ def load_weights(folder: Path | str, model: nn.Module) -> dict[str, Any]:
 
 
 def marks_of(parameters: Iterable[nn.Parameter]) -> list[tuple[nn.Parameter, list[int]]]:
-    """Each parameter with its mark, for `mark_trained`."""
-    return [(value, _left.setdefault(value, [])) for value in parameters]
+    """Each parameter with its mark, so that a step of `mark_trained` looks nothing up."""
+    return [(value, _trained_versions.setdefault(value, [])) for value in parameters]
 
 
 def mark_trained(marks: Iterable[tuple[nn.Parameter, list[int]]]) -> None:
-    """Remember that the present values of these parameters come from a training."""
+    """Note that the present values of these parameters come from a private training."""
     for value, mark in marks:
         mark[:] = [value._version]
 
 
 def are_trained(parameters: Iterable[nn.Parameter]) -> bool:
-    """Whether any parameter still has values that come from a training."""
-    # Parameters made in inference mode have no version.
+    """Whether any parameter still has the values that a private training gave it.
+
+    Parameters made in inference mode have no version; they have no mark, which is asked first.
+    """
     return any(mark and mark == [value._version] for value, mark in marks_of(parameters))
 
 

@@ -494,8 +494,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 def _above(path: Path, levels: int) -> Path:
     """The folder `levels` above that of `path`, as short as `path` says it; the root at most."""
-    said = len(path.parts) > levels and ".." not in path.parts[-levels - 1 :]
-    parents = path.parents if said else path.resolve().parents
+    named = len(path.parts) > levels and ".." not in path.parts[-levels - 1 :]
+    parents = path.parents if named else path.resolve().parents
     return parents[min(levels, len(parents) - 1)]
 
 

@@ -76,7 +76,7 @@ TIERS = {
     "printed-stages-narrow": "kl_privacy's depths at stages of training, with networks of width 64",
     "photographs": "lp_fft alone, on photographs whose features are worth something",
     "photographs-far": "lp_fft's strategies on photographs far from those that are public",
-    "photographs-low-noise": "the same at the lowest noise, and the quality of features",
+    "photographs-low-noise": "lp_fft on far photographs at low noise, and how features change",
     "photographs-controls": "lp_fft's strategies on photographs without noise, and on standardised "
     "features",
     "paper": "the papers' own data, networks and settings",
