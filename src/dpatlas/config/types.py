@@ -126,6 +126,8 @@ class NetworkOptions(Model):
     depth: OfNetwork = optional()
     heads: OfNetwork = optional()
     mlp_ratio: OfNetwork = optional()
+    side: OfNetwork = optional()
+    inputs: OfNetwork = optional()
 
 
 @dataclass(frozen=True)

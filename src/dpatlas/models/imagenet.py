@@ -38,15 +38,19 @@ SLICE = 32
 class ImageNetInput(nn.Module):
     """Shares of the grey levels to what the network was trained on.
 
-    (records, 1 or 3, h, w) from 0 to 1 -> (records, 3, 224, 224): grey is repeated, sides are
+    (records, 1 or 3, h, w) from 0 to 1 -> (records, 3, side, side): grey is repeated, sides are
     stretched by bilinear interpolation, channels are standardised. The transforms of torchvision
     compute the same, but would make every job import torchvision.
     """
 
+    def __init__(self, side: int = SIDE):
+        super().__init__()
+        self.sides = (side, side)
+
     def forward(self, x: Tensor) -> Tensor:
         """Each record by itself."""
-        if x.shape[2:] != (SIDE, SIDE):
-            x = interpolate(x, (SIDE, SIDE), mode="bilinear", antialias=True)
+        if x.shape[2:] != self.sides:
+            x = interpolate(x, self.sides, mode="bilinear", antialias=True)
         mean, deviation = (x.new_tensor(values).view(3, 1, 1) for values in (MEAN, DEVIATION))
         return (x - mean) / deviation
 
@@ -63,16 +67,19 @@ class Sliced(nn.Sequential):
 
 
 def on_images(
-    image_shape: Sequence[int], parts: Sequence[tuple[str, nn.Module]], head: nn.Linear
+    image_shape: Sequence[int],
+    parts: Sequence[tuple[str, nn.Module]],
+    head: nn.Linear,
+    side: int = SIDE,
 ) -> Network:
-    """The parts behind `ImageNetInput`, a few records at a time, and the head.
+    """The parts behind `ImageNetInput` of that side, a few records at a time, and the head.
 
     Raises InputError for images with other than 1 or 3 channels.
     """
     if image_shape[0] not in (1, 3):
         raise InputError("image_shape", f"{image_shape[0]} channels", "1 or 3 channels")
     body = Sliced()
-    for name, part in [("input", ImageNetInput()), *parts]:
+    for name, part in [("input", ImageNetInput(side)), *parts]:
         body.add_module(name, part)
     return Network([("body", body), ("head", head)])
 

@@ -38,6 +38,8 @@ from dpatlas.papers.dp_sgld.records.utility import Spec as Utility
 
 # Epochs and full-batch steps of an arm whose length its tuning has yet to choose.
 LONG_EPOCHS, LONG_STEPS = 30, 100
+# Between the smallest batch, of which most steps are, and a tenth of the records.
+TYPICAL_BATCH = 256
 
 
 def protocol(fields: Protocol, size: Size, backbone: Backbone | None) -> Work:
@@ -82,8 +84,11 @@ def accuracy_tuning(fields: AccuracyTuning, size: Size, backbone: Backbone | Non
     """The grids of all arms."""
     grid = fields.grid
     langevin, full_batch = _langevin_arms(fields)
-    epochs = sum(grid.epochs) * (langevin * len(grid.lam) + _sgd_arms(fields) * len(grid.lr))
-    steps = sum(grid.steps) * full_batch * len(grid.lam)
+    of_langevin, batches = len(grid.lam) * len(grid.step_sizes), len(grid.batches)
+    rates = batches * len(grid.lr) * (1 + (_sgd_arms(fields) - 1) * len(grid.max_grad_norms))
+    decays = _sgd_arms(fields) * len(grid.weight_decays)
+    epochs = sum(grid.epochs) * (langevin * of_langevin * batches + rates) + LONG_EPOCHS * decays
+    steps = sum(grid.steps) * full_batch * of_langevin
     return _accuracy(fields, size, fields.tuning_runs * epochs, fields.tuning_runs * steps)
 
 
@@ -107,7 +112,7 @@ def _sgd_arms(fields: AnyAccuracy) -> int:
 def _accuracy(fields: AnyAccuracy, size: Size, epochs: float, steps: float) -> Work:
     """So many epochs of mini-batches and steps of full batches."""
     n, epsilons = size.n_train, len(fields.epsilons)
-    counts = _regression(fields, size, epochs * math.ceil(n / fields.batch), fields.batch)
+    counts = _regression(fields, size, epochs * math.ceil(n / TYPICAL_BATCH), TYPICAL_BATCH)
     for name, count in _regression(fields, size, steps, n).items():
         counts[name] += count
     counts |= {"accountings": 2 * CALIBRATION_POINTS * epsilons, "starts": PRIVATE_STARTS}

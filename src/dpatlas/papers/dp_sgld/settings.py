@@ -22,6 +22,7 @@ from dpatlas.config.types import (
     PublicBackbone,
     Relation,
     Repeated,
+    Seed,
     TuningRuns,
     Updates,
 )
@@ -38,6 +39,10 @@ FeatureNorm = Annotated[
         "Public bound R on the norm of a record; longer records are scaled down to it and counted.",
         gt=0,
     ),
+]
+OwnSeed = Annotated[
+    Seed | None,
+    setting("Base of the named seeds of these runs, in the place of the config's; null for that."),
 ]
 Regulariser = Annotated[float, setting("Weight of the regulariser.", gt=0)]
 StepSize = Annotated[
@@ -65,10 +70,18 @@ def batch_of_at_most(records: str, count: Callable[[Any], int]) -> Any:
 class Grid(Model):
     """Settings that every arm tries on records of no run; a set may have its own grid."""
 
+    epochs: CountList = setting("Passes over the records of mini-batches.")
+    steps: CountList = setting("Steps of full batches.")
     lambda_: PositiveList = Field(alias="lambda")
-    epochs: CountList
-    steps: CountList
+    step_sizes: Once[StepSize] = setting(
+        "Steps of Langevin SGD in units of 1 / beta, below 1.", min_length=1
+    )
+    weight_decays: Once[Annotated[float, Field(ge=0)]] = setting(
+        "L2 terms of DP-SGD and SGD, tried where batch, rate and clip bound are best without one.",
+        min_length=1,
+    )
     lr: PositiveList
+    max_grad_norms: PositiveList = setting("Clip bounds of DP-SGD.")
 
 
 class Regression(Repeated):
@@ -131,6 +144,7 @@ class ProtocolSet(Regression):
 class Protocol(Model):
     """Tables 1 and 2 as the paper ran them."""
 
+    seed: OwnSeed
     epsilon: Epsilon
     batch: Batch
     epochs: Epochs
@@ -157,19 +171,24 @@ class AccuracySet(Regression):
     """A data set with its features."""
 
     epsilons: PositiveList
-    batch: Batch
+    batches: CountList = setting("Sizes of mini-batches that every method tries.")
     grid: Grid = optional()
 
-    _batch = batch_of_at_most("n_train", lambda model: model.data.n_train)
+    @model_validator(mode="after")
+    def _has_whole_batches(self) -> "AccuracySet":
+        if max(self.batches) > self.data.n_train:
+            allowed = f"at most n_train = {self.data.n_train}"
+            raise InputError("batches", max(self.batches), allowed)
+        return self
 
 
 class Accuracy(Model):
     """Methods that are tuned each for itself, at equal epsilon."""
 
+    seed: OwnSeed
     schedule: Literal["constant", "decreasing", "both"] = setting(
         "Step sizes of the Langevin arms; both share the rows of DP-SGD and No DP."
     )
-    step_size: StepSize
     radius: Annotated[float, Field(gt=0)] | None = setting(
         "Radius of the ball that iterates are projected onto; null for the theorem's."
     )
@@ -352,6 +371,8 @@ def _runs(
     """
     block: Settings = config.dp_sgld
     settings = {**(shared or {}), **part.plain_without("runs", "runs_per_job")}
+    if "batches" in settings:
+        settings["grid"] = {**settings["grid"], "batches": settings.pop("batches")}
     fields = {
         **block.plain("delta", "max_grad_norm"),
         **{name: value for name, value in settings.items() if value is not None},

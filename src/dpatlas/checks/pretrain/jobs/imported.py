@@ -18,7 +18,7 @@ from dpatlas.data.bounded import readable
 from dpatlas.data.sources import file_digest
 from dpatlas.errors import ArgumentParser, InputError, RunError
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas.models import deit, moco
+from dpatlas.models import deit, efficientnet, moco
 from dpatlas.models.backbone import save
 from dpatlas.models.build import build
 from dpatlas.models.imagenet import PREPROCESSING, ImageNetInput, folded
@@ -27,7 +27,7 @@ from dpatlas.models.network import Network
 # Number of made-up records that are compared with the published network, and the largest difference
 # of features that is allowed, as a share of the largest feature.
 PROBED, TOLERANCE = 2, 1e-4
-DEIT = "imagenet-deit-tiny"
+DEIT, LITE = "imagenet-deit-tiny", "imagenet-efficientnet-lite0"
 # Class of a head that published weights without one are given: one output, all weights 0.
 NO_CLASSES = ["none"]
 TAKEN_AS_PUBLIC = "imagenet: taken as public, as the paper does"
@@ -78,8 +78,12 @@ def imported(job: Job) -> Outcome:
     model, image_shape, public = fields.model, fields.image_shape, PUBLIC_DATA[fields.source]
     read = _from_file if fields.source in FROM_FILES else _from_address
     stored = read(path, fields)
-    classes = stored.classes or NO_CLASSES
-    published = published_network(model, stored.path, stored.state, len(classes))
+    published = published_network(
+        model, stored.path, stored.state, len(stored.classes or NO_CLASSES)
+    )
+    # Behind a map of the features the published head has no meaning.
+    kept = None if fields.options.get("inputs") else stored.classes
+    classes = kept or NO_CLASSES
     options: dict[str, Any] = {**fields.options, "key": fields.key, "run": 0, "base_seed": 0}
     network = build(model, image_shape, len(classes), **options)
     network.load_state_dict(own_weights(model, stored.state, published, network))
@@ -104,7 +108,7 @@ def imported(job: Job) -> Outcome:
     )
     metrics = Metrics(
         weights=stored.facts,
-        classes=len(stored.classes or []),
+        classes=len(kept or []),
         **{name: manifest[name] for name in ("features", "parameters", "image_shape")},
         difference=difference,
         backbone_sha256=manifest["sha256"],
@@ -140,7 +144,7 @@ def _facts(path: Path, address: str | None, digits: str, reason: str) -> Weights
 def listed(model: str) -> tuple[str, list[str]]:
     """Address of the published weights, and the classes of their head, as torchvision lists them.
 
-    torchvision has no DeiT-tiny; its classes are those of every network for ImageNet.
+    torchvision lacks some of these networks; their classes are those of every one for ImageNet.
 
     Raises InputError for weights without a known address.
     """
@@ -150,14 +154,16 @@ def listed(model: str) -> tuple[str, list[str]]:
     # Imported here since it takes a second.
     from torchvision.models import get_model_weights
 
-    name = "resnet18" if model == DEIT else published.name
+    name = "resnet18" if model in (DEIT, LITE) else published.name
     return published.address, get_model_weights(name).IMAGENET1K_V1.meta["categories"]
 
 
 def published_network(
     model: str, path: Path, state: Mapping[str, Tensor], outputs: int
 ) -> nn.Module:
-    """torchvision's network behind `model` in evaluation mode, with the weights read from `path`.
+    """The published network behind `model` in evaluation mode, with the weights read from `path`.
+
+    It is torchvision's, but for EfficientNet-Lite0, which torchvision lacks.
 
     Where the weights have no last layer, the network's output is that layer's input.
 
@@ -171,6 +177,9 @@ def published_network(
         if model == DEIT:
             network = VisionTransformer(**deit.LAYOUT, num_classes=outputs)
             state = deit.to_torchvision(state)
+        elif model == LITE:
+            network = efficientnet.with_norms(outputs)
+            state = efficientnet.named_as_ours(state)
         else:
             network = get_model(origin.name, num_classes=outputs)
     if not origin.classifies:
@@ -193,10 +202,18 @@ def own_weights(
     if model == DEIT:
         return deit.to_ours(state)
     ours = folded(model, published)
-    if PUBLISHED[model].classifies:
+    if isinstance(mapped := _directions(network), nn.Linear):
+        name, weights = "body.directions.weight", ours["head.weight"]
+        ours[name] = efficientnet.principal_directions(weights, mapped.out_features)
+    elif PUBLISHED[model].classifies:
         return ours
     head = {f"head.{name}": value for name, value in network.head.state_dict().items()}
     return {**ours, **{name: torch.zeros_like(value) for name, value in head.items()}}
+
+
+def _directions(network: Network) -> nn.Module | None:
+    """The constant map of features of EfficientNet-Lite0 with option `inputs`; None without one."""
+    return dict(network.named_modules()).get("body.directions")
 
 
 @torch.no_grad()
@@ -210,7 +227,10 @@ def compare(
     """
     draws = generator(seed("pretrain", use="probe"))
     x = torch.from_numpy(draws.random((PROBED, *image_shape), dtype="float32"))
-    expected = _inputs(head, lambda: published(ImageNetInput()(x)))
+    side = next(part.sides[0] for part in network.modules() if isinstance(part, ImageNetInput))
+    expected = _inputs(head, lambda: published(ImageNetInput(side)(x)))
+    if (mapped := _directions(network)) is not None:
+        expected = mapped(expected)
     ours = network.features(x.flatten(1))
     difference = float((ours - expected).abs().max() / expected.abs().max())
     if not difference <= TOLERANCE:

@@ -60,13 +60,11 @@ HEADINGS: dict[str, Cell] = {
     "guaranteed_epsilon": Math(r"\varepsilon \text{ guaranteed}"),
     "guaranteed_by": "by",
     "relation": "neighbours",
-    "lambda": Math(r"\lambda"),
-    "beta": Math(r"\beta"),
-    "lipschitz": "L",
-    "radius": "radius",
+    "l2": Math(r"\lambda"),
     "lr": "step size",
     "batch": "batch",
     "epochs": "epochs",
+    "max_grad_norm": "clip",
     "sigma": Math(r"\sigma"),
     "noise_multiplier": "noise multiplier",
 }
@@ -138,7 +136,8 @@ def accuracy_rows(record: Record[Spec, Metrics], schedule: str) -> list[Row]:
             continue
         in_both = arm.method == "dp-sgd" and arm.comparison == "published"
         for comparison in ("published", "theorem") if in_both else (arm.comparison,):
-            rows.append(arm_row(record, arm) | shared | {"comparison": comparison})
+            row = arm_row(record, arm) | columns_of(arm, ("weight_decay",))
+            rows.append(row | shared | {"comparison": comparison})
     methods, comparisons = list(METHODS), [None, *COMPARISONS]
     return sorted(
         rows,
@@ -175,7 +174,14 @@ def protocol_part(rows: Sequence[Row]) -> Part:
 def accuracy_part(rows: Sequence[Row]) -> Part:
     """What a reader compares, of one data set with tuned methods."""
     first = rows[0]
-    lines = [cells_of(row) | {"comparison": COMPARISONS.get(row["comparison"])} for row in rows]
+    lines = [
+        {
+            **cells_of(row),
+            "comparison": COMPARISONS.get(row["comparison"]),
+            "l2": row.get("weight_decay", row.get("lambda")),
+        }
+        for row in rows
+    ]
     caption = (
         f"Tuned methods, ours: {_in_words(first)} Settings: chosen for every method before, on "
         f"records of no run ({first['tuned_by']})"

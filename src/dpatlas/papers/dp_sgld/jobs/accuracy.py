@@ -5,7 +5,7 @@ which then share the rows of DP-SGD and SGD. accuracy_tuning chose the settings 
 paper's own protocol is `protocol`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -14,7 +14,7 @@ from dpatlas.jobs.arms import Arms, Chosen, Setting
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.papers.dp_sgld.formulas.theorems import SCHEDULES
-from dpatlas.papers.dp_sgld.jobs.arms import COMPARISONS, LANGEVIN, LangevinPlan, Problem
+from dpatlas.papers.dp_sgld.jobs.arms import COMPARISONS, LANGEVIN, LangevinPlan
 from dpatlas.papers.dp_sgld.jobs.regression import (
     arm_name,
     langevin,
@@ -35,13 +35,15 @@ BOTH = "both"
 class Arm:
     """A method under one comparison at one epsilon; both are None without privacy.
 
-    schedule: of Langevin steps; None for DP-SGD and SGD, whose learning rate is constant.
+    schedule: of Langevin steps; None for DP-SGD and SGD, whose learning rate is constant. l2:
+    whether the method may have an L2 term; without one it is tuned first, and not reported.
     """
 
     method: str
     comparison: str | None = None
     epsilon: float | None = None
     schedule: str | None = None
+    l2: bool = True
 
 
 def accuracy(job: Job) -> Outcome:
@@ -50,9 +52,21 @@ def accuracy(job: Job) -> Outcome:
     Raises InputError for a batch above n, for a step size >= 1 / beta, and for an accountant that
     cannot take an arm's batches.
     """
-    problem = problem_of(job)
-    metrics, ledger = reported(job, arms_of(job, problem), vars, row_of, problem.warnings())
+    arms = arms_of(job, list(compared(job.fields)))
+    metrics, ledger = reported(job, arms, facts_of, row_of, warnings_of(job))
     return Outcome(Metrics(**metrics), ledger)
+
+
+def facts_of(arm: Arm) -> dict[str, Any]:
+    """The columns of a row that name its arm."""
+    return {name: value for name, value in vars(arm).items() if name != "l2"}
+
+
+def warnings_of(job: Job) -> list[str]:
+    """Warnings about the step sizes that Langevin arms chose."""
+    of_arms = (chosen.get("step_size") for chosen in job.chosen.values())
+    sizes = {size for size in of_arms if isinstance(size, float)}
+    return [line for size in sorted(sizes) for line in problem_of(job, size).warnings()]
 
 
 def row_of(values: dict[str, Any]) -> LangevinArm | SgdArm:
@@ -78,34 +92,37 @@ def compared(fields: Accuracy) -> Iterator[Arm]:
             yield Arm("repaired-cyclic", "guaranteed", epsilon, schedule)
 
 
-def arms_of(job: Job, problem: Problem) -> Arms[Arm, Bounded]:
-    """The arms of a job of this kind, or of its tuning."""
+def arms_of(job: Job, arms: Sequence[Arm]) -> Arms[Arm, Bounded]:
+    """These arms of a job of this kind, or of its tuning."""
     fields: Accuracy = job.fields
-    batch = fields.batch
 
     def setting_of(arm: Arm, chosen: Chosen) -> Setting[Bounded]:
         if arm.method in LANGEVIN:
             assert arm.comparison and arm.schedule and arm.epsilon is not None
-            passes = chosen["steps" if arm.method in FULL_BATCH else "epochs"]
+            problem = problem_of(job, chosen["step_size"])
+            full = arm.method in FULL_BATCH
+            passes, batch = chosen["steps" if full else "epochs"], chosen.get("batch", problem.n)
             of_arm = (arm.method, arm.comparison, arm.schedule, chosen["lambda"], passes, batch)
             return langevin(LangevinPlan(problem, *of_arm), arm.epsilon)
-        sampler = Poisson(problem.n, batch)
+        problem = problem_of(job)
+        sampler = Poisson(problem.n, chosen["batch"])
         plan = DpSgdPlan(
             sampler,
             steps=chosen["epochs"] * sampler.steps_per_epoch,
-            max_grad_norm=fields.max_grad_norm,
+            max_grad_norm=chosen.get("max_grad_norm", fields.max_grad_norm),
             delta=problem.delta,
             relation="replace_one" if arm.comparison == "guaranteed" else "add_remove",
             accountant=problem.accountant,
-        )
-        return sgd(plan.calibrated(arm.epsilon), chosen["lr"], problem.classes)
+        ).calibrated(arm.epsilon)
+        decay = chosen["weight_decay"]
+        return sgd(plan, chosen["lr"], problem.classes, weight_decay=decay)
 
-    return regression_arms(job, list(compared(fields)), name_of, setting_of)
+    return regression_arms(job, arms, name_of, setting_of)
 
 
 def name_of(arm: Arm) -> str:
     """The name by which an arm's settings are handed on."""
-    return arm_name(arm, arm.comparison, arm.schedule)
+    return arm_name(arm, None if arm.l2 else "without L2 term", arm.comparison, arm.schedule)
 
 
 KIND = Kind(

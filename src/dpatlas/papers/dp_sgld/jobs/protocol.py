@@ -103,7 +103,7 @@ def arms_of(job: Job) -> Arms[Arm, Bounded]:
         plan = DpSgdPlan(sampler, steps, bound, *accounts).calibrated(arm.epsilon)
         rate, weight_decay = shared.rates[0], reading.lam if arm.l2 else 0.0
         falling = rate * reading.lam / 2 if arm.schedule == "decreasing" else 0.0
-        setting = sgd(
+        return sgd(
             plan,
             rate,
             problem.classes,
@@ -111,8 +111,6 @@ def arms_of(job: Job) -> Arms[Arm, Bounded]:
             weight_decay=weight_decay,
             lr_decay=falling,
         )
-        facts = {**setting.facts, "weight_decay": weight_decay}
-        return Setting(facts, setting.stated, setting.train)
 
     return regression_arms(job, list(compared(fields)), name_of, setting_of)
 

@@ -9,6 +9,7 @@ from dpatlas.core.records import SpecFields
 Schedule = Literal["constant", "decreasing"]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
 Delta = Annotated[float, Field(gt=0, lt=1)]
 Counts = Annotated[list[Count], Field(min_length=1)]
 Positives = Annotated[list[Positive], Field(min_length=1)]

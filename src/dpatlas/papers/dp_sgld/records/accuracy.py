@@ -3,7 +3,7 @@
 from typing import Literal
 
 from dpatlas.core.facts import ReportedFields
-from dpatlas.papers.dp_sgld.records import Count, Positive, Schedule
+from dpatlas.papers.dp_sgld.records import Positive, Schedule
 from dpatlas.papers.dp_sgld.records.regression import (
     Comparison,
     RegressionFields,
@@ -13,11 +13,10 @@ from dpatlas.papers.dp_sgld.records.trained import LangevinRow, SgdRow
 
 
 class Accuracy(RegressionFields):
-    """Settings of the arms. schedule: of Langevin steps. batch: expected size of mini-batches."""
+    """Settings of the arms. schedule: of Langevin steps."""
 
     schedule: Schedule | Literal["both"]
     epsilons: list[Positive]
-    batch: Count
 
 
 class Spec(Accuracy, ReportedFields):
@@ -25,8 +24,12 @@ class Spec(Accuracy, ReportedFields):
 
 
 class SgdArm(SgdRow):
-    """DP-SGD under one comparison, or SGD; learning rates are constant, without a schedule."""
+    """DP-SGD under one comparison, or SGD; learning rates are constant, without a schedule.
 
+    weight_decay: times the weights, added to the gradient; 0 without L2 term.
+    """
+
+    weight_decay: float
     comparison: Comparison | None
     schedule: None
 
@@ -41,6 +44,6 @@ class LangevinArm(LangevinRow):
 class Metrics(RegressionMetrics):
     """rows: one for every arm, in the order of the job's `compared`."""
 
-    VERSION = 2
+    VERSION = 3
 
     rows: list[LangevinArm | SgdArm]
