@@ -39,6 +39,13 @@ def test_folded_norms_compute_what_the_published_network_does():
         assert torch.allclose(ours(x), theirs(ImageNetInput(64)(x)), atol=1e-5)
 
 
+def test_symmetric_grey_levels_are_the_same_picture():
+    x = torch.rand(2, 3, 32, 32)
+    assert torch.allclose(
+        ImageNetInput(64)(x), ImageNetInput(64, symmetric=True)(2 * x - 1), atol=1e-5
+    )
+
+
 @pytest.mark.parametrize("kernel", [3, 5])
 def test_a_stride_pads_even_sides_as_tensorflow_does(kernel):
     x = torch.arange(16.0).view(1, 1, 4, 4)

@@ -127,6 +127,7 @@ class NetworkOptions(Model):
     heads: OfNetwork = optional()
     mlp_ratio: OfNetwork = optional()
     side: OfNetwork = optional()
+    symmetric: bool = setting("Whether grey levels go from -1 to 1.", default=None)
     inputs: OfNetwork = optional()
 
 

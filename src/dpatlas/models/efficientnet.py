@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 
 from dpatlas.core.guard import checked, integer
 from dpatlas.errors import InputError
-from dpatlas.models.imagenet import SIDE, on_images
+from dpatlas.models.imagenet import SIDE, ImageNetInput, on_images
 from dpatlas.models.network import Network
 from dpatlas.models.resnet import Norm
 
@@ -90,10 +90,12 @@ def imagenet_efficientnet_lite0(
     outputs: int = 1000,
     side: int = SIDE,
     inputs: int = 0,
+    symmetric: bool = False,
 ) -> Network:
     """EfficientNet-Lite0 without dropout, its BatchNorms folded away; 4.63 million parameters.
 
-    side: images are stretched to so many pixels, a multiple of 32. inputs: of the head, to which
+    side: images are stretched to so many pixels, a multiple of 32. symmetric: whether grey levels
+    go from -1 to 1, in place of 0 to 1. inputs: of the head, to which
     the 1,280 features are mapped by a constant matrix (`principal_directions` of the published
     head); 0 for the features themselves.
 
@@ -107,7 +109,8 @@ def imagenet_efficientnet_lite0(
     parts = _parts(norm=None)
     if inputs:
         parts.append(("directions", nn.Linear(FEATURES, inputs, bias=False)))
-    return on_images(image_shape, parts, nn.Linear(inputs or FEATURES, outputs), side)
+    head = nn.Linear(inputs or FEATURES, outputs)
+    return on_images(image_shape, parts, head, ImageNetInput(side, symmetric))
 
 
 def with_norms(outputs: int) -> nn.Sequential:

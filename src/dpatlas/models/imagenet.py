@@ -25,6 +25,8 @@ from dpatlas.models.resnet import EXPANSION, WIDTHS, Bottleneck, basic_stages
 # The networks take grey levels from 0 to 255 as shares of 255; in the form of a prepared set's
 # manifest.
 PREPROCESSING = {"multiply": 1, "subtract": 0, "divide": 255, "norm": None}
+# The same for a network that is told so, of grey levels from -1 to 1.
+SYMMETRIC = {"multiply": 2, "subtract": 255, "divide": 255, "norm": None}
 SIDE = 224
 # Mean and standard deviation of the channels of ImageNet's training images: public constants that
 # are published with the weights.
@@ -38,19 +40,21 @@ SLICE = 32
 class ImageNetInput(nn.Module):
     """Shares of the grey levels to what the network was trained on.
 
-    (records, 1 or 3, h, w) from 0 to 1 -> (records, 3, side, side): grey is repeated, sides are
-    stretched by bilinear interpolation, channels are standardised. The transforms of torchvision
-    compute the same, but would make every job import torchvision.
+    (records, 1 or 3, h, w) from 0 to 1, or -1 to 1 if symmetric -> (records, 3, side, side): grey is
+    repeated, sides are stretched by bilinear interpolation, channels are standardised. The
+    transforms of torchvision compute the same, but would make every job import torchvision.
     """
 
-    def __init__(self, side: int = SIDE):
+    def __init__(self, side: int = SIDE, symmetric: bool = False):
         super().__init__()
-        self.sides = (side, side)
+        self.sides, self.symmetric = (side, side), symmetric
 
     def forward(self, x: Tensor) -> Tensor:
         """Each record by itself."""
         if x.shape[2:] != self.sides:
             x = interpolate(x, self.sides, mode="bilinear", antialias=True)
+        if self.symmetric:
+            x = (x + 1) / 2
         mean, deviation = (x.new_tensor(values).view(3, 1, 1) for values in (MEAN, DEVIATION))
         return (x - mean) / deviation
 
@@ -70,16 +74,16 @@ def on_images(
     image_shape: Sequence[int],
     parts: Sequence[tuple[str, nn.Module]],
     head: nn.Linear,
-    side: int = SIDE,
+    images: ImageNetInput | None = None,
 ) -> Network:
-    """The parts behind `ImageNetInput` of that side, a few records at a time, and the head.
+    """The parts behind `ImageNetInput`, a few records at a time, and the head.
 
     Raises InputError for images with other than 1 or 3 channels.
     """
     if image_shape[0] not in (1, 3):
         raise InputError("image_shape", f"{image_shape[0]} channels", "1 or 3 channels")
     body = Sliced()
-    for name, part in [("input", ImageNetInput(side)), *parts]:
+    for name, part in [("input", images or ImageNetInput()), *parts]:
         body.add_module(name, part)
     return Network([("body", body), ("head", head)])
 

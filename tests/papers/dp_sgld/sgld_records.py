@@ -75,7 +75,8 @@ def arm(method, comparison=None, schedule=None, epsilon=1.0, **changes):
     """A row of kind accuracy, of Langevin SGD if it has a schedule."""
     compared = {"method": method, "comparison": comparison, "schedule": schedule}
     if schedule is None:
-        return accuracy.SgdArm(**compared, **_sgd_fields(epsilon, **changes))
+        fields = _sgd_fields(epsilon, **{"weight_decay": 0.0, **changes})
+        return accuracy.SgdArm(**compared, **fields)
     return accuracy.LangevinArm(**compared, **_langevin_fields(epsilon, **changes))
 
 
@@ -128,7 +129,7 @@ def protocol_record(rows, readings, metrics=None, slug="protocol", **fields):
 
 def accuracy_record(rows, metrics=None, slug="accuracy", **fields):
     """metrics: what differs from `SEEN`; fields: of the spec."""
-    spec = {"kind": "accuracy", "schedule": "both", "epsilons": [1.0], "batch": 130}
+    spec = {"kind": "accuracy", "schedule": "both", "epsilons": [1.0]}
     runs, seen = _over_runs(rows)
     return sample_record(
         accuracy.Spec(**COMMON | REGRESSION | spec | runs | fields),

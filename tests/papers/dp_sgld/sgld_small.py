@@ -27,7 +27,11 @@ COMMON = {
     "max_grad_norm": 1.0,
 }
 REGRESSION = {**COMMON, "features": "raw", "normalise": True, "feature_norm": 1.0}
-ACCURACY = {**REGRESSION, "schedule": "both", "epsilons": [8.0], "batch": 6}
+ACCURACY = {**REGRESSION, "schedule": "both", "epsilons": [8.0]}
+GRID = {
+    **{"batches": [6], "epochs": [2], "steps": [3], "lambda": [0.03, 0.1], "step_sizes": [0.5]},
+    **{"weight_decays": [0.0, 0.03], "lr": [0.5, 2.0], "max_grad_norms": [1.0]},
+}
 PROTOCOL = {
     **REGRESSION,
     "epsilon": 8.0,
@@ -60,10 +64,7 @@ LONG = {**REGRESSION, "epsilon": 8.0, "steps": [2, 5]}
 # What the specs of each kind share with those of its tuning, and what the latter tries.
 TUNED = {
     "protocol": (PROTOCOL, {"clips": [0.5, 1.0]}),
-    "accuracy": (
-        ACCURACY,
-        {"grid": {"lambda": [0.03, 0.1], "epochs": [2], "steps": [3], "lr": [0.5, 2.0]}},
-    ),
+    "accuracy": (ACCURACY, {"grid": GRID}),
     "finetune": (FINETUNE, {"lrs": [0.1, 1.0]}),
     "long_training": (LONG, {"lambdas": [0.03, 0.1], "lrs": [0.5, 2.0]}),
 }
@@ -82,9 +83,12 @@ def chosen_of(kind, **changes):
         }
     if kind == "accuracy":
         return {
-            accuracy.name_of(arm): {"lr": 2.0, "epochs": 2}
+            accuracy.name_of(arm): {"lr": 2.0, "epochs": 2, "batch": 6, "weight_decay": 0.0}
             if arm.schedule is None
-            else {"lambda": 0.03, "steps" if arm.method in accuracy.FULL_BATCH else "epochs": 3}
+            else {
+                **{"lambda": 0.03, "step_size": 0.5, "batch": 6},
+                "steps" if arm.method in accuracy.FULL_BATCH else "epochs": 3,
+            }
             for arm in accuracy.compared(fields_of("accuracy_tuning", **changes))
         }
     if kind == "finetune":

@@ -21,7 +21,7 @@ from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models import deit, efficientnet, moco
 from dpatlas.models.backbone import save
 from dpatlas.models.build import build
-from dpatlas.models.imagenet import PREPROCESSING, ImageNetInput, folded
+from dpatlas.models.imagenet import PREPROCESSING, SYMMETRIC, ImageNetInput, folded
 from dpatlas.models.network import Network
 
 # Number of made-up records that are compared with the published network, and the largest difference
@@ -89,6 +89,7 @@ def imported(job: Job) -> Outcome:
     network.load_state_dict(own_weights(model, stored.state, published, network))
     head = published.get_submodule(PUBLISHED[model].head)
     difference = compare(network, published, head, image_shape)
+    scaled = SYMMETRIC if fields.options.get("symmetric") else PREPROCESSING
     manifest = save(
         folder,
         network,
@@ -99,7 +100,7 @@ def imported(job: Job) -> Outcome:
         training={
             "spec": job.spec.fields,
             "spec_id": job.spec.id,
-            "data": {"name": "imagenet", "sha256": None, "preprocessing": PREPROCESSING},
+            "data": {"name": "imagenet", "sha256": None, "preprocessing": scaled},
             "public_data": public,
             "chosen_on_private_data": LEDGER["chosen_on_private_data"],
             "weights": stored.facts.model_dump(),
@@ -227,8 +228,8 @@ def compare(
     """
     draws = generator(seed("pretrain", use="probe"))
     x = torch.from_numpy(draws.random((PROBED, *image_shape), dtype="float32"))
-    side = next(part.sides[0] for part in network.modules() if isinstance(part, ImageNetInput))
-    expected = _inputs(head, lambda: published(ImageNetInput(side)(x)))
+    images = next(part for part in network.modules() if isinstance(part, ImageNetInput))
+    expected = _inputs(head, lambda: published(images(x)))
     if (mapped := _directions(network)) is not None:
         expected = mapped(expected)
     ours = network.features(x.flatten(1))

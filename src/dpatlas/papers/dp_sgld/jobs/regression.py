@@ -137,8 +137,8 @@ def sgd(
         measured = _followed(one, training, layer.weight.detach, epoch)
         return measured, training.ran
 
-    facts = {**sgd_facts(plan, lr), "weight_decay": of_phase.get("weight_decay", 0.0)}
-    return Setting(facts, lambda: plan.stated.as_row(), train)
+    decay = {name: value for name, value in of_phase.items() if name == "weight_decay"}
+    return Setting({**sgd_facts(plan, lr), **decay}, lambda: plan.stated.as_row(), train)
 
 
 def sgd_facts(plan: DpSgdPlan, lr: float) -> dict[str, Any]:
