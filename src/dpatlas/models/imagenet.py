@@ -40,8 +40,8 @@ SLICE = 32
 class ImageNetInput(nn.Module):
     """Shares of the grey levels to what the network was trained on.
 
-    (records, 1 or 3, h, w) from 0 to 1, or -1 to 1 if symmetric -> (records, 3, side, side): grey is
-    repeated, sides are stretched by bilinear interpolation, channels are standardised. The
+    (records, 1 or 3, h, w) from 0 to 1, or if symmetric from -1 to 1, to (records, 3, side, side):
+    grey is repeated, sides are stretched by bilinear interpolation, channels are standardised. The
     transforms of torchvision compute the same, but would make every job import torchvision.
     """
 

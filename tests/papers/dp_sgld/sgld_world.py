@@ -44,7 +44,7 @@ READINGS = [
         "schedules": ["constant", "decreasing"],
     },
     {
-        **{"name": "table 4", "step_size": 0.5, "lambda": 1e-5, "without_l2": False},
+        **{"name": "unscaled lambda", "step_size": 0.5, "lambda": 1e-5, "without_l2": False},
         "schedules": ["constant"],
     },
 ]
@@ -227,7 +227,7 @@ def set_delta(groups, number, delta):
 CHANGES = {
     "sgld-1a": set_protocol(0.88, "dp-sgld", "paper", "constant", 1),
     "sgld-1b": set_protocol(0.87),
-    "sgld-1c": set_protocol(0.87, "dp-sgld", "table 4", "constant", 2),
+    "sgld-1c": set_protocol(0.87, "dp-sgld", "unscaled lambda", "constant", 2),
     "sgld-2a": set_protocol(0.87, "dp-sgld", "paper", "decreasing", 2),
     "sgld-2b": set_protocol(0.87, "dp-sgld", "paper", "decreasing"),
     "sgld-3": set_protocol(0.92, "no-dp", "paper", "decreasing", 1),

@@ -134,7 +134,7 @@ def test_a_tie_counts_as_at_least_as_accurate_and_a_deficit_does_not(lead, verdi
         ),
         (
             "protocol",
-            {"method": "dp-sgld", "reading": "table 4"},
+            {"method": "dp-sgld", "reading": "unscaled lambda"},
             {"sgld-1c"},
         ),
         ("finetune", {"method": "no-dp", "unfreeze": "blocks"}, {"sgld-4a", "sgld-4"}),

@@ -41,8 +41,8 @@ def test_a_reading_by_its_condition_number_has_the_same_problem_at_any_norm():
     ("change", "words"),
     [
         (
-            lambda c: c[KEY]["accuracy"]["sets"][0].update(batch=1151),
-            "dp_sgld.accuracy.sets.0.batch: found 1151; allowed: at most n_train = 1150",
+            lambda c: c[KEY]["accuracy"]["sets"][0].update(batches=[128, 1151]),
+            "dp_sgld.accuracy.sets.0.batches: found 1151; allowed: at most n_train = 1150",
         ),
         (
             lambda c: c[KEY]["protocol"].update(batch=1001),
@@ -57,12 +57,15 @@ def test_a_reading_by_its_condition_number_has_the_same_problem_at_any_norm():
             "sets.0.backbone: found 'resnet'; allowed: one of pretrain.train: strokes-s",
         ),
         (
-            lambda c: c[KEY]["accuracy"]["sets"][2].update(features="softmax"),
+            lambda c: c[KEY]["accuracy"]["sets"][2].update(backbone=None),
             "dp_sgld.accuracy.sets.2.backbone: found none",
         ),
         (lambda c: c["pretrain"].update(enabled=False), "pretrain.enabled: found false"),
         (lambda c: c[KEY]["utility"].update(batch=2001), "dp_sgld.utility.batch: found 2001"),
-        (lambda c: c[KEY]["accuracy"].update(step_size=1.0), "dp_sgld.accuracy.step_size"),
+        (
+            lambda c: c[KEY]["accuracy"]["grid"].update(step_sizes=[1.0]),
+            "dp_sgld.accuracy.grid.step_sizes",
+        ),
         (
             lambda c: c[KEY]["finetune"][0].update(relation="replace_one", accountant="rdp"),
             "dp_sgld.finetune.0.accountant: found rdp for Poisson batches under replace_one",

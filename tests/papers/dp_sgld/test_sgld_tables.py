@@ -125,7 +125,7 @@ def test_the_headline_is_drawn_along_n_for_every_reading():
     assert "of 12 runs" in shown.notes[1]
     key = [text.get_text() for text in shown.figure.legends[0].get_texts()]
     assert "No DP, same L2 term" in key
-    titles = ["settings: paper", "settings: table 4", "", ""]
+    titles = ["settings: paper", "settings: unscaled lambda", "", ""]
     assert [axes.get_title() for axes in shown.figure.axes] == titles
 
 
