@@ -325,6 +325,25 @@ def test_parts_have_what_their_claim_says_unless_they_say_otherwise(tmp_path):
     assert said_by_parts.deviations is None
 
 
+RESTATED = {
+    "statement": "it grows a lot",
+    "verdict": NOT_REPRODUCED,
+    "reason": "the paper says it of its bound",
+    "runs": "seen",
+}
+
+
+def test_a_restated_claim_or_part_says_what_it_said_before(tmp_path):
+    parts = [part("a", restated={**RESTATED, "runs": "unseen"}), part("b")]
+    rows = rows_of(read(tmp_path, claim(restated=RESTATED, parts=parts)), a=(2,), b=(2,))
+    was = "was 'not reproduced'; the paper says it of its bound; it said: it grows a lot"
+    assert {name: row["restated"] for name, row in rows.items()} == {
+        "kl-1a": f"judged by runs on a base seed that nobody had seen: {was}",
+        "kl-1b": "",
+        "kl-1": f"read afterwards: {was}",
+    }
+
+
 def test_exact_entries_need_no_word_on_pilots_and_no_margin(tmp_path):
     fields = without_margin(claim(kind="exact", parts=[part("a"), part("b")]))
     claims = read(tmp_path, without("pilots", fields))
@@ -443,6 +462,10 @@ def test_draws_that_looks_do_not_divide_have_no_look(tmp_path):
 
 
 BAD = {
+    "an old verdict that is none": (
+        claim(restated={**RESTATED, "verdict": "wrong"}, parts=[part("a"), part("b")]),
+        "restated.verdict",
+    ),
     "a margin without a reason": (
         without("margin_from", claim(parts=[part("a"), part("b")])),
         "kl-1 with margin alone",

@@ -78,9 +78,24 @@ Elsewhere = Annotated[
         "this tier has in the place of the others."
     ),
 ]
+OldVerdict = Literal[
+    "reproduced", "not reproduced", "not contradicted", "inconclusive", "not run at this tier"
+]
 Test = Annotated[
     Name, setting("A test of the paper's claims module; the fields below are its arguments.")
 ]
+
+
+class Restated(Model):
+    """What a claim or part said before its runs were seen, where it says something else now."""
+
+    statement: Text = setting("The old statement.")
+    verdict: OldVerdict = setting("The verdict on the old statement.")
+    reason: Text = setting("Why it was changed, without a full stop.")
+    runs: Literal["unseen", "seen"] = setting(
+        "`unseen`: the verdict comes from runs on a base seed that nobody had seen; `seen`: it was "
+        "read afterwards."
+    )
 
 
 class Entry(Model):
@@ -97,6 +112,9 @@ class Entry(Model):
     margin_from: MarginFrom = optional()
     printed: Printed = optional()
     elsewhere: Elsewhere = optional()
+    restated: Restated = setting(
+        "What it said before, where it was changed after its runs had been seen.", default=None
+    )
 
     @model_validator(mode="after")
     def _margin_has_a_reason(self) -> "Entry":

@@ -103,6 +103,7 @@ COLUMNS = (
     "runs_to_decide",
     "cpu_s_to_decide",
     "look",
+    "restated",
 )
 COMPARISON_COLUMNS = (
     *("claim", "comparison", "observed", "low", "high", "above", "below", "margin", "runs"),
@@ -117,6 +118,8 @@ INHERITED = (
 )
 LISTS = ("evidence", "deviations")
 BESIDE = "another reading of the paper's text, which does not count for the claim"
+# What stands first of a restated entry, by where its verdict comes from.
+READ = {"seen": "read afterwards", "unseen": "judged by runs on a base seed that nobody had seen"}
 TOO_SMALL = "the settings of this tier only exercise the rules; its numbers carry no verdict"
 
 
@@ -142,6 +145,7 @@ class Entry:
     printed: Mapping[str, float] = field(default_factory=dict)
     elsewhere: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     other_reading: bool = False
+    restated: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,7 @@ class Claim:
     asserts: str = ""
     deviations: tuple[str, ...] | None = None
     pilots: str = ""
+    restated: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_parts(self) -> bool:
@@ -381,7 +386,16 @@ def conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[str
         "evidence": ";".join(files),
         "note": "parts: " + ", ".join(counts),
         "because": _reasons(parts),
+        "restated": restated_text(claim.restated),
     }
+
+
+def restated_text(restated: Mapping[str, str]) -> str:
+    """The column `restated`, given that key of claims.yaml; empty without it."""
+    if not restated:
+        return ""
+    old, reason = restated["statement"], restated["reason"]
+    return f"{READ[restated['runs']]}: was '{restated['verdict']}'; {reason}; it said: {old}"
 
 
 def write_claims(
@@ -512,7 +526,8 @@ def _claim(paper: str, written: dict[str, Any], tests: Mapping[str, Test]) -> Cl
         for part in written.get("parts", [written])
     )
     own = _values(Claim, inherited)
-    return Claim(id=written["id"], entries=entries, **own)
+    restated = written.get("restated", {})
+    return Claim(id=written["id"], entries=entries, restated=restated, **own)
 
 
 def _entry(claim: str, given: dict[str, Any]) -> Entry:
@@ -572,6 +587,7 @@ def _entry_row(entry: Entry, judged: "JudgedEntry", costs: Mapping[str, float]) 
         "runs": judged.runs,
         "evidence": ";".join(entry.evidence),
         "note": "; ".join(filter(None, notes)),
+        "restated": restated_text(entry.restated),
     }
     decision = judged.decision
     if decision is None:
