@@ -29,7 +29,7 @@ from maxinf_world import (
 )
 
 from dpatlas.core.files import read_rows
-from dpatlas.evidence.looks import AT_MOST, OPPOSITE
+from dpatlas.evidence.looks import AT_MOST, SEEN
 from dpatlas.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
@@ -129,13 +129,20 @@ def test_noise_between_runs_leaves_comparisons_open_and_too_few_runs_all():
     assert with_verdict(rows, NOT_REPRODUCED) == REFUTED_BY_ARITHMETIC
 
 
+BELOW = "estimated effect 0.0046 is below the margin 0.01, as its interval shows"
+
+
 @pytest.mark.parametrize(
     ("gain", "verdict", "because"),
     [
         (0.012, REPRODUCED, ""),
-        (0.005, REPRODUCED, "positive, at most the margin"),
+        (
+            0.005,
+            REPRODUCED,
+            "estimated effect 0.0046 is below the margin 0.01, as its interval shows",
+        ),
         (0.0, NOT_REPRODUCED, AT_MOST),
-        (-0.005, NOT_REPRODUCED, OPPOSITE),
+        (-0.005, NOT_REPRODUCED, SEEN),
     ],
 )
 def test_a_gain_counts_from_zero_and_a_gain_below_a_point_does_not_matter(gain, verdict, because):
