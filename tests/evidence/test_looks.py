@@ -19,10 +19,10 @@ from dpatlas.core.statistics import (
 from dpatlas.evidence.comparisons import Evidence, Undecided, exact_comparison
 from dpatlas.evidence.looks import (
     AT_MOST,
+    CLAIMED_SIDE,
     LOOKS,
-    OPPOSITE,
     OUTSIDE,
-    POSITIVE_AT_MOST,
+    SEEN,
     Intervals,
     decide,
     decide_once,
@@ -68,9 +68,9 @@ def at_a_point(value, margin=0.0, **limits):
     ("value", "answer", "because"),
     [
         (2.0, HOLDS, ""),
-        (0.5, HOLDS, POSITIVE_AT_MOST),
+        (0.5, HOLDS, "estimated effect 0.5 is below the margin 1, as its interval shows"),
         (0.0, FAILS, AT_MOST),
-        (-0.5, FAILS, OPPOSITE),
+        (-0.5, FAILS, SEEN),
     ],
 )
 def test_an_effect_is_compared_with_zero_and_with_the_margin(value, answer, because):
@@ -84,6 +84,15 @@ def test_an_interval_between_zero_and_beyond_the_margin_is_open_and_one_below_th
     assert looking(runs_around(0.6, **spread), margin=1.0, above=0.0).answer == OPEN
     assert looking(runs_around(-0.6, **spread), margin=1.0, above=0.0).because == AT_MOST
     assert looking(runs_around(-0.6, **spread), margin=0.0, above=0.0).answer == OPEN
+    for mean, because, failure in (
+        (-0.6, AT_MOST, "smaller"),
+        (0.1, CLAIMED_SIDE, "smaller"),
+        (-2.0, SEEN, "opposite"),
+    ):
+        found = looking(runs_around(mean, **spread), margin=2.0, above=0.0)
+        assert (found.because, found.failure) == (because, failure)
+    below = looking(runs_around(1.5, **spread), margin=2.0, above=0.0)
+    assert (below.answer, below.because) == (HOLDS, "estimated effect 1.5 is below the margin 2")
 
 
 def test_two_sided_ranges_and_vetoes_have_no_margin():
@@ -234,7 +243,7 @@ def test_vetoes_alone_are_looked_at_again_and_may_still_refute():
     assert first.answer == HOLDS and only_vetoes(first.evidence, first.answer)
     assert first.decisive.low < -1.0 < first.decisive.high
     found = decide(at, ERROR)
-    assert (found.answer, found.because) == (FAILS, OPPOSITE)
+    assert (found.answer, found.because) == (FAILS, SEEN)
     assert not only_vetoes(found.evidence, found.answer)
 
 

@@ -251,8 +251,9 @@ def test_a_margin_is_that_of_the_entry_and_the_row_says_what_it_did(tmp_path):
     parts = [part("a"), part("b"), part("c"), part("d", margin=2.0, margin_from="its own")]
     rows = rows_of(read(tmp_path, claim(**margin, parts=parts)), a=(2,), b=(1.2,), c=(0.5,), d=(2,))
     assert [rows[f"kl-1{letter}"]["because"] for letter in "abcd"] == [
-        *("", "positive, at most the margin", "the opposite was seen"),
-        "positive, at most the margin",
+        *("", "estimated effect 0.2 is below the margin 0.5, as its interval shows"),
+        "the opposite was seen",
+        "estimated effect 1 is below the margin 2, as its interval shows",
     ]
     assert [rows[f"kl-1{letter}"]["margin"] for letter in "abcd"] == [0.5, 0.5, 0.5, 2.0]
     assert [rows[f"kl-1{letter}"]["verdict"] for letter in "abc"] == [
@@ -274,6 +275,49 @@ def test_a_claim_says_which_parts_failed_why(tmp_path):
     )
     reproduced = rows_of(claims, a=(2,), b=(1.2,), c=(2,), d=(2,), e=(0,))["kl-1"]
     assert (reproduced["verdict"], reproduced["because"]) == (REPRODUCED, "")
+
+
+def test_only_what_is_not_reproduced_has_a_failure_and_a_claim_has_its_gravest(tmp_path):
+    margin = {"margin": 0.5, "margin_from": "half of what is printed"}
+    computed = without_margin(part("d", kind="exact"))
+    parts = [part(letter) for letter in "abc"] + [computed]
+    claims = read(tmp_path, claim(**margin, parts=parts))
+
+    def failures(**points):
+        rows = rows_of(claims, **points)
+        for row in rows.values():
+            assert bool(row["failure"]) == bool(row["verdict"] == NOT_REPRODUCED)
+        return [rows[f"kl-1{letter}"]["failure"] for letter in ("a", "b", "c", "d", "")]
+
+    seen = failures(a=(0.5,), b=(1.0,), c=(2,), d=(0.5,))
+    assert seen == ["opposite", "smaller", "", "mathematics", "mathematics"]
+    assert failures(a=(0.5,), b=(1.0,), c=(2,), d=(2,)) == [
+        "opposite",
+        "smaller",
+        "",
+        "",
+        "opposite",
+    ]
+    assert failures(a=(2,), b=(1.1,), c=(2,), d=(2,)) == ["", "", "", "", ""]
+    because = rows_of(claims, a=(0.5,), b=(1.0,), c=(2,), d=(0.5,))["kl-1"]["because"]
+    assert because == (
+        "part a: the opposite was seen; part b: the effect is at most the margin; "
+        "part d: a computed number contradicts it"
+    )
+
+
+def test_an_origin_is_the_papers_unless_the_place_or_the_reading_is_ours(tmp_path):
+    mine = "ours (beside Fig. 1)"
+    parts = [part("a"), part("b", other_reading=True), part("c", place=mine)]
+    rows = rows_of(read(tmp_path, claim(parts=parts)), a=(2,), b=(0,), c=(0,))
+    assert [row["origin"] for row in rows.values()] == ["paper", "other reading", "ours", "paper"]
+    # Neither another reading nor a question of ours counts for a claim of the paper.
+    assert (rows["kl-1"]["verdict"], rows["kl-1"]["observed"]) == (REPRODUCED, "1 of 1")
+    assert "question of our own" in rows["kl-1c"]["note"]
+    parts = [part("a"), part("b", other_reading=True)]
+    rows = rows_of(read(tmp_path, claim(place=mine, parts=parts)), a=(2,), b=(0,))
+    assert {row["origin"] for row in rows.values()} == {"ours"}
+    assert (rows["kl-1"]["verdict"], rows["kl-1"]["observed"]) == (REPRODUCED, "1 of 1")
 
 
 def test_an_identity_is_at_best_not_contradicted(tmp_path):
@@ -495,6 +539,10 @@ BAD = {
     ),
     "other readings alone": (
         claim(parts=[part(letter, other_reading=True) for letter in "ab"]),
+        "kl-1 with other readings alone",
+    ),
+    "questions of our own alone": (
+        claim(parts=[part(letter, place="ours") for letter in "ab"]),
         "kl-1 with other readings alone",
     ),
     "an unknown key": (claim(parts=[part("a"), part("b", horizen="short")]), "horizen"),

@@ -145,6 +145,12 @@ class Judged:
         return self.most < 0
 
     @property
+    def effect(self) -> float:
+        """Distance of the estimate to the nearer end of the allowed range; negative outside."""
+        value = self.comparison.estimate.value
+        return self._distance(value, value)
+
+    @property
     def opposite(self) -> bool:
         """Whether no point of the interval lies inside the limits at all."""
         return self._distance(self.high, self.low) < 0

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.errors import InputError
+from dpatlas.evidence.verdicts import OURS, origin_of
 
 STATISTICAL = "statistical"
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
@@ -168,12 +169,18 @@ class WrittenClaim(Entry):
         statistical = [part for part in parts if (part.kind or self.kind) == STATISTICAL]
         if statistical or (not parts and self.kind == STATISTICAL):
             self._require("pilots", statistical, "what was known when its tests were fixed")
-        if parts and all(part.other_reading for part in parts):
-            raise InputError("", f"{self.id} with other readings alone", "a part that counts")
+        if parts and not any(self._counts(part) for part in parts):
+            found = f"{self.id} with other readings alone, or ours"
+            raise InputError("", found, "a part that counts")
         if self.kind == "identity" and any(part.kind not in (None, "identity") for part in parts):
             found = f"{self.id}, an identity, with a part of another kind"
             raise InputError("", found, "parts that are identities, or another kind")
         return self
+
+    def _counts(self, part: WrittenPart) -> bool:
+        """Whether a part is no other reading and, of a claim of the paper, not ours."""
+        ours = [origin_of(place) == OURS for place in (part.place or self.place, self.place)]
+        return not part.other_reading and ours[0] <= ours[1]
 
     def _require(self, name: str, parts: Sequence[WrittenPart], allowed: str) -> None:
         """Raise InputError unless the claim says this, or each of these parts, of which it has."""

@@ -55,13 +55,19 @@ from dpatlas.evidence.looks import (
 from dpatlas.evidence.run_values import values_text
 from dpatlas.evidence.verdicts import (
     COMPARISONS,
+    FAILURES,
     IDENTITY,
     INCONCLUSIVE,
+    MATHEMATICS,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
+    OTHER_READING,
+    OURS,
+    PAPER,
     REPRODUCED,
     VERDICTS,
+    origin_of,
 )
 from dpatlas.records import Record, joined, noting, read_record
 from dpatlas.registry import all_papers
@@ -103,6 +109,8 @@ COLUMNS = (
     "runs_to_decide",
     "cpu_s_to_decide",
     "look",
+    "failure",
+    "origin",
     "restated",
 )
 COMPARISON_COLUMNS = (
@@ -117,7 +125,13 @@ INHERITED = (
     *("asserts", "deviations", "pilots", "margin", "margin_from", "printed"),
 )
 LISTS = ("evidence", "deviations")
-BESIDE = "another reading of the paper's text, which does not count for the claim"
+BESIDE = {
+    OTHER_READING: "another reading of the paper's text, which does not count for the claim",
+    OURS: "a question of our own, which does not count for the claim",
+}
+# Kinds whose verdicts follow from computed numbers; why one of these is not reproduced.
+COMPUTED = "exact", IDENTITY
+CONTRADICTED = "a computed number contradicts it"
 # What stands first of a restated entry, by where its verdict comes from.
 READ = {"seen": "read afterwards", "unseen": "judged by runs on a base seed that nobody had seen"}
 TOO_SMALL = "the settings of this tier only exercise the rules; its numbers carry no verdict"
@@ -147,6 +161,11 @@ class Entry:
     other_reading: bool = False
     restated: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def origin(self) -> str:
+        """Whose question it is, one of `ORIGINS`."""
+        return origin_of(self.place, other_reading=self.other_reading)
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -168,6 +187,15 @@ class Claim:
     def has_parts(self) -> bool:
         """Whether a row for the conjunction follows the entries' rows."""
         return self.entries[0].id != self.id
+
+    @property
+    def origin(self) -> str:
+        """Whose claim it is, PAPER or OURS."""
+        return origin_of(self.place)
+
+    def counts(self, entry: Entry) -> bool:
+        """Whether this part counts: no other reading does, nor ours for a claim of the paper."""
+        return not entry.other_reading and (self.origin == OURS or entry.origin == PAPER)
 
 
 @dataclass(frozen=True)
@@ -294,7 +322,9 @@ def judge_claims(
     judged = judge_entries(claims, papers, tests) if judged is None else judged
     rows = []
     for claim in claims.claims:
-        entry_rows = [_entry_row(entry, judged[entry.id], costs or {}) for entry in claim.entries]
+        entry_rows = [
+            _entry_row(claim, entry, judged[entry.id], costs or {}) for entry in claim.entries
+        ]
         if not verdicts:
             entry_rows = [_without_verdict(row) for row in entry_rows]
         rows += entry_rows
@@ -365,8 +395,9 @@ def conjunction(verdicts: Sequence[str]) -> str:
 
 def conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The row of a claim with parts, given the rows of its entries in their order."""
-    parts = [row for entry, row in zip(claim.entries, rows, strict=True) if not entry.other_reading]
+    parts = [row for entry, row in zip(claim.entries, rows, strict=True) if claim.counts(entry)]
     verdicts = [part["verdict"] for part in parts]
+    failures = {part["failure"] for part in parts}
     files = dict.fromkeys(path for entry in claim.entries for path in entry.evidence)
     counts = [f"{verdicts.count(kind)} {kind}" for kind in VERDICTS if kind in verdicts]
     hold = " or ".join(HOLD if NOT_CONTRADICTED in verdicts else HOLD[:1])
@@ -386,6 +417,8 @@ def conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[str
         "evidence": ";".join(files),
         "note": "parts: " + ", ".join(counts),
         "because": _reasons(parts),
+        "failure": next((each for each in FAILURES if each in failures), ""),
+        "origin": claim.origin,
         "restated": restated_text(claim.restated),
     }
 
@@ -574,9 +607,18 @@ def _expected(entry: Entry) -> str:
         raise InputError(f"expected of {entry.id}", error, f"fields among {fields}") from None
 
 
-def _entry_row(entry: Entry, judged: "JudgedEntry", costs: Mapping[str, float]) -> dict[str, Any]:
-    notes = [judged.note] + [BESIDE] * entry.other_reading
-    row = {
+def beside(claim: Claim, entry: Entry) -> str:
+    """Why a part does not count for its claim; empty if it does."""
+    if claim.counts(entry):
+        return ""
+    return BESIDE[OTHER_READING if entry.other_reading else OURS]
+
+
+def _entry_row(
+    claim: Claim, entry: Entry, judged: "JudgedEntry", costs: Mapping[str, float]
+) -> dict[str, Any]:
+    notes = judged.note, beside(claim, entry)
+    row: dict[str, Any] = {
         "claim": entry.id,
         "paper": entry.paper,
         "place": entry.place,
@@ -587,6 +629,8 @@ def _entry_row(entry: Entry, judged: "JudgedEntry", costs: Mapping[str, float]) 
         "runs": judged.runs,
         "evidence": ";".join(entry.evidence),
         "note": "; ".join(filter(None, notes)),
+        "origin": entry.origin,
+        "failure": "",
         "restated": restated_text(entry.restated),
     }
     decision = judged.decision
@@ -596,6 +640,10 @@ def _entry_row(entry: Entry, judged: "JudgedEntry", costs: Mapping[str, float]) 
         "observed": decision.decisive.comparison.estimate.value,
         "comparisons": decision.evidence.comparisons,
     }
+    if judged.verdict == NOT_REPRODUCED:
+        computed = entry.kind in COMPUTED
+        row["failure"] = MATHEMATICS if computed else decision.failure
+        row["because"] = CONTRADICTED if computed else decision.because
     if entry.kind != STATISTICAL:
         return row
     row |= {
@@ -737,7 +785,7 @@ def _plain(entry: Entry, evidence: Evidence) -> JudgedEntry:
 
 def _without_verdict(row: dict[str, Any]) -> dict[str, Any]:
     note = "; ".join(part for part in (TOO_SMALL, row.get("note", "")) if part)
-    of_verdicts = dict.fromkeys(("because", "runs_to_decide", "cpu_s_to_decide"), "")
+    of_verdicts = dict.fromkeys(("because", "failure", "runs_to_decide", "cpu_s_to_decide"), "")
     return row | of_verdicts | {"verdict": NOT_RUN, "note": note}
 
 

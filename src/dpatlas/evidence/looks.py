@@ -26,6 +26,7 @@ from dpatlas.core.statistics import (
     weigh,
 )
 from dpatlas.evidence.comparisons import Evidence
+from dpatlas.evidence.verdicts import OPPOSITE, SMALLER
 
 # Numbers of runs at which verdicts are read.
 LOOKS = (12, 24, 48, 96)
@@ -36,8 +37,9 @@ MOST_RUNS = 1_000_000
 EVERYTHING = (-math.inf, math.inf)
 # Share of runs that may have one value; of more, the few others would decide alone.
 MOST_EQUAL = 0.5
-OPPOSITE, AT_MOST = "the opposite was seen", "the effect is at most the margin"
-OUTSIDE = f"{OPPOSITE}: outside the range"
+SEEN, AT_MOST = "the opposite was seen", "the effect is at most the margin"
+OUTSIDE = f"{SEEN}: outside the range"
+CLAIMED_SIDE = "estimate on the claimed side, at most the margin"
 POSITIVE_AT_MOST = "positive, at most the margin"
 
 
@@ -45,11 +47,12 @@ POSITIVE_AT_MOST = "positive, at most the margin"
 class Decision:
     """What the looks at an entry gave.
 
-    answer: HOLDS, FAILS or OPEN. because: in words, empty where the answer says it all. decisive:
-    the comparison that decides, with its interval at this `level`. look: runs of the look that
-    decided, or of the last one; 0 if there are too few runs for the first. evidence: at that look.
-    judged: all its comparisons with their intervals at this level, by alternative. to_hold,
-    to_fail: the same with the intervals that could reproduce the entry, and that could refute it.
+    answer: HOLDS, FAILS or OPEN. because: in words, empty where the answer says it all. failure: of
+    an answer that FAILS, OPPOSITE or SMALLER. decisive: the comparison that decides, with its
+    interval at this `level`. look: runs of the look that decided, or of the last one; 0 if there
+    are too few runs for the first. evidence: at that look. judged: all its comparisons with their
+    intervals at this level, by alternative. to_hold, to_fail: the same with the intervals that
+    could reproduce the entry, and that could refute it.
     """
 
     answer: str
@@ -61,6 +64,7 @@ class Decision:
     judged: Sequence[Sequence[Judged]]
     to_hold: Sequence[Sequence[Judged]]
     to_fail: Sequence[Sequence[Judged]]
+    failure: str = ""
 
     def closest(self, count: int) -> list[tuple[Judged, bool, bool]]:
         """The comparison that decides, then those next closest to failing, or least clear of it.
@@ -116,8 +120,7 @@ def decide_once(evidence: Evidence, error: float) -> Decision:
 
     Equal runs count: what is computed without chance needs no spread.
     """
-    decision = _look(evidence, 0, error, Intervals(spread=False), Intervals(spread=False))
-    return replace(decision, because="")
+    return _look(evidence, 0, error, Intervals(spread=False), Intervals(spread=False))
 
 
 def only_vetoes(evidence: Evidence, answer: str) -> bool:
@@ -237,11 +240,15 @@ def _look(
     refuting = refutation(may_fail)
     both = may_hold, may_fail
     if answer == HOLDS:
-        because = POSITIVE_AT_MOST if refuting and not refuting.opposite else ""
+        surely = refuting is not None and not refuting.opposite
+        because = how_held(refuting if refuting and surely else decisive, surely=surely)
         return Decision(HOLDS, because, decisive, hold_level, look, evidence, may_hold, *both)
     if refuting:
-        why = _why_not(refuting)
-        return Decision(FAILS, why, refuting, fail_level, look, evidence, may_fail, *both)
+        because, level = how_failed(refuting), fail_level
+        failure = OPPOSITE if refuting.opposite else SMALLER
+        return Decision(
+            FAILS, because, refuting, level, look, evidence, may_fail, *both, failure=failure
+        )
     if answer == FAILS:
         # Only by intervals that are too narrow to refute one of so many comparisons.
         decisive = weigh(may_fail)[1]
@@ -260,12 +267,25 @@ def _shares(evidence: Evidence) -> tuple[int, int]:
     return len(evidence.alternatives), max(map(len, evidence.alternatives))
 
 
-def _why_not(decisive: Judged) -> str:
+def how_held(decisive: Judged, *, surely: bool) -> str:
+    """What the margin says of an entry that holds; empty where the estimate exceeds it.
+
+    surely: whether the interval shows that the effect is at most the margin.
+    """
+    effect, margin = decisive.effect, decisive.comparison.margin
+    if margin and effect < margin:
+        below = f"estimated effect {effect:.2g} is below the margin {margin:.2g}"
+        return f"{below}, as its interval shows" if surely else below
+    return POSITIVE_AT_MOST if surely else ""
+
+
+def how_failed(decisive: Judged) -> str:
+    """What the interval of the comparison shows that refutes an entry."""
     if not decisive.opposite:
-        return AT_MOST
+        return CLAIMED_SIDE if decisive.effect > 0 else AT_MOST
     comparison = decisive.comparison
     two_sided = math.isfinite(comparison.above) and math.isfinite(comparison.below)
-    return OUTSIDE if two_sided else OPPOSITE
+    return OUTSIDE if two_sided else SEEN
 
 
 def _no_spread(comparison: Comparison) -> bool:

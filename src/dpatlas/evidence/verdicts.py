@@ -1,7 +1,7 @@
 """Verdicts and the csv that has them, for readers: nothing here needs more than Python."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dpatlas.core.files import read_rows
@@ -13,6 +13,44 @@ REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 NOT_CONTRADICTED = "not contradicted"
 INCONCLUSIVE, NOT_RUN = "inconclusive", "not run at this tier"
 VERDICTS = (REPRODUCED, NOT_REPRODUCED, NOT_CONTRADICTED, INCONCLUSIVE, NOT_RUN)
+# Why something is not reproduced, the gravest first: a computed number contradicts it, the opposite
+# was seen in runs, or the effect is at most the margin.
+MATHEMATICS, OPPOSITE, SMALLER = FAILURES = ("mathematics", "opposite", "smaller")
+# Whose question a row is: the paper's, the paper's text read otherwise, or our own.
+PAPER, OTHER_READING, OURS = ORIGINS = ("paper", "other reading", "ours")
+# What a row comes to: its failure if it has one, else its verdict.
+OUTCOMES = (REPRODUCED, *FAILURES, *VERDICTS[1:])
+
+
+def origin_of(place: str, *, other_reading: bool = False) -> str:
+    """Whose question it is that claims.yaml has of this place."""
+    if place.startswith(OURS):
+        return OURS
+    return OTHER_READING if other_reading else PAPER
+
+
+def outcome(row: Mapping[str, str]) -> str:
+    """The failure of a row of claims.csv, or its verdict; `not reproduced` of an older file."""
+    return row.get("failure") or row["verdict"]
+
+
+def is_part(row: Mapping[str, str]) -> bool:
+    """Whether a row is of a part: these have a letter behind the number of their claim."""
+    return row["claim"][-1].isalpha()
+
+
+def papers_claims(rows: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """The rows that are counted: the papers' own claims, neither their parts nor ours."""
+    return [row for row in rows if not is_part(row) and origin_of(row["place"]) == PAPER]
+
+
+def counts(rows: Iterable[Mapping[str, str]]) -> dict[str, Counter[str]]:
+    """How many of a paper's own claims have which outcome, by paper; rows: of claims.csv."""
+    rows = list(rows)
+    found = {row["paper"]: Counter[str]() for row in rows}
+    for row in papers_claims(rows):
+        found[row["paper"]][outcome(row)] += 1
+    return found
 
 
 def read_comparisons(folder: Path) -> list[dict[str, str]]:
