@@ -30,7 +30,7 @@ SHORTER = [
     (r"explain WHAT", "explain kl-5b", "any result"),
     (r"new-paper KEY", "new-paper another_paper", "any key"),
     (r"snakemake \.\.\.", "snakemake --cores 2", "any command"),
-    (r"(?<!docs/)\bresults/embedded$", "docs/results/pilot", "a run of one's own"),
+    (r"(?<!docs/)\bresults/embedded$", "docs/results/workstation", "a run of one's own"),
     (r"(?<!docs/)\bresults/embedded", "docs/results/embedded", "a run of one's own"),
     (r"(explain kl-5b|dpatlas claims(?! --published).*?)$", r"\1 --results docs/results", "a run"),
     (r"verify( --tier \w+)?$", "verify docs/results/embedded", "a run of one's own"),
