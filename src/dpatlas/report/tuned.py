@@ -38,10 +38,31 @@ def outcome(path: Path) -> tuple[str, dict[str, Any]]:
     }
 
 
+class _OnOneLine(dict[str, Any]):
+    """A mapping that YAML writes in a line."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """With that mapping."""
+
+
+_Dumper.add_representer(
+    _OnOneLine,
+    lambda dumper, data: dumper.represent_mapping("tag:yaml.org,2002:map", data, flow_style=True),
+)
+
+
 def text_of(outcomes: Mapping[str, Mapping[str, Any]]) -> str:
-    """Outcomes as YAML, by id."""
-    content = {"tuned": {name: dict(outcomes[name]) for name in sorted(outcomes)}}
-    return yaml.safe_dump(content, default_flow_style=None, sort_keys=False, width=100)
+    """Outcomes as YAML, by id; a line for each point of a grid."""
+    content = {name: dict(outcomes[name]) for name in sorted(outcomes)}
+    for each in content.values():
+        each["arms"] = {
+            name: {**arm, "tried": [_OnOneLine(point) for point in arm["tried"]]}
+            for name, arm in each["arms"].items()
+        }
+    return yaml.dump(
+        {"tuned": content}, Dumper=_Dumper, default_flow_style=None, sort_keys=False, width=200
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
