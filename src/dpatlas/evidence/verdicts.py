@@ -39,18 +39,31 @@ def is_part(row: Mapping[str, str]) -> bool:
     return row["claim"][-1].isalpha()
 
 
-def papers_claims(rows: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    """The rows that are counted: the papers' own claims, neither their parts nor ours."""
-    return [row for row in rows if not is_part(row) and origin_of(row["place"]) == PAPER]
+def counts(rows: Iterable[Mapping[str, str]], origin: str = PAPER) -> dict[str, Counter[str]]:
+    """How many claims of this origin have which outcome, by paper; parts are not counted.
 
-
-def counts(rows: Iterable[Mapping[str, str]]) -> dict[str, Counter[str]]:
-    """How many of a paper's own claims have which outcome, by paper; rows: of claims.csv."""
+    rows: of claims.csv. PAPER gives what README, page and docs count, OURS what stands apart.
+    """
     rows = list(rows)
     found = {row["paper"]: Counter[str]() for row in rows}
-    for row in papers_claims(rows):
-        found[row["paper"]][outcome(row)] += 1
+    for row in rows:
+        if not is_part(row) and origin_of(row.get("place", "")) == origin:
+            found[row["paper"]][outcome(row)] += 1
     return found
+
+
+def counted(rows: Iterable[Mapping[str, str]], origin: str = PAPER) -> str:
+    """`counts` of all papers in words, such as `2 reproduced, 3 not reproduced (3 smaller)`."""
+    every = sum(counts(rows, origin).values(), Counter[str]())
+    failed = [f"{every[failure]} {failure}" for failure in FAILURES if every[failure]]
+    words = []
+    for verdict in VERDICTS:
+        number = every[verdict]
+        if verdict == NOT_REPRODUCED and failed:
+            number += sum(every[failure] for failure in FAILURES)
+            verdict += f" ({', '.join(failed)})"
+        words += [f"{number} {verdict}"] * (number > 0)
+    return ", ".join(words) or "none"
 
 
 def read_comparisons(folder: Path) -> list[dict[str, str]]:
