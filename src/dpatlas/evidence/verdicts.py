@@ -1,5 +1,6 @@
 """Verdicts and the csv that has them, for readers: nothing here needs more than Python."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,20 @@ def origin_of(place: str, *, other_reading: bool = False) -> str:
 def outcome(row: Mapping[str, str]) -> str:
     """The failure of a row of claims.csv, or its verdict; `not reproduced` of an older file."""
     return row.get("failure") or row["verdict"]
+
+
+def same_question(row: Mapping[str, str], other: Mapping[str, str] | None) -> bool:
+    """Whether two rows of a claim are about one statement, procedure and expectation."""
+    # A tier that was published before margins decided has no such column.
+    if other is None or ("margin" in row) != ("margin" in other):
+        return False
+    same = all(row.get(column) == other.get(column) for column in ("statement", "kind"))
+    return same and _asked(row) == _asked(other)
+
+
+def _asked(row: Mapping[str, str]) -> str:
+    """What is expected; of a claim with parts without the words that depend on their verdicts."""
+    return re.sub(r"^(all \d+ parts|its part) .*", r"\1", row.get("expected", ""))
 
 
 def is_part(row: Mapping[str, str]) -> bool:

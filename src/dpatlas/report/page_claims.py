@@ -15,6 +15,7 @@ from dpatlas.evidence.verdicts import (
     NOT_REPRODUCED,
     NOT_RUN,
     REPRODUCED,
+    same_question,
 )
 
 OURS = "ours"
@@ -208,7 +209,7 @@ def cards(
         alike = {
             tier: there
             for tier, there in elsewhere.items()
-            if all(_same(row, there.get(row["claim"], (None,))[0]) for row in group)
+            if all(same_question(row, there.get(row["claim"], (None,))[0]) for row in group)
         }
         questions = [
             Question(
@@ -361,20 +362,6 @@ def _numbers(row: Mapping[str, str]) -> dict[str, float]:
         }
     except ValueError as error:
         raise InputError(f"comparisons.csv, {row['claim']}", error, "numbers") from None
-
-
-def _same(row: Mapping[str, str], other: Mapping[str, str] | None) -> bool:
-    """Whether another tier judged the same statement, by the same procedure and expectation."""
-    # A tier that was published before margins decided has no such column.
-    if other is None or ("margin" in row) != ("margin" in other):
-        return False
-    same = all(row[column] == other[column] for column in ("statement", "kind"))
-    return same and _asked(row) == _asked(other)
-
-
-def _asked(row: Mapping[str, str]) -> str:
-    """What is expected; of a claim with parts without the words that depend on their verdicts."""
-    return re.sub(r"^(all \d+ parts) .*", r"\1", row["expected"])
 
 
 def _beyond(own: Protocol, shared: Protocol) -> Protocol:
