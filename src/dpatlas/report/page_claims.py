@@ -11,17 +11,26 @@ from dpatlas.evidence.claims import Claims, Headline
 from dpatlas.evidence.run_values import samples_of
 from dpatlas.evidence.verdicts import (
     INCONCLUSIVE,
+    MATHEMATICS,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
+    OPPOSITE,
+    OURS,
+    OUTCOMES,
     REPRODUCED,
+    SMALLER,
+    origin_of,
+    outcome,
     same_question,
 )
 
-OURS = "ours"
-# A verdict in the words of the first screen, and the sentence that opens a card.
+# An outcome in the words of the first screen; by verdict, the sentence that opens a card.
 IN_SHORT = {
     REPRODUCED: "held",
+    MATHEMATICS: "refuted by computation",
+    OPPOSITE: "opposite seen",
+    SMALLER: "at most the margin",
     NOT_REPRODUCED: "did not hold",
     NOT_CONTRADICTED: "not contradicted",
     INCONCLUSIVE: "open",
@@ -120,7 +129,7 @@ class Question:
 class Card:
     """A claim: its own row, and its questions (itself if it has no parts).
 
-    others: its verdicts in other tiers, by tier, where the claim was the same.
+    others: its outcomes in other tiers, by tier, where the claim was the same.
     """
 
     id: str
@@ -137,7 +146,22 @@ class Card:
     @property
     def ours(self) -> bool:
         """Whether the claim is our own and not the paper's."""
-        return self.row["place"].startswith(OURS)
+        return origin_of(self.row["place"]) == OURS
+
+    @property
+    def outcomes(self) -> list[tuple[str, str]]:
+        """The outcome, and which parts failed so where not all did: a pair per kind of failure."""
+        counting = [each.row for each in self.questions if each.counts]
+        failed: dict[str, list[str]] = {}
+        for row in counting:
+            if row["verdict"] == NOT_REPRODUCED:
+                failed.setdefault(outcome(row), []).append(row["claim"][-1])
+        if not failed or [len(counting)] == [len(letters) for letters in failed.values()]:
+            return [(outcome(self.row), "")]
+        return [
+            (kind, f"part{'s' if letters[1:] else ''} {', '.join(letters)}")
+            for kind, letters in failed.items()
+        ]
 
     @property
     def has_parts(self) -> bool:
@@ -151,8 +175,8 @@ class Card:
         if because := self.row.get("because"):
             sentences.append(f"{because[0].upper()}{because[1:]}.")
         if self.has_parts:
-            counting = [each.row["verdict"] for each in self.questions if each.counts]
-            counts = Counter(IN_SHORT[verdict] for verdict in counting)
+            counting = [IN_SHORT[each.row["verdict"]] for each in self.questions if each.counts]
+            counts = Counter(counting)
             said = ", ".join(f"{counts[word]} {word}" for word in IN_SHORT.values() if counts[word])
             sentences.append(f"Of {len(counting)} {'parts' if counting[1:] else 'part'}: {said}.")
         return " ".join(sentences)
@@ -166,9 +190,9 @@ class Card:
 
 @dataclass(frozen=True)
 class Takeaway:
-    """The main claims of a paper with one verdict, or our own with it, in clauses by id."""
+    """The main claims of a paper with one outcome, or our own with it, in clauses by id."""
 
-    verdict: str
+    outcome: str
     ours: bool
     clauses: list[tuple[str, str]]
 
@@ -220,20 +244,20 @@ def cards(
             )
             for row in ([row for row in group if row is not whole] or group)
         ]
-        others = {tier: there[name][0]["verdict"] for tier, there in alike.items()}
+        others = {tier: outcome(there[name][0]) for tier, there in alike.items()}
         found.append(Card(name, whole, said.get(name, NOTHING), questions, others))
     return found
 
 
 def takeaways(headline: Headline, rows: Sequence[Mapping[str, str]]) -> list[Takeaway]:
-    """The main claims of a paper, then of our own, by the verdicts that these rows give them."""
+    """The main claims of a paper, then of our own, by the outcomes that these rows give them."""
     judged = {row["claim"]: row for row in rows}
     grouped: dict[tuple[bool, str], list[tuple[str, str]]] = {}
     for claim, clause in headline.main.items():
         if row := judged.get(claim):
-            key = row["place"].startswith(OURS), row["verdict"]
+            key = origin_of(row["place"]) == OURS, outcome(row)
             grouped.setdefault(key, []).append((claim, clause))
-    order = [(ours, verdict) for ours in (False, True) for verdict in ANSWERS]
+    order = [(ours, kind) for ours in (False, True) for kind in OUTCOMES]
     return [Takeaway(key[1], key[0], grouped[key]) for key in order if key in grouped]
 
 

@@ -301,6 +301,7 @@ def readme(
     """README.md of a publication; files: by path, with all csv; claims: rows of claims.csv."""
     cost, tier = manifest["cost"], manifest["tier"]
     data = {each["name"]: each["what"] for each in manifest["data"].values() if "what" in each}
+    data = dict(sorted(data.items()))
     whole = "a part of a run, so far" if "waiting" in manifest else "a complete run"
     lines = [
         f"# Results of tier {tier}",
@@ -361,14 +362,16 @@ def _read_again_lines(manifest: Mapping[str, Any]) -> list[str]:
     if "read_again" not in manifest:
         return []
     reading = manifest["read_again"]
-    judged = ", ".join(reading["judged"]) or "none"
-    withdrawn = ", ".join(reading["withdrawn"]) or "none"
-    return [
+    done = {
+        "Judged again by the published runs": reading["judged"],
+        "Withdrawn, as another test asks now": reading["withdrawn"],
+    }
+    said = [f"{what}: {', '.join(names)}." for what, names in done.items() if names]
+    first = (
         f"The verdicts were read again by the claims.yaml files of commit {reading['commit']}, "
-        "from comparisons.csv, without the records. Judged again by the published runs: "
-        f"{judged}. Withdrawn, as another test asks now: {withdrawn}.",
-        "",
-    ]
+        "from comparisons.csv, without the records."
+    )
+    return [" ".join([first, *said]), ""]
 
 
 def _kept_lines(manifest: Mapping[str, Any]) -> list[str]:
