@@ -104,7 +104,7 @@ FIRST_WORDS = {
     REPRODUCED: ("held", "held"),
     MATHEMATICS: ("is refuted by computation", "are refuted by computation"),
     OPPOSITE: ("failed with the opposite seen",) * 2,
-    SMALLER: ("failed with an effect of at most the margin",) * 2,
+    SMALLER: ("failed with no effect beyond the margin",) * 2,
     NOT_REPRODUCED: ("did not", "did not"),
     NOT_CONTRADICTED: ("was not contradicted", "were not contradicted"),
     INCONCLUSIVE: ("stays open", "stay open"),

@@ -30,7 +30,7 @@ IN_SHORT = {
     REPRODUCED: "held",
     MATHEMATICS: "refuted by computation",
     OPPOSITE: "opposite seen",
-    SMALLER: "at most the margin",
+    SMALLER: "no effect beyond the margin",
     NOT_REPRODUCED: "did not hold",
     NOT_CONTRADICTED: "not contradicted",
     INCONCLUSIVE: "open",
@@ -81,9 +81,10 @@ class Strip:
 
     zone: left and right end of the claimed side. small: those of its part inside the margin, which
     is too near to the limit to matter. line: ends of the interval, None without one. dot: None for
-    a value that is not finite. shown, interval: in numbers. state: holds, fails or open;
-    printed for a contrast of the paper. runs: an SVG path with a line for every single run,
-    RUNS_WIDTH units wide and 1 high; of the comparison that decides, if it is about a mean of runs.
+    a value that is not finite. shown, interval: in numbers. state: holds, fails (SMALLER where it
+    does by the margin alone) or open; printed for a contrast of the paper. runs: an SVG path with a
+    line for every single run, RUNS_WIDTH units wide and 1 high; of the comparison that decides, if
+    it is about a mean of runs.
     """
 
     label: str
@@ -341,6 +342,8 @@ def _strip(
     observed, low, high = numbers["observed"], numbers["low"], numbers["high"]
     exact = low == high or (math.isinf(low) and math.isinf(high))
     state = "holds" if row["holds"] == "1" else "fails" if row["fails"] == "1" else "open"
+    if state == "fails" and low <= numbers["below"] and numbers["above"] <= high and not exact:
+        state = SMALLER
     return Strip(
         label=row["comparison"],
         zone=(at(numbers["above"]), at(numbers["below"])),
