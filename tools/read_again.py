@@ -1,10 +1,11 @@
 """Read the published verdicts again by today's claims.yaml files, without any record.
 
-python tools/read_again.py [--rules FILE.yaml] [TIER ...]    (all published tiers without names)
+python tools/read_again.py [TIER ...]    (all published tiers without names)
 
 It writes claims.csv, README.md and manifest.json of each tier, comparisons.csv where the runs of a
-changed entry were judged again, and docs/index.html. FILE.yaml has a `dpatlas.report.read_again`
-Rule by entry. The commit that a manifest then names has the claims.yaml files of HEAD.
+changed entry were judged again, and docs/index.html. read_again.yaml beside this file has a
+`dpatlas.report.read_again.Rule` by entry. The commit that a manifest then names has the claims.yaml
+files of HEAD.
 """
 
 import subprocess
@@ -34,14 +35,13 @@ def main(arguments: Sequence[str]) -> int:
     """Read the tiers again; refused where src differs from HEAD or a publication was edited."""
     parser = ArgumentParser(prog="python tools/read_again.py", description=__doc__)
     parser.add_argument("tiers", nargs="*", metavar="TIER")
-    parser.add_argument("--rules", type=Path, help="YAML file: a rule by changed entry")
     options = parser.parse_args(arguments)
     status = ["git", "status", "--porcelain", "--", "src"]
     root = project_root()
     if changes := subprocess.run(status, cwd=root, capture_output=True, text=True).stdout:
         raise InputError("src", changes.splitlines()[0], "the files of a commit")
     commit = (commit_of(root) or "").split()[0]
-    written = yaml.safe_load(options.rules.read_text()) if options.rules else {}
+    written = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     rules = {name: validated(Rule, rule, place=f"{name}: ") for name, rule in written.items()}
     docs = root / DOCS
     for tier in options.tiers or sorted(path.parent.name for path in docs.glob(f"*/{MANIFEST}")):
@@ -62,7 +62,7 @@ def read_tier(folder: Path, commit: str, rules: dict[str, Rule]) -> str:
         read_rows(folder / CLAIMS),
         read_comparisons(folder),
         changed,
-        {name: rule for name, rule in rules.items() if name in changed},
+        rules,
         manifest["files"],
     )
     write_claims(folder / CLAIMS, reading.rows)

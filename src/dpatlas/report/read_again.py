@@ -11,6 +11,8 @@ import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import NormalDist
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import yaml
@@ -33,6 +35,7 @@ from dpatlas.evidence.claims import (
     Entry,
     JudgedEntry,
     Looks,
+    all_tests,
     comparison_rows,
     conjunction_row,
     entry_row,
@@ -60,6 +63,8 @@ Row = Mapping[str, Any]
 T = TypeVar("T", Claim, Entry)
 # Limits of a comparison, and what an empty cell means.
 LIMITS = {"above": -math.inf, "below": math.inf}
+# In a group of which a test only asks whether the config has it.
+NO_RECORD: Any = SimpleNamespace(ids=("none",), spec=None)
 # Keys of an entry that say what is asked; arguments of its test come on top.
 ASKED = {"kind", "test", "margin"}
 WORDS = ({*WrittenPart.model_fields} | {*WrittenClaim.model_fields}) - ASKED
@@ -68,6 +73,7 @@ WORDS = ({*WrittenPart.model_fields} | {*WrittenClaim.model_fields}) - ASKED
 class Rule(Model):
     """Which comparisons of a publication a changed entry asks about, and with which limits."""
 
+    formula: bool = setting("Whether its test reads no record, so that it runs.", default=False)
     of: str = setting("The entry that had them; its own id without it.", default="")
     labels: str = setting("A text in the labels of those that count; all without it.", default="")
     above: float = setting("A limit in the place of the published one.", default=None)
@@ -134,26 +140,24 @@ def read_again(
     changed: entries whose question was another. rules: by id of such an entry. files: that the
     publication has; evidence names these alone.
 
-    Raises InputError for a rule of an entry that did not change, and where the published verdict
-    does not follow from comparisons.csv.
+    Raises InputError for a rule where the verdict does not follow from comparisons.csv.
     """
-    if needless := sorted(rules.keys() - changed):
-        raise InputError("rules", needless[0], "entries whose question changed")
     old = {row["claim"]: row for row in with_columns(rows, compared)}
     by, reading = _by_claim(compared), Reading([], [], [], [])
     for claim in claims.claims:
         parts: list[dict[str, Any]] = []
         for entry in claim.entries:
-            rule = rules.get(entry.id, Rule())
-            was = old.get(rule.of or entry.id)
-            own: Sequence[Row] = by.get(rule.of or entry.id, [])
+            rule = rules.get(entry.id) if entry.id in changed else None
+            name = (rule and rule.of) or entry.id
+            was = old.get(name)
+            own: Sequence[Row] = by.get(name, [])
             numbers: Row = {}
             if was is None:
                 judged = JudgedEntry(NOT_RUN, 0, "not asked when this was published")
             elif entry.id not in changed or was["verdict"] == NOT_RUN:
                 judged = JudgedEntry(was["verdict"], int(was["runs"] or 0), _bare(was["note"]))
                 numbers = was
-            elif entry.id in rules:
+            elif rule:
                 judged = _judged_again(claims, entry, was, own, rule)
                 own = comparison_rows({entry.id: judged})
                 reading.judged.append(entry.id)
@@ -243,29 +247,43 @@ def _judged_again(
     claims: Claims, entry: Entry, was: Row, compared: Sequence[Row], rule: Rule
 ) -> JudgedEntry:
     """What the published runs say of a changed entry; InputError where they cannot tell."""
+    if rule.formula:
+        there = PublishedRuns(groups={entry.arguments["group"]: [NO_RECORD]})
+        return judge_entry(claims, entry, Looks(there), all_tests())
+    # Of many comparisons those closest to the verdict's turning are published: the last one stands
+    # for the others, so that the error is shared among as many.
+    missing = int(was["comparisons"] or 0) - len(compared)
     then = replace(entry, kind=was["kind"], margin=float(was["margin"] or 0))
-    whole = len(compared) == int(was["comparisons"] or 0)
-    if not whole or _judge(claims, then, compared).verdict != was["verdict"]:
+    follows = _judge(claims, then, compared, missing).verdict == was["verdict"]
+    limits = {name: rule.plain()[name] for name in LIMITS if rule.plain().get(name) is not None}
+    now = [{**row, **limits} for row in compared if rule.labels in row["comparison"]]
+    judged = _judge(claims, entry, now, missing)
+    if not follows or (missing and judged.verdict == REPRODUCED):
         found = "a verdict that does not follow from comparisons.csv"
         raise InputError(f"rule of {entry.id}", found, "no rule: it is withdrawn then")
-    limits = {name: limit for name, limit in rule.plain().items() if name in LIMITS}
-    now = [{**row, **limits} for row in compared if rule.labels in row["comparison"]]
-    return _judge(claims, entry, now)
+    return judged
 
 
-def _judge(claims: Claims, entry: Entry, compared: Sequence[Row]) -> JudgedEntry:
+def _judge(claims: Claims, entry: Entry, compared: Sequence[Row], missing: int) -> JudgedEntry:
     def test(records: PublishedRuns, **_: object) -> Evidence:
-        return Evidence([[_comparison(row, records.runs) for row in compared]])
+        every = [_comparison(row, records.runs) for row in compared]
+        return Evidence([every + every[-1:] * missing])
 
     return judge_entry(claims, entry, Looks(PublishedRuns()), {entry.paper: {entry.test: test}})
 
 
 def _comparison(row: Row, runs: int) -> Comparison:
-    """A row of comparisons.csv as it was compared, over its first runs; without its margin."""
-    samples = [sample[:runs] for sample in samples_of(row)]
-    exact = Estimate(float(row["observed"]), 0.0, math.inf, 1)
+    """A row of comparisons.csv as it was compared, over its first runs; without its margin.
+
+    One without values was computed, or is about draws without number, whose interval is normal.
+    """
+    if samples := [sample[:runs] for sample in samples_of(row)]:
+        estimate = estimate_of(samples)
+    else:
+        low, high = (float(row[end] or row["observed"]) for end in ("low", "high"))
+        error = (high - low) / 2 / NormalDist().inv_cdf((1 + float(row["level"])) / 2)
+        estimate = Estimate(float(row["observed"]), error, math.inf, int(row["runs"]))
     above, below = (float(row[name] or end) for name, end in LIMITS.items())
-    estimate = estimate_of(samples) if samples else exact
     return Comparison(row["comparison"], estimate, above, below, veto=row["veto"] == "1")
 
 
