@@ -124,6 +124,18 @@ def test_a_gap_before_the_first_step_is_none_of_training():
     assert answer("jensen_gap_is_small", record, below=0.01)[0] == HOLDS
 
 
+@pytest.mark.parametrize(
+    ("gap", "error", "said"),
+    [(0.0120, 0.0006, OPEN), (0.0120, 0.0001, FAILS), (-0.0120, 0.0001, FAILS)],
+)
+def test_a_gap_whose_interval_contains_the_limit_decides_nothing(gap, error, said):
+    """As the published one of 1.2 %, with an interval from .96 to 1.45 %."""
+    record = imbalance_record()
+    for row in record.metrics.gap:
+        row.gap[-1], row.error[-1] = gap, error
+    assert answer("jensen_gap_is_small", record, below=0.01)[0] == said
+
+
 def test_a_gap_measured_before_the_first_step_alone_says_nothing_about_training():
     record = imbalance_record()
     for row in record.metrics.gap:

@@ -70,7 +70,7 @@ CHANGES = {
     "lpfft-1b": set_arm(0.86, 5.0, "fft"),
     "lpfft-1c": set_arm(0.62, 20.0, "fft", scenario="leaves-t"),
     "lpfft-1d": set_arm(0.87, 5.0, "lp-lp"),
-    "lpfft-1e": set_arm(0.62, 20.0, "lp-fft", 0.5, scenario="styles-t"),
+    "lpfft-1e": set_arm(0.62, 20.0, "lp-fft", 0.25, scenario="styles-t"),
     "lpfft-2a": set_curve((0.9, 0.92, 0.95, 0.95, 0.95, 0.95, 0.95)),
     "lpfft-2b": set_curve((0.95, 0.85, 0.85, 0.85, 0.84, 0.83, 0.82)),
     "lpfft-2c": set_curve((0.95, 0.85, 0.88, 0.9, 0.92, 0.94, 0.94)),

@@ -18,7 +18,9 @@ from dpatlas.evidence.looks import LOOKS
 RUNS, SPREAD = LOOKS[0], 1e-3
 # Entries that follow from Table 1 and the formulas alone: no record makes them true or false.
 REFUTED_BY_ARITHMETIC = {"maxinf-2b"}
-PROVEN_BY_ARITHMETIC = {f"maxinf-{part}" for part in ("1a", "1b", "1", "2a", "2", "7b", "9a")}
+PROVEN_BY_ARITHMETIC = {
+    f"maxinf-{part}" for part in ("1a", "1b", "1", "2a", "2", "7b", "9a", "11a", "11")
+}
 # Exponents of kappa/n along the axes, of log(1/delta) along the last.
 EXPONENTS = {"n": -0.1, "n_at_T": -0.1, "zeta_over_sigma": 1.75, "E": 1.2, "T": -0.4, "delta": 1.0}
 FORMS = {"optimised": 1.0, "explicit": 1.5, "tight": 0.9, "repaired": 1.0}
@@ -170,7 +172,7 @@ REFUTING = {
     # In a row that nobody selects, by more than test records can explain.
     "maxinf-10b": shift("test_error", 0.25, prior="noise-only", tau=0.03, run=3),
     "maxinf-10c": shift("prior_test_error", 0.1, prior="dp-sgd", tau=0.06, run=0),
-    "maxinf-11": scale_panel("T", "explicit", 1.4, 1),
+    "maxinf-11b": scale_panel("T", "explicit", 1.4, 1),
     "maxinf-12": scale_point("n_at_T", 10.0, 0),
     "maxinf-13a": power_law("delta", 0.7),
     "maxinf-13b": scale_point("delta", 1.5, 1),

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 from dpatlas.papers.max_information.formulas.certificates import (
     certificate,
@@ -22,7 +22,11 @@ from dpatlas.papers.max_information.formulas.kappa import (
     kappa_repaired,
     kappa_tight,
 )
-from dpatlas.papers.max_information.formulas.mechanisms import leading_term_ratio
+from dpatlas.papers.max_information.formulas.mechanisms import (
+    gaussian_leading_coefficient,
+    leading_term_ratio,
+    max_information_gaussian,
+)
 from dpatlas.papers.max_information.formulas.published import TABLE_1
 
 UNION = dict(K1=100, K2=7, delta=0.05, delta_mc=0.0125, beta=0.025)
@@ -126,6 +130,49 @@ def test_equation_98_pays_for_the_choice_among_700_estimates(risk):
     too_low = errors[monte_carlo_risk(errors / draws, draws, level) < risk].max()
     assert UNION["K1"] * UNION["K2"] == 700 < 2 * math.sqrt(draws)
     assert 0 < 700 * binom.cdf(too_low, draws, risk) <= level
+
+
+def test_equation_29_pays_2_nu_where_nu_suffices():
+    """g has half of the mean that Lemma 3 bounds by 2 nu; where records are orthogonal, all of nu.
+
+    With sensitivity s = sigma = 1, a record draws one of 1,000 orthogonal vectors.
+    """
+    m, vectors = 20, np.eye(1000) / math.sqrt(2)
+    assert np.linalg.norm(vectors[0] - vectors[1]) == pytest.approx(1)
+    nu = m / 4
+    of_a_record = np.square(vectors - vectors.mean(axis=0)).sum(axis=1).mean()
+    half = m * of_a_record / 2
+    assert 0.99 * nu < half < nu
+    for alpha, beta in ((0.5, 1e-6), (3.0, 0.5)):
+        q = math.sqrt(math.log((1 + alpha / 2) / beta))
+        of_h = nu * (q + 1) ** 2 / m
+        printed = gaussian_leading_coefficient(alpha, beta)
+        assert printed == pytest.approx(of_h + 2 * nu / m)
+        assert printed - 1 / 4 == pytest.approx(of_h + nu / m)
+    assert leading_term_ratio(3, 0.5) == pytest.approx(1.95, abs=0.005)
+    assert leading_term_ratio(3, 0.5) - 1 / 4 / math.log(2.5) == pytest.approx(1.68, abs=0.005)
+
+
+@pytest.mark.parametrize("beta", [0.3, 0.01, 1e-5])
+@pytest.mark.parametrize("x", [0.3, 1.0, 4.0])
+def test_signs_stay_below_proposition_1_with_nu_for_2_nu(x, beta):
+    """log p(y | S) / p(y) exceeds the lowered bound with probability beta at most, by quadrature.
+
+    S is 20 fair signs, whose sum times x / (2 sqrt(20)) gets standard normal noise.
+    """
+    m = 20
+    means = x / math.sqrt(m) * (np.arange(m + 1) - m / 2)
+    y = np.linspace(means[0] - 9, means[-1] + 9, 40_001)
+    given = norm.pdf(y, means[:, None])
+    joint = binom.pmf(np.arange(m + 1), m, 0.5)[:, None] * given
+    information = np.log(given / joint.sum(axis=0))
+
+    def exceeding(bound):
+        return (joint * (information > bound)).sum() * (y[1] - y[0])
+
+    assert exceeding(-np.inf) == pytest.approx(1, abs=1e-6)
+    lowered = max_information_gaussian(x, beta) - x**2 / 4
+    assert exceeding(lowered) <= beta < exceeding(0)
 
 
 def test_equation_90_has_a_term_too_many_and_lemma_6_stands():
