@@ -157,7 +157,7 @@ def read_again(
             elif entry.id not in changed or was["verdict"] == NOT_RUN:
                 judged = JudgedEntry(was["verdict"], int(was["runs"] or 0), _bare(was["note"]))
                 numbers = was
-            elif rule:
+            elif rule and (own or rule.formula):
                 judged = _judged_again(claims, entry, was, own, rule)
                 own = comparison_rows({entry.id: judged})
                 reading.judged.append(entry.id)
