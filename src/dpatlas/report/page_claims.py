@@ -291,7 +291,10 @@ def _question(there: tuple[Mapping[str, str], Rows]) -> Question:
 def _plot(
     there: tuple[Mapping[str, str], Rows], printed: Mapping[str, float] | None = None
 ) -> Plot | None:
-    return plot_of(there[1], there[0].get("comparisons", ""), printed or {})
+    row, compared = there
+    # What a withdrawn verdict had compared is not what the claim asks now.
+    rows = compared if row["verdict"] != NOT_RUN else ()
+    return plot_of(rows, row.get("comparisons", ""), printed or {})
 
 
 def plot_of(rows: Rows, total: str, printed: Mapping[str, float]) -> Plot | None:

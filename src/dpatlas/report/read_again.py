@@ -266,28 +266,32 @@ def _judged_again(
 
 def _judge(claims: Claims, entry: Entry, compared: Sequence[Row], missing: int) -> JudgedEntry:
     def test(records: PublishedRuns, **_: object) -> Evidence:
-        every = [_comparison(row, records.runs) for row in compared]
+        every = [_comparison(row, _estimate(row, records.runs)) for row in compared]
         return Evidence([every + every[-1:] * missing])
 
     return judge_entry(claims, entry, Looks(PublishedRuns()), {entry.paper: {entry.test: test}})
 
 
-def _comparison(row: Row, runs: int) -> Comparison:
-    """A row of comparisons.csv as it was compared, over its first runs; without its margin.
+def _estimate(row: Row, runs: int) -> Estimate:
+    """What a row of comparisons.csv estimates by its first runs.
 
     One without values was computed, or is about draws without number, whose interval is normal.
     """
     if samples := [sample[:runs] for sample in samples_of(row)]:
-        estimate = estimate_of(samples)
-    else:
-        low, high = (float(row[end] or row["observed"]) for end in ("low", "high"))
-        error = (high - low) / 2 / NormalDist().inv_cdf((1 + float(row["level"])) / 2)
-        estimate = Estimate(float(row["observed"]), error, math.inf, int(row["runs"]))
+        return estimate_of(samples)
+    low, high = (float(row[end] or row["observed"]) for end in ("low", "high"))
+    error = (high - low) / 2 / NormalDist().inv_cdf((1 + float(row["level"])) / 2)
+    return Estimate(float(row["observed"]), error, math.inf, int(row["runs"]))
+
+
+def _comparison(row: Row, estimate: Estimate) -> Comparison:
+    """A row of comparisons.csv as it was compared, without its margin."""
     above, below = (float(row[name] or end) for name, end in LIMITS.items())
     return Comparison(row["comparison"], estimate, above, below, veto=row["veto"] == "1")
 
 
 def _judged(row: Mapping[str, str]) -> Judged:
     """A row of comparisons.csv with its interval, as it was written."""
-    comparison = replace(_comparison(row, looks.LOOKS[-1]), margin=float(row["margin"] or 0))
+    seen = Estimate(float(row["observed"]), math.inf, 1.0, int(row["runs"]))
+    comparison = replace(_comparison(row, seen), margin=float(row["margin"] or 0))
     return Judged(comparison, float(row["low"] or -math.inf), float(row["high"] or math.inf))
