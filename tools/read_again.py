@@ -66,7 +66,7 @@ def read_tier(folder: Path, commit: str, rules: dict[str, Rule]) -> str:
         manifest["files"],
     )
     write_claims(folder / CLAIMS, reading.rows)
-    if reading.judged:
+    if reading.judged and COMPARISONS in manifest["files"]:
         write_claims(folder / COMPARISONS, reading.compared, COMPARISON_COLUMNS)
     before = manifest.get("read_again", {"judged": [], "withdrawn": []})
     done = {"judged": reading.judged, "withdrawn": reading.withdrawn}
