@@ -1,42 +1,54 @@
 import csv
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from dpatlas.commands.claims import badge, changes, main, read_verdicts, summary
 from dpatlas.errors import run_command
+from dpatlas.evidence.claims import read_claims
 from dpatlas.evidence.verdicts import (
+    FAILURES,
     IDENTITY,
     INCONCLUSIVE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
+    OURS,
+    OUTCOMES,
+    PAPER,
     REPRODUCED,
     VERDICTS,
+    counted,
+    counts,
+    is_part,
 )
 
 PROJECT = Path(__file__).resolve().parents[2]
 FIGURE = "figures/kl_vs_depth.pdf"
+SHOWN = [each for each in OUTCOMES if each != NOT_REPRODUCED]
 
 
 def row(claim, verdict, paper="kl_privacy", **fields):
     return {
         "claim": claim,
         "paper": paper,
+        "place": "Fig. 1",
         "statement": f"what {claim} says",
         "verdict": verdict,
         "observed": "0.533333",
         "low": "0.0956",
         "high": "0.971",
         "evidence": FIGURE,
+        "failure": "",
     } | fields
 
 
 ROWS = [
     row("kl-1a", REPRODUCED),
     row("kl-1", INCONCLUSIVE, observed="1 of 2", low="", high=""),
-    row("sgld-1", NOT_REPRODUCED, paper="dp_sgld"),
+    row("sgld-1", NOT_REPRODUCED, paper="dp_sgld", failure="smaller"),
     row("feat-1", NOT_RUN, paper="feature_learning", evidence="figures/none.pdf"),
 ]
 
@@ -67,22 +79,45 @@ def test_every_claim_has_a_line_and_the_verdicts_are_counted(folders, capsys):
         assert each["verdict"] in line
     assert "0.533 [0.0956, 0.971]" in shown
     assert shown.endswith(
-        "1 reproduced, 1 not reproduced, 0 not contradicted, 1 inconclusive, "
-        "1 not run at this tier\n"
+        "of the papers' claims: 1 not reproduced (1 smaller), 1 inconclusive, 1 not run at this "
+        "tier\nclaims of our own stand apart: none\n"
     )
+    assert "< not reproduced: smaller  " in shown
     assert "\033[" not in shown
     assert run(folders, "--paper", "dp_sgld", "--json") == 0
     assert [each["claim"] for each in json.loads(capsys.readouterr().out)] == ["sgld-1"]
 
 
-def test_the_summary_counts_parts_and_not_their_conjunction(folders, capsys):
+def test_the_summary_counts_the_papers_claims_and_says_how_they_failed(folders, capsys):
     assert run(folders, "--markdown") == 0
-    assert capsys.readouterr().out.splitlines()[2:] == [
-        "| kl_privacy | 1 | 0 | 0 | 0 | 0 |",
-        "| dp_sgld | 0 | 1 | 0 | 0 | 0 |",
-        "| feature_learning | 0 | 0 | 0 | 0 | 1 |",
-        "| all | 1 | 1 | 0 | 0 | 1 |",
+    assert capsys.readouterr().out.splitlines() == [
+        "| paper | reproduced | not reproduced: mathematics | not reproduced: opposite | not "
+        "reproduced: smaller | not contradicted | inconclusive | not run at this tier |",
+        "|---|---|---|---|---|---|---|---|",
+        "| kl_privacy | 0 | 0 | 0 | 0 | 0 | 1 | 0 |",
+        "| dp_sgld | 0 | 0 | 0 | 1 | 0 | 0 | 0 |",
+        "| feature_learning | 0 | 0 | 0 | 0 | 0 | 0 | 1 |",
+        "| all | 0 | 0 | 0 | 1 | 0 | 1 | 1 |",
+        "",
+        "claims of our own stand apart: none.",
     ]
+
+
+def test_every_view_counts_alike():
+    rows = read_verdicts(PROJECT / "docs" / "results" / "embedded", None, "place", "failure")
+    by_paper = counts(rows)
+    total = sum(by_paper.values(), Counter())
+    theirs = sum(claim.origin == PAPER for claim in read_claims().claims)
+    assert total.total() == theirs
+    assert badge(rows).startswith(f"{total[REPRODUCED]} of {theirs} ")
+    assert counted(rows).startswith(f"{total[REPRODUCED]} reproduced, ")
+    failed = sum(total[each] for each in FAILURES)
+    assert f"{failed} not reproduced (" in counted(rows) and total[NOT_REPRODUCED] == 0
+    last = [line for line in summary(rows).splitlines() if line.startswith("| all")]
+    assert last == [f"| all | {' | '.join(str(total[each]) for each in SHOWN)} |"]
+    whole = [row for row in rows if not is_part(row)]
+    ours = sum(counts(rows, OURS).values(), Counter())
+    assert len(whole) == total.total() + ours.total()
 
 
 def test_readme_has_the_published_verdicts_of_the_embedded_tier():
@@ -219,5 +254,7 @@ def test_a_badge_counts_the_papers_own_claims_once():
 
 
 def test_a_badge_needs_to_know_whose_claims_they_are(folders, capsys):
+    path = folders / "results/embedded/claims.csv"
+    path.write_text(path.read_text().replace("place", "where", 1))
     assert run(folders, "--badge") == 2
     assert "claims.csv: found no column place" in capsys.readouterr().err

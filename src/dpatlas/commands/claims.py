@@ -22,24 +22,32 @@ from dpatlas.core.guard import one_of
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 from dpatlas.evidence.verdicts import (
     CLAIMS,
+    FAILURES,
     IDENTITY,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
+    OURS,
+    OUTCOMES,
     REPRODUCED,
     VERDICTS,
     check_files,
+    counted,
+    counts,
     observed_text,
+    outcome,
     read_claims,
 )
 from dpatlas.registry import all_papers
 
 Row = Mapping[str, str]
-MARKS = dict(zip(VERDICTS, "+-=?.", strict=True))
+MARKS = dict(zip(OUTCOMES, "+!-<-=?.", strict=True))
 # Colours of a terminal: green, red, cyan, yellow, grey. The marks say the same without them.
 COLOURS = dict(zip(VERDICTS, ("32", "31", "36", "33", "90"), strict=True))
 # Verdicts of which one contradicts the other, on the same claim.
 CONTRADICTING = {REPRODUCED, NOT_REPRODUCED}
 WIDEST = 160
+# Letters of the longest verdict with its failure.
+WORDS = len(NOT_REPRODUCED) + 2 + max(map(len, FAILURES))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -72,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
             raise InputError("--check", f"--{name} as well", "--json beside it, or nothing")
     docs = options.docs or published_results()
     run, published = options.results / options.tier, docs / options.tier
-    columns = ["place"] if options.badge else []
+    columns = ["place"] if options.badge or options.markdown else []
     if not options.published:
         _require_claims(run, published=False)
     if options.published or options.check:
@@ -135,16 +143,10 @@ def read_verdicts(folder: Path, paper: str | None = None, *columns: str) -> list
     return rows
 
 
-def _is_part(row: Row) -> bool:
-    """Parts have a letter behind the number of their claim."""
-    return row["claim"][-1].isalpha()
-
-
 def badge(rows: Sequence[Row]) -> str:
     """How many of the papers' own claims, parts not counted, are reproduced."""
-    theirs = [row for row in rows if not _is_part(row) and not row["place"].startswith("ours")]
-    held = sum(row["verdict"] == REPRODUCED for row in theirs)
-    return f"{held} of {len(theirs)} claims reproduced"
+    theirs = sum(counts(rows).values(), Counter[str]())
+    return f"{theirs[REPRODUCED]} of {theirs.total()} claims reproduced"
 
 
 def changes(before: Sequence[Row], now: Sequence[Row]) -> list[tuple[str, bool]]:
@@ -182,36 +184,38 @@ def _counted(changed: Sequence[tuple[str, bool]], rows: int) -> str:
 
 
 def table(rows: Sequence[Row], *, width: int, colour: bool) -> str:
-    """A line per claim, by paper, and how many have which verdict."""
+    """A line per claim, by paper, and how many of the papers' own have which verdict."""
     lines: list[str] = []
     claims = max(len(row["claim"]) for row in rows) if rows else 0
     for paper in dict.fromkeys(row["paper"] for row in rows):
         lines += [*([""] if lines else []), paper]
         lines += [_line(row, claims, width, colour) for row in rows if row["paper"] == paper]
-    counts = Counter(row["verdict"] for row in rows)
-    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
-    return "\n".join([*lines, "", summary])
+    return "\n".join([*lines, "", f"of the papers' claims: {counted(rows)}", _ours(rows)])
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """How many entries have which verdict, by paper, as a Markdown table.
+    """How many of the papers' claims have which outcome, by paper, as a Markdown table.
 
-    Entries are claims without parts, and parts: conjunctions would count them twice.
+    Parts are not counted; claims of our own stand below.
     """
-    whole = {row["claim"][:-1] for row in rows if _is_part(row)}
-    entries = [row for row in rows if row["claim"] not in whole]
-    lines = [f"| paper | {' | '.join(VERDICTS)} |", "|---" * (len(VERDICTS) + 1) + "|"]
-    for paper in dict.fromkeys(row["paper"] for row in entries):
-        counts = Counter(row["verdict"] for row in entries if row["paper"] == paper)
-        lines.append(f"| {paper} | {' | '.join(str(counts[verdict]) for verdict in VERDICTS)} |")
-    total = Counter(row["verdict"] for row in entries)
-    lines.append(f"| all | {' | '.join(str(total[verdict]) for verdict in VERDICTS)} |")
-    return "\n".join(lines)
+    by_paper = counts(rows)
+    total = sum(by_paper.values(), Counter[str]())
+    shown = [each for each in OUTCOMES if each != NOT_REPRODUCED or total[each]]
+    heads = (f"{NOT_REPRODUCED}: {each}" if each in FAILURES else each for each in shown)
+    lines = [f"| paper | {' | '.join(heads)} |", "|---" * (len(shown) + 1) + "|"]
+    for paper, number in [*by_paper.items(), ("all", total)]:
+        lines.append(f"| {paper} | {' | '.join(str(number[each]) for each in shown)} |")
+    return "\n".join([*lines, "", f"{_ours(rows)}."])
+
+
+def _ours(rows: Sequence[Row]) -> str:
+    return f"claims of our own stand apart: {counted(rows, OURS)}"
 
 
 def _line(row: Row, claims: int, width: int, colour: bool) -> str:
     verdict = row["verdict"]
-    verdict_cell = f"{MARKS[verdict]} {verdict:<{max(map(len, VERDICTS))}}"
+    words = ": ".join(filter(None, (verdict, row.get("failure"))))
+    verdict_cell = f"{MARKS[outcome(row)]} {words:<{WORDS}}"
     shown = f"\033[{COLOURS[verdict]}m{verdict_cell}\033[0m" if colour else verdict_cell
     start = f"  {row['claim']:<{claims}}  "
     left = max(width - len(start) - len(verdict_cell) - 2 - 31, 20)

@@ -134,6 +134,7 @@ COMPUTED = "exact", IDENTITY
 CONTRADICTED = "a computed number contradicts it"
 # What stands first of a restated entry, by where its verdict comes from.
 READ = {"seen": "read afterwards", "unseen": "judged by runs on a base seed that nobody had seen"}
+NOT_READ = "not judged since"
 TOO_SMALL = "the settings of this tier only exercise the rules; its numbers carry no verdict"
 
 
@@ -323,7 +324,7 @@ def judge_claims(
     rows = []
     for claim in claims.claims:
         entry_rows = [
-            _entry_row(claim, entry, judged[entry.id], costs or {}) for entry in claim.entries
+            entry_row(claim, entry, judged[entry.id], costs or {}) for entry in claim.entries
         ]
         if not verdicts:
             entry_rows = [_without_verdict(row) for row in entry_rows]
@@ -397,7 +398,6 @@ def conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[str
     """The row of a claim with parts, given the rows of its entries in their order."""
     parts = [row for entry, row in zip(claim.entries, rows, strict=True) if claim.counts(entry)]
     verdicts = [part["verdict"] for part in parts]
-    failures = {part["failure"] for part in parts}
     files = dict.fromkeys(path for entry in claim.entries for path in entry.evidence)
     counts = [f"{verdicts.count(kind)} {kind}" for kind in VERDICTS if kind in verdicts]
     hold = " or ".join(HOLD if NOT_CONTRADICTED in verdicts else HOLD[:1])
@@ -416,19 +416,36 @@ def conjunction_row(claim: Claim, rows: Sequence[Mapping[str, Any]]) -> dict[str
         "runs": min(runs, default=0),
         "evidence": ";".join(files),
         "note": "parts: " + ", ".join(counts),
-        "because": _reasons(parts),
-        "failure": next((each for each in FAILURES if each in failures), ""),
         "origin": claim.origin,
-        "restated": restated_text(claim.restated),
+        **failure_of(parts),
+        "restated": restated_text(claim.restated, conjunction(verdicts)),
     }
 
 
-def restated_text(restated: Mapping[str, str]) -> str:
-    """The column `restated`, given that key of claims.yaml; empty without it."""
+def failure_of(parts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The columns `failure`, the gravest of these parts that count, and `because`: which fails how.
+
+    That is, `part b: the opposite was seen`.
+    """
+    failures = {part["failure"] for part in parts}
+    letters: dict[str, list[str]] = {}
+    for part in parts:
+        if part["failure"]:
+            letters.setdefault(part["because"], []).append(part["claim"][-1])
+    said = ((", ".join(of), "parts" if of[1:] else "part", why) for why, of in letters.items())
+    return {
+        "failure": next((each for each in FAILURES if each in failures), ""),
+        "because": "; ".join(f"{noun} {of}: {why}" for of, noun, why in said),
+    }
+
+
+def restated_text(restated: Mapping[str, str], verdict: str) -> str:
+    """The column `restated`, given that key of claims.yaml and today's verdict; empty without."""
     if not restated:
         return ""
     old, reason = restated["statement"], restated["reason"]
-    return f"{READ[restated['runs']]}: was '{restated['verdict']}'; {reason}; it said: {old}"
+    read = NOT_READ if verdict == NOT_RUN else READ[restated["runs"]]
+    return f"{read}: was '{restated['verdict']}'; {reason}; it said: {old}"
 
 
 def write_claims(
@@ -591,11 +608,12 @@ def _checked(entry: Entry, tests: Mapping[str, Test]) -> Entry:
         for tier, changes in entry.elsewhere.items()
     }
     entry = replace(entry, arguments=arguments({}, entry.id), elsewhere=elsewhere)
-    _expected(entry)
+    expected_text(entry)
     return entry
 
 
-def _expected(entry: Entry) -> str:
+def expected_text(entry: Entry) -> str:
+    """The column `expected`: that key with the arguments; InputError for a field that is none."""
     words = {
         name: ", ".join(map(str, value)) if isinstance(value, list) else value
         for name, value in entry.arguments.items()
@@ -614,9 +632,10 @@ def beside(claim: Claim, entry: Entry) -> str:
     return BESIDE[OTHER_READING if entry.other_reading else OURS]
 
 
-def _entry_row(
+def entry_row(
     claim: Claim, entry: Entry, judged: "JudgedEntry", costs: Mapping[str, float]
 ) -> dict[str, Any]:
+    """The row of claims.csv for one entry of a claim; costs: as of `judge_claims`."""
     notes = judged.note, beside(claim, entry)
     row: dict[str, Any] = {
         "claim": entry.id,
@@ -624,14 +643,14 @@ def _entry_row(
         "place": entry.place,
         "statement": entry.statement,
         "kind": entry.kind,
-        "expected": _expected(entry),
+        "expected": expected_text(entry),
         "verdict": judged.verdict,
         "runs": judged.runs,
         "evidence": ";".join(entry.evidence),
         "note": "; ".join(filter(None, notes)),
         "origin": entry.origin,
         "failure": "",
-        "restated": restated_text(entry.restated),
+        "restated": restated_text(entry.restated, judged.verdict),
     }
     decision = judged.decision
     if decision is None:
@@ -787,16 +806,6 @@ def _without_verdict(row: dict[str, Any]) -> dict[str, Any]:
     note = "; ".join(part for part in (TOO_SMALL, row.get("note", "")) if part)
     of_verdicts = dict.fromkeys(("because", "failure", "runs_to_decide", "cpu_s_to_decide"), "")
     return row | of_verdicts | {"verdict": NOT_RUN, "note": note}
-
-
-def _reasons(parts: Sequence[Mapping[str, Any]]) -> str:
-    """Why parts are not reproduced, where their rows say so: `part b: the opposite was seen`."""
-    letters: dict[str, list[str]] = {}
-    for part in parts:
-        if part["verdict"] == NOT_REPRODUCED and part.get("because"):
-            letters.setdefault(part["because"], []).append(part["claim"][-1])
-    said = ((", ".join(of), "parts" if of[1:] else "part", why) for why, of in letters.items())
-    return "; ".join(f"{noun} {of}: {why}" for of, noun, why in said)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ SEEN, AT_MOST = "the opposite was seen", "the effect is at most the margin"
 OUTSIDE = f"{SEEN}: outside the range"
 CLAIMED_SIDE = "estimate on the claimed side, at most the margin"
 POSITIVE_AT_MOST = "positive, at most the margin"
+SURELY = ", as its interval shows"
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ def how_held(decisive: Judged, *, surely: bool) -> str:
     effect, margin = decisive.effect, decisive.comparison.margin
     if margin and effect < margin:
         below = f"estimated effect {effect:.2g} is below the margin {margin:.2g}"
-        return f"{below}, as its interval shows" if surely else below
+        return below + SURELY * surely
     return POSITIVE_AT_MOST if surely else ""
 
 

@@ -61,7 +61,7 @@ def differences_from_values(row: Mapping[str, str]) -> list[str]:
         low, high = float(row["low"] or -math.inf), float(row["high"] or math.inf)
     except ValueError as error:
         raise InputError(f"comparisons.csv, {row['claim']}", error, "numbers") from None
-    last = _estimate(samples)
+    last = estimate_of(samples)
     size = max(abs(value) for sample in samples for value in sample)
     found = []
     if _beyond(observed, last.value, last.value, size):
@@ -69,7 +69,7 @@ def differences_from_values(row: Mapping[str, str]) -> list[str]:
     if runs < 2 or math.isinf(low) or math.isinf(high):
         return found
     looks = [look for look in LOOKS if look < runs]
-    intervals = [_estimate([s[:look] for s in samples]).interval(level) for look in looks]
+    intervals = [estimate_of([s[:look] for s in samples]).interval(level) for look in looks]
     intervals.append(last.interval(level))
     half = (intervals[-1][1] - intervals[-1][0]) / 2
     # Rounded values move the half width by their rounding times the quantile of Student's law.
@@ -84,7 +84,8 @@ def differences_from_values(row: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _estimate(samples: Sequence[Sequence[float]]) -> Estimate:
+def estimate_of(samples: Sequence[Sequence[float]]) -> Estimate:
+    """The mean of one sample (runs,), or the difference of the means of two."""
     if len(samples) == 1:
         return mean_estimate(samples[0])
     return difference_estimate(*samples, paired=False)

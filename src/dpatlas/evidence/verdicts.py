@@ -1,5 +1,6 @@
 """Verdicts and the csv that has them, for readers: nothing here needs more than Python."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,23 +35,50 @@ def outcome(row: Mapping[str, str]) -> str:
     return row.get("failure") or row["verdict"]
 
 
+def same_question(row: Mapping[str, str], other: Mapping[str, str] | None) -> bool:
+    """Whether two rows of a claim are about one statement, procedure and expectation."""
+    # A tier that was published before margins decided has no such column.
+    if other is None or ("margin" in row) != ("margin" in other):
+        return False
+    same = all(row.get(column) == other.get(column) for column in ("statement", "kind"))
+    return same and _asked(row) == _asked(other)
+
+
+def _asked(row: Mapping[str, str]) -> str:
+    """What is expected; of a claim with parts without the words that depend on their verdicts."""
+    return re.sub(r"^(all \d+ parts|its part) .*", r"\1", row.get("expected", ""))
+
+
 def is_part(row: Mapping[str, str]) -> bool:
     """Whether a row is of a part: these have a letter behind the number of their claim."""
     return row["claim"][-1].isalpha()
 
 
-def papers_claims(rows: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    """The rows that are counted: the papers' own claims, neither their parts nor ours."""
-    return [row for row in rows if not is_part(row) and origin_of(row["place"]) == PAPER]
+def counts(rows: Iterable[Mapping[str, str]], origin: str = PAPER) -> dict[str, Counter[str]]:
+    """How many claims of this origin have which outcome, by paper; parts are not counted.
 
-
-def counts(rows: Iterable[Mapping[str, str]]) -> dict[str, Counter[str]]:
-    """How many of a paper's own claims have which outcome, by paper; rows: of claims.csv."""
+    rows: of claims.csv. PAPER gives what README, page and docs count, OURS what stands apart.
+    """
     rows = list(rows)
     found = {row["paper"]: Counter[str]() for row in rows}
-    for row in papers_claims(rows):
-        found[row["paper"]][outcome(row)] += 1
+    for row in rows:
+        if not is_part(row) and origin_of(row.get("place", "")) == origin:
+            found[row["paper"]][outcome(row)] += 1
     return found
+
+
+def counted(rows: Iterable[Mapping[str, str]], origin: str = PAPER) -> str:
+    """`counts` of all papers in words, such as `2 reproduced, 3 not reproduced (3 smaller)`."""
+    every = sum(counts(rows, origin).values(), Counter[str]())
+    failed = [f"{every[failure]} {failure}" for failure in FAILURES if every[failure]]
+    words = []
+    for verdict in VERDICTS:
+        number = every[verdict]
+        if verdict == NOT_REPRODUCED and failed:
+            number += sum(every[failure] for failure in FAILURES)
+            verdict += f" ({', '.join(failed)})"
+        words += [f"{number} {verdict}"] * (number > 0)
+    return ", ".join(words) or "none"
 
 
 def read_comparisons(folder: Path) -> list[dict[str, str]]:

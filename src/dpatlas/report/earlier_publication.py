@@ -16,10 +16,11 @@ from dpatlas.core.files import read_json
 from dpatlas.core.folders import CONFIG
 from dpatlas.evidence.claims import Claim, conjunction_row
 from dpatlas.evidence.claims import read_claims as written_claims
-from dpatlas.evidence.verdicts import NOT_RUN, read_claims, read_comparisons
+from dpatlas.evidence.verdicts import NOT_RUN, read_claims, read_comparisons, same_question
 from dpatlas.registry import all_blocks
 from dpatlas.report.lineage import MANIFEST, block_key
 from dpatlas.report.publication import read_publication
+from dpatlas.report.read_again import evidence_of, with_columns
 from dpatlas.report.state import require_as_made
 
 
@@ -60,6 +61,7 @@ class EarlierPublication:
         return {
             **manifest,
             **({} if waiting is None else {"waiting": waiting}),
+            **({"read_again": old["read_again"]} if "read_again" in old else {}),
             "products": {**self.products, **manifest["products"]},
             "records": {**records, **manifest["records"]},
             "data": {**{name: old["data"][name] for name in data}, **manifest["data"]},
@@ -108,8 +110,8 @@ class EarlierPublication:
     def keeps(self, row: Mapping[str, str]) -> bool:
         """Whether the old verdict stands in the place of this one."""
         old = self.claims.get(row["claim"])
-        # Verdicts from before margins decided are none by today's procedure.
-        if old is None or ("margin" in row) != ("margin" in old):
+        # A verdict by another procedure, or on what the claim does not ask any more, is none.
+        if old is None or not same_question(row, old):
             return False
         if row["paper"] not in self.blocks:
             return True
@@ -151,8 +153,7 @@ def _judged_again(claim: Claim, rows: Mapping[str, Mapping[str, str]]) -> Mappin
     parts = [rows[each.id] for each in claim.entries]
     whole = conjunction_row(claim, [{**part, "runs": int(part["runs"])} for part in parts])
     # Of the claim's figures and tables some may not be there yet.
-    files = [file for part in parts for file in part["evidence"].split(";")]
-    whole["evidence"] = ";".join(dict.fromkeys(filter(None, files)))
+    whole["evidence"] = evidence_of(parts)
     return {**rows[claim.id], **{name: str(value) for name, value in whole.items()}}
 
 
@@ -187,8 +188,9 @@ def earlier_publication(
     recorded = {path: sha for path, sha in old["files"].items() if Path(path).stem in products}
     require_as_made(target, recorded, "its manifest", "the file as it was published")
     files = {path: (target / path).read_bytes() for path in recorded}
-    rows = read_claims(target)
-    comparisons = read_comparisons(target)
+    rows, comparisons = read_claims(target), read_comparisons(target)
+    if {"margin", "failure"} & rows[0].keys() == {"margin"}:
+        rows = with_columns(rows, comparisons)
     config = read_json(target / CONFIG) if (target / CONFIG).is_file() else {}
     return EarlierPublication(
         files,

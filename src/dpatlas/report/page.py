@@ -28,11 +28,16 @@ from dpatlas.evidence.printed import CONFIDENCE
 from dpatlas.evidence.verdicts import (
     CLAIMS,
     INCONCLUSIVE,
+    MATHEMATICS,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
+    OPPOSITE,
+    OUTCOMES,
     REPRODUCED,
+    SMALLER,
     VERDICTS,
+    outcome,
 )
 from dpatlas.registry import all_blocks
 from dpatlas.report.page_claims import (
@@ -97,6 +102,9 @@ REMARKS: dict[Status, str] = {
 # What the first sentence says after one claim, and after several.
 FIRST_WORDS = {
     REPRODUCED: ("held", "held"),
+    MATHEMATICS: ("is refuted by computation", "are refuted by computation"),
+    OPPOSITE: ("failed with the opposite seen",) * 2,
+    SMALLER: ("failed with no effect beyond the margin",) * 2,
     NOT_REPRODUCED: ("did not", "did not"),
     NOT_CONTRADICTED: ("was not contradicted", "were not contradicted"),
     INCONCLUSIVE: ("stays open", "stay open"),
@@ -175,6 +183,7 @@ def build_page(
         address=source.address,
         version=__version__,
         verdicts=VERDICTS,
+        outcomes=[each for each in OUTCOMES if each != NOT_REPRODUCED or _any(tiers, each)],
         in_short=IN_SHORT,
         first_words=FIRST_WORDS,
         not_run=NOT_RUN,
@@ -289,6 +298,7 @@ def _template() -> jinja2.Template:
         "source_text": source_text,
         "duration": duration,
         "json": canonical_json,
+        "outcome": outcome,
     }
     environment.filters |= filters
     scripts = ((HERE / name).read_text(encoding="utf-8") for name in ("charts.js", "page.js"))
@@ -332,12 +342,16 @@ def _papers_in_words(count: int) -> str:
 
 
 def _counts(tier: str, every: Sequence[Card]) -> dict[str, Counter[str]]:
-    """How many of the papers' own claims have which verdict, by tier; this tier first."""
+    """How many of the papers' own claims have which outcome, by tier; this tier first."""
     theirs = [card for card in every if not card.ours]
-    return {tier: Counter(card.row["verdict"] for card in theirs)} | {
+    return {tier: Counter(outcome(card.row) for card in theirs)} | {
         name: Counter(card.others.get(name, NOT_RUN) for card in theirs)
         for name in told_alike(every)
     }
+
+
+def _any(tiers: Mapping[str, Counter[str]], kind: str) -> bool:
+    return any(counted[kind] for counted in tiers.values())
 
 
 def _claims_first(rows: Sequence[dict[str, str]]) -> list[dict[str, Any]]:

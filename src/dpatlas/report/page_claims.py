@@ -11,16 +11,26 @@ from dpatlas.evidence.claims import Claims, Headline
 from dpatlas.evidence.run_values import samples_of
 from dpatlas.evidence.verdicts import (
     INCONCLUSIVE,
+    MATHEMATICS,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
+    OPPOSITE,
+    OURS,
+    OUTCOMES,
     REPRODUCED,
+    SMALLER,
+    origin_of,
+    outcome,
+    same_question,
 )
 
-OURS = "ours"
-# A verdict in the words of the first screen, and the sentence that opens a card.
+# An outcome in the words of the first screen; by verdict, the sentence that opens a card.
 IN_SHORT = {
     REPRODUCED: "held",
+    MATHEMATICS: "refuted by computation",
+    OPPOSITE: "opposite seen",
+    SMALLER: "no effect beyond the margin",
     NOT_REPRODUCED: "did not hold",
     NOT_CONTRADICTED: "not contradicted",
     INCONCLUSIVE: "open",
@@ -71,9 +81,10 @@ class Strip:
 
     zone: left and right end of the claimed side. small: those of its part inside the margin, which
     is too near to the limit to matter. line: ends of the interval, None without one. dot: None for
-    a value that is not finite. shown, interval: in numbers. state: holds, fails or open;
-    printed for a contrast of the paper. runs: an SVG path with a line for every single run,
-    RUNS_WIDTH units wide and 1 high; of the comparison that decides, if it is about a mean of runs.
+    a value that is not finite. shown, interval: in numbers. state: holds, fails (SMALLER where it
+    does by the margin alone) or open; printed for a contrast of the paper. runs: an SVG path with a
+    line for every single run, RUNS_WIDTH units wide and 1 high; of the comparison that decides, if
+    it is about a mean of runs.
     """
 
     label: str
@@ -119,7 +130,7 @@ class Question:
 class Card:
     """A claim: its own row, and its questions (itself if it has no parts).
 
-    others: its verdicts in other tiers, by tier, where the claim was the same.
+    others: its outcomes in other tiers, by tier, where the claim was the same.
     """
 
     id: str
@@ -136,7 +147,22 @@ class Card:
     @property
     def ours(self) -> bool:
         """Whether the claim is our own and not the paper's."""
-        return self.row["place"].startswith(OURS)
+        return origin_of(self.row["place"]) == OURS
+
+    @property
+    def outcomes(self) -> list[tuple[str, str]]:
+        """The outcome, and which parts failed so where not all did: a pair per kind of failure."""
+        counting = [each.row for each in self.questions if each.counts]
+        failed: dict[str, list[str]] = {}
+        for row in counting:
+            if row["verdict"] == NOT_REPRODUCED:
+                failed.setdefault(outcome(row), []).append(row["claim"][-1])
+        if not failed or [len(counting)] == [len(letters) for letters in failed.values()]:
+            return [(outcome(self.row), "")]
+        return [
+            (kind, f"part{'s' if letters[1:] else ''} {', '.join(letters)}")
+            for kind, letters in failed.items()
+        ]
 
     @property
     def has_parts(self) -> bool:
@@ -150,8 +176,8 @@ class Card:
         if because := self.row.get("because"):
             sentences.append(f"{because[0].upper()}{because[1:]}.")
         if self.has_parts:
-            counting = [each.row["verdict"] for each in self.questions if each.counts]
-            counts = Counter(IN_SHORT[verdict] for verdict in counting)
+            counting = [IN_SHORT[each.row["verdict"]] for each in self.questions if each.counts]
+            counts = Counter(counting)
             said = ", ".join(f"{counts[word]} {word}" for word in IN_SHORT.values() if counts[word])
             sentences.append(f"Of {len(counting)} {'parts' if counting[1:] else 'part'}: {said}.")
         return " ".join(sentences)
@@ -165,9 +191,9 @@ class Card:
 
 @dataclass(frozen=True)
 class Takeaway:
-    """The main claims of a paper with one verdict, or our own with it, in clauses by id."""
+    """The main claims of a paper with one outcome, or our own with it, in clauses by id."""
 
-    verdict: str
+    outcome: str
     ours: bool
     clauses: list[tuple[str, str]]
 
@@ -208,7 +234,7 @@ def cards(
         alike = {
             tier: there
             for tier, there in elsewhere.items()
-            if all(_same(row, there.get(row["claim"], (None,))[0]) for row in group)
+            if all(same_question(row, there.get(row["claim"], (None,))[0]) for row in group)
         }
         questions = [
             Question(
@@ -219,20 +245,20 @@ def cards(
             )
             for row in ([row for row in group if row is not whole] or group)
         ]
-        others = {tier: there[name][0]["verdict"] for tier, there in alike.items()}
+        others = {tier: outcome(there[name][0]) for tier, there in alike.items()}
         found.append(Card(name, whole, said.get(name, NOTHING), questions, others))
     return found
 
 
 def takeaways(headline: Headline, rows: Sequence[Mapping[str, str]]) -> list[Takeaway]:
-    """The main claims of a paper, then of our own, by the verdicts that these rows give them."""
+    """The main claims of a paper, then of our own, by the outcomes that these rows give them."""
     judged = {row["claim"]: row for row in rows}
     grouped: dict[tuple[bool, str], list[tuple[str, str]]] = {}
     for claim, clause in headline.main.items():
         if row := judged.get(claim):
-            key = row["place"].startswith(OURS), row["verdict"]
+            key = origin_of(row["place"]) == OURS, outcome(row)
             grouped.setdefault(key, []).append((claim, clause))
-    order = [(ours, verdict) for ours in (False, True) for verdict in ANSWERS]
+    order = [(ours, kind) for ours in (False, True) for kind in OUTCOMES]
     return [Takeaway(key[1], key[0], grouped[key]) for key in order if key in grouped]
 
 
@@ -265,7 +291,10 @@ def _question(there: tuple[Mapping[str, str], Rows]) -> Question:
 def _plot(
     there: tuple[Mapping[str, str], Rows], printed: Mapping[str, float] | None = None
 ) -> Plot | None:
-    return plot_of(there[1], there[0].get("comparisons", ""), printed or {})
+    row, compared = there
+    # What a withdrawn verdict had compared is not what the claim asks now.
+    rows = compared if row["verdict"] != NOT_RUN else ()
+    return plot_of(rows, row.get("comparisons", ""), printed or {})
 
 
 def plot_of(rows: Rows, total: str, printed: Mapping[str, float]) -> Plot | None:
@@ -316,6 +345,8 @@ def _strip(
     observed, low, high = numbers["observed"], numbers["low"], numbers["high"]
     exact = low == high or (math.isinf(low) and math.isinf(high))
     state = "holds" if row["holds"] == "1" else "fails" if row["fails"] == "1" else "open"
+    if state == "fails" and low <= numbers["below"] and numbers["above"] <= high and not exact:
+        state = SMALLER
     return Strip(
         label=row["comparison"],
         zone=(at(numbers["above"]), at(numbers["below"])),
@@ -361,20 +392,6 @@ def _numbers(row: Mapping[str, str]) -> dict[str, float]:
         }
     except ValueError as error:
         raise InputError(f"comparisons.csv, {row['claim']}", error, "numbers") from None
-
-
-def _same(row: Mapping[str, str], other: Mapping[str, str] | None) -> bool:
-    """Whether another tier judged the same statement, by the same procedure and expectation."""
-    # A tier that was published before margins decided has no such column.
-    if other is None or ("margin" in row) != ("margin" in other):
-        return False
-    same = all(row[column] == other[column] for column in ("statement", "kind"))
-    return same and _asked(row) == _asked(other)
-
-
-def _asked(row: Mapping[str, str]) -> str:
-    """What is expected; of a claim with parts without the words that depend on their verdicts."""
-    return re.sub(r"^(all \d+ parts) .*", r"\1", row["expected"])
 
 
 def _beyond(own: Protocol, shared: Protocol) -> Protocol:

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from dpatlas.evidence.claim_file import STATISTICAL
 from dpatlas.evidence.printed import PrintedComparison
-from dpatlas.report.page_claims import OURS
+from dpatlas.evidence.verdicts import OURS, origin_of
 
 NUMBERS = (
     *("printed row", "printed", "here, 95 % interval", "inside", "ours less printed, both spreads"),
@@ -41,7 +41,7 @@ def printed_lines(
     statements = {
         row["claim"]: row["statement"]
         for row in claims
-        if row["kind"] == STATISTICAL and not row["place"].startswith(OURS)
+        if row["kind"] == STATISTICAL and origin_of(row["place"]) != OURS
     }
     of_runs = [row for row in compared if row["claim"] in statements and row["low"]]
     nearest = [

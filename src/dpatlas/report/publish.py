@@ -13,12 +13,12 @@ import csv
 import io
 import json
 import subprocess
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dpatlas.config.atlas import all_products
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import check_writable, read_json, replacing_folder, write_atomic, write_json
 from dpatlas.core.folders import CONFIG, MORE_RUNS
@@ -27,9 +27,9 @@ from dpatlas.core.records import read_record
 from dpatlas.core.specs import FIRST_RUN, RUNS, condition_id
 from dpatlas.errors import InputError
 from dpatlas.evidence.printed import printed_comparisons
-from dpatlas.evidence.verdicts import CLAIMS, COMPARISONS, read_claims
+from dpatlas.evidence.verdicts import CLAIMS, COMPARISONS, OURS, counted, read_claims
 from dpatlas.registry import all_blocks
-from dpatlas.report.earlier_publication import EarlierPublication, earlier_publication
+from dpatlas.report.earlier_publication import earlier_publication
 from dpatlas.report.lineage import (
     MANIFEST,
     block_key,
@@ -129,18 +129,7 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
         files.update(earlier.files)
     files[MORE_RUNS] = _more_runs(manifest["records"])
     manifest["files"][MORE_RUNS] = sha256(files[MORE_RUNS])
-    pairs = [
-        pair
-        for name in [*expected.tables, *(earlier.names("table") if earlier else [])]
-        for pair in printed_comparisons(
-            all_blocks()[block_key(manifest["products"][name]["module"])],
-            name,
-            list(csv.DictReader(io.StringIO(files[f"tables/{name}.csv"].decode()))),
-        )
-    ]
-    compared = list(csv.DictReader(io.StringIO(files[COMPARISONS].decode())))
-    printed = printed_lines(pairs, claims, compared) if expected.tier in AS_PRINTED else []
-    files[README] = _readme(expected, claims, manifest, earlier, printed).encode()
+    files[README] = readme(manifest, files, claims).encode()
     with replacing_folder(target) as fresh:
         for path, content in files.items():
             write_atomic(fresh / path, content)
@@ -280,21 +269,44 @@ def _manifest(
     }
 
 
-def _readme(
-    expected: Expected,
-    claims: Iterable[Mapping[str, str]],
-    manifest: Mapping[str, Any],
-    earlier: EarlierPublication | None,
-    printed: Sequence[str],
+def _printed(
+    manifest: Mapping[str, Any], files: Mapping[str, bytes], claims: Sequence[Mapping[str, str]]
+) -> list[str]:
+    """What README.md has of the printed numbers, at tiers of the papers' own sizes."""
+    if manifest["tier"] not in AS_PRINTED:
+        return []
+    pairs = [
+        pair
+        for name in _named(manifest, "table")
+        for pair in printed_comparisons(
+            all_blocks()[block_key(manifest["products"][name]["module"])],
+            name,
+            list(csv.DictReader(io.StringIO(files[f"tables/{name}.csv"].decode()))),
+        )
+    ]
+    compared = list(csv.DictReader(io.StringIO(files[COMPARISONS].decode())))
+    return printed_lines(pairs, claims, compared)
+
+
+def _named(manifest: Mapping[str, Any], kind: str) -> list[str]:
+    """Names of the figures or tables of a publication, in the order of the papers."""
+    names = [name for name, each in manifest["products"].items() if each["kind"] == kind]
+    order = [*all_products()]
+    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
+
+
+def readme(
+    manifest: Mapping[str, Any], files: Mapping[str, bytes], claims: Sequence[Mapping[str, str]]
 ) -> str:
-    claims, cost = list(claims), manifest["cost"]
-    verdicts = Counter(row["verdict"] for row in claims)
+    """README.md of a publication; files: by path, with all csv; claims: rows of claims.csv."""
+    cost, tier = manifest["cost"], manifest["tier"]
     data = {each["name"]: each["what"] for each in manifest["data"].values() if "what" in each}
-    whole = "a complete run" if expected.waiting is None else "a part of a run, so far"
+    data = dict(sorted(data.items()))
+    whole = "a part of a run, so far" if "waiting" in manifest else "a complete run"
     lines = [
-        f"# Results of tier {expected.tier}",
+        f"# Results of tier {tier}",
         "",
-        f"Copied by `python -m dpatlas publish --tier {expected.tier}` from {whole} "
+        f"Copied by `python -m dpatlas publish --tier {tier}` from {whole} "
         f"of {cost['jobs']} jobs ({duration(3600 * cost['cpu_hours'])} of CPU, finished "
         f"{_days(cost)}). [manifest.json](manifest.json) has checksums, specs, code digests, data "
         "sources and versions; `python -m dpatlas explain` traces each file here to them. "
@@ -304,32 +316,62 @@ def _readme(
         *(f"- {name}: {what}" for name, what in data.items()),
         "",
         *_kept_lines(manifest),
+        *_read_again_lines(manifest),
         *_stale_code(manifest["code"]),
         *_waiting_lines(manifest),
-        *printed,
+        *_printed(manifest, files, claims),
         "## Claims",
         "",
-        ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-        + ". All columns: [claims.csv](claims.csv); what was compared: "
-        "[comparisons.csv](comparisons.csv).",
+        f"Of the papers' claims: {counted(claims)}. Claims of our own stand apart: "
+        f"{counted(claims, OURS)}. Parts are not counted. All columns: [claims.csv](claims.csv)"
+        + "; what was compared: [comparisons.csv](comparisons.csv)" * (COMPARISONS in files)
+        + ".",
         "",
-        "| claim | verdict | statement |",
-        "|---|---|---|",
+        "| claim | whose question | verdict | statement |",
+        "|---|---|---|---|",
         *(
-            f"| {cell(row['claim'])} | {cell(row['verdict'])} | {cell(row['statement'])} |"
+            f"| {cell(row['claim'])} | {row.get('origin', '')} | {cell(_verdict(row))} | "
+            f"{cell(_statement(row))} |"
             for row in claims
         ),
         "",
         "## Figures",
     ]
-    for name in [*expected.figures, *(earlier.names("figure") if earlier else [])]:
+    for name in _named(manifest, "figure"):
         others = ", ".join(f"[{suffix}](figures/{name}.{suffix})" for suffix in ("pdf", "csv"))
         lines += ["", f"### {name}", "", f"![{name}](figures/{name}.png)", "", others]
     lines += ["", "## Tables", ""]
-    for name in [*expected.tables, *(earlier.names("table") if earlier else [])]:
+    for name in _named(manifest, "table"):
         links = ", ".join(f"[{each}](tables/{name}.{each})" for each in SUFFIXES["tables"])
         lines.append(f"- {name}: {links}")
     return "\n".join(lines) + "\n"
+
+
+def _verdict(row: Mapping[str, str]) -> str:
+    """The verdict with its failure and the reason."""
+    failure = f" ({row['failure']})" if row.get("failure") else ""
+    return ": ".join(filter(None, (row["verdict"] + failure, row.get("because"))))
+
+
+def _statement(row: Mapping[str, str]) -> str:
+    restated = f" (Restated, {row['restated']}.)" if row.get("restated") else ""
+    return row["statement"] + restated
+
+
+def _read_again_lines(manifest: Mapping[str, Any]) -> list[str]:
+    if "read_again" not in manifest:
+        return []
+    reading = manifest["read_again"]
+    done = {
+        "Judged again by the published runs": reading["judged"],
+        "Withdrawn, as another test asks now": reading["withdrawn"],
+    }
+    said = [f"{what}: {', '.join(names)}." for what, names in done.items() if names]
+    first = (
+        f"The verdicts were read again by the claims.yaml files of commit {reading['commit']}, "
+        "from comparisons.csv, without the records."
+    )
+    return [" ".join([first, *said]), ""]
 
 
 def _kept_lines(manifest: Mapping[str, Any]) -> list[str]:
