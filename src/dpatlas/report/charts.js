@@ -4,6 +4,7 @@
   const NAMESPACE = document.createRange().createContextualFragment("<svg></svg>").firstChild.namespaceURI;
   const ROOM = { right: 12, top: 6, bottom: 24, label: 15, letter: 6.3 };
   const HEIGHT = { least: 110, most: 320 };
+  const PIXELS_PER_POINT = 4 / 3;
   // Nearest point that a pointer finds, in pixels.
   const REACH = 30;
   // Outlines of markers for a size of 1, after matplotlib's names.
@@ -334,7 +335,8 @@
         const ink = paint(series.color);
         const stroke = { stroke: ink.color, "stroke-opacity": ink.opacity, fill: "none" };
         const heights = series.edge ? series.y.map((part) => (1 - part) * bottomEdge) : series.y.map(ys);
-        const places = series.x.map(xs);
+        const aside = PIXELS_PER_POINT * (series.aside || 0);
+        const places = series.x.map(xs).map((place) => place === null ? null : place + aside);
         if (series.low && series.band) {
           const ends = places.map((place, number) => [place, ys(series.low[number]), ys(series.high[number])])
             .filter(([place, low, up]) => place !== null && up !== null)

@@ -59,7 +59,7 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     draw_points(accuracy, data[data.quantity == "accuracy"], "steps", METHODS, "method")
     accuracy_axis(accuracy)
     epsilons = data[data.quantity == "ordinary epsilon"]
-    draw_points(privacy, epsilons, "steps", METHODS, "method", dodge=False)
+    draw_points(privacy, epsilons, "steps", METHODS, "method", apart=False)
     privacy.axhline(fields.epsilon, color=MUTED, linewidth=THIN)
     label_decades(privacy.yaxis)
     for axes in (accuracy, privacy):

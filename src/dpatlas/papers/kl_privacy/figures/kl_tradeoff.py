@@ -76,7 +76,7 @@ def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
         for axes, roles in zip(column, PANELS.values(), strict=True):
             axes.set_yscale("log", nonpositive="clip")
             drawn = {quantity: looks[role] for quantity, role in roles.items()}
-            draw_points(axes, data[data.init == init], "depth", drawn, "quantity", dodge=False)
+            draw_points(axes, data[data.init == init], "depth", drawn, "quantity", apart=False)
         column[0].set_title(INITS[init].label)
         column[-1].set_xlabel("depth (weight matrices)")
         label_ticks(column[-1], trained[0].spec.depths)

@@ -74,7 +74,7 @@ def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
     loss.set_title("training loss, mean over runs")
     growth.axhline(1.0, color=MUTED, linewidth=THIN)
     placed = frame(exponents).assign(position=range(len(inits)))
-    draw_points(growth, placed, "position", looks, "init", dodge=False)
+    draw_points(growth, placed, "position", looks, "init", apart=False)
     growth.set_xticks(range(len(inits)), [looks[init].label for init in inits], rotation=45)
     growth.set(xlabel="initialisation", ylabel="growth exponent of KL")
     growth.set_title(f"growth in steps {end // 2} to {end}")
