@@ -15,9 +15,10 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 from matplotlib.transforms import ScaledTranslation
 
-from dpatlas.show.look import BAND_ALPHA, MUTED, Look
+from dpatlas.show.look import BAND_ALPHA, MUTED, NOTE_SIZE, Look
 from dpatlas.show.output import Row
 
 Looks = Mapping[Any, Look]
@@ -33,6 +34,8 @@ PRINTED_STYLE: dict[str, Any] = {
     "linestyle": "none",
     "zorder": 4,
 }
+# Height, as a share of the panel, of the number of a value that lies outside.
+OUTSIDE_LINE = 0.1
 # Height, as a share of the panel, of the crosses where every run diverged.
 EDGE = 0.97
 
@@ -83,6 +86,34 @@ def move_aside(artist: Artist, points: float) -> None:
     assert figure is not None
     shift = ScaledTranslation(points / POINTS_PER_INCH, 0, figure.dpi_scale_trans)
     artist.set_transform(artist.get_transform() + shift)
+
+
+def mark_outside(
+    axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series", unit: float = 1.0
+) -> None:
+    """An arrow with the number, times `unit`, at the edge beyond which a value of a series lies.
+
+    Set the limits of the axes before. Several at one x stand above each other.
+    """
+    low, high = axes.get_ylim()
+    to_height = (axes.transAxes + axes.transData.inverted()).transform
+    before: dict[tuple[float, bool], int] = {}
+    for name, look in looks.items():
+        for _, row in data[data[series] == name].iterrows():
+            if not (up := row["value"] > high) and not row["value"] < low:
+                continue
+            place = before[row[x], up] = before.get((row[x], up), -1) + 1
+            inside = OUTSIDE_LINE * (place + 0.5)
+            axes.text(
+                row[x],
+                to_height((0, 1 - inside if up else inside))[1],
+                f"{'↑' if up else '↓'} {unit * row['value']:.3g}".replace("-", "\N{MINUS SIGN}"),
+                color=look.color,
+                fontsize=NOTE_SIZE,
+                ha="center",
+                va="center",
+                path_effects=[withStroke(linewidth=2, foreground="white")],
+            )
 
 
 def draw_curves(

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dpatlas.core.statistics import mean_estimate
-from dpatlas.show.output import Row
+from dpatlas.show.output import LEAST_RUNS, Row
 
 CONFIDENCE = 0.95
-# Of fewer runs the values are shown, and no interval: a t interval of two says next to nothing.
-LEAST_RUNS = 3
 
 
 def over_runs(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Row:
