@@ -26,15 +26,14 @@ PRODUCTS = (
         caption="Test accuracy against the share of the steps in which private fine-tuning trains "
         "the head alone before it trains everything: 0 is full fine-tuning, 100 linear probing; "
         "one curve for every data set and noise level, the darker the more noise, and one without "
-        "privacy. The "
-        "first row has one scenario for every answer to which share is best at the largest noise, "
-        "if they differ; the others stand below, on the same axes. All points of a curve have the "
-        "same noise and number of steps, and hence the same epsilon, since both phases are "
-        "composed. Two phases have two learning rates, which alone could explain a gain. The "
-        "controls have them too: LP-LP trains the head and FFT-FFT everything throughout, and both "
-        "change only the rate where LP-FFT changes phase; they stand at that share. Every point has its own rates, chosen on "
-        "a fixed part of the records that no run deals. Last panel: accuracy against the clip "
-        "threshold at one noise level.",
+        "privacy. The first row has one scenario for every answer to which share is best at the "
+        "largest noise, if they differ; the others stand below, on the same axes. All points of a "
+        "curve have the same noise and number of steps, and hence the same epsilon, since both "
+        "phases are composed. Two phases have two learning rates, which alone could explain a "
+        "gain. The controls have them too: LP-LP trains the head and FFT-FFT everything "
+        "throughout, and both change only the rate where LP-FFT changes phase; they stand at that "
+        "share. Every point has its own rates, chosen on a fixed part of the records that no run "
+        "deals. Last panel: accuracy against the clip threshold at one noise level.",
         paper_shows="Accuracy against the number of epochs of LP, at epsilon 1, 2 and 3 "
         "(WideResNet to CIFAR-10), and at noise .3 and without noise (ResNet-50). The paper "
         "concludes that a mixture is best with noise and FFT without.",
