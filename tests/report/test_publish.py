@@ -331,16 +331,18 @@ def test_a_part_of_a_tier_waits_for_its_files_and_hours(tmp_path):
 
 def test_printed_rows_stand_beside_ours():
     ours = Estimate(8000.0, 50.0, 2.0, 3)
-    pair = PrintedComparison("MNIST, kl", 8155, 37.5, "mnist, mlp", ours, 2)
-    alone = PrintedComparison("MNIST, kl", 8155, 0, "mnist, mlp", ours)
+    pair = PrintedComparison("MNIST, kl", 8155, 37.5, "mnist, mlp", ours, 2, same_data=True)
+    alone = PrintedComparison("MNIST, kl", 8155, 0, "mnist, mlp", ours, same_data=True)
     beyond = [replace(pair, printed=printed) for printed in (7000, 9000)]
-    lines = printed_lines([pair, alone, *beyond], [], [])
+    other = replace(pair, same_data=False)
+    lines = printed_lines([pair, alone, *beyond, other], [], [])
     assert [line.split(" | ")[3] for line in lines if line.startswith("| MNIST")] == [
-        *("yes", "yes", "no", "no")
+        *("yes", "yes", "no", "no", "")
     ]
     row = "| MNIST, kl | 8155 | 8000 (7785 to 8215) | yes | {} | 3 | mnist, mlp |"
     assert row.format("-155 (-334 to 24)") in lines
     assert row.format("no spread is printed") in lines
+    assert row.format("").replace("yes", "") in lines
 
 
 # A statistical claim of what a paper's text says, and a comparison of it.
