@@ -478,6 +478,16 @@ def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
     assert lineage.trace(target / "figures" / f"{FIGURE}.png")["as_made"]
 
 
+def test_a_figure_that_was_drawn_again_from_its_csv_says_so_when_it_is_kept(run):
+    path = published(run) / "manifest.json"
+    manifest = read_json(path)
+    manifest["products"][FIGURE]["redrawn"] = {"from": [f"figures/{FIGURE}.csv"], "why": "its axis"}
+    write_json(path, manifest)
+    target = audit_run(run)
+    assert read_json(target / "manifest.json")["products"][FIGURE]["redrawn"]["why"] == "its axis"
+    assert "\nDrawn again from its csv: its axis.\n" in (target / "README.md").read_text()
+
+
 def test_a_verdict_from_before_margins_decided_is_not_kept(run):
     """It stood among those of today's procedure."""
     published(run)

@@ -325,6 +325,8 @@ def _readme(
     for name in [*expected.figures, *(earlier.names("figure") if earlier else [])]:
         others = ", ".join(f"[{suffix}](figures/{name}.{suffix})" for suffix in ("pdf", "csv"))
         lines += ["", f"### {name}", "", f"![{name}](figures/{name}.png)", "", others]
+        if redrawn := manifest["products"][name].get("redrawn"):
+            lines += ["", f"Drawn again from its csv: {redrawn['why']}."]
     lines += ["", "## Tables", ""]
     for name in [*expected.tables, *(earlier.names("table") if earlier else [])]:
         links = ", ".join(f"[{each}](tables/{name}.{each})" for each in SUFFIXES["tables"])
