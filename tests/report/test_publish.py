@@ -331,16 +331,18 @@ def test_a_part_of_a_tier_waits_for_its_files_and_hours(tmp_path):
 
 def test_printed_rows_stand_beside_ours():
     ours = Estimate(8000.0, 50.0, 2.0, 3)
-    pair = PrintedComparison("MNIST, kl", 8155, 37.5, "mnist, mlp", ours, 2)
-    alone = PrintedComparison("MNIST, kl", 8155, 0, "mnist, mlp", ours)
+    pair = PrintedComparison("MNIST, kl", 8155, 37.5, "mnist, mlp", ours, 2, same_data=True)
+    alone = PrintedComparison("MNIST, kl", 8155, 0, "mnist, mlp", ours, same_data=True)
     beyond = [replace(pair, printed=printed) for printed in (7000, 9000)]
-    lines = printed_lines([pair, alone, *beyond], [], [])
+    other = replace(pair, same_data=False)
+    lines = printed_lines([pair, alone, *beyond, other], [], [])
     assert [line.split(" | ")[3] for line in lines if line.startswith("| MNIST")] == [
-        *("yes", "yes", "no", "no")
+        *("yes", "yes", "no", "no", "")
     ]
     row = "| MNIST, kl | 8155 | 8000 (7785 to 8215) | yes | {} | 3 | mnist, mlp |"
     assert row.format("-155 (-334 to 24)") in lines
     assert row.format("no spread is printed") in lines
+    assert row.format("").replace("yes", "") in lines
 
 
 # A statistical claim of what a paper's text says, and a comparison of it.
@@ -474,6 +476,16 @@ def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
     assert compared == ["claim,comparison,outlying", "kl-1,slope,", "audit-1,gap,0"]
     assert "Kept from earlier publications" in (target / "README.md").read_text()
     assert lineage.trace(target / "figures" / f"{FIGURE}.png")["as_made"]
+
+
+def test_a_figure_that_was_drawn_again_from_its_csv_says_so_when_it_is_kept(run):
+    path = published(run) / "manifest.json"
+    manifest = read_json(path)
+    manifest["products"][FIGURE]["redrawn"] = {"from": [f"figures/{FIGURE}.csv"], "why": "its axis"}
+    write_json(path, manifest)
+    target = audit_run(run)
+    assert read_json(target / "manifest.json")["products"][FIGURE]["redrawn"]["why"] == "its axis"
+    assert "\nDrawn again from its csv: its axis.\n" in (target / "README.md").read_text()
 
 
 def test_a_verdict_from_before_margins_decided_is_not_kept(run):

@@ -61,9 +61,9 @@ def test_points_come_with_their_intervals_and_names():
     assert first["low"] == [0.75, 1.25, 10] and first["high"] == [3, 5, 40]
     second = by_name(panel, "b")[0]
     assert [second["y"][0], second["y"][-1]] == [3, 4]
-    assert panel["dodged"] is True
-    # Side by side around 2, 4 and 8, the first on the left.
-    assert first["x"][0] < 2 < second["x"][0]
+    # At 2, 4 and 8, the ink of the first on the left.
+    assert first["x"] == [2, 4, 8] and second["x"] == [2, 4, 8]
+    assert first["aside"] == -second["aside"] < 0
 
 
 def test_points_of_single_runs_have_no_intervals():
@@ -164,7 +164,10 @@ def test_panels_have_places_and_the_labels_that_they_share():
     assert [each[2:] for each in (first, second, third, fourth)] == [[0, 1], [0, 1], [1, 1], [1, 1]]
     assert [each["x"]["label"] for each in made["panels"]] == ["depth", "width", "depth", "width"]
     assert [each["y"]["label"] for each in made["panels"]] == ["KL", "KL", "loss", "loss"]
-    assert made["panels"][2]["under"] == "left"
+    # Another x axis is another subject: the title above is not that of the panel below.
+    assert not any("under" in each for each in made["panels"])
+    made = chart(draw, nrows=2, ncols=2, sharex=True)
+    assert [each.get("under") for each in made["panels"]] == [None, None, "left", None]
 
 
 def test_a_label_of_another_axis_is_not_taken():

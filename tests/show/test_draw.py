@@ -1,4 +1,6 @@
-"""How series of rows are drawn: seaborn shows our intervals and computes none of its own."""
+"""How series of rows are drawn: the numbers and intervals of the rows, at their x."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,15 +50,23 @@ def test_points_are_values_with_the_intervals_of_their_rows_and_marks_of_diverge
         assert style == (look.color, look.marker, look.linestyle)
     # The line breaks at a value that no run is left for, and its cross stands beside its series.
     (gap,) = np.flatnonzero(np.isnan(lines[0.6, 0.9].get_ydata()))
-    assert lines[0.6, 0.9].get_xdata()[gap] == pytest.approx(lines[cross].get_xdata()[gap])
+    assert lines[0.6, 0.9].get_xdata()[gap] == lines[cross].get_xdata()[0]
     assert lines[open_marker].get_markerfacecolor() == "white"
     assert lines[cross].get_marker() == "X"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("depth", "")
 
 
-def test_points_of_one_series_stand_at_their_x(axes):
-    draw_points(axes, frame(ROWS), "x", {"he": LOOKS["he"]})
-    assert axes.get_lines()[0].get_xdata()[:2] == pytest.approx([1, 2])
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_marks_have_the_x_of_their_rows_and_their_ink_covers_it(axes, count):
+    looks = {f"s{place}": replace(LOOKS["he"], label=f"s{place}") for place in range(count)}
+    draw_points(axes, frame(row(name, 2, 0.5, 0.4, 0.6) for name in looks), "x", looks)
+    assert {x for line in axes.get_lines() for x in line.get_xdata()} == {2}
+    marks = [line for line in axes.get_lines() if line.get_marker() != "None"]
+    at = axes.transData.transform((2, 0.5))
+    half = marks[0].get_markersize() / 2 * axes.figure.dpi / 72
+    aside = [line.get_transform().transform((2, 0.5)) - at for line in marks]
+    assert all(abs(x) <= half + 1e-6 and abs(y) < 1e-6 for x, y in aside)
+    assert len({round(x, 3) for x, _ in aside}) == count
 
 
 def test_curves_of_which_some_runs_diverged_have_open_markers(axes):

@@ -2,14 +2,14 @@
 
 A paper that prints tables has a package `printed` beside its claims: the tables as csv, and
 `TABLES`, which pairs the rows of a table of ours with what is printed. Outside the paper tier other
-data and networks stand for the paper's; then a difference says how far the stand-in is from the
-paper, and only signs and orders can be compared.
+data and networks stand for the paper's. Numbers of other data are not subtracted: only signs and
+orders can be compared.
 """
 
 import importlib.util
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpatlas.core.blocks import Block
 from dpatlas.core.statistics import Estimate
@@ -23,7 +23,8 @@ class PrintedComparison:
     """A printed number and ours, in the same unit.
 
     printed_error: its printed spread, as a standard error; 0 where none is printed. ours: from the
-    runs of the arm in `setting`. printed_degrees: degrees of freedom of `printed_error`.
+    runs of the arm in `setting`. printed_degrees: degrees of freedom of `printed_error`. same_data:
+    whether ours is of the paper's data set and its classes; else there is no difference.
     """
 
     what: str
@@ -32,6 +33,7 @@ class PrintedComparison:
     setting: str
     ours: Estimate
     printed_degrees: float = math.inf
+    same_data: bool = field(kw_only=True)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -39,13 +41,15 @@ class PrintedComparison:
         return self.ours.interval(CONFIDENCE)
 
     @property
-    def difference(self) -> float:
-        """Ours minus printed."""
-        return self.ours.value - self.printed
+    def difference(self) -> float | None:
+        """Ours minus printed; None across data sets."""
+        return self.ours.value - self.printed if self.same_data else None
 
     @property
-    def difference_interval(self) -> tuple[float, float]:
+    def difference_interval(self) -> tuple[float, float] | None:
         """Of the difference, both errors taken together (Welch, 1947)."""
+        if self.difference is None:
+            return None
         ours, printed = self.ours.standard_error**2, self.printed_error**2
         error, degrees = math.sqrt(ours + printed), self.ours.degrees
         if printed and math.isfinite(ours):

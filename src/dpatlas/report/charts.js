@@ -4,6 +4,7 @@
   const NAMESPACE = document.createRange().createContextualFragment("<svg></svg>").firstChild.namespaceURI;
   const ROOM = { right: 12, top: 6, bottom: 24, label: 15, letter: 6.3 };
   const HEIGHT = { least: 110, most: 320 };
+  const PIXELS_PER_POINT = 4 / 3;
   // Nearest point that a pointer finds, in pixels.
   const REACH = 30;
   // Outlines of markers for a size of 1, after matplotlib's names.
@@ -73,6 +74,9 @@
       return rows.filter(Boolean);
     });
   }
+
+  // Of the longest line.
+  function letters(text) { return Math.max(...plain(text).split("\n").map((line) => line.length)); }
 
   function plain(text) { return text.replace(/[\^_]\{([^}]*)\}/g, (_, inner) => inner); }
 
@@ -285,15 +289,16 @@
       const xLabel = wrapped(panel.x.label, (width - left) / ROOM.letter);
       const inner = width - left - ROOM.right;
       // Names that would run into each other stand in two rows; of numbers some are left out.
-      const named = panel.x.ticks.filter(([, text]) => /[a-z]/i.test(plain(text))).map(([, text]) => plain(text).length * 6.2 + 3);
-      const rows = named.reduce((sum, each) => sum + each, 0) > inner ? 2 : 1;
+      const named = panel.x.ticks.filter(([, text]) => /[a-z]/i.test(plain(text))).map(([, text]) => letters(text) * 6.2 + 3);
+      const tall = Math.max(1, ...panel.x.ticks.map(([, text]) => text.split("\n").length));
+      const rows = tall * (named.reduce((sum, each) => sum + each, 0) > inner ? 2 : 1);
       const bottom = bare && !panel.x.label ? 4 : ROOM.bottom + ROOM.label * (xLabel.length + rows - 1);
-      return { width, yAxis, quiet, left, lines, top, xLabel, bottom, inner, rows };
+      return { width, yAxis, quiet, left, lines, top, xLabel, bottom, inner, tall, rows };
     }
 
     // row: layouts of the panels that stand beside this one, which all get one height.
     function draw(shown, names, other, row) {
-      const { width, yAxis, quiet, left, lines, xLabel, bottom, inner, rows } = layout(other);
+      const { width, yAxis, quiet, left, lines, xLabel, bottom, inner, tall, rows } = layout(other);
       const together = alone() ? [layout(other)] : row;
       const least = Math.min(...together.map((each) => each.inner));
       const top = Math.max(...together.map((each) => each.top));
@@ -307,7 +312,7 @@
       const blank = top - ROOM.top - ROOM.label * lines.length;
       lines.forEach((line, number) => shape(svg, "text", { x: left + inner / 2, y: blank + ROOM.label * (number + 1) - 3,
         "text-anchor": "middle", class: panel.title ? "title" : "title under" }, line));
-      drawTicks(x, y, xLabel, quiet ? { ...yAxis, label: "", ticks: yAxis.ticks.map(([value]) => [value, ""]) } : yAxis, left, top, inner, high, rows);
+      drawTicks(x, y, xLabel, quiet ? { ...yAxis, label: "", ticks: yAxis.ticks.map(([value]) => [value, ""]) } : yAxis, left, top, inner, high, tall, rows);
       const plot = shape(svg, "svg", { x: left, y: top, width: inner, height: high });
       const over = shape(svg, "g", { transform: "translate(" + left + " " + top + ")" });
       drawGround(plot, x, y, inner, high);
@@ -334,7 +339,8 @@
         const ink = paint(series.color);
         const stroke = { stroke: ink.color, "stroke-opacity": ink.opacity, fill: "none" };
         const heights = series.edge ? series.y.map((part) => (1 - part) * bottomEdge) : series.y.map(ys);
-        const places = series.x.map(xs);
+        const aside = PIXELS_PER_POINT * (series.aside || 0);
+        const places = series.x.map(xs).map((place) => place === null ? null : place + aside);
         if (series.low && series.band) {
           const ends = places.map((place, number) => [place, ys(series.low[number]), ys(series.high[number])])
             .filter(([place, low, up]) => place !== null && up !== null)
@@ -400,19 +406,20 @@
       return panel.dodged && nearestTick !== undefined ? nearestTick : value;
     }
 
-    function drawTicks(x, y, xLabel, yAxis, left, top, inner, high, rows) {
+    function drawTicks(x, y, xLabel, yAxis, left, top, inner, high, tall, rows) {
       const group = shape(svg, "g", { class: "axes" });
       panel.x.ticks.forEach(function ([value, text]) {
         const place = left + x(value);
         shape(group, "path", { class: "grid", d: "M" + place + " " + top + "v" + high });
       });
-      const free = Array(rows).fill(-Infinity);
+      const free = Array(rows / tall).fill(-Infinity);
       panel.x.ticks.forEach(function ([value, text]) {
         const place = left + x(value);
-        const half = plain(text).length * 3.1;
+        const half = letters(text) * 3.1;
         const line = text ? free.findIndex((end) => end <= place - half) : -1;
         if (line < 0) { return; }
-        shape(group, "text", { x: place, y: top + high + 14 + ROOM.label * line, "text-anchor": "middle" }, text);
+        text.split("\n").forEach((part, number) => shape(group, "text", { x: place,
+          y: top + high + 14 + ROOM.label * (tall * line + number), "text-anchor": "middle" }, part));
         free[line] = place + half + 3;
       });
       let lowest = Infinity;

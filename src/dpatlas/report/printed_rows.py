@@ -21,7 +21,8 @@ ORDERS = (
 OF_NUMBERS = (
     "Inside: whether the interval of our runs holds the printed number. The last interval is that "
     "of the difference at 95 % (Welch), with the printed standard deviation where there is one: it "
-    "may hold 0 where ours alone does not hold the print."
+    "may hold 0 where ours alone does not hold the print. Both are empty where ours is of other "
+    "data."
 )
 # Comparisons of a claim that are shown; comparisons.csv has more.
 NEAREST = 4
@@ -75,9 +76,13 @@ def _number(pair: PrintedComparison) -> list[str]:
     low, high = pair.interval
     here = f"{pair.ours.value:.4g} ({low:.4g} to {high:.4g})"
     inside = "yes" if low <= pair.printed <= high else "no"
-    least, most = pair.difference_interval
-    both = f"{pair.difference:.3g} ({least:.3g} to {most:.3g})"
-    both = both if pair.printed_error else "no spread is printed"
+    if pair.difference is None or pair.difference_interval is None:
+        inside, both = "", ""
+    elif pair.printed_error:
+        least, most = pair.difference_interval
+        both = f"{pair.difference:.3g} ({least:.3g} to {most:.3g})"
+    else:
+        both = "no spread is printed"
     return [pair.what, f"{pair.printed:g}", here, inside, both, f"{pair.ours.runs}", pair.setting]
 
 

@@ -340,6 +340,8 @@ def readme(
     for name in _named(manifest, "figure"):
         others = ", ".join(f"[{suffix}](figures/{name}.{suffix})" for suffix in ("pdf", "csv"))
         lines += ["", f"### {name}", "", f"![{name}](figures/{name}.png)", "", others]
+        if redrawn := manifest["products"][name].get("redrawn"):
+            lines += ["", f"Drawn again from its csv: {redrawn['why']}."]
     lines += ["", "## Tables", ""]
     for name in _named(manifest, "table"):
         links = ", ".join(f"[{each}](tables/{name}.{each})" for each in SUFFIXES["tables"])

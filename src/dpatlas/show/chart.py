@@ -43,8 +43,9 @@ SAME_EDGE = 0.02
 TRACKS, WORDS = 60, 0.055
 # Numbers that are this many times apart may be worth a logarithmic scale.
 WIDE = 5
-# Points stand side by side around ticks that are this many times further apart.
-BESIDE = 0.2
+POINTS_PER_INCH = 72
+# Less is rounding: ink that is moved aside is moved by more points.
+LEAST_ASIDE = 0.01
 # Fill styles of markers of which one half is white.
 HALVES = ("left", "right", "bottom", "top")
 DASHES = {"-": "", "--": "6 3", "-.": "7 3 1.5 3", ":": "1.5 2.5", "None": ""}
@@ -97,9 +98,9 @@ def chart_of(figure: Figure, notes: Sequence[str]) -> Chart:
     how many), its axes (`x`, `y`: ends, ticks, label and whether it is logarithmic; `other`: the
     same for the other scale, where all numbers are above 0; `quiet`: a neighbour has the words of
     its ticks; `percent`: these are percentages of its numbers) and what is in it. A series has
-    numbers `x`, `y` and, with intervals, `low` and `high`, or `left` and `right`; `key` has the
-    places of its entries in the legend of the panel, or, counted behind these, in that of the
-    figure.
+    numbers `x`, `y` and, with intervals, `low` and `high`, or `left` and `right`; `aside` is by how
+    many points its ink is moved to the right, beside that of other series; `key` has the places of
+    its entries in the legend of the panel, or, counted behind these, in that of the figure.
     """
     shared = [entry for legend in figure.legends for entry in _entries(legend)]
     shown = [axes for axes in figure.axes if axes.get_visible() and _says_something(axes)]
@@ -112,6 +113,9 @@ def chart_of(figure: Figure, notes: Sequence[str]) -> Chart:
         shape = round((top - bottom) * height / ((right - left) * width), 3)
         panels.append({"at": [*tracks, *place[2:]], "shape": shape} | _panel(axes, shared))
     _inherit(panels, places)
+    for panel, title in zip(panels, _titles_above(shown), strict=True):
+        if title and not panel["title"]:
+            panel["under"] = title
     headings = [words(text.get_text()) for text in figure.texts if text.get_text()]
     return {
         "panels": panels,
@@ -169,19 +173,38 @@ def _as_words(value: float) -> str:
 
 
 def _inherit(panels: Sequence[Chart], places: Sequence[Sequence[int]]) -> None:
-    """Labels and titles that panels share stand at the outer ones only: every panel gets them."""
+    """Labels that panels share stand at the outer ones only: every panel gets them."""
     placed = [(each, at[0], at[2]) for each, at in zip(panels, places, strict=True)]
     for panel, column, row in placed:
         below = [each for each, at, down in placed if at == column and down > row]
         beside = [each for each, at, down in placed if down == row and at < column]
-        above = [each for each, at, down in placed if at == column and down < row]
         for name, others in (("x", below), ("y", beside)):
             axis = panel[name]
             if not axis["label"] and axis["ticks"]:
                 alike = (each[name] for each in others if each[name]["ends"] == axis["ends"])
                 axis["label"] = _first(each["label"] for each in alike)
-        if not panel["title"]:
-            panel["under"] = _first(each["title"] for each in reversed(above))
+
+
+def _titles_above(shown: Sequence[Axes]) -> list[str]:
+    """Of every panel the title of the nearest one above in its column, which has the same x axis.
+
+    A panel with another x axis shows something else.
+    """
+    titles = []
+    for axes in shown:
+        shared = axes.get_shared_x_axes()
+        left, bottom, *_ = _box(axes)
+        column = [
+            (_box(other)[1], _title(other))
+            for other in shown
+            if shared.joined(axes, other) and abs(_box(other)[0] - left) < SAME_EDGE
+        ]
+        titles.append(_first(title for at, title in sorted(column) if at > bottom))
+    return titles
+
+
+def _title(axes: Axes) -> str:
+    return words(axes.get_title("left") + axes.get_title() + axes.get_title("right"))
 
 
 def _first(texts: Iterable[str]) -> str:
@@ -195,10 +218,8 @@ def _panel(axes: Axes, shared: Sequence[Chart]) -> Chart:
     series, rest = _series(axes)
     for each in series:
         each["key"] = [place for place, entry in enumerate([*own, *shared]) if _fits(each, entry)]
-    if _beside_ticks(axes.xaxis, [x for each in series if "marker" in each for x in each["x"]]):
-        rest["dodged"] = True
     panel: Chart = {
-        "title": words(axes.get_title("left") + axes.get_title() + axes.get_title("right")),
+        "title": _title(axes),
         "x": _axis(axes.xaxis, False, [x for each in series for x in each["x"]]),
         "y": _axis(axes.yaxis, True, [y for each in series for y in _heights(each)]),
         "key": own,
@@ -245,17 +266,6 @@ def _series(axes: Axes) -> tuple[list[Chart], Chart]:
     return [_rounded(each) for each in series], rest
 
 
-def _beside_ticks(axis: Axis, numbers: Sequence[float]) -> bool:
-    """Whether points stand side by side around ticks and not at them."""
-    turn = axis.get_transform().transform
-    ticks = np.unique(turn(np.asarray(axis.get_majorticklocs(), float)))
-    found = np.asarray([number for number in numbers if number is not None], float)
-    if len(ticks) < 2 or not len(found) or not np.isfinite(ticks).all():
-        return False
-    away = np.abs(turn(found)[:, None] - ticks).min(axis=1)
-    return bool(0 < away.max() < BESIDE * np.diff(ticks).min())
-
-
 def _read_line(
     axes: Axes,
     line: Line2D,
@@ -287,8 +297,13 @@ def _read_line(
             found["every"] = every if isinstance(every, int) else 1
             found["size"] = _short(line.get_markersize())
             found["open"] = _opening(line)
-        if _across(transform, axes.get_xaxis_transform()):
-            found["edge"] = True
+        for base, edge in ((axes.transData, False), (axes.get_xaxis_transform(), True)):
+            aside = _aside(transform, base)
+            if aside is not None:
+                found |= {"edge": True} if edge else {}
+                points = _short(aside * POINTS_PER_INCH / axes.figure.dpi, 2)
+                found |= {"aside": points} if abs(points) > LEAST_ASIDE else {}
+                break
         series.append(found)
 
 
@@ -600,6 +615,13 @@ def _across(transform: Transform, other: Transform) -> bool:
     """Whether two transforms put points at the same places."""
     corners = [(0.25, 0.25), (0.75, 0.75)]
     return bool(np.allclose(transform.transform(corners), other.transform(corners)))
+
+
+def _aside(transform: Transform, other: Transform) -> float | None:
+    """Pixels by which a transform puts points to the right of where another does; None if not."""
+    corners = [(0.25, 0.25), (0.75, 0.75)]
+    right, up = (transform.transform(corners) - other.transform(corners)).T
+    return float(right[0]) if np.allclose(up, 0) and np.allclose(*right) else None
 
 
 def _dash_of(lines: LineCollection) -> str:

@@ -2,8 +2,8 @@
 
 A row of the data has a number `value`, its interval `low` to `high`, `runs_used` and
 `runs_diverged`, the name of its `series` and what it is drawn against; a missing number is nan.
-Intervals are those of the rows, as the csv has them: seaborn computes none. Set the scales of the
-axes before drawing.
+Numbers and intervals are those of the rows, as the csv has them. Set the scales of the axes before
+drawing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,19 +12,20 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+from matplotlib.transforms import ScaledTranslation
 
-from dpatlas.show.look import BAND_ALPHA, MUTED, Look
+from dpatlas.show.look import BAND_ALPHA, MUTED, NOTE_SIZE, Look
 from dpatlas.show.output import Row
 
 Looks = Mapping[Any, Look]
 
 NUMBERS = ("value", "low", "high", "runs_used", "runs_diverged")
-# Distance of neighbouring series at one x, as a share of the axis; width that all take together at
-# most, as a share of the smallest distance of two x.
-BETWEEN_SERIES, WIDEST = 0.018, 0.3
+# Points between neighbouring series at one x; all together take the width of a marker at most.
+BETWEEN_SERIES, POINTS_PER_INCH = 1.5, 72
 BAR_WIDTH = 0.9
 PRINTED_STYLE: dict[str, Any] = {
     "marker": "D",
@@ -33,6 +34,8 @@ PRINTED_STYLE: dict[str, Any] = {
     "linestyle": "none",
     "zorder": 4,
 }
+# Height, as a share of the panel, of the number of a value that lies outside.
+OUTSIDE_LINE = 0.1
 # Height, as a share of the panel, of the crosses where every run diverged.
 EDGE = 0.97
 
@@ -45,54 +48,72 @@ def frame(rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def draw_points(
-    axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series", dodge: bool = True
+    axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series", apart: bool = True
 ) -> None:
     """Markers joined by a line, with intervals as bars, for every series in `looks`.
 
-    With `dodge`, series stand side by side so that bars do not cover each other. Markers are open
-    where some runs diverged; a cross at the upper edge stands where all did.
+    All stand at their x. With `apart`, the ink of each series is moved by a few points, so that
+    bars do not cover each other; a marker still covers its x. Markers are open where some runs
+    diverged; a cross at the upper edge stands where all did.
     """
-    data = data[data[series].isin(list(looks))]
-    if data.empty:
-        return
-    style: dict[str, Any] = {
-        "x": x,
-        "y": "end",
-        "hue": series,
-        "hue_order": list(looks),
-        "palette": {name: look.color for name, look in looks.items()},
-        "markers": [look.marker for look in looks.values()],
-        "dodge": dodge and _room(axes, data[x], len(looks)),
-        "native_scale": True,
-        "legend": False,
-        "ax": axes,
-        "linewidth": mpl.rcParams["lines.linewidth"],
-        "markersize": mpl.rcParams["lines.markersize"],
-        "markeredgewidth": mpl.rcParams["lines.markeredgewidth"],
-    }
-    # Seaborn sums up the points at one x: here these are a value and the ends of its interval.
-    ends = data.melt([x, series], ["value", "low", "high"], value_name="end")
-    # Seaborn names axes that have no label after columns, and lays out all ticks to see where.
-    labels = {"xlabel": axes.get_xlabel(), "ylabel": axes.get_ylabel()}
-    axes.set(xlabel="x", ylabel="y")
-    sns.pointplot(
-        ends,
-        linestyles=[look.linestyle or "none" for look in looks.values()],
-        estimator=lambda points: points.iloc[0],
-        errorbar=lambda points: (points.iloc[1:].min(), points.iloc[1:].max()),
-        err_kws={"linewidth": BAR_WIDTH},
-        **style,
-    )
-    style |= {"errorbar": None, "linestyles": "none", "zorder": 3}
-    fewer, none = (data["runs_used"] > 0) & (data["runs_diverged"] > 0), data["runs_used"] == 0
-    if fewer.any():
-        open_points = data.assign(end=data["value"].where(fewer))
-        sns.pointplot(open_points, **style, markerfacecolor="white")
-    if none.any():
-        crosses = data.assign(end=none.map({True: EDGE}))
-        style |= {"markers": "X", "transform": axes.get_xaxis_transform()}
-        sns.pointplot(crosses, **style)
-    axes.set(**labels)
+    named = ((look, data[data[series] == name].sort_values(x)) for name, look in looks.items())
+    shown = [(look, points) for look, points in named if len(points)]
+    size = mpl.rcParams["lines.markersize"]
+    widest = min(size, BETWEEN_SERIES * (len(shown) - 1)) if apart else 0.0
+    places = np.linspace(-widest / 2, widest / 2, len(shown))
+    for (look, points), aside in zip(shown, places, strict=True):
+        before = len(axes.lines)
+        at, value = points[x], points["value"]
+        axes.plot(at, value, marker=look.marker, **look.line)
+        for place, low, high in zip(at, points["low"], points["high"], strict=True):
+            if np.isfinite(low):
+                axes.plot([place, place], [low, high], color=look.color, linewidth=BAR_WIDTH)
+        marks: dict[str, Any] = {"color": look.color, "linestyle": "none", "zorder": 3}
+        fewer = (points["runs_used"] > 0) & (points["runs_diverged"] > 0)
+        none = points["runs_used"] == 0
+        if fewer.any():
+            axes.plot(at[fewer], value[fewer], look.marker, markerfacecolor="white", **marks)
+        if none.any():
+            edge = [EDGE] * none.sum()
+            axes.plot(at[none], edge, "X", transform=axes.get_xaxis_transform(), **marks)
+        for line in axes.lines[before:]:
+            move_aside(line, aside)
+
+
+def move_aside(artist: Artist, points: float) -> None:
+    """Move the ink of what is drawn by so many points to the right; its numbers stay."""
+    figure = artist.get_figure(root=True)
+    assert figure is not None
+    shift = ScaledTranslation(points / POINTS_PER_INCH, 0, figure.dpi_scale_trans)
+    artist.set_transform(artist.get_transform() + shift)
+
+
+def mark_outside(
+    axes: Axes, data: pd.DataFrame, x: str, looks: Looks, series: str = "series", unit: float = 1.0
+) -> None:
+    """An arrow with the number, times `unit`, at the edge beyond which a value of a series lies.
+
+    Set the limits of the axes before. Several at one x stand above each other.
+    """
+    low, high = axes.get_ylim()
+    to_height = (axes.transAxes + axes.transData.inverted()).transform
+    before: dict[tuple[float, bool], int] = {}
+    for name, look in looks.items():
+        for _, row in data[data[series] == name].iterrows():
+            if not (up := row["value"] > high) and not row["value"] < low:
+                continue
+            place = before[row[x], up] = before.get((row[x], up), -1) + 1
+            inside = OUTSIDE_LINE * (place + 0.5)
+            axes.text(
+                row[x],
+                to_height((0, 1 - inside if up else inside))[1],
+                f"{'↑' if up else '↓'} {unit * row['value']:.3g}".replace("-", "\N{MINUS SIGN}"),
+                color=look.color,
+                fontsize=NOTE_SIZE,
+                ha="center",
+                va="center",
+                path_effects=[withStroke(linewidth=2, foreground="white")],
+            )
 
 
 def draw_curves(
@@ -132,10 +153,3 @@ def draw_printed(
 def printed_handle() -> Line2D:
     """The entry of a legend for what `draw_printed` draws."""
     return Line2D([], [], color=MUTED, label="printed in the paper", **PRINTED_STYLE)
-
-
-def _room(axes: Axes, x: pd.Series, count: int) -> float:
-    """Width of `count` series side by side, as a share of the smallest distance of two x."""
-    positions = np.unique(axes.xaxis.get_transform().transform(x.to_numpy(float)))
-    distances = np.ptp(positions) / np.diff(positions).min() if len(positions) > 1 else 1.0
-    return min(WIDEST, (count - 1) * BETWEEN_SERIES * distances)

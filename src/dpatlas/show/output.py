@@ -31,6 +31,9 @@ Settings = dict[str, Any]
 TIER_WARNINGS = {"smoke": "smoke settings: numbers mean nothing"}
 LAST_COLUMNS = ("tier", "runs")
 INTERVALS_NOTE = "verdicts rest on intervals of their own, most of them wider: see claims.csv"
+# Of fewer runs a t interval says next to nothing: their values are shown without one.
+LEAST_RUNS = 3
+FEW_NOTE = f"values of fewer than {LEAST_RUNS} runs have no interval"
 NOTE_CHARACTERS_PER_INCH = 20
 NOTE_LINE = 0.12
 # Stands for a space of a formula while lines are broken.
@@ -74,8 +77,9 @@ def tier_note(tier: str) -> str:
 def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
     """File contents by file name; draws the notes and the tier into the figure."""
     width = int(shown.figure.get_figwidth() * NOTE_CHARACTERS_PER_INCH)
+    told = [*shown.notes, *([FEW_NOTE] if any(map(_of_few_runs, shown.rows)) else [])]
     # In front, so that no line break divides it.
-    notes = ["; ".join([tier_note(tier), *shown.notes[:1]]), *shown.notes[1:]]
+    notes = ["; ".join([tier_note(tier), *told[:1]]), *told[1:]]
     if any(row.get("low") is not None for row in shown.rows):
         notes.append(INTERVALS_NOTE)
     wrapped = [line for note in notes for line in textwrap.wrap(_with_values(note), width)]
@@ -95,8 +99,12 @@ def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
         shown.figure.savefig(buffer, format=kind, metadata=metadata)
         files[f"{name}.{kind}"] = buffer.getvalue()
     files[f"{name}.csv"] = to_csv(shown.columns, shown.rows, tier)
-    files[f"{name}.json"] = canonical_json(chart_of(shown.figure, shown.notes)).encode()
+    files[f"{name}.json"] = canonical_json(chart_of(shown.figure, told)).encode()
     return files
+
+
+def _of_few_runs(row: Row) -> bool:
+    return 0 < (row.get("runs_used") or 0) < LEAST_RUNS
 
 
 def _align_ylabels(figure: Figure) -> None:

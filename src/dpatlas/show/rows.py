@@ -6,19 +6,18 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dpatlas.core.statistics import mean_estimate
-from dpatlas.show.output import Row
+from dpatlas.show.output import LEAST_RUNS, Row
 
 CONFIDENCE = 0.95
 
 
 def over_runs(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Row:
-    """Mean of the runs, its t interval and its standard error; a single run has neither."""
+    """Mean of the runs, its standard error from 2 runs on, its t interval from LEAST_RUNS on."""
     estimate = mean_estimate(values)
-    row = {"value": estimate.value, "runs_used": estimate.runs}
-    if estimate.runs == 1:
-        return row | dict.fromkeys(("low", "high", "standard_error"))
-    low, high = estimate.interval(confidence)
-    return row | {"low": low, "high": high, "standard_error": estimate.standard_error}
+    error = estimate.standard_error if estimate.runs > 1 else None
+    ends = estimate.interval(confidence) if estimate.runs >= LEAST_RUNS else (None, None)
+    shown = {"value": estimate.value, "runs_used": estimate.runs, "standard_error": error}
+    return shown | dict(zip(("low", "high"), ends, strict=True))
 
 
 def mean_and_error(name: str, values: Sequence[float] | np.ndarray) -> Row:
@@ -51,7 +50,8 @@ def averaged(runs: Iterable[int]) -> str:
     counts = set(runs)
     if max(counts) == 1:
         return "one run"
-    return f"mean and {CONFIDENCE:.0%} t interval of {span(counts)} runs"
+    interval = f" and {CONFIDENCE:.0%} t interval" if max(counts) >= LEAST_RUNS else ""
+    return f"mean{interval} of {span(counts)} runs"
 
 
 def span(values: Iterable[float], digits: int = 6) -> str:

@@ -25,7 +25,9 @@ def test_accuracies_are_means_over_splits_and_the_csv_holds_what_is_drawn():
     assert float(pen["zero_shot_standard_error"]) == pytest.approx(0.05)
     axes = shown.figure.axes[-1]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["raw pixels", "pen"]
+    assert axes.get_title("left") == "accuracy on digits with frozen features"
     drawn = [line.get_xdata() for line in axes.get_lines()]
+    drawn += [bar[:, 0] for bars in axes.collections for bar in bars.get_segments() if len(bar)]
     for row in (raw, pen):
         for measure in ("zero_shot", "knn", "logistic"):
             if row[f"{measure}_mean"]:

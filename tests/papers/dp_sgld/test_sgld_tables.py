@@ -129,15 +129,45 @@ def test_the_headline_is_drawn_along_n_for_every_reading():
     assert [axes.get_title() for axes in shown.figure.axes] == titles
 
 
-def test_sets_of_other_numbers_of_records_are_labelled_at_all_of_them():
-    small, large = protocol_record(1000), protocol_record(16_000)
-    fields = large.spec.data.model_copy(update={"name": "mnist"})
-    large = replace(large, spec=large.spec.model_copy(update={"data": fields}))
-    figure = sgld_along_n([small, large], {}).figure
+def of_set(record, name):
+    fields = record.spec.data.model_copy(update={"name": name})
+    return replace(record, spec=record.spec.model_copy(update={"data": fields}))
+
+
+def test_only_a_set_with_several_n_is_drawn_along_n_and_the_others_stand_side_by_side():
+    several = [protocol_record(n) for n in LEADS]
+    alone = [of_set(protocol_record(4000), name) for name in ("mnist", "cifar10")]
+    figure = sgld_along_n([*several, *alone], {}).figure
     figure.canvas.draw()
-    for lead in (axes for axes in figure.axes if axes.get_xlabel()):
-        labels = [label for label in lead.get_xticklabels() if label.get_visible()]
-        assert [label.get_text() for label in labels] == ["1000", "16000"]
+    leads = [axes for axes in figure.axes if axes.get_xlabel()]
+    ticks = [[tick.get_text() for tick in axes.get_xticklabels()] for axes in leads]
+    assert ticks[:2] == [[str(n) for n in LEADS]] * 2
+    assert [tick.partition(",")[0] for tick in ticks[2]] == ["mnist", "cifar10"]
+    lines = [line for line in leads[2].get_lines() if line.get_marker() != "None"]
+    # No line leads from one data set to another.
+    assert lines and {line.get_linestyle() for line in lines} == {"None"}
+
+
+def test_a_lead_outside_the_axis_has_an_arrow_and_its_number():
+    record = protocol_record(4000)
+    rows = [
+        row.model_copy(update={"accuracy": [0.2] * len(row.accuracy)})
+        if row.method == "dp-sgld"
+        else row
+        for row in record.metrics.rows
+    ]
+    record = replace(record, metrics=record.metrics.model_copy(update={"rows": rows}))
+    shown = sgld_along_n([record, protocol_record(16_000)], {})
+    (lead,) = [
+        row["value"]
+        for row in shown.rows
+        if (row["source"], row["method"], row["n_train"], row["reading"], row["schedule"])
+        == ("ours less DP-SGD", "dp-sgld", 4000, "paper", "constant")
+    ]
+    below = next(axes for axes in shown.figure.axes if axes.get_xlabel())
+    (text,) = [text for text in below.texts if text.get_text().startswith("↓")]
+    assert text.get_text() == f"↓ {100 * lead:.3g}".replace("-", "\N{MINUS SIGN}")
+    assert text.get_position()[0] == 4000 and below.get_ylim()[0] < text.get_position()[1] < 0
 
 
 def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_alone():

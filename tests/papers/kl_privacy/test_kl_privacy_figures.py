@@ -58,7 +58,7 @@ def test_csv_holds_exactly_the_lines_and_intervals_that_are_drawn(name):
     assert len(not_in_rows(shown.figure, series_of(shown))) == GUIDES.get(name, 0)
 
 
-def test_kl_is_that_of_the_claims_with_its_interval_beside_the_largest_mean():
+def test_kl_is_the_mean_of_the_largest_with_its_interval_above_the_largest_mean():
     records = depth_sweep()
     rows = {
         (row["quantity"], row["init"], row["depth"], row["horizon"]): row
@@ -68,11 +68,11 @@ def test_kl_is_that_of_the_claims_with_its_interval_beside_the_largest_mean():
         spec, curves = record.spec, record.metrics.curves
         for name in ("short", "long"):
             condition, step = (spec.init, spec.depth, name), SETTINGS["horizons"][name]
-            logs = np.log(curves.kl_max[step - 1])
-            low, high = mean_estimate(logs).interval(0.95)
-            row = rows["kl_largest", *condition]
+            estimate = mean_estimate(curves.kl_max[step - 1])
+            half = (estimate.interval(0.95)[1] - estimate.value) / estimate.value
+            row = rows["kl_mean", *condition]
             drawn = [row["value"], row["low"], row["high"]]
-            np.testing.assert_allclose(drawn, np.exp([logs.mean(), low, high]))
+            np.testing.assert_allclose(drawn, estimate.value * np.exp([0, -half, half]))
             assert row["runs"] == [record.id]
             # The sample's worst record is the same in all runs.
             worst = rows["kl_worst", *condition]["value"]
@@ -93,7 +93,7 @@ def test_blocks_of_runs_show_what_one_record_of_all_runs_does():
     (together,) = joined([second, first])
     assert together.ids == ("block-0", "block-1")
     for step in whole.spec.shown_steps:
-        for quantity in ("kl_largest", "kl_worst", "kl_mean", "training_loss"):
+        for quantity in ("kl_mean", "kl_worst", "training_loss"):
             row, of_whole = (training_row(each, quantity, step) for each in (together, whole))
             assert row.keys() == of_whole.keys()
             assert row.get("value", 0) == pytest.approx(of_whole.get("value", 0), rel=1e-12)

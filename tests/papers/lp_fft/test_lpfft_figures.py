@@ -29,7 +29,6 @@ from dpatlas.papers.lp_fft.figures import (
     lpfft_feature_quality,
     lpfft_sensitivity,
     lpfft_theory,
-    strategy_panels,
     theory_series,
 )
 from dpatlas.papers.lp_fft.figures.averages import grouped
@@ -117,14 +116,19 @@ class TestRows:
             arms.arms(records, "strategies")
         assert arms.arms([*records[:1], *clip_records()], "strategies")
 
-    def test_the_share_that_is_shown_is_the_paper_s_whatever_the_accuracies(self):
-        record = strategies_record()
-        record.metrics.rows[:] = [
-            row.model_copy(update={"accuracy": [0.9 if row.share == 0.5 else 0.1] * 3})
-            for row in record.metrics.rows
+    def test_a_name_of_two_phases_says_its_share_and_means_no_other(self):
+        rows = [
+            row
+            for record in two_levels(arms=MAIN_ARMS + CONTROL_ARMS)
+            for row in arms.arm_rows(record)
         ]
-        shown = strategy_panels.one_share(arms.arm_rows(record))
-        assert [row["share"] for row in shown] == [1.0, 0.0, 0.25]
+        looks = arms.series_looks(rows)
+        assert set(looks) == {(row["strategy"], row["share"]) for row in rows}
+        assert looks["lp-fft", 0.25].label == "LP-FFT, 25 % LP"
+        assert looks["lp-fft", 0.5].label == "LP-FFT, 50 % LP"
+        assert looks["lp", 1.0].label == "LP"
+        drawn = {(look.label, look.color, look.marker) for look in looks.values()}
+        assert len(drawn) == len({label for label, _, _ in drawn}) == len(looks)
 
 
 class TestBudgetSweep:
@@ -155,9 +159,9 @@ class TestBudgetSweep:
         shown = show("lpfft_budget_sweep", *two_levels(), *other)
         (legend,) = shown.figure.legends
         assert [text.get_text() for text in legend.get_texts()] == [
-            "noise 0, not private",
-            r"noise 1, $\varepsilon$ = 10.9",
-            r"noise 4, $\varepsilon$ = 1.6",
+            "digits: noise 0, not private",
+            r"digits: noise 1, $\varepsilon$ = 10.9",
+            r"digits: noise 4, $\varepsilon$ = 1.6",
         ]
         colors = [line.get_color() for line in legend.get_lines()]
         darkness = [1 - np.mean(to_rgb(color)) for color in colors]
@@ -165,6 +169,20 @@ class TestBudgetSweep:
         drawn = [{line.get_color() for line in axes.get_lines()} for axes in shown.figure.axes]
         assert drawn[0] >= {colors[0], colors[2]}
         assert drawn[1] >= {colors[1], colors[2]}
+
+    def test_a_name_of_a_level_is_of_one_data_set(self):
+        other = strategies_record(4.0, "other", arms=FEW_ARMS, data="fonts")
+        (legend,) = show("lpfft_budget_sweep", strategies_record(4.0), other).figure.legends
+        names = [text.get_text().partition(":")[0] for text in legend.get_texts()]
+        assert names == ["digits", "fonts"]
+        assert len({line.get_color() for line in legend.get_lines()}) == 2
+
+    def test_controls_stand_at_their_share(self):
+        records = two_levels(arms=MAIN_ARMS + CONTROL_ARMS)
+        shown = show("lpfft_budget_sweep", *records)
+        shares = {row["share"] for row in shown.rows}
+        drawn = {x for line in shown.figure.axes[0].get_lines() for x in line.get_xdata()}
+        assert drawn == shares
 
     def test_scenarios_with_another_best_share_stand_in_front_on_the_same_axes(self):
         best = {"a": 1.0, "b": 1.0, "c": 0.0}
@@ -191,7 +209,11 @@ class TestBudgetSweep:
         assert (unswept["group"], unswept["noise_multiplier"]) == ("strategies", 4.0)
 
     def test_intervals_of_few_runs_do_not_stretch_accuracy_beyond_its_range(self):
-        shown = show("lpfft_budget_sweep", strategies_record(1.0, runs=2))
+        record = strategies_record(1.0, runs=3)
+        record.metrics.rows[:] = [
+            row.model_copy(update={"accuracy": [0.8, 0.99, 0.99]}) for row in record.metrics.rows
+        ]
+        shown = show("lpfft_budget_sweep", record)
         assert max(row["high"] for row in shown.rows) > 1.02
         assert shown.figure.axes[0].get_ylim()[1] == 1.02
 
@@ -251,6 +273,16 @@ class TestPrivacyUtility:
         ]
         drawn = {value for line in diamonds for value in line.get_ydata()}
         assert drawn == set(accuracies.values())
+
+    def test_panels_share_axes_looks_and_shares(self):
+        other = [strategies_record(noise, "other", arms=FEW_ARMS) for noise in (1.0, 4.0)]
+        shown = show("lpfft_privacy_utility", *two_levels(), *other)
+        panels = shown.figure.axes[:2]
+        assert len({(axes.get_xlim(), axes.get_ylim()) for axes in panels}) == 1
+        shares = {
+            row["share"] for row in select(shown.rows, scenario="inverted-t", strategy="lp-fft")
+        }
+        assert shares == {0.25, 0.5}
 
     @pytest.mark.parametrize(
         ("noises", "labels"),

@@ -69,7 +69,9 @@ PRODUCTS = (
         "beta / lambda, which does not change when features are scaled to another norm; and the "
         "step size of the authors' code, near 1 / beta. At a given number of epochs the noise of "
         "DP-SGLD falls like 1 / n, while that of DP-SGD at batches of one size falls more slowly. "
-        "Below: the same less the accuracy of DP-SGD, run by run. "
+        "A set with one number of records is not drawn along n: such sets stand side by side. "
+        "Below: the same less the accuracy of DP-SGD, run by run; what lies outside the axis has "
+        "an arrow and its number. "
         "On the paper's data with its backbone, open diamonds are Table 1 as printed.",
         paper_shows="Three sets, n = 50,000 (twice) and 5,163, at one epsilon.",
     ),

@@ -19,10 +19,15 @@ def printed_accuracies(
     """
     found = {}
     for cell in read_rows(TABLE):
-        name, its_classes, records = DATA[cell["dataset"]]
-        same = (data.partition("-")[0], classes) == (name, its_classes)
+        same = is_same_data(cell["dataset"], data, classes)
         if same and cell["backbone"] in (backbone or ""):
             method, epsilon = METHODS[cell["method"]], float(cell["epsilon"])
             private = None if method == "no-dp" else epsilon
+            records = DATA[cell["dataset"]][2]
             found[method] = (records, private, float(cell["accuracy_percent"]))
     return found
+
+
+def is_same_data(printed: str, data: str, classes: int) -> bool:
+    """Whether data of ours with so many classes are the printed data set."""
+    return (data.partition("-")[0], classes) == DATA[printed][:2]

@@ -25,15 +25,15 @@ PRODUCTS = (
         place="Fig. 2 right, Fig. 6",
         caption="Test accuracy against the share of the steps in which private fine-tuning trains "
         "the head alone before it trains everything: 0 is full fine-tuning, 100 linear probing; "
-        "one curve for every noise level, the darker the more noise, and one without privacy. The "
-        "first row has one scenario for every answer to which share is best at the largest noise, "
-        "if they differ; the others stand below, on the same axes. All points of a curve have the "
-        "same noise and number of steps, and hence the same epsilon, since both phases are "
-        "composed. Two phases have two learning rates, which alone could explain a gain. The "
-        "controls have them too: LP-LP trains the head and FFT-FFT everything throughout, and both "
-        "change only the rate where LP-FFT changes phase. Every point has its own rates, chosen on "
-        "a fixed part of the records that no run deals. Last panel: accuracy against the clip "
-        "threshold at one noise level.",
+        "one curve for every data set and noise level, the darker the more noise, and one without "
+        "privacy. The first row has one scenario for every answer to which share is best at the "
+        "largest noise, if they differ; the others stand below, on the same axes. All points of a "
+        "curve have the same noise and number of steps, and hence the same epsilon, since both "
+        "phases are composed. Two phases have two learning rates, which alone could explain a "
+        "gain. The controls have them too: LP-LP trains the head and FFT-FFT everything "
+        "throughout, and both change only the rate where LP-FFT changes phase; they stand at that "
+        "share. Every point has its own rates, chosen on a fixed part of the records that no run "
+        "deals. Last panel: accuracy against the clip threshold at one noise level.",
         paper_shows="Accuracy against the number of epochs of LP, at epsilon 1, 2 and 3 "
         "(WideResNet to CIFAR-10), and at noise .3 and without noise (ResNet-50). The paper "
         "concludes that a mixture is best with noise and FFT without.",
@@ -59,7 +59,8 @@ PRODUCTS = (
         place="Fig. 8",
         caption="Test accuracy of every fine-tuning strategy against epsilon, for each scenario "
         "and backbone, with the result without privacy at the right. A two-phase strategy is shown "
-        "at the share of LP nearest to a quarter, the paper's 5 of 20 epochs. Epsilon covers both "
+        "at every share of its first phase that was run, each under a name of its own (the paper "
+        "has a quarter, 5 of 20 epochs); all panels have the same axes. Epsilon covers both "
         "phases and every iterate. Mean and 95 % interval over runs; the strategies of a run share "
         "its records, random head, batches and noise, so differences between them are known more "
         "precisely than their separate intervals suggest. On the paper's data with its backbone, "

@@ -80,16 +80,20 @@ def printed_of(setting: Mapping[str, Any]) -> list[PrintedAccuracy]:
 
     setting: with `data`, `classes`, `architecture`, `pretrained_on` and `lora_rank`.
     """
-    data = setting["data"].partition("-")[0], setting["classes"]
     names = [
         name
         for name, (kind, source) in _OURS.items()
-        if data == _OUR_DATA
+        if is_same_data(setting["data"], setting["classes"])
         and kind in setting["architecture"]
         and setting["pretrained_on"] == source
     ]
     table = TABLE_2 if setting["lora_rank"] else TABLE_1
     return [cell for cell in table if cell.backbone in names]
+
+
+def is_same_data(data: str, classes: int) -> bool:
+    """Whether data of ours with so many classes are the paper's private data."""
+    return (data.partition("-")[0], classes) == _OUR_DATA
 
 
 def contradictions(cell: PrintedAccuracy, others: Sequence[PrintedAccuracy]) -> list[str]:

@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -55,13 +52,6 @@ def pretrain_samples(records: Sequence[Record[Any, Any]], settings: Settings) ->
         if (rows := image_rows(record))
     ]
     rows = transfer_rows(measured)
-    heights = [SHEET_HEIGHT] * len(sheets) + [AXIS_HEIGHT + LINE_HEIGHT * len(rows)]
-    figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights)))
-    panels = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
-    *above, below = panels
-    for axes, sheet in zip(above, sheets, strict=True):
-        _draw_sheet(axes, *sheet)
-    _draw_accuracies(below, measured.metrics.rows)
     metrics = measured.metrics
     notes = [
         f"images: {PER_LINE * LINES} of each source, its classes in turn; below: accuracy on "
@@ -70,6 +60,21 @@ def pretrain_samples(records: Sequence[Record[Any, Any]], settings: Settings) ->
         f"standard error over {rows[0]['splits']} random splits, whose test records overlap; for "
         "the reader only: no setting is chosen by it",
     ]
+    return samples_figure(sheets, rows, measured.spec.data.name, notes)
+
+
+def samples_figure(
+    sheets: Sequence[tuple[list[Row], Sequence[int]]], rows: list[Row], data: str, notes: list[str]
+) -> ShownFigure:
+    """The figure of these rows of its csv: images by source with their shape, and accuracies."""
+    heights = [SHEET_HEIGHT] * len(sheets) + [AXIS_HEIGHT + LINE_HEIGHT * len(rows)]
+    figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights)))
+    panels = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    *above, below = panels
+    for axes, sheet in zip(above, sheets, strict=True):
+        _draw_sheet(axes, *sheet)
+    _draw_accuracies(below, rows)
+    _title(below, f"accuracy on {data} with frozen features")
     shown = [row for sheet, _ in sheets for row in sheet]
     return ShownFigure(figure, COLUMNS, [*shown, *rows], notes)
 
@@ -145,42 +150,33 @@ def _draw_sheet(axes: Axes, rows: list[Row], shape: Sequence[int]) -> None:
     axes.imshow(sheet, cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
     axes.set_axis_off()
     origin = "real, private" if rows[0]["part"] == "real image" else "public"
-    axes.set_title(f"{rows[0]['source']} ({origin})", loc="left", fontsize=NOTE_SIZE, pad=2)
+    _title(axes, f"{rows[0]['source']} ({origin})")
 
 
-def _draw_accuracies(axes: Axes, rows: Sequence[transfer.Row]) -> None:
-    """Mean and standard error over splits, by backbone and measure."""
-    names = [_name(row) for row in rows]
-    accuracies = [
-        {"backbone": _name(row), "measure": measure, "accuracy": accuracy}
-        for row in rows
-        for measure in MEASURES
-        for accuracy in getattr(row, measure) or ()
-    ]
-    sns.pointplot(
-        pd.DataFrame(accuracies),
-        x="accuracy",
-        y="backbone",
-        order=names,
-        hue="measure",
-        hue_order=list(MEASURES),
-        palette={measure: look.color for measure, look in MEASURES.items()},
-        markers=[look.marker for look in MEASURES.values()],
-        linestyle="none",
-        errorbar="se",
-        dodge=DODGE,
-        markersize=mpl.rcParams["lines.markersize"],
-        err_kws={"linewidth": mpl.rcParams["lines.linewidth"]},
-        legend=False,
-        ax=axes,
-    )
+def _title(axes: Axes, text: str) -> None:
+    axes.set_title(text, loc="left", fontsize=NOTE_SIZE, pad=2)
+
+
+def _draw_accuracies(axes: Axes, rows: Sequence[Row]) -> None:
+    """Mean and standard error over splits, by backbone and measure, the first above."""
+    for name, look in MEASURES.items():
+        known = [place for place, row in enumerate(rows) if row.get(f"{name}_mean") is not None]
+        aside = DODGE * (list(MEASURES).index(name) / (len(MEASURES) - 1) - 0.5)
+        axes.errorbar(
+            [rows[place][f"{name}_mean"] for place in known],
+            [place + aside for place in known],
+            xerr=[rows[place][f"{name}_standard_error"] or np.nan for place in known],
+            fmt=look.marker,
+            color=look.color,
+        )
+    axes.set_yticks(range(len(rows)), [row["backbone"] for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set(xlabel="test accuracy on the private data, %", ylabel="")
     percent_axis(axes.xaxis)
-    # Seaborn removes it from an axis of names.
-    axes.grid(axis="y")
     axes.legend(
         handles=[handle(look) for look in MEASURES.values()],
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.0),
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        borderaxespad=0,
         ncols=len(MEASURES),
     )

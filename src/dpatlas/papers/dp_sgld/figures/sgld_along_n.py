@@ -1,6 +1,10 @@
 """dp_sgld: the comparison of Table 1 along the number of records, by reading of its settings."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpatlas.papers.dp_sgld.figures.arms import STATED, columns_of
@@ -8,11 +12,11 @@ from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.records.protocol import LangevinArm, Metrics, SgdArm, Spec
 from dpatlas.papers.dp_sgld.table_1 import printed_accuracies
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_points, draw_printed, frame, printed_handle
+from dpatlas.show.draw import draw_points, draw_printed, frame, mark_outside, printed_handle
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import accuracy_axis, label_ticks, legend, percent_axis
-from dpatlas.show.rows import averaged, mean_interval
+from dpatlas.show.rows import averaged, mean_interval, span
 from dpatlas.show.series import BLUE, GREEN, RED, handle, some
 
 METHODS = {
@@ -23,11 +27,14 @@ METHODS = {
 }
 OURS, PRINTED, LESS_DP_SGD = "ours", "printed", "ours less DP-SGD"
 BASE = "dp-sgd"
-# Differences to DP-SGD are shown up to so many points; some at small n are 70.
+POINTS = {name: replace(look, linestyle="") for name, look in METHODS.items()}
+# The axis of differences to DP-SGD ends at so many points; some at small n are 70.
 NEAR = 2.5
 SOURCES = (OURS, PRINTED, LESS_DP_SGD)
 # The reading whose settings are those that the paper states.
 PRINTED_READING = "paper"
+# Data set and backbone.
+Set = tuple[str, str | None]
 COLUMNS = (
     "source",
     "reading",
@@ -53,42 +60,90 @@ COLUMNS = (
 
 
 def sgld_along_n(records: Records, settings: Settings) -> ShownFigure:
-    """Accuracy against n with constant steps, a panel for each reading, and its lead over DP-SGD.
+    """Accuracy with constant steps, a panel for each reading, and below it its lead over DP-SGD.
 
-    Both for each set of records and backbone, one below the other.
+    Along n for each set of records and backbone that has several n; those that have one stand
+    together, side by side.
     """
     shown: list[Record[Spec, Metrics]] = some(records, "protocol")
     rows = [along_n(record, arm) for record in shown for arm in record.metrics.rows]
     rows += [lead for record in shown for lead in _leads(record)]
+    rows += _printed_rows(shown)
+    return along_n_figure(rows, _notes(shown))
+
+
+def along_n_figure(rows: list[Row], notes: list[str]) -> ShownFigure:
+    """The figure of these rows of its csv."""
+    numbers: dict[Set, set[int]] = {}
+    for row in rows:
+        numbers.setdefault(_set_of(row), set()).update(
+            [row["n_train"]] if row["source"] == OURS else []
+        )
+    along = [[each] for each, found in numbers.items() if len(found) > 1]
+    alone = [each for each, found in numbers.items() if len(found) == 1]
+    groups = [*along, *([alone] if alone else [])]
     readings = list(dict.fromkeys(row["reading"] for row in rows))
-    sets = list(dict.fromkeys((row["data"], row["backbone"]) for row in rows))
-    printed = _printed_rows(shown)
-    rows += printed
-    figure = Figure(figsize=(DOUBLE_COLUMN, 0.6 + 3.6 * len(sets)))
-    panels = figure.subplots(2 * len(sets), len(readings), sharex=True, sharey="row", squeeze=False)
-    data = frame(rows)
-    constant = data[data.schedule == "constant"]
-    numbers = sorted(set(data.n_train[data.source == OURS]))
-    for (name, backbone), above, below in zip(sets, panels[::2], panels[1::2], strict=True):
-        for axes, lead, reading in zip(above, below, readings, strict=True):
-            seen = constant.backbone.isna() if backbone is None else constant.backbone == backbone
-            of_panel = constant[(constant.reading == reading) & (constant.data == name) & seen]
-            by_source = {key: of_panel[of_panel.source == key] for key in SOURCES}
-            axes.set(xscale="log", title=f"settings: {reading}")
-            draw_points(axes, by_source[OURS], "n_train", METHODS, "method")
-            draw_printed(axes, by_source[PRINTED], "n_train", METHODS, "method")
-            lead.axhline(0, color=MUTED, linewidth=THIN, zorder=1)
-            draw_points(lead, by_source[LESS_DP_SGD], "n_train", METHODS, "method")
-            lead.set(xlabel="private records $n$", ylim=(-NEAR / 100, NEAR / 100))
-            # Panels share their axis: those of a set are labelled at the numbers of all sets.
-            label_ticks(lead, numbers)
-            lead.tick_params(labelbottom=True)
-        above[0].set_ylabel(f"test accuracy, %\n{name}, {backbone or 'raw'}")
-        accuracy_axis(above[0])
-        below[0].set_ylabel("accuracy less that\nof DP-SGD, points")
-        percent_axis(below[0].yaxis)
+    figure = Figure(figsize=(DOUBLE_COLUMN, 0.6 + 3.6 * len(groups)))
+    parts = figure.subfigures(len(groups), 1, squeeze=False).flat
+    constant = [row for row in rows if row["schedule"] == "constant"]
+    for part, group in zip(parts, groups, strict=True):
+        panels = part.subplots(2, len(readings), sharex=True, sharey="row", squeeze=False)
+        labels = {each: _label(each, numbers[each]) for each in group}
+        of_group = [row for row in constant if _set_of(row) in group]
+        for (above, below), reading in zip(panels.T, readings, strict=True):
+            above.set_title(f"settings: {reading}")
+            of_reading = [row for row in of_group if row["reading"] == reading]
+            _draw_reading(above, below, of_reading, None if group is alone else group, labels)
+        accuracy_axis(panels[0, 0])
+        percent_axis(panels[1, 0].yaxis)
+        panels[1, 0].set_ylabel("accuracy less that\nof DP-SGD, points")
+        told = "" if group is alone else f"\n{_name(group[0])}"
+        panels[0, 0].set_ylabel(f"test accuracy, %{told}")
+    printed = any(row["source"] == PRINTED for row in rows)
     legend(figure, [*map(handle, METHODS.values()), *([printed_handle()] if printed else [])])
-    return ShownFigure(figure, COLUMNS, rows, _notes(shown))
+    return ShownFigure(figure, COLUMNS, rows, notes)
+
+
+def _draw_reading(
+    above: Axes,
+    below: Axes,
+    rows: Sequence[Row],
+    along: Sequence[Set] | None,
+    labels: Mapping[Set, str],
+) -> None:
+    """Accuracies of a reading and below them the leads: along n, or by set as `labels` name it."""
+    data = frame(rows).assign(set=[list(labels).index(_set_of(row)) for row in rows])
+    x, looks = ("n_train", METHODS) if along else ("set", POINTS)
+    if along:
+        above.set(xscale="log")
+    by_source = {source: data[data.source == source] for source in SOURCES}
+    draw_points(above, by_source[OURS], x, looks, "method")
+    draw_printed(above, by_source[PRINTED], x, looks, "method")
+    below.axhline(0, color=MUTED, linewidth=THIN, zorder=1)
+    draw_points(below, by_source[LESS_DP_SGD], x, looks, "method")
+    below.set(ylim=(-NEAR / 100, NEAR / 100))
+    if along:
+        label_ticks(below, by_source[OURS].n_train)
+        below.set(xlabel="private records $n$")
+        # Room for the numbers of what lies outside.
+        below.margins(x=0.16)
+    else:
+        below.set(xlim=(-0.5, len(labels) - 0.5), xlabel="set, features, records")
+        below.set_xticks(range(len(labels)), list(labels.values()))
+    mark_outside(below, by_source[LESS_DP_SGD], x, looks, "method", unit=100)
+
+
+def _set_of(row: Row) -> Set:
+    return row["data"], row["backbone"]
+
+
+def _name(each: Set) -> str:
+    data, backbone = each
+    return f"{data}, {backbone or 'raw'}"
+
+
+def _label(each: Set, numbers: Iterable[int]) -> str:
+    return f"{_name(each)}\n$n$ = {span(numbers)}".replace(", ", ",\n")
 
 
 def along_n(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> Row:
@@ -181,5 +236,5 @@ def _notes(records: list[Record[Spec, Metrics]]) -> list[str]:
         f"{fields.epsilon:g} (DP-SGLD: by Thm 3.2 with K = epochs), $\\delta$ = {fields.delta:g}",
         f"{'; '.join(readings)}; {averaged(record.spec.runs for record in records)}, each with "
         "records of its own",
-        f"below: paired by run; differences beyond {NEAR:g} points lie outside",
+        f"below: paired by run; differences beyond {NEAR:g} points: an arrow and the number",
     ]

@@ -53,13 +53,15 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.6))
     accuracy, privacy = figure.subplots(1, 2)
     accuracy.set(xscale="log", xlabel=STEPS_LABEL, ylabel="test accuracy, %")
+    accuracy.set_title("accuracy of the last iterate")
     privacy.set(xscale="log", yscale="log", xlabel=STEPS_LABEL)
+    privacy.set_title("privacy loss of all iterates")
     privacy.set_ylabel(r"$\varepsilon$ if all iterates were released")
     data = frame(rows)
     draw_points(accuracy, data[data.quantity == "accuracy"], "steps", METHODS, "method")
     accuracy_axis(accuracy)
     epsilons = data[data.quantity == "ordinary epsilon"]
-    draw_points(privacy, epsilons, "steps", METHODS, "method", dodge=False)
+    draw_points(privacy, epsilons, "steps", METHODS, "method", apart=False)
     privacy.axhline(fields.epsilon, color=MUTED, linewidth=THIN)
     label_decades(privacy.yaxis)
     for axes in (accuracy, privacy):

@@ -63,7 +63,7 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
         ]
         # The panel with the most curves stands where their names do.
         shown.sort(key=lambda panel: len(panel[1]))
-        panels = line.subplots(1, len(shown), sharey=True, squeeze=False).flat
+        panels = line.subplots(1, len(shown), squeeze=False).flat
         for axes, (schedule, rows) in zip(panels, shown, strict=True):
             axes.set_title(f"{schedule} steps; noise by K = {counted}")
             drawn.append((axes, rows))
@@ -80,11 +80,16 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
     for axes, rows in drawn:
         target = small.epsilon if axes is in_one_dimension else fields.epsilon
         _draw_panel(axes, rows, target)
+    in_one_dimension.set_ylabel(r"$\varepsilon$ in one dimension")
     for axes, rows in drawn:
+        if axes not in (in_one_dimension, drawn[0][0]):
+            axes.sharey(drawn[0][0])
         subplot = axes.get_subplotspec()
         assert subplot is not None
         if subplot.is_first_col():
             axes.set_ylabel(EPSILON_LABEL)
+        elif axes is not in_one_dimension:
+            axes.tick_params(axis="y", which="both", labelleft=False)
         if subplot.is_last_col() or axes is at_full_batch:
             ends = {row["curve"]: (row["step"], row["value"]) for row in rows}
             label_ends(axes, [CURVES[name] for name in ends], ends.values())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from dpatlas.core.files import read_rows
 from dpatlas.evidence.printed import Pairs, PrintedComparison, Rows, estimate
+from dpatlas.papers.dp_sgld.table_1 import is_same_data
 
 HERE = Path(__file__).parent
 PERCENT = 100
@@ -73,6 +74,7 @@ def _accuracy(cell: Mapping[str, str], row: Mapping[str, str]) -> PrintedCompari
         0.0,
         f"{row['data']}, {backbone}{size}",
         estimate(row, "accuracy_mean", "accuracy_standard_error", PERCENT),
+        same_data=is_same_data(cell["dataset"], row["data"], int(row["classes"])),
     )
 
 

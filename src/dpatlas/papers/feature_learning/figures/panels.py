@@ -94,11 +94,11 @@ def draw_series(
         axes.set_axis_off()
         axes.text(0.5, 0.5, "no points", ha="center", transform=axes.transAxes)
         return
-    for looks, dodge in ((centred or {}, False), (aside, True)):
+    for looks, apart in ((centred or {}, False), (aside, True)):
         if data[axis].nunique() == 1:
             # A line through one point would not be seen.
             looks = {name: replace(look, marker=look.marker or "_") for name, look in looks.items()}
-        draw_points(axes, data, axis, looks, dodge=dodge)
+        draw_points(axes, data, axis, looks, apart=apart)
 
 
 def label_x(figure: Figure, panels: Panels) -> None:

@@ -70,7 +70,7 @@ def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
             axes.set(xscale="log", yscale="log", xlabel=X_LABELS[x])
             axes.xaxis.set_minor_formatter(NullFormatter())
             draw_curves(axes, by_panel[init, network], x, looks_in(LOOKS, init), "quantity")
-            axes.set_title(INITS[init].label if network == "trained" else "")
+            axes.set_title(INITS[init].label)
         line[0].set_ylabel(f"{name} network,\n{KL_LABEL}")
     _limit_bounds(dict(zip(inits, panels[0], strict=True)), data[data.network == "trained"])
     legend(figure, [handle(look) for look in LOOKS.values()])

@@ -29,26 +29,30 @@ from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import label_ticks, legend
 from dpatlas.show.rows import positive_mean_interval
-from dpatlas.show.series import handle
+from dpatlas.show.series import ORANGE, handle
 
 LOOKS = {
     "measured": Look("measured", OF_INIT, "o", "-"),
     "sphere": Look("measured on the sphere", OF_INIT, "", "-."),
     "risk": Look("measured excess risk / bound", OF_INIT, "o", "--"),
-    "corrected": Look("formula, corrected", "black", "", "-"),
-    "printed": Look("formula, as printed", "black", "", ":"),
+    "corrected": Look("formula of $B$ or $R$, corrected", "black", "", "-"),
+    "printed": Look("formula of $R$, as printed", "black", "", ":"),
+    "of product": Look("formula of $BR/n$, corrected", ORANGE, "", "-"),
+    "of product, printed": Look("formula of $BR/n$, as printed", ORANGE, "", ":"),
     "limit": Look("bound (KL: budget)", "black", "", "--"),
     "start": Look("before training", "0.5", "", ":"),
 }
 # By the label of a row of panels: the quantities in it and the look of each.
 PANELS = {
     "squared gradient norm $B$": {"B_measured": "measured", "B_formula": "corrected"},
-    "distance $R$": {"R_measured": "measured", "R_corrected": "corrected", "R_printed": "printed"},
-    "trade-off $BR/n$": {
-        "BR_over_n_measured": "measured",
-        "BR_over_n_sphere": "sphere",
-        "BR_over_n_corrected": "corrected",
-        "BR_over_n_printed": "printed",
+    "distance $R$": {"R_measured": "measured"},
+    "trade-off $BR/n$": {"BR_over_n_measured": "measured", "BR_over_n_sphere": "sphere"},
+    # Of formulas without logarithms and constants only the change with depth means something.
+    "formulas of $R$, $BR/n$\nup to constants": {
+        "R_corrected": "corrected",
+        "R_printed": "printed",
+        "BR_over_n_corrected": "of product",
+        "BR_over_n_printed": "of product, printed",
     },
     "excess risk (nats)": {
         "excess_risk": "measured",
@@ -67,8 +71,12 @@ PANELS = {
 def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
     """Sec. 6: B, R and B R / n against depth, then the network trained at a fixed KL budget."""
     trained: list[LinearizedRecord] = conditions(records, "linearized")
-    rows = [row for record in trained for row in tradeoff_rows(record)]
-    figure = Figure(figsize=(DOUBLE_COLUMN, 8.0))
+    return tradeoff_figure([row for record in trained for row in tradeoff_rows(record)], trained)
+
+
+def tradeoff_figure(rows: list[Row], trained: Sequence[LinearizedRecord]) -> ShownFigure:
+    """The figure of these rows of its csv; the records give words alone."""
+    figure = Figure(figsize=(DOUBLE_COLUMN, 9.0))
     panels = figure.subplots(len(PANELS), len(trained), sharex=True, sharey="row", squeeze=False)
     data = frame(rows)
     for init, column in zip(inits_of(trained), panels.T, strict=True):
@@ -76,7 +84,7 @@ def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
         for axes, roles in zip(column, PANELS.values(), strict=True):
             axes.set_yscale("log", nonpositive="clip")
             drawn = {quantity: looks[role] for quantity, role in roles.items()}
-            draw_points(axes, data[data.init == init], "depth", drawn, "quantity", dodge=False)
+            draw_points(axes, data[data.init == init], "depth", drawn, "quantity", apart=False)
         column[0].set_title(INITS[init].label)
         column[-1].set_xlabel("depth (weight matrices)")
         label_ticks(column[-1], trained[0].spec.depths)
@@ -86,9 +94,10 @@ def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
     notes = [
         f"{linearized_net_words(trained)}; mean over runs for $B$ and "
         "shares of a bound, geometric mean for all else; bars: 95% t interval of its logarithm; "
-        "share of its bound: measured is KL / budget; formulas of R without logarithms "
-        "and constants, the printed one hidden where the corrected one agrees; B stands as "
-        "printed; KL: largest of a run's records at the end of training, last row with "
+        "share of its bound: measured is KL / budget; formulas of R and BR/n without logarithms "
+        "and constants: compare their change with depth, not their height; the printed ones are "
+        "hidden where the corrected ones agree; B stands as printed; KL: largest of a run's "
+        "records at the end of training, last row with "
         f"$\\sigma$ = {trained[0].spec.sigma:g} and time {trained[0].spec.time:g}",
     ]
     return ShownFigure(figure, ("init", "depth", *VALUES, "runs_used"), rows, notes)

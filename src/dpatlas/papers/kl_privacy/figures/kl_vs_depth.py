@@ -1,5 +1,7 @@
 """Figure kl_vs_depth of kl_privacy."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -24,7 +26,7 @@ from dpatlas.papers.kl_privacy.figures.words import (
 from dpatlas.papers.kl_privacy.kinds import TrainingRecord
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN
-from dpatlas.show.output import Records, Settings, ShownFigure
+from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import label_decades, label_ticks, legend
 
 
@@ -33,13 +35,20 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
     trained: list[TrainingRecord] = conditions(records, "training", ["depth"])
     horizons = {name: horizon(settings, name) for name in ("short", "long")}
     need_steps(trained, max(horizons.values()), "horizons")
-    quantities = ("kl_largest", "kl_worst", "training_loss")
+    quantities = ("kl_mean", "kl_worst", "training_loss")
     rows = [
         training_row(record, quantity, steps, depth=record.spec.depth, horizon=name)
         for name, steps in horizons.items()
         for quantity in quantities
         for record in trained
     ]
+    return depth_figure(rows, horizons, trained)
+
+
+def depth_figure(
+    rows: list[Row], horizons: dict[str, int], trained: Sequence[TrainingRecord]
+) -> ShownFigure:
+    """The figure of these rows of its csv; the records give words alone."""
     figure = Figure(figsize=(DOUBLE_COLUMN, 3.6))
     panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=[1.8, 1])
     data, looks = frame(rows), looks_of(trained)
@@ -48,7 +57,7 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
         for axes in column:
             axes.set_yscale("log")
         of = dict(list(at_horizon.groupby("quantity")))
-        draw_points(column[0], of["kl_largest"], "depth", looks, "init")
+        draw_points(column[0], of["kl_mean"], "depth", looks, "init")
         draw_curves(column[0], of["kl_worst"], "depth", looks, "init", **THIN_LINE)
         draw_points(column[1], of["training_loss"], "depth", looks, "init")
         losses = at_horizon.value[at_horizon.quantity == "training_loss"].dropna()
@@ -58,11 +67,11 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
     for axes, label in zip(panels[:, 0], (KL_LABEL, LOSS_LABEL), strict=True):
         axes.set_ylabel(label)
         label_decades(axes.yaxis)
-    legend(figure, [*init_handles(trained), *line_handles()], columns=3)
+    legend(figure, [*init_handles(trained), *line_handles(THIN_LINE)], columns=3)
     notes = [
-        f"{net_words(trained, 'depth')}; one full-batch step = one epoch; KL: largest of a run's "
-        "records, geometric mean and 95% t interval over runs (thin: largest over records of the "
-        "mean over runs); loss: mean and range over runs",
+        f"{net_words(trained, 'depth')}; one full-batch step = one epoch; KL: arithmetic means, "
+        "95% t intervals over runs of the mean's logarithm (claims compare geometric means); loss: "
+        "mean and range over runs",
         *divergence_notes(trained, "depth"),
     ]
     return ShownFigure(figure, ("init", "depth", "horizon", "step", *VALUES, *COUNTS), rows, notes)

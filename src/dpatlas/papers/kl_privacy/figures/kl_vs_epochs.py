@@ -1,5 +1,6 @@
 """Figure kl_vs_epochs of kl_privacy."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from dpatlas.papers.kl_privacy.figures.rows import (
     training_row,
 )
 from dpatlas.papers.kl_privacy.figures.words import (
+    FEW_POINTS,
     KL_LABEL,
     LOSS_LABEL,
-    THIN_LINE,
     divergence_notes,
     init_handles,
     inits_of,
@@ -30,7 +31,7 @@ from dpatlas.papers.kl_privacy.figures.words import (
 from dpatlas.papers.kl_privacy.kinds import TrainingRecord
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import Records, Settings, ShownFigure
+from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import label_decades, legend
 from dpatlas.show.series import handle
 
@@ -50,14 +51,25 @@ def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
         [record for record in records if record.spec.steps == end], "training"
     )
     need_steps(trained, horizon(settings, "long"), "horizons.long")
-    inits = inits_of(early)
     rows = [
         training_row(record, quantity, step)
         for record in trained
-        for quantity in ("kl_largest", "kl_worst", "training_loss")
+        for quantity in ("kl_mean", "kl_worst", "training_loss")
         for step in _steps(record, quantity)
     ]
     exponents = [training_row(record, "growth_exponent", end) for record in early]
+    return epochs_figure(rows, exponents, end, trained, early)
+
+
+def epochs_figure(
+    rows: list[Row],
+    exponents: list[Row],
+    end: int,
+    trained: Sequence[TrainingRecord],
+    early: Sequence[TrainingRecord],
+) -> ShownFigure:
+    """The figure of these rows of its csv; the records give words alone."""
+    inits = inits_of(early)
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.4))
     kl, loss, growth = figure.subplots(1, 3, width_ratios=[2, 2, 1.2])
     kl.set(xscale="log", yscale="log", xlabel=STEPS_LABEL, ylabel=KL_LABEL)
@@ -65,8 +77,8 @@ def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
     data, looks = frame(rows), looks_of(trained)
     thick: dict[str, Any] = {"markevery": MARKED, "opened": True}
     for axes, quantity, line in (
-        (kl, "kl_largest", thick),
-        (kl, "kl_worst", THIN_LINE),
+        (kl, "kl_mean", thick),
+        (kl, "kl_worst", FEW_POINTS),
         (loss, "training_loss", thick),
     ):
         draw_curves(axes, data[data.quantity == quantity], "step", looks, "init", **line)
@@ -74,18 +86,18 @@ def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
     loss.set_title("training loss, mean over runs")
     growth.axhline(1.0, color=MUTED, linewidth=THIN)
     placed = frame(exponents).assign(position=range(len(inits)))
-    draw_points(growth, placed, "position", looks, "init", dodge=False)
+    draw_points(growth, placed, "position", looks, "init", apart=False)
     growth.set_xticks(range(len(inits)), [looks[init].label for init in inits], rotation=45)
     growth.set(xlabel="initialisation", ylabel="growth exponent of KL")
     growth.set_title(f"growth in steps {end // 2} to {end}")
     _linear_guide(kl, data[data.quantity.str.startswith("kl_") & (data.value > 0)])
     for axis in (kl.xaxis, kl.yaxis, loss.xaxis, loss.yaxis):
         label_decades(axis)
-    legend(figure, [*init_handles(trained), *line_handles(), handle(LINEAR)], columns=4)
+    legend(figure, [*init_handles(trained), *line_handles(FEW_POINTS), handle(LINEAR)], columns=4)
     networks = early[0].spec.networks
     notes = [
-        f"{net_words(trained)}; KL: geometric mean and 95% t band over runs of the largest of a "
-        "run's records (thin: largest over records of the mean over runs); loss: mean and range; "
+        f"{net_words(trained)}; KL: arithmetic means, 95% t band over runs of the mean's logarithm "
+        "(claims compare geometric means); loss: mean and range; "
         f"exponent: 1 is linear, mean and 95% t interval of {runs_words(early)} of "
         f"{networks} network{'s' * (networks > 1)} each",
         *dict.fromkeys([*divergence_notes(trained), *divergence_notes(early)]),

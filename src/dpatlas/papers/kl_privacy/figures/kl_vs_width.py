@@ -1,5 +1,7 @@
 """Figure kl_vs_width of kl_privacy."""
 
+from collections.abc import Sequence
+
 from matplotlib.figure import Figure
 
 from dpatlas.papers.kl_privacy.figures.rows import COUNTS, VALUES, conditions, training_row
@@ -15,7 +17,7 @@ from dpatlas.papers.kl_privacy.figures.words import (
 from dpatlas.papers.kl_privacy.kinds import TrainingRecord
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import SINGLE_COLUMN
-from dpatlas.show.output import Records, Settings, ShownFigure
+from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import label_decades, label_ticks, legend
 
 
@@ -28,22 +30,27 @@ def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
     steps = min(record.spec.steps for record in trained)
     rows = [
         training_row(record, quantity, steps, width=record.spec.width)
-        for quantity in ("kl_largest", "kl_worst")
+        for quantity in ("kl_mean", "kl_worst")
         for record in trained
     ]
+    return width_figure(rows, steps, trained)
+
+
+def width_figure(rows: list[Row], steps: int, trained: Sequence[TrainingRecord]) -> ShownFigure:
+    """The figure of these rows of its csv; the records give words alone."""
     figure = Figure(figsize=(SINGLE_COLUMN, 2.9))
     axes = figure.subplots()
     axes.set(xscale="log", yscale="log", xlabel="width (hidden units)", ylabel=KL_LABEL)
     data, looks = frame(rows), looks_of(trained)
-    draw_points(axes, data[data.quantity == "kl_largest"], "width", looks, "init")
+    draw_points(axes, data[data.quantity == "kl_mean"], "width", looks, "init")
     draw_curves(axes, data[data.quantity == "kl_worst"], "width", looks, "init", **THIN_LINE)
     axes.set_title(f"after {steps} full-batch steps (= epochs)")
     label_ticks(axes, {row["width"] for row in rows})
     label_decades(axes.yaxis)
-    legend(figure, [*init_handles(trained), *line_handles()], columns=2)
+    legend(figure, [*init_handles(trained), *line_handles(THIN_LINE)], columns=2)
     notes = [
-        f"{net_words(trained, 'width')}; largest of a run's records, geometric mean and 95% t "
-        "interval over runs (thin: largest over records of the mean over runs)",
+        f"{net_words(trained, 'width')}; arithmetic means, 95% t intervals over runs of the mean's "
+        "logarithm (claims compare geometric means)",
         *divergence_notes(trained, "width"),
     ]
     return ShownFigure(figure, ("init", "width", "step", *VALUES, *COUNTS), rows, notes)

@@ -15,7 +15,7 @@ from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
 from dpatlas.papers.kl_privacy.readings import at_step, growth_exponents, largest_mean
 from dpatlas.records import Record
 from dpatlas.show.look import INITS
-from dpatlas.show.output import Records, Row, Settings
+from dpatlas.show.output import LEAST_RUNS, Records, Row, Settings
 from dpatlas.show.rows import mean_interval, positive_mean_interval
 
 COUNTS = ("runs_used", "runs_diverged")
@@ -72,10 +72,9 @@ def _condition(record: Record[Any, Any], vary: Sequence[str]) -> tuple[Any, ...]
 def training_row(record: TrainingRecord, quantity: str, step: int, **keys: Any) -> Row:
     """One number of a training record after `step` steps.
 
-    In nats: `kl_largest`, geometric mean over runs of each run's largest KL, with the t interval of
-    the mean logarithm, as the claims compare it; `kl_mean`, its arithmetic mean, as bounds are,
-    with the t interval of the mean's logarithm; `kl_worst`, the largest over records of the mean
-    over runs, where the record keeps it. `training_loss` (mean over runs, from the least to the
+    In nats: `kl_mean`, arithmetic mean over runs of each run's largest KL, with the t interval of
+    the mean's logarithm; `kl_worst`, the largest over records of the mean over runs, which is at
+    most that, where the record keeps it. `training_loss` (mean over runs, from the least to the
     largest run) is taken at the weights that the step started from; `growth_exponent` over the
     second half of the steps.
     """
@@ -98,9 +97,7 @@ def training_row(record: TrainingRecord, quantity: str, step: int, **keys: Any) 
         return row if value is None else row | {"value": value}
     if quantity == "growth_exponent":
         return row | mean_interval(growth_exponents(record, step // 2, step))
-    values = at_step(record, "kl_max", step)
-    of_runs = positive_mean_interval if quantity == "kl_mean" else geometric_interval
-    return row | of_runs(values)
+    return row | positive_mean_interval(at_step(record, "kl_max", step))
 
 
 def geometric_interval(values: Sequence[float] | np.ndarray) -> dict[str, Any]:
@@ -115,9 +112,10 @@ def geometric_interval(values: Sequence[float] | np.ndarray) -> dict[str, Any]:
 
 
 def range_of_runs(values: Sequence[float] | np.ndarray) -> dict[str, float]:
-    """Mean, least and largest of the runs' values."""
-    low, high = float(np.min(values)), float(np.max(values))
-    return {"value": float(np.mean(values)), "low": low, "high": high}
+    """Mean of the runs' values, from LEAST_RUNS on with the least and the largest."""
+    value = {"value": float(np.mean(values))}
+    ends = {"low": float(np.min(values)), "high": float(np.max(values))}
+    return value | ends if len(values) >= LEAST_RUNS else value
 
 
 def need_steps(records: Sequence[TrainingRecord], steps: int, name: str) -> None:

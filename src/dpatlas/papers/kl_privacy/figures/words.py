@@ -16,8 +16,11 @@ from dpatlas.show.series import handle
 
 KL_LABEL = "KL privacy loss (nats)"
 LOSS_LABEL = "training loss (nats)"
-# How the largest mean over runs is drawn, beside the mean of the runs' largest.
+# The two readings of the KL of several runs, both with arithmetic means: the second is nowhere
+# larger. How it is drawn at all points of the first, and where it has fewer: as points alone.
+LARGEST, WORST = "mean of the runs' largest", "largest mean of a record"
 THIN_LINE: dict[str, Any] = {"linewidth": THIN, "markersize": 0}
+FEW_POINTS: dict[str, Any] = {"linestyle": "none", "marker": "+", "markersize": 4, "zorder": 3}
 # The colour, in a legend, of what every panel draws in that of its init.
 OF_INIT = "0.6"
 
@@ -47,11 +50,11 @@ def init_handles(records: Sequence[TrainingRecord]) -> list[Line2D]:
     ]
 
 
-def line_handles() -> list[Line2D]:
-    """Legend entries for the two readings of the KL of several runs."""
+def line_handles(worst: dict[str, Any]) -> list[Line2D]:
+    """Legend entries for the two readings of KL, the second drawn as `worst` says."""
     return [
-        handle(Look("largest record of each run", OF_INIT, "", "-")),
-        handle(Look("record largest on average", OF_INIT, "", "-"), **THIN_LINE),
+        handle(Look(LARGEST, OF_INIT, "", "-")),
+        handle(Look(WORST, OF_INIT, "", "-"), **worst),
     ]
 
 

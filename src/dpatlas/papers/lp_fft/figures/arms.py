@@ -4,8 +4,10 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from matplotlib.colors import to_hex, to_rgb
 from pydantic import BaseModel
 
 from dpatlas.errors import InputError
@@ -26,6 +28,10 @@ STRATEGIES = {
     "lp-lora": Look("LP-LoRA", SKY, "P", "-"),
     "lora": Look("LoRA", "black", "D", "--"),
 }
+# Of the steps in the first phase: 5 of 20 epochs, as in Table 1.
+PAPER_SHARE = 0.25
+# Each further share of a strategy's first phase has another marker and a darker colour.
+SHARE_MARKERS, DARKER = ("p", "d", "X", "*"), 0.6
 NEIGHBOURS = {"add_remove": "one record added or removed", "replace_one": "one record replaced"}
 CHOSEN_ON = "a fixed part of the records, which is in no run"
 PLACE = ("group", "scenario", "data", "backbone")
@@ -115,6 +121,27 @@ def arm_rows(record: Record[Spec, Metrics]) -> list[Row]:
 def level(row: Row) -> tuple[float, float]:
     """A key that sorts privacy levels: noise, then the epsilon that it was calibrated to."""
     return row["noise_multiplier"], row["target_epsilon"] or 0.0
+
+
+def series_name(row: Row) -> tuple[str, float]:
+    """One setting of the training: a strategy at its share of the first phase."""
+    return row["strategy"], row["share"]
+
+
+def series_looks(rows: Sequence[Row]) -> dict[tuple[str, float], Look]:
+    """A look by name of every series in `rows`; a name of two phases says its share."""
+    found = {series_name(row) for row in rows}
+    looks = {}
+    for strategy, look in STRATEGIES.items():
+        shares = sorted(share for name, share in found if name == strategy)
+        for place, share in enumerate(shares):
+            first = " LP" if strategy in ("lp-fft", "lp-lora") else ""
+            label = f"{look.label}, {100 * share:g} %{first}" if 0 < share < 1 else look.label
+            marker = (look.marker, *SHARE_MARKERS)[place]
+            red, green, blue = (DARKER**place * part for part in to_rgb(look.color))
+            color = to_hex((red, green, blue))
+            looks[strategy, share] = replace(look, label=label, color=color, marker=marker)
+    return looks
 
 
 def _columns(part: BaseModel) -> Row:

@@ -16,16 +16,17 @@ from dpatlas.papers.lp_fft.figures.arms import (
     STRATEGIES,
     arms,
     level,
+    series_looks,
+    series_name,
 )
 from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
     LINE_HEIGHT,
     common_note,
     finish,
-    one_share,
     panel_title,
 )
-from dpatlas.show.draw import BAR_WIDTH, draw_points, frame
+from dpatlas.show.draw import BAR_WIDTH, draw_points, frame, move_aside
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import label_ticks, legend, percent_axis
@@ -38,11 +39,13 @@ LEGEND_COLUMNS = 4
 # The strategies of one curve, from a share of LP of 0 to 1, by the phase that follows LP.
 FAMILIES = {"FFT": ("fft", "lp-fft", "lp"), "LoRA": ("lora", "lp-lora", "lp")}
 BOTH_PHASES = ("lp-fft", "lp-lora")
-# Controls with two equal phases: fill of the level's marker, and distance from their share.
+# Controls with two equal phases: fill of the level's marker, and points by which their ink is moved
+# aside from that of LP-FFT at the same share.
 CONTROLS: dict[str, tuple[Literal["none", "bottom"], float]] = {
-    "lp-lp": ("none", -0.05),
-    "fft-fft": ("bottom", 0.05),
+    "lp-lp": ("none", -2.5),
+    "fft-fft": ("bottom", 2.5),
 }
+CONTROL_SIZE = 3
 
 Panel = list[Row]
 
@@ -54,6 +57,11 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
     clipped = _clip_panels(arms(records, "clip_sweep"), trained)
     if not swept:
         raise InputError("--records", "no strategy of two phases", "at least one lp-fft")
+    return sweep_figure(swept, clipped)
+
+
+def sweep_figure(swept: list[Panel], clipped: list[Panel]) -> ShownFigure:
+    """The figure of these panels, rows of its csv: along the share of LP, and the clip bound."""
     front, rest = _front(swept)
     heading = "Scenarios whose best shares of LP differ at the largest noise" if rest else ""
     parts = {heading: front, "Other scenarios": rest, "Clip bound": clipped}
@@ -101,7 +109,7 @@ def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[Panel]:
             and (row["strategy"], row["share"]) in arms_swept
             and row["max_grad_norm"] not in clips
         ]
-        panels.append([{"panel": "clip", **row} for row in one_share([*swept, *unswept])])
+        panels.append([{"panel": "clip", **row} for row in [*swept, *unswept]])
     return panels
 
 
@@ -153,26 +161,25 @@ def _grid(part: SubFigure, shape: tuple[int, int], count: int) -> list[Axes]:
 
 
 def _looks(rows: Iterable[Row]) -> dict[str, Look]:
-    """A look by name of privacy level, the same in all panels, darker for more noise."""
+    """A look by data set and privacy level, the same in all panels, darker for more noise."""
     of_level: dict[str, list[Row]] = {}
     for row in sorted(rows, key=level):
         of_level.setdefault(_level_name(row), []).append(row)
-    return dict(zip(of_level, ramp(list(map(_privacy, of_level.values()))), strict=True))
+    looks = zip(of_level, ramp(list(map(_privacy, of_level.values()))), strict=True)
+    # Each data set's levels stand together in the legend: its epsilons are of its own records.
+    return dict(sorted(looks, key=lambda named: of_level[named[0]][0]["data"]))
 
 
 def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -> None:
-    """A curve per privacy level, with the controls of two equal phases beside it."""
+    """A curve per privacy level, with the controls of two equal phases at their share."""
     data = frame(rows).assign(level=[_level_name(row) for row in rows])
     axes.set(xlim=(-0.06, 1.06), xlabel="share of the steps in LP, %", title=panel_title(rows[0]))
     is_control = data["strategy"].isin(list(CONTROLS))
-    here = [(name, look) for name, look in looks.items() if name in set(data["level"])]
-    for name, look in here:
-        # One by one: beside the points of another level a line would have gaps.
-        draw_points(axes, data[~is_control], "share", {name: look}, "level", dodge=False)
+    draw_points(axes, data[~is_control], "share", looks, "level", apart=False)
     for (name, strategy), points in data[is_control].groupby(["level", "strategy"]):
         look, (fill, aside) = looks[name], CONTROLS[strategy]
-        axes.errorbar(
-            points["share"] + aside,
+        drawn = axes.errorbar(
+            points["share"],
             points["value"],
             yerr=[points["value"] - points["low"], points["high"] - points["value"]],
             fmt=look.marker,
@@ -180,7 +187,11 @@ def _draw_shares(axes: Axes, rows: Sequence[Row], looks: Mapping[str, Look]) -> 
             markerfacecoloralt="white",
             color=look.color,
             elinewidth=BAR_WIDTH,
+            markersize=CONTROL_SIZE,
+            zorder=3,
         )
+        for artist in drawn.get_children():
+            move_aside(artist, aside)
     axes.xaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
     percent_axis(axes.xaxis)
 
@@ -191,8 +202,8 @@ def _draw_clips(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set(xscale="log", xlabel="clip bound of a record's gradient norm")
     privacy = f"noise {first['noise_multiplier']:.3g}, $\\varepsilon$ = {first['epsilon']:.3g}"
     axes.set_title(f"{panel_title(first)}\n{privacy}")
-    looks = {name: look for name, look in STRATEGIES.items() if name in set(data["strategy"])}
-    draw_points(axes, data, "max_grad_norm", looks, "strategy")
+    looks = series_looks(rows)
+    draw_points(axes, data.assign(series=list(map(series_name, rows))), "max_grad_norm", looks)
     label_ticks(axes, data["max_grad_norm"])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda bound, _: f"{bound:g}"))
     handles = list(map(handle, looks.values()))
@@ -203,20 +214,19 @@ def _of_controls(rows: Sequence[Row]) -> list[Line2D]:
     """Entries of a legend for the markers of the controls, of any colour."""
     style: dict[str, Any] = {"color": MUTED, "marker": "o", "markerfacecoloralt": "white"}
     return [
-        Line2D([], [], linestyle="none", fillstyle=fill, label=f"{label}, {side}", **style)
-        for (name, (fill, _)), side in zip(CONTROLS.items(), ("left", "right"), strict=True)
-        for label in [STRATEGIES[name].label]
+        Line2D([], [], linestyle="none", fillstyle=fill, label=STRATEGIES[name].label, **style)
+        for name, (fill, _) in CONTROLS.items()
         if any((row["panel"], row["strategy"]) == ("share", name) for row in rows)
     ]
 
 
 def _level_name(row: Row) -> str:
-    return str(level(row))
+    return f"{row['data']} {level(row)}"
 
 
 def _privacy(rows: Sequence[Row]) -> str:
-    """Noise multiplier and epsilon of one level, for a legend."""
-    noise = f"noise {rows[0]['noise_multiplier']:.3g}"
+    """Data set, noise multiplier and epsilon of one level, for a legend."""
+    noise = f"{rows[0]['data']}: noise {rows[0]['noise_multiplier']:.3g}"
     epsilons = [row["epsilon"] for row in rows if row["epsilon"] is not None]
     return f"{noise}, $\\varepsilon$ = {span(epsilons, 3)}" if epsilons else f"{noise}, not private"
 
@@ -227,6 +237,7 @@ def _sweep_notes(rows: Sequence[Row]) -> list[str]:
     )
     if any(row["strategy"] in CONTROLS for row in rows):
         note += (
-            "; the controls change the learning rate at the same step as LP-FFT and nothing else"
+            "; the controls change the learning rate at the step at which LP-FFT changes the phase "
+            "and nothing else: at the same share, their marks moved left and right of its marks"
         )
     return [note]

@@ -29,7 +29,7 @@ from dpatlas.papers.lp_fft.records.feature_quality import Row as Curves
 from dpatlas.records import Record
 from dpatlas.show.draw import BAR_WIDTH, draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.output import LEAST_RUNS, Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import accuracy_axis, legend, percent_axis
 from dpatlas.show.rows import CONFIDENCE, averaged, mean_interval
 from dpatlas.show.series import BLUE, RED, handle, some
@@ -146,7 +146,7 @@ def loss_rows(records: Records) -> list[Row]:
             continue
         estimate = difference_estimate(*losses, paired=True)
         judged = judge(Comparison("", estimate, above=0.0), confidence)
-        bounded = estimate.runs > 1
+        bounded = estimate.runs >= LEAST_RUNS
         rows.append(
             {
                 "part": "early loss",

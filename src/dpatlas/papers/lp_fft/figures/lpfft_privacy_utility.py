@@ -1,24 +1,30 @@
 """lp_fft: accuracy of the strategies against epsilon."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures.arms import ARM_COLUMNS, PLACE, STRATEGIES, arms
+from dpatlas.papers.lp_fft.figures.arms import (
+    ARM_COLUMNS,
+    PAPER_SHARE,
+    PLACE,
+    arms,
+    series_looks,
+    series_name,
+)
 from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.strategy_panels import (
     common_note,
     finish,
-    one_share,
     panel_grid,
     panel_title,
 )
 from dpatlas.papers.lp_fft.published import BY_METHOD, printed_of
 from dpatlas.show.draw import draw_points, draw_printed, frame, printed_handle
-from dpatlas.show.look import MUTED, THIN
+from dpatlas.show.look import MUTED, THIN, Look
 from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import legend
 from dpatlas.show.series import handle
@@ -26,8 +32,11 @@ from dpatlas.show.series import handle
 OURS, PRINTED = "ours", "printed"
 # Columns in which what is printed agrees with ours.
 SCENARIO = ("group", "scenario", "data", "backbone", "pretrained_on", "architecture", "lora_rank")
+# Of the first phase, in strategies of one phase.
+SHARES = {"lp": 1.0, "fft": 0.0, "lora": 0.0}
 # Panels in a line, for few panels and for many.
 FEW, MANY = 2, 3
+LEGEND_COLUMNS = 5
 # Distance of accuracy without privacy from the largest epsilon, as a share of the axis, and at
 # least in decades.
 ASIDE, LEAST_ASIDE = 0.25, 0.15
@@ -40,18 +49,31 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
     scenarios = grouped(arms(records, "strategies", "lora"), *PLACE)
     if not scenarios:
         raise InputError("--records", "no strategies", "at least one record of kind strategies")
-    panels = [_with_printed(one_share(rows)) for rows in scenarios.values()]
-    in_a_line = MANY if len(panels) > FEW else FEW
-    figure, subplots = panel_grid(len(panels), in_a_line)
-    for axes, rows in zip(subplots, panels, strict=True):
-        _draw_epsilons(axes, rows)
+    return utility_figure([row for rows in scenarios.values() for row in _with_printed(rows)])
+
+
+def utility_figure(rows: list[Row]) -> ShownFigure:
+    """The figure of these rows of its csv: all panels have the same axes and looks."""
+    panels = list(grouped(rows, *PLACE).values())
+    figure, subplots = panel_grid(len(panels), MANY if len(panels) > FEW else FEW)
+    looks = series_looks(rows)
+    epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"]})
+    for axes, shown in zip(subplots, panels, strict=True):
+        _draw_epsilons(axes, shown, looks, _aside(epsilons))
+    ticks = {epsilon: f"{epsilon:.2g}" for epsilon in _apart(epsilons)}
+    if any(row["epsilon"] is None for row in rows):
+        ticks[_aside(epsilons)[0]] = r"$\infty$"
+    for axes in subplots:
+        # A single epsilon would take the whole of its axis.
+        axes.margins(x=0.1 if len(ticks) > 1 else 2)
+        axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
+        axes.xaxis.set_major_formatter(FixedFormatter(list(ticks.values())))
+        axes.xaxis.set_minor_locator(NullLocator())
     finish(subplots)
-    rows = [row for panel in panels for row in panel]
-    used = {row["strategy"] for row in rows}
-    handles = [handle(look) for name, look in STRATEGIES.items() if name in used]
+    handles = list(map(handle, looks.values()))
     if any(row["source"] == PRINTED for row in rows):
         handles.append(printed_handle())
-    legend(figure, handles)
+    legend(figure, handles, min(LEGEND_COLUMNS, len(handles)))
     return ShownFigure(figure, ("source", *ARM_COLUMNS), rows, _utility_notes(rows))
 
 
@@ -63,6 +85,7 @@ def _with_printed(rows: Sequence[Row]) -> list[Row]:
             **{name: first[name] for name in (*SCENARIO, "runs")},
             "source": PRINTED,
             "strategy": BY_METHOD[cell.method],
+            "share": SHARES.get(BY_METHOD[cell.method], PAPER_SHARE),
             "epsilon": None if math.isinf(cell.epsilon) else cell.epsilon,
             "value": round(cell.accuracy / 100, 4),
             "standard_error": round(cell.standard_error / 100, 4),
@@ -72,28 +95,22 @@ def _with_printed(rows: Sequence[Row]) -> list[Row]:
     return [*({**row, "source": OURS} for row in rows), *printed]
 
 
-def _draw_epsilons(axes: Axes, rows: Sequence[Row]) -> None:
-    """A curve per strategy; accuracy without privacy stands to the right of a dotted line."""
-    epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"]})
-    aside, between = _aside(epsilons)
-    data = frame(rows)
-    data["at"] = data["epsilon"].fillna(aside).astype(float)
+def _draw_epsilons(
+    axes: Axes,
+    rows: Sequence[Row],
+    looks: Mapping[tuple[str, float], Look],
+    aside: tuple[float, float],
+) -> None:
+    """A curve per series; accuracy without privacy stands to the right of a dotted line."""
+    data = frame(rows).assign(series=list(map(series_name, rows)))
+    data["at"] = data["epsilon"].fillna(aside[0]).astype(float)
     axes.set(xscale="log", xlabel=r"privacy budget $\varepsilon$", title=panel_title(rows[0]))
-    looks = {name: look for name, look in STRATEGIES.items() if name in set(data["strategy"])}
     ours = data[data["source"] == OURS]
     for _, part in ours.groupby(ours["epsilon"].notna()):
-        draw_points(axes, part, "at", looks, "strategy")
-    draw_printed(axes, data[data["source"] == PRINTED], "at", looks, "strategy")
-    ticks = {epsilon: f"{epsilon:.2g}" for epsilon in _apart(epsilons)}
-    if any(row["epsilon"] is None for row in rows):
-        ticks[aside] = r"$\infty$"
-        if epsilons:
-            axes.axvline(between, color=MUTED, linewidth=THIN, linestyle=":")
-    # Around a single tick the points that stand side by side would fill the axis.
-    axes.margins(x=0.1 if len(ticks) > 1 else 2)
-    axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
-    axes.xaxis.set_major_formatter(FixedFormatter(list(ticks.values())))
-    axes.xaxis.set_minor_locator(NullLocator())
+        draw_points(axes, part, "at", looks)
+    draw_printed(axes, data[data["source"] == PRINTED], "at", looks)
+    if data["epsilon"].isna().any() and data["epsilon"].notna().any():
+        axes.axvline(aside[1], color=MUTED, linewidth=THIN, linestyle=":")
 
 
 def _aside(epsilons: Sequence[float]) -> tuple[float, float]:
@@ -120,7 +137,4 @@ def _utility_notes(rows: Sequence[Row]) -> list[str]:
         note += "; printed: Tables 1 and 2 at their epsilons, some of which contradict each other"
     if any(row["epsilon"] is None for row in rows):
         note += r"; at $\infty$: without privacy"
-    return [
-        note + "; strategies of two phases at the share of LP nearest to the paper's 25 %; points "
-        "of one $\\varepsilon$ stand side by side"
-    ]
+    return [note]

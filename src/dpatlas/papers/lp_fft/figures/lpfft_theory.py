@@ -197,7 +197,7 @@ def lp_bracket(axes: Axes, record: Dynamics) -> list[Row]:
     sigmas = sorted({row.sigma for row in losses})
     sigma = sigmas[max(0, len(sigmas) - 2)]
     shown = next(row for row in losses if (row.sigma, row.draw) == (sigma, 0))
-    rows = _bracket(axes, record, shown, "LP bracket")
+    rows = _bracket(axes, record, shown, "LP bracket", "in LP")
     axes.set_title(rf"Thm 4.2: loss in LP, $\sigma$ = {sigma:g}")
     legend_of(axes, BRACKET_LOOKS, loc="best", labelspacing=0.2)
     return rows
@@ -210,7 +210,7 @@ def fft_bracket(axes: Axes, record: Dynamics) -> list[Row]:
         return max(loss / bound for loss, bound in zip(row.zeroth, row.upper, strict=True))
 
     shown = max(_of_phase(record, "all", "random"), key=excess)
-    rows = _bracket(axes, record, shown, "FFT bracket")
+    rows = _bracket(axes, record, shown, "FFT bracket", "in FFT")
     axes.set_title(rf"Thm 4.3: FFT, $\sigma$ = {shown.sigma:g}, worst draw")
     # Inside the bracket, below the losses.
     beside = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.08)}
@@ -222,8 +222,8 @@ def _of_phase(record: Dynamics, phase: str, heads: str) -> list[BracketRow]:
     return [row for row in record.metrics.relu if (row.phase, row.heads) == (phase, heads)]
 
 
-def _bracket(axes: Axes, record: Dynamics, losses: BracketRow, panel: str) -> list[Row]:
-    """One class's loss between its bounds, from time 0."""
+def _bracket(axes: Axes, record: Dynamics, losses: BracketRow, panel: str, phase: str) -> list[Row]:
+    """One class's loss between its bounds, from time 0; phase: in which, in words."""
     times = [0.0, *record.metrics.times]
     curves = {
         "lower": [losses.start, *losses.lower],
@@ -236,7 +236,7 @@ def _bracket(axes: Axes, record: Dynamics, losses: BracketRow, panel: str) -> li
         for row in curve_rows(record, panel, Look(name, "", "", ""), times, values)
     ]
     axes.fill_between(times, curves["lower"], curves["upper"], color=RED, alpha=BAND_ALPHA, lw=0)
-    axes.set(yscale="log", xlabel="time $t$", ylabel="loss of a class")
+    axes.set(yscale="log", xlabel="time $t$", ylabel=f"loss of a class {phase}")
     draw_curves(axes, frame(rows), "x", {"lower": BRACKET, "upper": BRACKET, "zeroth": ZEROTH})
     errors = losses.standard_error
     points = mean_rows(record, panel, DIFFUSION, times[1:], losses.diffusion, errors)

@@ -8,6 +8,7 @@ import matplotlib as mpl
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
@@ -26,8 +27,11 @@ TITLES = {
     "early": "features early in FFT",
     "late": "features late in FFT",
 }
-# Ten that differ, for ten digits.
-COLORS = mpl.color_sequences["tab10"]
+# Ten that differ, for ten digits. None is grey, which the page paints as ink, black or white.
+COLORS = tuple(
+    "#0b2a5c" if red == green == blue else to_hex((red, green, blue))
+    for red, green, blue in map(to_rgb, mpl.color_sequences["tab10"])
+)
 MARKERS = ("o", "^", "s", "X", "D", "v", "P", "<", "*", ">", "p")
 MARKER_AREA = 8
 MARGIN = 1.08
@@ -42,32 +46,48 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
     LP leaves the features as they are: of every record one panel shows them before FFT.
     """
     pictures = some(records, "umap")
-    count = sum(len(_lp_steps(record)) for record in pictures)
+    rows: list[list[Row]] = []
+    for record in pictures:
+        steps = sorted({panel.lp_steps for panel in record.metrics.panels})
+        shown = [row for each in steps for row in panel_rows(record, each)]
+        rows.append([row for row in shown if (row["moment"], row["lp_steps"]) not in _same(steps)])
+    classes = [record.metrics.classes for record in pictures]
+    return umap_figure(rows, classes, [_note(record) for record in pictures])
+
+
+def umap_figure(
+    pictures: Sequence[list[Row]], classes: Sequence[Sequence[str]], notes: list[str]
+) -> ShownFigure:
+    """The figure of these rows of its csv, by record, with the classes of each record."""
+    count = sum(len(_lp_steps(rows)) for rows in pictures)
     figure = Figure(figsize=(DOUBLE_COLUMN, PANEL_HEIGHT * count))
     grid = figure.add_gridspec(count, len(MOMENTS))
-    rows: list[Row] = []
     line = 0
-    for record in pictures:
-        first, *others = _lp_steps(record)
+    for rows, names in zip(pictures, classes, strict=True):
+        first, *others = _lp_steps(rows)
         before = grid[line : line + 1 + len(others), 0]
         for steps in (first, *others):
             places = {"before": before} if steps == first else {}
             places |= {"early": grid[line, 1], "late": grid[line, 2]}
-            shown = [row for row in panel_rows(record, steps) if row["moment"] in places]
+            shown = [row for row in rows if row["lp_steps"] == steps]
             for moment, place in places.items():
                 axes = figure.add_subplot(place)
                 panel = [row for row in shown if row["moment"] == moment]
-                _draw_panel(axes, panel, record.metrics.classes)
+                _draw_panel(axes, panel, names)
                 axes.set_ylabel(_line_label(shown[0]) if moment == "early" else "")
-                axes.set_title(TITLES[moment] if steps == first else "")
+                axes.set_title(TITLES[moment])
                 if (steps, moment) == (first, "before"):
                     axes.set_ylabel("UMAP of the features, no unit")
                     axes.set_anchor("N")
             if steps == first:
-                _name_classes(axes, record)
-            rows += shown
+                _name_classes(axes, names, rows[0]["data"])
             line += 1
-    return ShownFigure(figure, COLUMNS, rows, [_note(record) for record in pictures])
+    return ShownFigure(figure, COLUMNS, [row for rows in pictures for row in rows], notes)
+
+
+def _same(steps: Sequence[int]) -> set[tuple[str, int]]:
+    """Panels that would show again what the first does: the features before FFT."""
+    return {("before", each) for each in steps[1:]}
 
 
 def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
@@ -155,14 +175,13 @@ def _limits(points: pd.DataFrame) -> list[tuple[float, float]]:
     return [(float(middle - half), float(middle + half)) for middle in (low + high) / 2]
 
 
-def _name_classes(axes: Axes, record: UmapRecord) -> None:
+def _name_classes(axes: Axes, classes: Sequence[str], data: str) -> None:
     """The classes of a record beside its first line of panels."""
     handles = [
         Line2D([], [], linestyle="none", markersize=4, label=name, **look)
-        for name, look in class_looks(record.metrics.classes).items()
+        for name, look in class_looks(classes).items()
     ]
-    title = record.spec.data.name
-    axes.legend(handles=handles, title=title, loc="upper left", bbox_to_anchor=(1.02, 1.0))
+    axes.legend(handles=handles, title=data, loc="upper left", bbox_to_anchor=(1.02, 1.0))
 
 
 def _line_label(panel: Row) -> str:
@@ -174,8 +193,8 @@ def _steps(panel: Row) -> str:
     return f"after {panel['fft_steps']} steps of FFT"
 
 
-def _lp_steps(record: UmapRecord) -> list[int]:
-    return sorted({panel.lp_steps for panel in record.metrics.panels})
+def _lp_steps(rows: Sequence[Row]) -> list[int]:
+    return sorted({row["lp_steps"] for row in rows})
 
 
 def _note(record: UmapRecord) -> str:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,17 +13,18 @@ from dpatlas.show.panels import accuracy_axis
 from dpatlas.show.rows import averaged, span
 
 LINE_HEIGHT = 2.2
-# Of the steps in LP: 5 of 20 epochs, as in Table 1.
-PAPER_SHARE = 0.25
 
 
 def panel_grid(count: int, most: int) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels, at most `most` in a line."""
+    """A figure of `count` panels with the same axes, at most `most` in a line."""
     lines = math.ceil(count / most)
     figure = Figure(figsize=(DOUBLE_COLUMN, LINE_HEIGHT * lines + 0.3))
     subplots = list(figure.subplots(lines, most, squeeze=False).flat)
     for axes in subplots[count:]:
         axes.set_axis_off()
+    for axes in subplots[1:count]:
+        axes.sharex(subplots[0])
+        axes.sharey(subplots[0])
     for axes in subplots[::most]:
         axes.set_ylabel("test accuracy, %")
     return figure, subplots[:count]
@@ -45,21 +45,6 @@ def panel_title(row: Row) -> str:
     return f"{row['scenario']}{lora}\n{told}"
 
 
-def one_share(rows: Sequence[Row]) -> list[Row]:
-    """For every strategy, level and clip bound the row with the share nearest to the paper's."""
-    nearest: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
-        keys = ("strategy", "noise_multiplier", "target_epsilon", "max_grad_norm")
-        key = tuple(row[name] for name in keys)
-        if key not in nearest or _distance(row) < _distance(nearest[key]):
-            nearest[key] = row
-    return list(nearest.values())
-
-
-def _distance(row: Row) -> float:
-    return abs(float(row["share"]) - PAPER_SHARE)
-
-
 def common_note(rows: Sequence[Row]) -> str:
     """Numbers of runs and records, the guarantee, and how learning rates were tuned."""
     private = [row for row in rows if row["noise_multiplier"]]
@@ -74,5 +59,5 @@ def common_note(rows: Sequence[Row]) -> str:
         f"{averaged(row['runs_used'] for row in rows)} on {span(row['n_test'] for row in rows)} "
         f"test records, last iterate; n = {span(row['n_train'] for row in rows)}; {privacy}; "
         f"learning rates were chosen for every point on {CHOSEN_ON}; runs share records, head, "
-        "batches and noise among strategies"
+        "batches and noise among strategies; a share in % is that of the steps in the first phase"
     )

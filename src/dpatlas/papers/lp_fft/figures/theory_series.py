@@ -81,9 +81,8 @@ def draw_series(axes: Axes, rows: Sequence[Row], looks: Iterable[Look]) -> None:
     data = frame(rows)
     for look in looks:
         if look.marker:
-            # One by one: beside the points of another series a line would have gaps.
             with mpl.rc_context({"lines.markersize": MARKER_SIZE}):
-                draw_points(axes, data, "x", {look.label: look}, dodge=False)
+                draw_points(axes, data, "x", {look.label: look}, apart=False)
         else:
             draw_curves(axes, data, "x", {look.label: look})
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from dpatlas.evidence.printed import Pairs, PrintedComparison, Rows, estimate
+from dpatlas.papers.lp_fft.published import is_same_data
 
 PERCENT = 100
 # The share of LP in Table 1, 5 of 20 epochs.
@@ -31,6 +32,7 @@ def _strategies(rows: Rows) -> Iterator[PrintedComparison]:
                     PERCENT * float(cell["standard_error"] or 0),
                     f"{row['scenario']}: {row['data']}, {row['backbone']}",
                     estimate(row, "value", "standard_error", PERCENT),
+                    same_data=is_same_data(row["data"], int(row["classes"])),
                 )
 
 

@@ -1,6 +1,7 @@
 """Figure maxinf_kappa: how kappa depends on each parameter, and a check of the lemma behind it."""
 
 import math
+from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
@@ -46,6 +47,14 @@ AXES = {
     "T": "steps in an epoch $T$",
     "delta": r"$\delta$",
 }
+TITLES = {
+    "n_at_T": "more records, $T$ fixed",
+    "n": "more records, $m$ fixed",
+    "zeta_over_sigma": "less noise",
+    "E": "more epochs",
+    "T": "more steps",
+    "delta": "less confidence",
+}
 SETTING = ("n", "m", "T", "zeta_over_sigma", "E", "delta")
 COLUMNS = (
     *("panel", "series", "law", *SETTING, "nu", "x", "y"),
@@ -53,7 +62,7 @@ COLUMNS = (
 )
 WHOLE_NUMBERS = ("E", "T")
 MAX_LABELS = 6
-# The repaired form grows geometrically with the epochs: panels end this factor above the others.
+# The repaired form grows geometrically with the epochs: the axis ends this factor above the others.
 HEADROOM = 4.0
 
 
@@ -71,7 +80,8 @@ def maxinf_kappa(records: Records, settings: Settings) -> ShownFigure:
     for (axis, label), axes in zip(AXES.items(), of_kappa, strict=True):
         if axis in panels_of:
             _kappa_panel(axes, panels_of[axis], axis)
-        axes.set_xlabel(label)
+        axes.set(xlabel=label, title=TITLES[axis])
+    _share_heights(of_kappa, frame(kappa_rows(record)))
     for axes in panels[:, 0]:
         axes.set_ylabel("nats per record")
     laws = _moment_panel(of_moment, panels_of["moment"])
@@ -139,14 +149,20 @@ def _kappa_panel(axes: Axes, data: pd.DataFrame, axis: str) -> None:
     axes.set(xscale="log", yscale="log")
     draw_curves(axes, data, column, REPAIRED, **OPEN, zorder=1.9)
     draw_curves(axes, data, column, {**FORM_LOOKS, **CONFIDENCE_TERM}, markersize=3)
-    top = HEADROOM * data.value[data.series != "repaired"].max()
-    if data.value.max() > top:
-        axes.set_ylim(top=top)
     if axis in WHOLE_NUMBERS:
         values = sorted(data[axis].unique())
         label_ticks(axes, values[:: math.ceil(len(values) / MAX_LABELS)])
     else:
         label_sparsely(axes.xaxis)
+
+
+def _share_heights(panels: Sequence[Axes], data: pd.DataFrame) -> None:
+    """One y axis, without what the repaired form alone reaches."""
+    for axes in panels[1:]:
+        axes.sharey(panels[0])
+    top = HEADROOM * data.value[data.series != "repaired"].max()
+    if data.value.max() > top:
+        panels[0].set_ylim(top=top)
 
 
 def _moment_panel(axes: Axes, data: pd.DataFrame) -> list[Line2D]:

@@ -11,6 +11,7 @@ from dpatlas.evidence.printed import Pairs, PrintedComparison, Rows
 HERE = Path(__file__).parent
 # Spreads are printed over so many runs.
 PRINTED_RUNS = 3
+DATA = {"cifar10": "CIFAR-10", "mnist": "MNIST"}
 PRIORS = {"independent": "data-independent", "dp-sgd": "DP-SGD"}
 QUANTITIES = {
     "risk_prior": "risk_prior",
@@ -27,7 +28,8 @@ def _certificates(rows: Rows) -> Iterator[PrintedComparison]:
     for row in rows:
         if row["part"] != "ours" or row["prior"] not in PRIORS:
             continue
-        data = "CIFAR-10" if row["data"] == "cifar10" else "MNIST"
+        # Other data stand for MNIST.
+        data = DATA.get(row["data"], "MNIST")
         for ours, theirs in QUANTITIES.items():
             for cell in printed:
                 found = (cell["dataset"], cell["prior"], cell["quantity"])
@@ -39,6 +41,7 @@ def _certificates(rows: Rows) -> Iterator[PrintedComparison]:
                         f"{row['data']}, {row['model']}",
                         _spread(row, ours),
                         PRINTED_RUNS - 1,
+                        same_data=row["data"] in DATA,
                     )
 
 

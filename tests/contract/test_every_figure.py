@@ -1,0 +1,105 @@
+"""Every figure: what a reader takes from its panels, axes, marks and intervals is so."""
+
+import functools
+import importlib
+import itertools
+import json
+import math
+
+import matplotlib.style
+import numpy as np
+import pytest
+from block_worlds import worlds_of
+from figure_samples import in_style, shown_rows
+
+from dpatlas.config.atlas import all_products
+from dpatlas.core.records import RunsFields
+from dpatlas.show.look import STYLE
+from dpatlas.show.output import FEW_NOTE, LEAST_RUNS, figure_files
+
+FIGURES = {
+    name: (block, product)
+    for name, (product, block) in all_products().items()
+    if product.kind == "figure"
+}
+each_figure = pytest.mark.parametrize("name", FIGURES)
+
+
+def draw(name, records, settings):
+    block, product = FIGURES[name]
+    module = importlib.import_module(block.product_module(product.name))
+    return in_style(getattr(module, name), records, settings)
+
+
+@functools.cache
+def rows_and_chart(name):
+    """The csv rows of a figure of made-up records, and its chart, which has the numbers drawn."""
+    shown = draw(name, *worlds_of(FIGURES[name][0].key).SHOWN[name]())
+    with matplotlib.style.context(["default", STYLE]):
+        files = figure_files(name, shown, "trial")
+    return shown_rows(shown), json.loads(files[f"{name}.json"])
+
+
+@each_figure
+def test_every_panel_has_a_title_and_none_shows_what_another_does(name):
+    _, chart = rows_and_chart(name)
+    # A panel may hold a legend alone.
+    panels = [panel for panel in chart["panels"] if panel.keys() & {"series", "spans", "pictures"}]
+    said = [(panel["title"] or panel.get("under", ""), *labels(panel)) for panel in panels]
+    assert len(panels) == 1 or all(title for title, _, _ in said), said
+    assert len(set(said)) == len(said), said
+
+
+def labels(panel):
+    return panel["x"]["label"], panel["y"]["label"]
+
+
+@each_figure
+def test_a_name_stands_once_in_a_legend(name):
+    _, chart = rows_and_chart(name)
+    for key in (chart["key"], *(panel.get("key", []) for panel in chart["panels"])):
+        names = [entry["label"] for entry in key]
+        assert len(set(names)) == len(names)
+
+
+@each_figure
+def test_panels_of_the_same_quantities_have_the_same_axes(name):
+    _, chart = rows_and_chart(name)
+    for one, two in itertools.combinations(chart["panels"], 2):
+        if labels(one) == labels(two) and one["x"]["ticks"] and all(labels(one)):
+            assert one["y"]["ends"] == two["y"]["ends"], (one["title"], two["title"], labels(one))
+
+
+@each_figure
+def test_marks_stand_at_an_x_of_the_csv_or_at_a_name(name):
+    rows, chart = rows_and_chart(name)
+    known = np.array([float(cell) for row in rows for cell in row.values() if is_number(cell)])
+    for panel in chart["panels"]:
+        ticks = panel["x"]["ticks"]
+        named = [at for at, text in ticks if not is_number(text.replace("−", "-"))]
+        for series in panel.get("series", []):
+            if "marker" in series:
+                for x in (x for x in series["x"] if x is not None):
+                    # A chart has five digits.
+                    assert np.isclose(x, [*known, *named], rtol=1e-4).any(), (panel["title"], x)
+
+
+def is_number(text):
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+@each_figure
+def test_no_interval_is_drawn_of_fewer_than_three_runs(name):
+    records, settings = worlds_of(FIGURES[name][0].key).SHOWN[name]()
+    few = [
+        each.cut(min(each.spec.runs, LEAST_RUNS - 1)) if isinstance(each.spec, RunsFields) else each
+        for each in records
+    ]
+    shown = draw(name, few, settings)
+    of_few = [row for row in shown.rows if 0 < (row.get("runs_used") or 0) < LEAST_RUNS]
+    assert all(row.get("low") is row.get("high") is None for row in of_few)
+    figure_files(name, shown, "trial")
+    assert (FEW_NOTE in shown.figure.get_supxlabel()) == bool(of_few)
