@@ -1,5 +1,6 @@
 # The targets, for GNU make 3.81 or later; `make help` lists them.
 #   PYTHON=python3.12  builds the environment with that interpreter
+#   TORCH=cpu          takes torch's CPU build: see docs/commands.md
 #   CORES=2            cores that snakemake may use
 #   TIER=embedded      the tier that publish, bundle and clean-results act on
 #   HOURS=8            CPU hours that decide may spend

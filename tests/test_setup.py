@@ -1,10 +1,14 @@
 """What a user meets before the first job: the locks, the other ways in, and make's complaints."""
 
+import hashlib
+import itertools
 import os
 import re
 import shutil
 import subprocess
 import sys
+import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -72,6 +76,12 @@ def test_every_locked_package_has_hashes(name):
 @pytest.mark.parametrize("name", [*LOCKS, "requirements.in", "environment.yml", "Makefile"])
 def test_no_file_of_the_set_up_names_a_package_index(name):
     assert not re.search(r"://|--(extra-)?index|--find-links", read(name))
+
+
+def test_the_address_of_torch_s_cpu_build_stands_in_one_place():
+    texts = [read(name) for name in ("Makefile", "tools/setup.sh")]
+    (address,) = re.findall(r"\w+://[^\s}]+", "".join(texts))
+    assert address == "https://download.pytorch.org/whl/cpu"
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
@@ -183,6 +193,82 @@ def test_an_unfit_python_gets_one_line_that_says_what_to_install(bare_checkout, 
     (ours,) = [line for line in run.stderr.splitlines() if not line.startswith("make:")]
     assert re.search(complaint, ours)
     assert not (bare_checkout / ".venv").exists()
+
+
+def wheel(folder: Path, name: str, version: str) -> str:
+    """Write a wheel of one empty module; returns its sha256."""
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    about = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": "",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, content in files.items():
+            archive.writestr(file, content)
+        record = "".join(f"{file},,\n" for file in [*files, f"{about}/RECORD"])
+        archive.writestr(f"{about}/RECORD", record)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def torch_checkout(bare_checkout):
+    """A checkout with uv, a lock of torch's builds and of one more package, and their wheels."""
+    uv = pytest.importorskip("uv", reason="the set-up installs it")
+    wheels = bare_checkout / "wheels"
+    wheels.mkdir()
+    sha256 = wheel(wheels, "harmless", "1.0")
+    lock = read("requirements.lock").splitlines(keepends=True)
+    starts = [number for number, line in enumerate(lock) if line[0].isalpha()] + [len(lock)]
+    blocks = ["".join(lock[start:end]) for start, end in itertools.pairwise(starts)]
+    builds = [block for block in blocks if re.match("torch|triton|cuda-|nvidia-", block)]
+    (torch, torchvision) = (pins("3.11")[name] for name in ("torch", "torchvision"))
+    wheel(wheels, "torch", f"{torch}+cpu")
+    wheel(wheels, "torchvision", f"{torchvision}+cpu")
+    rest = f"harmless==1.0 \\\n    --hash=sha256:{sha256}\n"
+    (bare_checkout / "requirements.lock").write_text("".join([*builds[:3], rest, *builds[3:]]))
+    environment = bare_checkout / ".venv"
+    venv.create(environment, with_pip=True)
+    # An environment whose set-up with the CPU build was cut short, so that it is not made anew.
+    (environment / ".setup-started").write_text("torch cpu\n")
+    command = (
+        f'#!/bin/sh\ncase "$*" in *--editable*) ;; *) exec "{uv.find_uv_bin()}" "$@" ;; esac\n'
+    )
+    (environment / "bin/uv").write_text(command)
+    (environment / "bin/uv").chmod(0o755)
+    return bare_checkout
+
+
+def test_torch_s_cpu_build_comes_from_its_index_and_the_rest_from_the_lock(torch_checkout):
+    """From a folder of wheels: the index itself is not asked here."""
+    wheels = torch_checkout / "wheels"
+    variables = {"UV_CACHE_DIR": str(torch_checkout / "cache"), "UV_HTTP_RETRIES": "0"}
+    variables |= {"UV_FIND_LINKS": str(wheels), "UV_NO_INDEX": "1"}
+    settings = {"folder": torch_checkout, **variables}
+    refused = make("setup", "TORCH=gpu", **settings)
+    assert refused.returncode == 2
+    assert "TORCH: found 'gpu'; allowed: cpu, or lock" in refused.stderr
+    (elsewhere := torch_checkout / "elsewhere").mkdir()
+    absent = make("setup", f"TORCH_INDEX={elsewhere}", **settings)
+    (line,) = [line for line in absent.stderr.splitlines() if not line.startswith("make:")]
+    assert re.search(f"no torch==.* torchvision==.* at {elsewhere}: is it reachable", line)
+    lock = torch_checkout / "requirements.lock"
+    right = lock.read_text()
+    sha256 = hashlib.sha256((wheels / "harmless-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    lock.write_text(right.replace(sha256, 64 * "0"))
+    tampered = make("setup", f"TORCH_INDEX={wheels}", **settings)
+    assert tampered.returncode != 0 and "Hash mismatch" in tampered.stderr
+    lock.write_text(right)
+    done = make("setup", f"TORCH_INDEX={wheels}", **settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    python = torch_checkout / ".venv/bin/python"
+    listed = subprocess.run([python, "-m", "pip", "list"], capture_output=True, text=True).stdout
+    assert re.findall(r"^(harmless|torch\w*|nvidia\S*|triton) +(\S+)", listed, re.M) == [
+        ("harmless", "1.0"),
+        *((name, f"{pins('3.11')[name]}+cpu") for name in ("torch", "torchvision")),
+    ]
+    assert "nothing to do" in make("setup", **settings).stdout
 
 
 def test_results_are_not_removed_without_a_yes(bare_checkout):
