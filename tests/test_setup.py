@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -14,8 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 import dpatlas
+from dpatlas.registry import all_papers
 
 ROOT = Path(__file__).parents[1]
 LOCKS = ("requirements.lock", "requirements-uv.lock", "requirements-docs.lock")
@@ -117,10 +120,43 @@ def test_the_citation_is_complete_and_of_this_version():
     assert citation["cff-version"] == "1.2.0"
     assert citation.keys() >= {"message", "title", "authors"}
     keys = re.findall(r"key (\w+)", " ".join(paper["notes"] for paper in citation["references"]))
-    assert keys == ["kl_privacy", "dp_sgld", "lp_fft", "max_information", "feature_learning"]
+    assert keys == list(all_papers())
     for reference in citation["references"]:
         assert reference.keys() >= {"type", "title", "authors"}
         assert all("name" in author or "family-names" in author for author in reference["authors"])
+
+
+def test_a_public_host_runs_the_same_targets_on_every_python_that_is_promised():
+    workflow = yaml.safe_load(read(".github/workflows/tests.yml"))
+    (job,) = workflow["jobs"].values()
+    promised = tomllib.loads(read("pyproject.toml"))["project"]["requires-python"]
+    assert SpecifierSet(promised) == SpecifierSet(">=3.11,<3.14")
+    assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
+    runs = " && ".join(step["run"] for step in job["steps"] if "run" in step)
+    targets = re.findall(r"make ([a-z-]+)", runs)
+    assert targets == ["setup", "lock", "setup", "lint", "first", "test"]
+    assert set(targets) <= set(re.findall(r"^([a-z-]+):", read("Makefile"), re.M))
+    for test in re.findall(r"tests/\S+::(\w+)", str(job["steps"])):
+        assert f"def {test}(" in read("tests/test_setup.py")
+
+
+def test_a_commit_is_linted_as_make_lint_does():
+    (local,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+    assert local["repo"] == "local"
+    lint = re.search(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.M)[1]
+    for hook in local["hooks"]:
+        command = hook["entry"].replace(" --force-exclude", "").replace(".venv/bin", "$(BIN)")
+        assert f"@{command}" in lint
+
+
+@pytest.mark.parametrize("name", ["bug", "wrong-verdict", "new-paper"])
+def test_a_form_asks_for_what_an_answer_needs(name):
+    form = yaml.safe_load(read(f".github/ISSUE_TEMPLATE/{name}.yml"))
+    assert form.keys() == {"name", "description", "body"}
+    asked = [part for part in form["body"] if part.get("validations", {}).get("required")]
+    assert len(asked) >= 2
+    ids = [part["id"] for part in form["body"] if part["type"] != "markdown"]
+    assert len(ids) == len(set(ids))
 
 
 def test_git_ignores_results_and_environments_but_not_the_readme(tmp_path):
