@@ -129,19 +129,20 @@ export UV_COMPILE_BYTECODE=1
 # An install that was cut short may have left half a package that looks installed.
 again=
 [ ! -f "$started" ] || again=--reinstall
-# What is installed or cached needs no network, however old the cache is.
-install() { uv pip install --quiet --offline $again "$@" 2>/dev/null || uv pip install $again "$@"; }
-
 lock=requirements.lock
 if [ "$torch" = cpu ]; then
     pins=$(sed -En 's/^(torch|torchvision)==([^ ;]*).*/\1==\2/p' $lock)
-    if [ -d "$torch_index" ]; then set -- --no-index --find-links; else set -- --default-index; fi
-    set -- --no-deps "$@" "$torch_index" $pins
+    where=--default-index
+    [ ! -d "$torch_index" ] || where="--no-index --find-links"
+    # The lock has no hashes of it.
+    cpu_build() { uv pip install --no-deps $again "$@" $where "$torch_index" $pins; }
     say "installing torch's CPU build from $torch_index"
-    install --dry-run "$@" >/dev/null 2>&1 ||
-        fail "no" $pins "at $torch_index: is it reachable? TORCH_INDEX names another index or a folder of wheels"
-    echo "torch $torch" >"$started"
-    install "$@" || fail "torch's CPU build could not be installed: see the lines above"
+    cpu_build --quiet --offline 2>/dev/null || {
+        cpu_build --dry-run >/dev/null 2>&1 ||
+            fail "no" $pins "at $torch_index: is it reachable? TORCH_INDEX names another index or a folder of wheels"
+        echo "torch $torch" >"$started"
+        cpu_build || fail "torch's CPU build could not be installed: see the lines above"
+    }
     # The rest of the lock, without what the other build of torch brings.
     lock=$env/.requirements-cpu.lock
     awk '/^[a-z]/ { kept = !/^(torch|torchvision|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+)==/ } kept' \
@@ -149,7 +150,9 @@ if [ "$torch" = cpu ]; then
 fi
 echo "torch $torch" >"$started"
 say "installing the locked packages"
-install --no-deps --require-hashes -r $lock ||
+# What is installed or cached needs no network, however old the cache is.
+uv pip install --quiet --offline --no-deps $again --require-hashes -r $lock 2>/dev/null ||
+    uv pip install --no-deps $again --require-hashes -r $lock ||
     fail "the locked packages could not be installed: see the lines above; a re-run goes on from here"
 say "installing dpatlas, editable"
 uv pip install --quiet --offline --no-deps --no-build-isolation --editable . ||
