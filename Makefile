@@ -1,5 +1,6 @@
 # The targets, for GNU make 3.81 or later; `make help` lists them.
 #   PYTHON=python3.12  builds the environment with that interpreter
+#   TORCH=cpu          takes torch's CPU build: see docs/commands.md
 #   CORES=2            cores that snakemake may use
 #   TIER=embedded      the tier that publish, bundle and clean-results act on
 #   HOURS=8            CPU hours that decide may spend
@@ -11,15 +12,19 @@ PYTHON ?=
 BIN := .venv/bin
 IN_ENV = PATH="$(CURDIR)/$(BIN):$$PATH"
 # With one line that says where the run stands in place of Snakemake's log.
-RUN = DPATLAS_STANDING=1 $(IN_ENV) snakemake --cores $(CORES) --quiet host
+RUN = DPATLAS_STANDING=1 $(IN_ENV) snakemake --quiet host --cores $(CORES)
 # One process per core, one thread per process.
 PYTEST = OMP_NUM_THREADS=1 $(IN_ENV) pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: all help setup smoke test test-all paper-mini lint format docs lock lock-uv decide publish bundle wheel clean clean-results
+.PHONY: all first help setup smoke test test-all paper-mini lint format docs lock lock-uv decide publish bundle wheel clean clean-results
 
 all: setup ## set up, run the default tier and say where its page is (the default)
 	@$(RUN)
 	@echo "open results/embedded/report/index.html in a browser"
+
+first: setup ## set up, then one exact result in a minute: its figure, its tests and its verdict
+	@$(RUN) first
+	@cat results/embedded/first/finding.txt
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile

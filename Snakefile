@@ -18,6 +18,11 @@ if "pretrain" in ATLAS.blocks:
     include: "workflow/rules/pretrain.smk"
 
 
+if "sgld_counterexample" in ATLAS.products:
+
+    include: "workflow/rules/first.smk"
+
+
 rule all:
     """Everything: figures, tables, verdicts and the page."""
     default_target: True

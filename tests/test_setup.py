@@ -1,17 +1,24 @@
 """What a user meets before the first job: the locks, the other ways in, and make's complaints."""
 
+import hashlib
+import itertools
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
+import venv
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 import dpatlas
+from dpatlas.registry import all_papers
 
 ROOT = Path(__file__).parents[1]
 LOCKS = ("requirements.lock", "requirements-uv.lock", "requirements-docs.lock")
@@ -74,6 +81,12 @@ def test_no_file_of_the_set_up_names_a_package_index(name):
     assert not re.search(r"://|--(extra-)?index|--find-links", read(name))
 
 
+def test_the_address_of_torch_s_cpu_build_stands_in_one_place():
+    texts = [read(name) for name in ("Makefile", "tools/setup.sh")]
+    (address,) = re.findall(r"\w+://[^\s}]+", "".join(texts))
+    assert address == "https://download.pytorch.org/whl/cpu"
+
+
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 @pytest.mark.parametrize(
     ("system", "machine"), [("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")]
@@ -107,10 +120,43 @@ def test_the_citation_is_complete_and_of_this_version():
     assert citation["cff-version"] == "1.2.0"
     assert citation.keys() >= {"message", "title", "authors"}
     keys = re.findall(r"key (\w+)", " ".join(paper["notes"] for paper in citation["references"]))
-    assert keys == ["kl_privacy", "dp_sgld", "lp_fft", "max_information", "feature_learning"]
+    assert keys == list(all_papers())
     for reference in citation["references"]:
         assert reference.keys() >= {"type", "title", "authors"}
         assert all("name" in author or "family-names" in author for author in reference["authors"])
+
+
+def test_a_public_host_runs_the_same_targets_on_every_python_that_is_promised():
+    workflow = yaml.safe_load(read(".github/workflows/tests.yml"))
+    (job,) = workflow["jobs"].values()
+    promised = tomllib.loads(read("pyproject.toml"))["project"]["requires-python"]
+    assert SpecifierSet(promised) == SpecifierSet(">=3.11,<3.14")
+    assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
+    runs = " && ".join(step["run"] for step in job["steps"] if "run" in step)
+    targets = re.findall(r"make ([a-z-]+)", runs)
+    assert targets == ["setup", "lock", "setup", "lint", "first", "test"]
+    assert set(targets) <= set(re.findall(r"^([a-z-]+):", read("Makefile"), re.M))
+    for test in re.findall(r"tests/\S+::(\w+)", str(job["steps"])):
+        assert f"def {test}(" in read("tests/test_setup.py")
+
+
+def test_a_commit_is_linted_as_make_lint_does():
+    (local,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+    assert local["repo"] == "local"
+    lint = re.search(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.M)[1]
+    for hook in local["hooks"]:
+        command = hook["entry"].replace(" --force-exclude", "").replace(".venv/bin", "$(BIN)")
+        assert f"@{command}" in lint
+
+
+@pytest.mark.parametrize("name", ["bug", "wrong-verdict", "new-paper"])
+def test_a_form_asks_for_what_an_answer_needs(name):
+    form = yaml.safe_load(read(f".github/ISSUE_TEMPLATE/{name}.yml"))
+    assert form.keys() == {"name", "description", "body"}
+    asked = [part for part in form["body"] if part.get("validations", {}).get("required")]
+    assert len(asked) >= 2
+    ids = [part["id"] for part in form["body"] if part["type"] != "markdown"]
+    assert len(ids) == len(set(ids))
 
 
 def test_git_ignores_results_and_environments_but_not_the_readme(tmp_path):
@@ -183,6 +229,82 @@ def test_an_unfit_python_gets_one_line_that_says_what_to_install(bare_checkout, 
     (ours,) = [line for line in run.stderr.splitlines() if not line.startswith("make:")]
     assert re.search(complaint, ours)
     assert not (bare_checkout / ".venv").exists()
+
+
+def wheel(folder: Path, name: str, version: str) -> str:
+    """Write a wheel of one empty module; returns its sha256."""
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    about = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": "",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, content in files.items():
+            archive.writestr(file, content)
+        record = "".join(f"{file},,\n" for file in [*files, f"{about}/RECORD"])
+        archive.writestr(f"{about}/RECORD", record)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def torch_checkout(bare_checkout):
+    """A checkout with uv, a lock of torch's builds and of one more package, and their wheels."""
+    uv = pytest.importorskip("uv", reason="the set-up installs it")
+    wheels = bare_checkout / "wheels"
+    wheels.mkdir()
+    sha256 = wheel(wheels, "harmless", "1.0")
+    lock = read("requirements.lock").splitlines(keepends=True)
+    starts = [number for number, line in enumerate(lock) if line[0].isalpha()] + [len(lock)]
+    blocks = ["".join(lock[start:end]) for start, end in itertools.pairwise(starts)]
+    builds = [block for block in blocks if re.match("torch|triton|cuda-|nvidia-", block)]
+    (torch, torchvision) = (pins("3.11")[name] for name in ("torch", "torchvision"))
+    wheel(wheels, "torch", f"{torch}+cpu")
+    wheel(wheels, "torchvision", f"{torchvision}+cpu")
+    rest = f"harmless==1.0 \\\n    --hash=sha256:{sha256}\n"
+    (bare_checkout / "requirements.lock").write_text("".join([*builds[:3], rest, *builds[3:]]))
+    environment = bare_checkout / ".venv"
+    venv.create(environment, with_pip=True)
+    # An environment whose set-up with the CPU build was cut short, so that it is not made anew.
+    (environment / ".setup-started").write_text("torch cpu\n")
+    command = (
+        f'#!/bin/sh\ncase "$*" in *--editable*) ;; *) exec "{uv.find_uv_bin()}" "$@" ;; esac\n'
+    )
+    (environment / "bin/uv").write_text(command)
+    (environment / "bin/uv").chmod(0o755)
+    return bare_checkout
+
+
+def test_torch_s_cpu_build_comes_from_its_index_and_the_rest_from_the_lock(torch_checkout):
+    """From a folder of wheels: the index itself is not asked here."""
+    wheels = torch_checkout / "wheels"
+    variables = {"UV_CACHE_DIR": str(torch_checkout / "cache"), "UV_HTTP_RETRIES": "0"}
+    variables |= {"UV_FIND_LINKS": str(wheels), "UV_NO_INDEX": "1"}
+    settings = {"folder": torch_checkout, **variables}
+    refused = make("setup", "TORCH=gpu", **settings)
+    assert refused.returncode == 2
+    assert "TORCH: found 'gpu'; allowed: cpu, or lock" in refused.stderr
+    (elsewhere := torch_checkout / "elsewhere").mkdir()
+    absent = make("setup", f"TORCH_INDEX={elsewhere}", **settings)
+    (line,) = [line for line in absent.stderr.splitlines() if not line.startswith("make:")]
+    assert re.search(f"no torch==.* torchvision==.* at {elsewhere}: is it reachable", line)
+    lock = torch_checkout / "requirements.lock"
+    right = lock.read_text()
+    sha256 = hashlib.sha256((wheels / "harmless-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    lock.write_text(right.replace(sha256, 64 * "0"))
+    tampered = make("setup", f"TORCH_INDEX={wheels}", **settings)
+    assert tampered.returncode != 0 and "Hash mismatch" in tampered.stderr
+    lock.write_text(right)
+    done = make("setup", f"TORCH_INDEX={wheels}", **settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    python = torch_checkout / ".venv/bin/python"
+    listed = subprocess.run([python, "-m", "pip", "list"], capture_output=True, text=True).stdout
+    assert re.findall(r"^(harmless|torch\w*|nvidia\S*|triton) +(\S+)", listed, re.M) == [
+        ("harmless", "1.0"),
+        *((name, f"{pins('3.11')[name]}+cpu") for name in ("torch", "torchvision")),
+    ]
+    assert "nothing to do" in make("setup", **settings).stdout
 
 
 def test_results_are_not_removed_without_a_yes(bare_checkout):

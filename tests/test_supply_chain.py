@@ -53,6 +53,9 @@ def test_every_way_to_install_a_package_checks_its_hash():
     # The project itself has no hash and takes nothing along.
     ours = [line for line in found if "--no-deps" in line and "--editable ." in line]
     assert len(ours) == 1
+    # Nor has torch's CPU build, which comes from PyTorch's own index and from no other.
+    ours += [line for line in found if line.strip().startswith("cpu_build()")]
+    assert len(ours) == 2 and '$where "$torch_index" $pins' in ours[1]
     assert not [line for line in found if "--require-hashes" not in line and line not in ours]
 
 

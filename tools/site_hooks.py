@@ -1,6 +1,7 @@
 """What `make docs` adds to docs/: pages that lie beside the code, the results page, notebooks.
 
-A file of the repository that is no page of the site is named where a page links to it.
+A file of the repository that is no page of the site is named where a page links to it, and linked
+where mkdocs.yml has the repository's address.
 """
 
 import json
@@ -90,13 +91,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             if LIST_ITEM.match(line) and text_before and not LIST_ITEM.match(lines[-1]):
                 lines.append("")
             if not line.startswith("    "):
-                line = with_links(line, path, place)
+                line = with_links(line, path, place, config["extra"]["repository"])
         lines.append(line)
     return "\n".join(lines)
 
 
-def with_links(line: str, path: str, place: str) -> str:
-    """The line with the links of a file in the repository as the page in the site has them."""
+def with_links(line: str, path: str, place: str, repository: str = "") -> str:
+    """The line with the links of a file in the repository as the page in the site has them.
+
+    repository: its address, under which its files are at blob/HEAD; empty if it has none.
+    """
     codes = [found.span() for found in CODE_SPAN.finditer(line)]
 
     def link(found: re.Match[str]) -> str:
@@ -112,6 +116,8 @@ def with_links(line: str, path: str, place: str) -> str:
             wanted_place = PAGES[wanted]
         elif wanted.startswith("docs/") and (ROOT / wanted).is_file():
             wanted_place = wanted.removeprefix("docs/")
+        elif repository:
+            return f"[{words}]({repository}/blob/HEAD/{wanted})"
         else:
             return words
         away = posixpath.relpath(wanted_place, posixpath.dirname(place) or ".")

@@ -1,1 +1,1 @@
-"""feature_learning: private feature learning of single-index models (M1 report)."""
+"""feature_learning: private feature learning of single-index models (Nguyen 2025)."""

@@ -4,7 +4,7 @@ from dpatlas.core.blocks import Block
 
 BLOCK = Block(
     key="feature_learning",
-    title="Private feature learning with a two-layer net on single-index models (M1 report)",
+    title="Private feature learning for single-index models (Nguyen, 2025)",
     prefix="feat",
     package="dpatlas.papers.feature_learning",
     position=30,
