@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         "--docs", type=Path, help="folder of published tiers; else docs/results, or the package's"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--markdown", action="store_true", help="counts by paper, as docs/figures.md has")
+    form.add_argument("--markdown", action="store_true", help="counts by paper")
     form.add_argument("--badge", action="store_true", help="how many claims hold, in a few words")
     form.add_argument("--json", action="store_true", help="the rows of claims.csv; or the check")
     parser.add_argument("--paper", metavar="KEY", help="of one paper alone: " + ", ".join(keys))
