@@ -47,7 +47,7 @@ OLDER = [
 ]
 RUNS = {
     name: mean + np.random.default_rng(seed).normal(scale=0.5, size=24)
-    for seed, (name, mean) in enumerate({"a": 2.0, "b": 1.3, "c": 0.2}.items())
+    for seed, (name, mean) in enumerate({"a": 2.0, "b": 1.0, "c": 0.2}.items())
 }
 
 
@@ -135,6 +135,18 @@ def test_runs_that_are_judged_again_give_what_their_records_would(tmp_path, publ
         assert [there[name] for name in shown] == [here[name] for name in shown], here["claim"]
 
 
+def test_a_card_says_which_part_failed_how_and_so_does_the_mark_of_a_comparison(published):
+    rows, compared = published
+    (card,) = cards(rows, compared, None, {})
+    assert card.outcomes == [("opposite", "part a"), ("smaller", "part b")]
+    first, second, third = (question.plot.strips[0].state for question in card.questions)
+    assert (first, second, third) == ("fails", "smaller", "holds")
+    assert card.questions[2].row["because"].startswith("estimated effect ")
+    whole = [row for row in rows if row["claim"] == "kl-1b"]
+    (alone,) = cards(whole, compared, None, {})
+    assert alone.outcomes == [("smaller", "")]
+
+
 def test_a_changed_question_without_a_rule_is_withdrawn(tmp_path, published):
     now = read(tmp_path / "now", *[part(each, group="a") for each in "abc"], margin=2.0)
     reading = again(now, published, ["kl-1b"])
@@ -150,7 +162,7 @@ def test_a_changed_question_without_a_rule_is_withdrawn(tmp_path, published):
 def test_a_rule_is_refused_where_the_published_verdict_does_not_follow(tmp_path, published):
     now = read(tmp_path / "now", *[part(each, group="a") for each in "abc"], margin=0.5)
     rows, compared = published
-    few = [row for row in compared if row["comparison"] != "c"]
+    few = [row for row in compared if row["comparison"] == "a"]
     with pytest.raises(InputError, match="rule of kl-1a: found a verdict that does not follow"):
         again(now, (rows, few), ["kl-1a"], {"kl-1a": Rule()})
 
