@@ -27,6 +27,7 @@ from dpatlas.records import Record
 # Of kind protocol or accuracy.
 Compared = Record[Any, Any]
 Text = Annotated[str, Field(min_length=1)]
+Schedules = Annotated[Sequence[Schedule], Field(min_length=1)]
 # The comparison of the DP-SGD row that DP-SGLD is compared with. One row accounts for add_remove,
 # whichever way DP-SGLD counts K.
 DP_SGD_UNDER = {"published": "published", "theorem": "published", "guaranteed": "guaranteed"}
@@ -149,13 +150,14 @@ def tuned_beats(
     comparison: Calibration,
     epsilon: Positive,
     above: float,
+    schedules: Schedules = SCHEDULES,
 ) -> Evidence:
     """Accuracy of tuned DP-SGLD less that of tuned DP-SGD exceeds `above`.
 
-    This holds in every record, for every schedule of Langevin steps that it has.
+    This holds in every record, for each of these schedules of Langevin steps.
     """
     opponent = {"method": "dp-sgd", "comparison": DP_SGD_UNDER[comparison], "epsilon": epsilon}
-    return _tuned(records, group, comparison, epsilon, opponent, above=above)
+    return _tuned(records, group, comparison, epsilon, opponent, schedules, above=above)
 
 
 def tuned_near_no_dp(
@@ -165,12 +167,14 @@ def tuned_near_no_dp(
     comparison: Calibration,
     epsilon: Positive,
     within: Positive,
+    schedules: Schedules = SCHEDULES,
 ) -> Evidence:
     """Accuracy of tuned DP-SGLD is less than `within` below that of tuned SGD without privacy.
 
-    This holds in every record for both schedules of step sizes.
+    This holds in every record, for each of these schedules of Langevin steps.
     """
-    return _tuned(records, group, comparison, epsilon, {"method": "no-dp"}, above=-within)
+    opponent = {"method": "no-dp"}
+    return _tuned(records, group, comparison, epsilon, opponent, schedules, above=-within)
 
 
 def gains_from_more_layers(
@@ -286,12 +290,13 @@ def _tuned(
     comparison: str,
     epsilon: float,
     opponent: Mapping[str, Any],
+    schedules: Sequence[str],
     *,
     above: float,
 ) -> Evidence:
     """Accuracy of tuned DP-SGLD less that of the arm with the keys `opponent` exceeds `above`.
 
-    In every record, for every schedule of Langevin steps that it has.
+    In every record, for each of these schedules of Langevin steps.
     """
     name = {"dp-sgd": "DP-SGD", "no-dp": "No DP"}[opponent["method"]]
     comparisons = [
@@ -302,7 +307,7 @@ def _tuned(
             f"DP-SGLD ({schedule} steps) less {name}",
             above=above,
         )
-        for schedule in SCHEDULES
+        for schedule in schedules
         for record in _with_schedule(records, group, schedule)
     ]
     return Evidence([comparisons])
