@@ -150,7 +150,7 @@ def tuned_beats(
     comparison: Calibration,
     epsilon: Positive,
     above: float,
-    schedules: Schedules = SCHEDULES,
+    schedules: Schedules,
 ) -> Evidence:
     """Accuracy of tuned DP-SGLD less that of tuned DP-SGD exceeds `above`.
 
@@ -167,7 +167,7 @@ def tuned_near_no_dp(
     comparison: Calibration,
     epsilon: Positive,
     within: Positive,
-    schedules: Schedules = SCHEDULES,
+    schedules: Schedules,
 ) -> Evidence:
     """Accuracy of tuned DP-SGLD is less than `within` below that of tuned SGD without privacy.
 
