@@ -29,6 +29,7 @@ def config(scans=None, dp_sgld=None, maxinf=None, lp_fft=None, kl=None, on=True,
     """The embedded config with `my-scans` in every paper that can take it."""
     default = read_config()
     accuracy = {**default["dp_sgld"]["accuracy"]["sets"][2], "data": {**PRIVATE, **HELD_OUT}}
+    accuracy |= {"features": "raw", "backbone": None, "batches": [40]}
     certificates = default["max_information"]["certificates"]["sets"][0]
     certificates = {**certificates, "data": {**PRIVATE, "n_test": 100}}
     scenario = {k: v for k, v in default["lp_fft"]["scenarios"][0].items() if k != "name"}

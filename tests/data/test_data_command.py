@@ -59,7 +59,7 @@ def test_what_is_there_is_found_in_the_user_s_folder(tmp_path):
 def test_the_list_is_there_for_tools(capsys):
     assert run_command(command.main, ["--tier", "workstation", "--json"]) == 0
     names = [each["name"] for each in json.loads(capsys.readouterr().out)]
-    assert names == ["cifar10", "mnist", "pneumonia"]
+    assert names == ["cifar10", "mnist", "pneumonia", "weights of imagenet-efficientnet-lite0"]
 
 
 def test_mirrors_reach_the_jobs_unless_nothing_may_be_fetched():

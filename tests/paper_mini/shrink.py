@@ -54,7 +54,7 @@ BY_RULE: dict[Rule, str] = {
         "utility.inputs epsilon padding lora_rank noise_multiplier head_scale feature_scale "
         "lp_lr noise_lp noise_fft lr_lp records inputs hidden records_per_input "
         "sensitivity.drift.d certificates.test_repetitions normalise priors_per_job "
-        "agreement.set kappa.base settings_tried watched n_power p_power fixed"
+        "agreement.set kappa.base settings_tried watched n_power p_power fixed weight_decays"
     ),
     at_most(2): (
         "runs runs_per_job every transfer.splits horizons.early counterexample.steps "
@@ -73,8 +73,8 @@ BY_RULE: dict[Rule, str] = {
         "utility.steps public_known dims canaries.canaries"
     ),
     at_most(4): (
-        "batch steps kl_privacy.cifar10.n_add stl10.n_validation horizons.long depth depths "
-        "certificates.draws width_depth"
+        "batch batches steps kl_privacy.cifar10.n_add stl10.n_validation horizons.long depth "
+        "depths certificates.draws width_depth"
     ),
     at_most(3): (
         "neighbours pneumonia-224.n_validation umap.mnist.n_validation horizons.short "

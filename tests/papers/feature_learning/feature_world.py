@@ -7,7 +7,7 @@ layer is private follows from the settings alone.
 from dataclasses import replace
 
 import numpy as np
-from committed_claims import claim_rows, record_change
+from committed_claims import CLAIMS, claim_rows, record_change
 from feature_records import BASE, simulation
 from feature_records import change as change_part
 
@@ -79,8 +79,12 @@ def paper(groups):
 
 
 def named(*parts):
-    """Ids of entries, with those of the claims that they are parts of."""
-    return {f"feat-{part}" for part in parts} | {f"feat-{part.rstrip('abcde')}" for part in parts}
+    """Ids of entries, with those of the claims that they count for."""
+    ids = {f"feat-{part}" for part in parts}
+    wholes = (claim for claim in CLAIMS.claims for entry in claim.entries if entry.id in ids)
+    return ids | {
+        claim.id for claim in wholes if any(claim.counts(e) and e.id in ids for e in claim.entries)
+    }
 
 
 def record_of(groups, axis="n", link="mixed"):

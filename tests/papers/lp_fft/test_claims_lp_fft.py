@@ -8,7 +8,7 @@ import itertools
 
 import numpy as np
 import pytest
-from committed_claims import record_change, with_verdict
+from committed_claims import CLAIMS, record_change, with_verdict
 from lpfft_world import (
     RUNS,
     STEPS,
@@ -48,8 +48,12 @@ def refuted(rows):
 
 
 def named(*parts):
-    """Ids of claims, with those of the claims that they are parts of."""
-    return {f"lpfft-{part}" for part in parts} | {f"lpfft-{part.rstrip('abcde')}" for part in parts}
+    """Ids of entries, with those of the claims that they count for."""
+    ids = {f"lpfft-{part}" for part in parts}
+    wholes = (claim for claim in CLAIMS.claims for entry in claim.entries if entry.id in ids)
+    return ids | {
+        claim.id for claim in wholes if any(claim.counts(e) and e.id in ids for e in claim.entries)
+    }
 
 
 def test_a_gradual_fall_of_accuracy_with_epsilon_is_refuted():
