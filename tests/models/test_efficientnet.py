@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dpatlas.core.networks import PACKAGE, PUBLISHED
-from dpatlas.data.weights import in_package
+from dpatlas.data.weights import in_package, obtain
 from dpatlas.errors import InputError
 from dpatlas.models.efficientnet import (
     FEATURES,
@@ -84,8 +84,10 @@ def test_sides_and_inputs_that_do_not_fit_are_refused(options):
 
 
 def test_a_package_that_is_not_installed_is_named():
+    address = f"{PACKAGE}nowhere_to_be_had/weights-00000000.pth"
+    assert in_package(address) is None
     with pytest.raises(InputError, match="no package nowhere-to-be-had"):
-        in_package(f"{PACKAGE}nowhere_to_be_had/weights-00000000.pth")
+        obtain(address)
 
 
 def test_its_weights_come_from_a_package_under_a_name_with_their_checksum():

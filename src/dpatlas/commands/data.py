@@ -137,18 +137,19 @@ def _imported(atlas: Atlas) -> list[Spec]:
 def _weights(model: str, looked_in: Sequence[Path]) -> Needed:
     # Torch and torchvision take seconds to load.
     from dpatlas.checks.pretrain.jobs.imported import listed
-    from dpatlas.data.weights import FOLDER, locate
+    from dpatlas.data.weights import FOLDER, distribution, in_package, locate
 
     address, _ = listed(model)
-    name = address.rpartition("/")[2]
-    found = locate(name, looked_in)
+    name, package = address.rpartition("/")[2], distribution(address)
+    found = locate(name, looked_in) or (in_package(address) if package else None)
     return Needed(
         name=f"weights of {model}",
         licence="the publisher's; trained on ImageNet, under its terms",
         found=str(found) if found else None,
         accepts=[name],
         subfolder=FOLDER,
-        addresses=[address],
+        addresses=[] if package else [address],
+        by_hand=f"python -m pip install {package}" if package else "",
     )
 
 

