@@ -14,11 +14,11 @@ BACKBONES = {
     "mobilenetv3": ("MobileNet-v3", "CIFAR-10"),
     "deit": ("Mini-DeiT-Ti", "ImageNet-1K"),
 }
-PRIVATE_DATA = "STL-10"
+(_DATA,) = read_rows(PRINTED / "data.csv")
+PRIVATE_DATA = _DATA["dataset"]
 # Names of ours: strategies by the printed method; the private data and its number of
 # classes; by backbone, a part of the name of the architecture, and the data of the pre-training.
 BY_METHOD = {"LP": "lp", "LP-FFT": "lp-fft", "FFT": "fft", "LP-LoRA": "lp-lora", "LoRA": "lora"}
-(_DATA,) = read_rows(PRINTED / "data.csv")
 _OUR_DATA = _DATA["data"], int(_DATA["classes"])
 _OURS = {
     "resnet18": ("resnet18", "cifar10"),

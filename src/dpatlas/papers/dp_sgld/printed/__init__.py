@@ -66,9 +66,7 @@ def _stands_for(row: Mapping[str, str]) -> tuple[str, str]:
 
 def _accuracy(cell: Mapping[str, str], row: Mapping[str, str]) -> PrintedComparison:
     backbone = row["backbone"] or "raw features"
-    (theirs,) = (
-        each for each in read_rows(HERE / "data.csv") if each["dataset"] == cell["dataset"]
-    )
+    theirs = {each["dataset"]: each for each in read_rows(HERE / "data.csv")}[cell["dataset"]]
     size = f", n = {row['n_train']}" if row.get("reading") else ""
     return PrintedComparison(
         f"{cell['dataset']}, {cell['backbone']}, {cell['method']}: accuracy, %",
