@@ -70,6 +70,12 @@ def printed_comparisons(block: Block, name: str, rows: Rows) -> list[PrintedComp
     return list(tables[name](rows)) if name in tables else []
 
 
+def is_same_data(theirs: Mapping[str, str], ours: Mapping[str, str]) -> bool:
+    """Whether a row of ours is of the data set and classes of a row of a paper's `data.csv`."""
+    name = ours["data"].partition("-")[0]
+    return (name, ours["classes"]) == (theirs["data"], theirs["classes"])
+
+
 def estimate(row: Mapping[str, str], mean: str, error: str, unit: float = 1.0) -> Estimate:
     """A mean over runs from a row of a csv, in `unit`. error: column of its standard error."""
     runs = int(row["runs_used"])

@@ -14,11 +14,12 @@ BACKBONES = {
     "mobilenetv3": ("MobileNet-v3", "CIFAR-10"),
     "deit": ("Mini-DeiT-Ti", "ImageNet-1K"),
 }
-PRIVATE_DATA = "STL-10"
+(_DATA,) = read_rows(PRINTED / "data.csv")
+PRIVATE_DATA = _DATA["dataset"]
 # Names of ours: strategies by the printed method; the private data and its number of
 # classes; by backbone, a part of the name of the architecture, and the data of the pre-training.
 BY_METHOD = {"LP": "lp", "LP-FFT": "lp-fft", "FFT": "fft", "LP-LoRA": "lp-lora", "LoRA": "lora"}
-_OUR_DATA = ("stl10", 10)
+_OUR_DATA = _DATA["data"], int(_DATA["classes"])
 _OURS = {
     "resnet18": ("resnet18", "cifar10"),
     "mobilenetv3": ("mobilenet", "cifar10"),
@@ -80,20 +81,16 @@ def printed_of(setting: Mapping[str, Any]) -> list[PrintedAccuracy]:
 
     setting: with `data`, `classes`, `architecture`, `pretrained_on` and `lora_rank`.
     """
+    data = setting["data"].partition("-")[0], setting["classes"]
     names = [
         name
         for name, (kind, source) in _OURS.items()
-        if is_same_data(setting["data"], setting["classes"])
+        if data == _OUR_DATA
         and kind in setting["architecture"]
         and setting["pretrained_on"] == source
     ]
     table = TABLE_2 if setting["lora_rank"] else TABLE_1
     return [cell for cell in table if cell.backbone in names]
-
-
-def is_same_data(data: str, classes: int) -> bool:
-    """Whether data of ours with so many classes are the paper's private data."""
-    return (data.partition("-")[0], classes) == _OUR_DATA
 
 
 def contradictions(cell: PrintedAccuracy, others: Sequence[PrintedAccuracy]) -> list[str]:

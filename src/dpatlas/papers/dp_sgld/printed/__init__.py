@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dpatlas.core.files import read_rows
-from dpatlas.evidence.printed import Pairs, PrintedComparison, Rows, estimate
-from dpatlas.papers.dp_sgld.table_1 import is_same_data
+from dpatlas.evidence.printed import Pairs, PrintedComparison, Rows, estimate, is_same_data
 
 HERE = Path(__file__).parent
 PERCENT = 100
@@ -67,6 +66,7 @@ def _stands_for(row: Mapping[str, str]) -> tuple[str, str]:
 
 def _accuracy(cell: Mapping[str, str], row: Mapping[str, str]) -> PrintedComparison:
     backbone = row["backbone"] or "raw features"
+    theirs = {each["dataset"]: each for each in read_rows(HERE / "data.csv")}[cell["dataset"]]
     size = f", n = {row['n_train']}" if row.get("reading") else ""
     return PrintedComparison(
         f"{cell['dataset']}, {cell['backbone']}, {cell['method']}: accuracy, %",
@@ -74,7 +74,7 @@ def _accuracy(cell: Mapping[str, str], row: Mapping[str, str]) -> PrintedCompari
         0.0,
         f"{row['data']}, {backbone}{size}",
         estimate(row, "accuracy_mean", "accuracy_standard_error", PERCENT),
-        same_data=is_same_data(cell["dataset"], row["data"], int(row["classes"])),
+        same_data=is_same_data(theirs, row),
     )
 
 

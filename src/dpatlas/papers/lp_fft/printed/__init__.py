@@ -1,10 +1,12 @@
 """The printed tables of lp_fft, and which of our rows belong beside them."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from dpatlas.evidence.printed import Pairs, PrintedComparison, Rows, estimate
-from dpatlas.papers.lp_fft.published import is_same_data
+from dpatlas.core.files import read_rows
+from dpatlas.evidence.printed import Pairs, PrintedComparison, Rows, estimate, is_same_data
 
+HERE = Path(__file__).parent
 PERCENT = 100
 # The share of LP in Table 1, 5 of 20 epochs.
 LP_SHARE = 0.25
@@ -15,6 +17,7 @@ FAMILIES = {"resnet18": "ResNet18", "mobilenet": "MobileNet-v3", "deit": "Mini-D
 
 def _strategies(rows: Rows) -> Iterator[PrintedComparison]:
     """Tables 1 and 2 of lp_fft, where noise or epsilon are the printed ones."""
+    (data,) = read_rows(HERE / "data.csv")
     theirs = [row for row in rows if row["source"] == "printed"]
     for row in rows:
         if row["source"] == "printed" or float(row["share"]) not in (0.0, LP_SHARE, 1.0):
@@ -32,7 +35,7 @@ def _strategies(rows: Rows) -> Iterator[PrintedComparison]:
                     PERCENT * float(cell["standard_error"] or 0),
                     f"{row['scenario']}: {row['data']}, {row['backbone']}",
                     estimate(row, "value", "standard_error", PERCENT),
-                    same_data=is_same_data(row["data"], int(row["classes"])),
+                    same_data=is_same_data(data, row),
                 )
 
 
