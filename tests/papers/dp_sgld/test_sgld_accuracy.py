@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sgld_small as small
 import torch
-from sgld_small import metrics_of, run, save_backbone, save_data, spec_of
+from sgld_small import chosen_of, metrics_of, run, save_backbone, save_data, spec_of
 from small_jobs import Killed
 
 from dpatlas.core import seeds
@@ -96,15 +96,23 @@ class TestCalibration:
             assert 0.998 < stated.guaranteed <= 1.0 and stated.relation == relation
 
 
+def with_setting(**settings):
+    """Settings of all arms, with these for the arms that have such."""
+    return {
+        arm: {name: settings.get(name, value) for name, value in chosen.items()}
+        for arm, chosen in chosen_of("accuracy").items()
+    }
+
+
 class TestSettings:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"batch": 25}, "batch of the .* sampler: found 25; .* <= 24"),
+            ({"chosen": with_setting(batch=25)}, "batch of the .* sampler: found 25; .* <= 24"),
             ({"accountant": "rdp"}, "accountant: found rdp for poisson"),
             ({"features": "softmax"}, "--backbone"),
             # Longer steps expand: the theorems do not hold.
-            ({"step_size": 1.0}, r"eta: found .*1/beta = 1.88679"),
+            ({"chosen": with_setting(step_size=1.0)}, r"eta: found .*1/beta = 1.88679"),
             ({"chosen": {}}, "small-tuning: found no settings of no-dp, without privacy"),
         ],
     )
@@ -114,7 +122,9 @@ class TestSettings:
         assert not (tmp_path / "record.json").exists()
 
     def test_a_step_size_above_one_over_two_beta_is_a_warning(self, data, tmp_path, capsys):
-        metrics = metrics_of(spec_of("accuracy", step_size=0.6), data, tmp_path)
+        metrics = metrics_of(
+            spec_of("accuracy", chosen=with_setting(step_size=0.6)), data, tmp_path
+        )
         assert metrics["warnings"] == [
             "step size 0.6/beta: the utility theorems cover steps up to 1/(2 beta)"
         ]
@@ -208,9 +218,11 @@ class TestRows:
         reported = spec_of("accuracy", chosen=None, tuning=spec.id)
         path = tmp_path / "tuning/record.json"
         rows = json.loads(run(reported, data, tmp_path / "report", tuning=path))["metrics"]["rows"]
-        assert len(tuned) == len(rows) == 14
-        for each, row in zip(tuned, rows, strict=True):
-            assert all(row[name] == value for name, value in each["chosen"].items())
+        reported = [each for each in tuned if "without L2 term" not in each["arm"]]
+        assert len(tuned) == 17 and len(reported) == len(rows) == 14
+        for each, row in zip(reported, rows, strict=True):
+            chosen = {name: value for name, value in each["chosen"].items() if name != "step_size"}
+            assert chosen.items() <= row.items()
 
     def test_settings_are_chosen_by_the_fixed_part_alone(self, data, tmp_path, monkeypatch):
         # Each stands for another program: in this one, noise would be taken twice.
