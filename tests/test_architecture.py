@@ -85,7 +85,7 @@ LAYERS = {
     "block.products": layer("core.products", "never", ""),
     "block.formulas": layer("core.formulas core.guard privacy.gaussian_dp", "never", "numpy scipy"),
     "block.shared": layer("block.kinds block.records formulas core records", "never"),
-    "block.printed": layer("block.shared core.files core.statistics evidence.printed", "never", ""),
+    "block.printed": layer("core.files core.statistics evidence.printed", "never", ""),
     "block.settings": layer("block.shared formulas core config", "never"),
     "block.cost": layer("block.shared block.records formulas core config cost", "never", ""),
     "block.records": layer("block.shared formulas core", "never"),

@@ -29,7 +29,7 @@ OURS, PRINTED, LESS_DP_SGD = "ours", "printed", "ours less DP-SGD"
 BASE = "dp-sgd"
 POINTS = {name: replace(look, linestyle="") for name, look in METHODS.items()}
 # The axis of differences to DP-SGD ends at so many points; some at small n are 70.
-NEAR = 2.5
+NEAR = 3
 SOURCES = (OURS, PRINTED, LESS_DP_SGD)
 # The reading whose settings are those that the paper states.
 PRINTED_READING = "paper"
