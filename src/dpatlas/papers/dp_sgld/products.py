@@ -65,8 +65,8 @@ PRODUCTS = (
         place="Table 1, along n",
         caption="The paper's own comparison along the number of private records: one step size, "
         "30 epochs and one lambda for all methods, noise of DP-SGLD by Thm 3.2 with K = number of "
-        "epochs, DP-SGD at the same printed epsilon. Panels: Table 4's beta / lambda, which does not "
-        "change when features are scaled to another norm (paper); the same with the step size of "
+        "epochs, DP-SGD at the same printed epsilon. Panels: Table 4's beta / lambda, which "
+        "does not change when features are scaled to another norm (paper); the same with the step size of "
         "the authors' code, near 1 / beta (code); and the number of their settings, lambda = 1e-3, "
         "on features of norm 1 (unscaled lambda). At a given number of epochs the noise of "
         "DP-SGLD falls like 1 / n, while that of DP-SGD at batches of one size falls more slowly. "
