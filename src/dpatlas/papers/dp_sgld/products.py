@@ -63,17 +63,17 @@ PRODUCTS = (
         "sgld_along_n",
         needs=("protocol",),
         place="Table 1, along n",
-        caption="The paper's own comparison along the number of private records: one step size, "
-        "30 epochs and one lambda for all methods, noise of DP-SGLD by Thm 3.2 with K = number of "
+        caption="The paper's own comparison along the number of private records: one step size, 30 "
+        "epochs and one lambda for all methods, noise of DP-SGLD by Thm 3.2 with K = number of "
         "epochs, DP-SGD at the same printed epsilon. Panels: Table 4's beta / lambda, which "
-        "does not change when features are scaled to another norm (paper); the same with the step size of "
-        "the authors' code, near 1 / beta (code); and the number of their settings, lambda = 1e-3, "
-        "on features of norm 1 (unscaled lambda). At a given number of epochs the noise of "
-        "DP-SGLD falls like 1 / n, while that of DP-SGD at batches of one size falls more slowly. "
-        "A set with one number of records is not drawn along n: such sets stand side by side. "
-        "Below: the same less the accuracy of DP-SGD, run by run; what lies outside the axis has "
-        "an arrow and its number. "
-        "On the paper's data with its backbone, open diamonds are Table 1 as printed.",
+        "does not change when features are scaled to another norm (paper); the same with the "
+        "step size of the authors' code, near 1 / beta (code); and the number of their "
+        "settings, lambda = 1e-3, on features of norm 1 (unscaled lambda). At a given number of"
+        " epochs the noise of DP-SGLD falls like 1 / n, while that of DP-SGD at batches of one "
+        "size falls more slowly. A set with one number of records is not drawn along n: such "
+        "sets stand side by side. Below: the same less the accuracy of DP-SGD, run by run; what"
+        " lies outside the axis has an arrow and its number. On the paper's data with its "
+        "backbone, open diamonds are Table 1 as printed.",
         paper_shows="Three sets, n = 50,000 (twice) and 5,163, at one epsilon.",
     ),
     table(
