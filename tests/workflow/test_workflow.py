@@ -239,7 +239,8 @@ def test_a_lost_record_lineage_or_verdict_is_made_again(smoke):
 
 def test_another_seed_runs_every_training_job_but_for_backbones_and_tunings(smoke):
     atlas = smoke_atlas()
-    planned = smoke.planned(*with_config(smoke, {"seed": 77}))
+    own = {"protocol": {"seed": 77}, "accuracy": {"seed": 77}}
+    planned = smoke.planned(*with_config(smoke, {"seed": 77, "dp_sgld": own}))
     kept = {"pretrain_backbone", "pretrain_imported", "data_set", "features"}
     for key in atlas.blocks:
         tunings = {rule for rule in jobs_of(key) if rule.endswith("_tuning")}
