@@ -26,7 +26,7 @@ from dpatlas.papers.max_information.formulas.certificates import (
     kl_inverse,
     monte_carlo_risk,
 )
-from dpatlas.privacy.fingerprint import row_digests
+from dpatlas.privacy.digest import row_digests
 from dpatlas.privacy.noise import device_generator
 
 # From where max_information's grid begins to beyond its end: small networks want larger ones.

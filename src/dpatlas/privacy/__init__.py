@@ -27,7 +27,6 @@ MODULES = {
     "dpatlas.privacy.optimizers": ("ParameterGroup",),
     "dpatlas.privacy.per_record": ("PerRecordWarning",),
     "dpatlas.privacy.phases": ("TrainingPhase",),
-    "dpatlas.privacy.rules": ("Rule",),
     "dpatlas.privacy.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),
     "dpatlas.privacy.saved": ("load_model", "load_weights"),
     "dpatlas.privacy.schedules": ("InverseTime", "StepDecay", "WarmupCosine"),

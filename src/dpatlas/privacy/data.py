@@ -6,51 +6,32 @@ are indexed where they are, and the rows are moved. Of a map-style dataset (`__g
 for item 0, whose shapes the probe needs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.data import IterableDataset
-from torch.utils.weak import WeakIdKeyDictionary
 
 from dpatlas.errors import InputError
-from dpatlas.privacy.fingerprint import arrays_in, fingerprint, is_mapped
-from dpatlas.privacy.structured import Structured
+from dpatlas.privacy.digest import digest, is_mapped
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.units import Rows
-
-# Of datasets, by object: their fingerprints when they were first seen.
-_identities: Any = WeakIdKeyDictionary()
 
 # Rows on the model's device: a slice, or a tensor of indices.
 Located = slice | Tensor
 
 
-class WithoutTargets:
-    """The loss of records without targets: loss(output, None)."""
-
-    def __init__(self, loss: Any):
-        self.loss = loss
-
-    def __call__(self, output: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each row; the targets hold no number."""
-        values: Tensor = self.loss(output, None)
-        return values
-
-
 class InMemory:
-    """Tensors or arrays, each (n, ...), or a tuple or dict of them; targets (n, ...) or None."""
+    """Tensors or arrays (n, ...), or a tuple or dict of them; targets alike, or None."""
 
     def __init__(self, x: Any, targets: Any, device: torch.device):
         self.x, self.targets, self.device = x, targets, device
-        self.leaves = _leaves(x)
-        lengths = {f"x {name}".strip(): len(leaf) for name, leaf in self.leaves.items()}
-        if targets is not None:
-            _refuse_without_numbers("labels", targets)
-            lengths["labels"] = len(targets)
+        self.leaves = _leaves("x", x) | ({} if targets is None else _leaves("labels", targets))
+        lengths = {name: len(leaf) for name, leaf in self.leaves.items()}
         self.n = next(iter(lengths.values()))
         if self.n == 0:
             raise InputError("data", "0 records", "at least one")
@@ -63,33 +44,33 @@ class InMemory:
         """Whether the records are one tensor on the model's device."""
         return isinstance(self.x, Tensor) and self.x.device == self.device
 
-    def take(self, rows: Rows, where: Located) -> tuple[Any, Tensor]:
+    def take(self, rows: Rows, where: Located) -> tuple[Any, Any]:
         """Records and targets of some rows, on the model's device; `where`: the same rows there.
 
-        Targets (rows, 0) where there are none.
+        In tuples and dicts as they were given; None for targets where there are none.
         """
-        taken = {name: self._rows(leaf, rows, where) for name, leaf in self.leaves.items()}
-        inputs: Any = next(iter(taken.values()))
-        if isinstance(self.x, tuple):
-            inputs = Structured(tuple(taken.values()))
-        elif isinstance(self.x, dict):
-            inputs = Structured(taken)
-        if self.targets is None:
-            return inputs, torch.zeros(len(inputs), 0, device=self.device)
-        return inputs, self._rows(self.targets, rows, where)
 
-    def sample(self) -> tuple[Any, Tensor]:
+        def some(values: Any) -> Any:
+            if isinstance(values, dict):
+                return {name: some(each) for name, each in values.items()}
+            if isinstance(values, tuple):
+                return tuple(map(some, values))
+            return None if values is None else self._rows(values, rows, where)
+
+        return some(self.x), some(self.targets)
+
+    def sample(self) -> tuple[Any, Any]:
         """The first record and its target."""
         return self.take(slice(0, 1), slice(0, 1))
 
     def identity(self) -> Any:
-        """What tells these records from others, for `fingerprint`."""
+        """What tells these records from others, for `digest`."""
         return self.x, self.targets
 
     def digest(self) -> str | None:
         """The same as a text that is valid everywhere; None for mapped files: none is read."""
-        mapped = any(map(is_mapped, (*self.leaves.values(), self.targets)))
-        return None if mapped else fingerprint(self.x, self.targets)
+        mapped = any(map(is_mapped, self.leaves.values()))
+        return None if mapped else digest(self.x, self.targets)
 
     def _rows(self, values: Any, rows: Rows, where: Located) -> Tensor:
         if isinstance(values, Tensor) and values.device == self.device:
@@ -114,13 +95,13 @@ class FromDataset:
     def __init__(self, dataset: Any, device: torch.device, workers: int = 0):
         self.dataset, self.device = dataset, device
         self._map = ThreadPoolExecutor(workers).map if workers else map
-        self._identity = _own_text(dataset) or _identity_of(dataset)
+        self._identity = _own_text(dataset) or digest(type(dataset), _plain_parts(dataset))
         self.n = len(dataset)
         if self.n == 0:
             raise InputError("data", "0 records", "at least one")
         # What the fetched items were like: the parts of their inputs, and whether without a target.
         self._kinds: set[tuple[str, bool]] = set()
-        self._first: tuple[Any, Tensor | None] | None = None
+        self._first: tuple[Any, Any] | None = None
         first, again = self._fetch([0]), self._fetch([0])
         for one, other in zip(_tensors_of(first), _tensors_of(again), strict=True):
             if not torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)):
@@ -129,26 +110,24 @@ class FromDataset:
         self._first = first
         self.targets = first[1]
 
-    def take(self, rows: Rows, where: Located) -> tuple[Any, Tensor]:
+    def take(self, rows: Rows, where: Located) -> tuple[Any, Any]:
         """As `InMemory.take`."""
         indices = range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
         assert self._first is not None
-        inputs, targets = self._fetch(list(indices)) if len(indices) else self._first
-        inputs = self._moved(inputs)[: len(indices)]
-        if targets is None:
-            return inputs, torch.zeros(len(indices), 0, device=self.device)
-        return inputs, to_device(targets, self.device)[: len(indices)]
+        fetched = self._fetch(list(indices)) if len(indices) else self._first
+        count = len(indices)
+        moved = tree_map_only(Tensor, lambda each: to_device(each, self.device)[:count], fetched)
+        return moved[0], moved[1]
 
-    def sample(self) -> tuple[Any, Tensor]:
+    def sample(self) -> tuple[Any, Any]:
         """The first record and its target."""
         return self.take(slice(0, 1), slice(0, 1))
 
     def identity(self) -> Any:
-        """What tells this dataset from others, for `fingerprint`; none of its items is read.
+        """What tells this dataset from others, for `digest`; none of its items is read.
 
-        A text in its attribute `fingerprint` (or `_fingerprint`), else its class and attributes
-        when it was first trained on, so that lists and dicts that it fills later make it no other
-        dataset; and its numbers, texts, tensors and arrays when this training was made.
+        A text in its attribute `fingerprint` (or `_fingerprint`), else its class and its numbers,
+        texts, tensors and arrays when this training was made.
         """
         return self._identity
 
@@ -156,12 +135,7 @@ class FromDataset:
         """The text of its own; None without one, as objects are known within a process only."""
         return _own_text(self.dataset)
 
-    def _moved(self, inputs: Any) -> Any:
-        if isinstance(inputs, Structured):
-            return inputs.each(lambda leaf: to_device(leaf, self.device))
-        return to_device(inputs, self.device)
-
-    def _fetch(self, indices: list[int]) -> tuple[Any, Tensor | None]:
+    def _fetch(self, indices: list[int]) -> tuple[Any, Any]:
         """Inputs and targets of items, stacked; InputError for items unlike the others."""
         items = list(self._map(self._item, indices))
         inputs, targets = ([item[place] for item in items] for place in (0, 1))
@@ -172,7 +146,7 @@ class FromDataset:
         if len(missing := {without for _, without in self._kinds}) > 1:
             allowed = "a target in every item, or None in every item"
             raise InputError("dataset", "items with a target and items without", allowed)
-        stacked = _stacked(inputs), None if missing == {True} else _stack(targets)
+        stacked = _stacked(inputs), None if missing == {True} else _stacked(targets)
         if self._first:
             for one, other in zip(_tensors_of(stacked), _tensors_of(self._first), strict=True):
                 _refuse_other_shape(one.shape[1:], other.shape[1:])
@@ -204,18 +178,10 @@ def _own_text(dataset: Any) -> str | None:
     return named if isinstance(named, str) else None
 
 
-def _identity_of(dataset: Any) -> str:
-    """The identity of a dataset without a text of its own."""
-    try:
-        if dataset not in _identities:
-            _identities[dataset] = fingerprint(dataset)
-        first = str(_identities[dataset])
-    except TypeError:
-        # An object that takes no weak reference.
-        first = fingerprint(dataset)
-    attributes = getattr(dataset, "__dict__", {}).items()
+def _plain_parts(dataset: Any) -> list[Any]:
     kinds = (Tensor, np.ndarray, bool, int, float, str, bytes)
-    return fingerprint(first, [pair for pair in attributes if isinstance(pair[1], kinds)])
+    attributes = getattr(dataset, "__dict__", {}).items()
+    return [pair for pair in attributes if isinstance(pair[1], kinds)]
 
 
 def data_of(x: Any, targets: Any, device: torch.device, workers: int = 0) -> InMemory | FromDataset:
@@ -234,28 +200,22 @@ def data_of(x: Any, targets: Any, device: torch.device, workers: int = 0) -> InM
     return FromDataset(x, device, workers)
 
 
-def refuse_held(data: InMemory | FromDataset, **parts: Any) -> None:
-    """InputError for a tensor in `parts`, given by name, that is the private records or targets.
+def refuse_held(data: InMemory | FromDataset, held: Mapping[str, Tensor]) -> None:
+    """InputError for a tensor of the network or loss, by name, that is private records or targets.
 
     That is what shares memory with them, or has their shape and values; other copies go unnoticed.
     """
-    whole: dict[str, Any]
     if isinstance(data, InMemory):
-        whole = {"records": data.x, "labels": data.targets}
+        private = data.leaves
     else:
-        whole = {"records": data.dataset}
-    private = [
-        (kind, array)
-        for kind, value in whole.items()
-        for _, array in arrays_in("", value)
-        if array.ndim and len(array) == data.n
-    ]
-    for name, part in parts.items():
-        for where, held in arrays_in(name, part):
-            for kind, array in private:
-                if _overlap(held, array) or _equal(held, array):
-                    allowed = "values that do not depend on them: nothing clips or accounts for it"
-                    raise InputError(where, f"the private {kind}", allowed)
+        arrays = [(n, v) for n, v in _plain_parts(data.dataset) if isinstance(v, Tensor | np.ndarray)]
+        private = {f"records {name}": each for name, each in arrays if each.ndim and len(each) == data.n}
+    for name, tensor in held.items():
+        for kind, array in private.items():
+            if _overlap(tensor, array) or _equal(tensor, array):
+                what = "labels" if kind.startswith("labels") else "records"
+                allowed = "values that do not depend on them: nothing clips or accounts for it"
+                raise InputError(name, f"the private {what}", allowed)
 
 
 def _overlap(one: Tensor | np.ndarray, other: Tensor | np.ndarray) -> bool:
@@ -300,20 +260,20 @@ def _on_host(values: Tensor | np.ndarray) -> np.ndarray:
     return np.nan_to_num(values)
 
 
-def _leaves(x: Any) -> dict[str, Any]:
-    """The tensors and arrays of an input by name; of a single one, the name is empty."""
-    named = {"": x}
-    if isinstance(x, dict):
-        named = x
-    elif isinstance(x, tuple):
-        named = {str(place): leaf for place, leaf in enumerate(x)}
+def _leaves(where: str, values: Any) -> dict[str, Any]:
+    """The tensors and arrays of records or targets by name."""
+    named = {where: values}
+    if isinstance(values, dict):
+        named = {f"{where} {name}": leaf for name, leaf in values.items() if isinstance(name, str)}
+    elif isinstance(values, tuple):
+        named = {f"{where} {place}": leaf for place, leaf in enumerate(values)}
     for name, leaf in named.items():
-        if not isinstance(name, str) or not isinstance(leaf, Tensor | np.ndarray) or not leaf.ndim:
-            found = type(leaf).__name__
-            raise InputError(f"x {name}".strip(), found, "tensors or arrays, records first")
-        _refuse_without_numbers(f"x {name}".strip(), leaf)
-    if not named:
-        raise InputError("x", f"an empty {type(x).__name__}", "at least one tensor or array")
+        if not isinstance(leaf, Tensor | np.ndarray) or not leaf.ndim:
+            raise InputError(name, type(leaf).__name__, "tensors or arrays, records first")
+        _refuse_without_numbers(name, leaf)
+    if not named or (isinstance(values, dict) and len(named) < len(values)):
+        found = f"an empty {type(values).__name__}" if not values else "names that are no texts"
+        raise InputError(where, found, "at least one tensor or array, by names that are texts")
     return named
 
 
@@ -321,9 +281,9 @@ def _stacked(inputs: Sequence[Any]) -> Any:
     """Inputs of single items as one batch."""
     first = inputs[0]
     if isinstance(first, dict):
-        return Structured({name: _stack([each[name] for each in inputs]) for name in first})
+        return {name: _stack([each[name] for each in inputs]) for name in first}
     if isinstance(first, tuple):
-        return Structured(tuple(_stack(column) for column in zip(*inputs, strict=True)))
+        return tuple(_stack(column) for column in zip(*inputs, strict=True))
     return _stack(inputs)
 
 
@@ -371,7 +331,5 @@ def _tensor(value: Any) -> Tensor:
         raise InputError("data", f"{found}", "numbers that torch takes") from None
 
 
-def _tensors_of(item: tuple[Any, Tensor | None]) -> list[Tensor]:
-    inputs, target = item
-    tensors = inputs.leaves if isinstance(inputs, Structured) else [inputs]
-    return [*tensors, *([] if target is None else [target])]
+def _tensors_of(item: Any) -> list[Tensor]:
+    return [each for each in tree_leaves(item) if isinstance(each, Tensor)]

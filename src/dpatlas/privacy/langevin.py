@@ -20,7 +20,7 @@ from torch import Tensor
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy.fingerprint import fingerprint
+from dpatlas.privacy.digest import digest
 from dpatlas.privacy.samplers import FullBatch, Sampler
 from dpatlas.privacy.to_device import to_device
 
@@ -146,7 +146,7 @@ class LangevinRun:
     def step(self) -> None:
         """One Langevin step."""
         if self.settings.sigma and not self._claimed:
-            run = fingerprint(type(self), self.settings, self.x, self.labels, len(self.weights))
+            run = digest(type(self), self.settings, self.x, self.labels, len(self.weights))
             self.noise.claim(self.repetition, run, self.shared_noise)
             self._claimed = True
         settings, k = self.settings, self.steps_done

@@ -1,0 +1,98 @@
+"""Whether a network does with a batch what it does with each record alone.
+
+The engine trains on each record alone, whatever the network does with batches. Who writes a network
+that compares the records of a batch means something else, and is told so before training.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
+
+from dpatlas.core.seeds import generator
+from dpatlas.errors import InputError
+from dpatlas.privacy.trace import RecordGraph, called
+
+# Number of made-up records, the key of their numbers, and how far results may differ.
+RECORDS, KEY, TOLERANCE = 3, 0x62617463, 1e-3
+
+
+def refuse_meeting(
+    model: nn.Module, loss: Callable[..., Any], record: RecordGraph, x: Any, target: Any
+) -> None:
+    """InputError that names the first module whose batch is not what its records are alone.
+
+    x, target: one record, of which shapes and types are used. The calls are of a copy, on made-up
+    records; where that is not possible, or the network draws random numbers, nothing is said: what
+    is computed is the record's alone in any case.
+    """
+    if record.draws:
+        return
+    draws = generator(KEY)
+
+    def made_up(leaf: Tensor) -> Tensor:
+        shape = (RECORDS, *leaf.shape[1:])
+        if leaf.is_floating_point():
+            return torch.from_numpy(draws.standard_normal(shape)).to(leaf)
+        return torch.from_numpy(draws.integers(0, 2, shape)).to(leaf)
+
+    batch = pytree.tree_map_only(Tensor, made_up, (x, target))
+    try:
+        copied = copy.deepcopy(model)
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            together, losses = _outputs(copied, loss, *batch)
+            alone = [
+                _outputs(copied, loss, *pytree.tree_map_only(Tensor, lambda v, at=at: v[at : at + 1], batch))
+                for at in range(RECORDS)
+            ]
+    except Exception:  # made-up records may not be what a network takes
+        return
+    for at, (name, output) in enumerate(together):
+        each = [outputs[at][1] for outputs, _ in alone if at < len(outputs)]
+        whole = torch.cat(each) if len(each) == RECORDS else output
+        if whole.shape == output.shape and not _same(output, whole):
+            raise InputError(
+                name,
+                "a batch whose records meet: its outputs are not those of each record alone",
+                "records that do not, or isolate=True to train on each record alone",
+            )
+    each = torch.cat([losses.reshape(1) for _, losses in alone])
+    # A loss may add up the records, or take their mean.
+    if not any(_same(losses.flatten(), total) for total in (each, each.mean()[None], each.sum()[None])):
+        allowed = "one value of each record alone, or isolate=True to train on each alone"
+        raise InputError("loss", "values that are not those of each record alone", allowed)
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape:
+        return False
+    scale = float(one.abs().max()) if one.numel() else 0.0
+    return bool(torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True))
+
+
+def _outputs(
+    model: nn.Module, loss: Callable[..., Any], x: Any, target: Any
+) -> tuple[list[tuple[str, Tensor]], Tensor]:
+    """What every module gives that has the records first, in the order of their ends; the losses."""
+    seen: list[tuple[str, Tensor]] = []
+    hooks = []
+    rows = len(pytree.tree_leaves(x)[0])
+    for name, module in model.named_modules():
+        where = f"layer {name or 'model'} ({type(module).__name__})"
+
+        def note(module: nn.Module, _: Any, output: Any, where: str = where) -> None:
+            output = getattr(output, "logits", output)
+            if isinstance(output, Tensor) and output.dim() and len(output) == rows:
+                if output.is_floating_point():
+                    seen.append((where, output.detach().clone()))
+
+        hooks.append(module.register_forward_hook(note))
+    try:
+        losses = loss(called(model, x), target)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen, losses
