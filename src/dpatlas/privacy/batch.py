@@ -309,7 +309,7 @@ def _uses_of(parameter: Node, operations: dict[Node, Operation]) -> list[Use] | 
                 continue
             if operation is not None:
                 roles = [r for r, at in operation.parameters.items() if at < len(user.args) and user.args[at] is node]
-                if user.args[operation.place] is node or not roles:
+                if any(user.args[at] is node for at in operation.places) or not roles:
                     return None
                 uses += [Use(operation, role, views) for role in roles]
             elif user.target in _VIEWS | _PARTS and user.args[0] is node:
@@ -338,11 +338,14 @@ class _WithOperations(Interpreter):
         operation = self.operations.get(node)
         if operation is None:
             return super().run_node(node)
-        args, _ = self.fetch_args_kwargs_from_env(node)
-        others = [each for at, each in enumerate(args) if at != operation.place]
-        output = Watched.apply(self.anchor, args[operation.place], operation, *others)
-        tuples = aten.native_group_norm.default, aten.native_layer_norm.default
-        return (output,) if node.target in tuples else output
+        args, named = self.fetch_args_kwargs_from_env(node)
+        inputs = [args[at] for at in operation.places]
+        if (mask := named.get("attn_mask")) is not None:
+            inputs.append(mask)
+        others = [each for at, each in enumerate(args) if at not in operation.places]
+        output = Watched.apply(self.anchor, operation, len(inputs), *inputs, *others)
+        one_of_several = any(user.target is operator.getitem for user in node.users)
+        return (output,) if one_of_several else output
 
 
 class _Apart(Exception):

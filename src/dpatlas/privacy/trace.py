@@ -150,7 +150,8 @@ def trace_record(
 
     where, drawn = _Where(model), _python_draws()
     try:
-        with where, _plain_operations(), torch.enable_grad(), fake:
+        # A CPU's fused attention has a rule of its own.
+        with where, _plain_operations(leaves[0].device.type == "cpu"), torch.enable_grad(), fake:
             table = get_decompositions(_IN_PARTS)
             graph = make_fx(functionalize(one, remove="mutations"), table)(*made_up)
             if any(map(_is_mutable, graph.graph.nodes)):
@@ -173,6 +174,7 @@ def trace_record(
     own, of_record = holders[: len(names)], holders[len(names) :]
     _drop_writes(nodes, dict(zip(own, names, strict=True)), list(parameters))
     _without_copies(nodes)
+    _fused(nodes, own[: len(parameters)])
     draws = _with_draws(nodes)
     moved_by_records = reached(nodes, [*of_record, *nodes.find_nodes(op="placeholder")[len(holders) :]])
     (output,) = nodes.find_nodes(op="output")
@@ -422,7 +424,7 @@ def _in_place_of(
 
 
 @contextlib.contextmanager
-def _plain_operations() -> Iterator[None]:
+def _plain_operations(plain_device: bool) -> Iterator[None]:
     """Within, torch computes by operations that have a rule for batches and for gradients.
 
     Functions with gradients of their own and hooks on gradients are refused: the graph would have
@@ -448,7 +450,7 @@ def _plain_operations() -> Iterator[None]:
     torch.backends.mha.set_fastpath_enabled(False)
     torch._C._set_mkldnn_enabled(False)
     try:
-        with sdpa_kernel(SDPBackend.MATH):
+        with contextlib.nullcontext() if plain_device else sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
         torch._C._set_mkldnn_enabled(dnn)
@@ -523,6 +525,29 @@ def _without_copies(graph: Graph) -> None:
         graph.erase_node(node)
 
 
+def _fused(graph: Graph, parameters: Sequence[Node]) -> None:
+    """Write attention out where its mask depends on a parameter, of which it gives no gradient."""
+    learned = reached(graph, parameters)
+    target = aten._scaled_dot_product_flash_attention_for_cpu.default
+    for node in graph.find_nodes(op="call_function", target=target):
+        query, key, value, *rest = node.args
+        mask, scale = node.kwargs.get("attn_mask"), node.kwargs.get("scale")
+        if mask not in learned:
+            continue
+        size = query.meta["val"].shape[-1]
+        call = graph.call_function
+        with graph.inserting_before(node):
+            scaled = call(aten.mul.Tensor, (query, size**-0.5 if scale is None else scale))
+            turned = call(aten.transpose.int, (key, -2, -1))
+            scores = call(aten.add.Tensor, (call(aten.matmul.default, (scaled, turned)), mask))
+            shares = call(aten._safe_softmax.default, (scores, -1))
+            output = call(aten.matmul.default, (shares, value))
+        for user in list(node.users):
+            user.replace_all_uses_with(output)
+            graph.erase_node(user)
+        graph.erase_node(node)
+
+
 def _with_draws(graph: Graph) -> tuple[Draw, ...]:
     """Make inputs of random operations, behind the others; InputError for those without a rule."""
     draws: list[Draw] = []
@@ -531,7 +556,8 @@ def _with_draws(graph: Graph) -> tuple[Draw, ...]:
         random_one = isinstance(node.target, torch._ops.OpOverload) and (
             torch.Tag.nondeterministic_seeded in node.target.tags
         )
-        if not random_one:
+        attention = aten._scaled_dot_product_flash_attention_for_cpu.default
+        if not random_one or (node.target is attention and not any(node.args[3:4])):
             continue
         name, value = node.target.overloadpacket.__name__, node.meta["val"]
         value = value[0] if isinstance(value, tuple | list) else value
