@@ -264,7 +264,13 @@ class LayerNorm(Operation):
         if not needs_x:
             return None
         return torch.ops.aten.native_layer_norm_backward(
-            delta.contiguous(), x.contiguous(), list(shape), *saved, weight, bias, [True, False, False]
+            delta.contiguous(),
+            x.contiguous(),
+            list(shape),
+            *saved,
+            weight,
+            bias,
+            [True, False, False],
         )[0]
 
     def gradients(

@@ -176,7 +176,9 @@ def trace_record(
     _without_copies(nodes)
     _fused(nodes, own[: len(parameters)])
     draws = _with_draws(nodes)
-    moved_by_records = reached(nodes, [*of_record, *nodes.find_nodes(op="placeholder")[len(holders) :]])
+    moved_by_records = reached(
+        nodes, [*of_record, *nodes.find_nodes(op="placeholder")[len(holders) :]]
+    )
     (output,) = nodes.find_nodes(op="output")
     value, *after = output.args[0]
     new = {
@@ -202,7 +204,10 @@ def trace_record(
     output.args = (value,)
     _tidy(nodes)
     graph.recompile()
-    told = [_DEVICE.sub("", graph.code), *(f"{each.dtype} {tuple(each.shape)}" for each in (*state, *leaves))]
+    told = [
+        _DEVICE.sub("", graph.code),
+        *(f"{each.dtype} {tuple(each.shape)}" for each in (*state, *leaves)),
+    ]
     digest = hashlib.sha256("\n".join(told).encode())
     for name, tensor in constants.items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode() + _bytes(tensor))
@@ -255,9 +260,13 @@ def trace_views(apply: Callable[[Tensor, Tensor], Tensor], x: Tensor, parameters
             return apply(rows, parameters)
 
     try:
-        graph = trace_record(Views(), lambda views, _: views, (x, parameters), None, one_number=False)
+        graph = trace_record(
+            Views(), lambda views, _: views, (x, parameters), None, one_number=False
+        )
     except InputError as error:
-        raise InputError(error.where.replace("model", "augmentation"), error.found, error.allowed) from None
+        raise InputError(
+            error.where.replace("model", "augmentation"), error.found, error.allowed
+        ) from None
     if graph.draws:
         raise InputError("augmentation", "random numbers in apply", "`draw`, whose draws are keyed")
     each = vmap(graph.loss, in_dims=(None, 0, 0))
@@ -381,7 +390,11 @@ class _Where:
             return "loss" if self.names else "model"
         module = self.within[-1]
         name = self.names.get(id(module), "")
-        return f"layer {name} ({type(module).__name__})" if name else f"model ({type(module).__name__})"
+        return (
+            f"layer {name} ({type(module).__name__})"
+            if name
+            else f"model ({type(module).__name__})"
+        )
 
 
 @contextlib.contextmanager
@@ -439,7 +452,9 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
             found = "a backward hook"
         elif kind.__name__ == "CheckpointFunction":
             found = "checkpoint(use_reentrant=True)"
-        allowed = "operations of torch, whose gradients torch knows; checkpoint(use_reentrant=False)"
+        allowed = (
+            "operations of torch, whose gradients torch knows; checkpoint(use_reentrant=False)"
+        )
         raise InputError("model", found, allowed)
 
     def refuse_hook(*_: Any) -> None:
@@ -465,7 +480,13 @@ def _refusal(where: str, error: Exception) -> InputError:
     if isinstance(error, DynamicOutputShapeException):
         found = f"{error.func}, whose result is as large as a record's values say"
         return InputError(where, found, "torch.where, or a product with the mask")
-    texts = ("unallocated storage", "value out of a tracing tensor", ".item()", "data-dependent", "Cannot access data")
+    texts = (
+        "unallocated storage",
+        "value out of a tracing tensor",
+        ".item()",
+        "data-dependent",
+        "Cannot access data",
+    )
     if isinstance(error, DataDependentOutputException) or any(text in line for text in texts):
         found = "a value of a record, or of a tensor that depends on it, read into Python"
         return InputError(where, found, _WITHOUT_READING)
@@ -618,7 +639,9 @@ def _constants(
     return found, origins
 
 
-def _held(name: str, value: Any, seen: dict[int, Any] | None = None) -> Iterator[tuple[str, Tensor]]:
+def _held(
+    name: str, value: Any, seen: dict[int, Any] | None = None
+) -> Iterator[tuple[str, Tensor]]:
     """Tensors that an object holds in attributes, containers and what its functions enclose."""
     seen = {} if seen is None else seen
     if id(value) in seen:
@@ -667,7 +690,9 @@ def _refuse_kept(watch: _Watch, model: nn.Module, loss: Any) -> None:
     if watch.alive():
         gc.collect()
     for kept in watch.alive():
-        holders = [name for name, each in [*_held("model", model), *_held("loss", loss)] if each is kept]
+        holders = [
+            name for name, each in [*_held("model", model), *_held("loss", loss)] if each is kept
+        ]
         where = holders[0] if holders else "a list, hook or variable outside of the network"
         found = f"a tensor of a record is kept in {where}"
         raise InputError("model", found, _KEEPS)

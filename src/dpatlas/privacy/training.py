@@ -460,7 +460,9 @@ class PrivateTraining:
             rate = optimizer.size(optimizer.settings[name].lr, optimizer.steps - 1)
             if rate and value.numel() and torch.equal(value, self._parameters[name]):
                 found = "unmoved by a step, although noise was added to its gradient"
-                raise InputError(f"parameter {name}", found, "a learning rate that its type can show")
+                raise InputError(
+                    f"parameter {name}", found, "a learning rate that its type can show"
+                )
             self._moved |= bool(rate)
 
     def _noisy_count(self, norms: Tensor, bound: float, count_noise: float, step: int) -> float:
@@ -713,7 +715,13 @@ class PrivateTraining:
             layer, prefix = single_layer(self.model)
             return SoftmaxGradients(layer, prefix, names)
         return NetworkGradients(
-            self.model, self.loss, self.views, clipping, record=self.record, trained=names
+            self.model,
+            self.loss,
+            self.views,
+            clipping,
+            record=self.record,
+            trained=names,
+            autocast=self.autocast,
         )
 
     def _claim(self) -> None:
