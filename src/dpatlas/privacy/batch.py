@@ -62,13 +62,13 @@ class Use:
         elif (
             isinstance(self.operation, Convolve)
             and self.role == "weight"
-            and gradient.dim() > len(self.operation.node.args[1].meta["shape"]) == 3
-        ):  # type: ignore[union-attr]
+            and gradient.dim() > self.operation.kernel_dims == 3
+        ):
             gradient = gradient.squeeze(2)
         views = [node for node in self.views if node.target is not aten._to_copy.default]
         if all(node.target is aten.t.default for node in views):
             return gradient.t() if len(views) % 2 else gradient
-        _, pull = vjp(self.of, like)
+        pull = vjp(self.of, like)[1]
         found: Tensor = pull(gradient.to(like.dtype))[0]
         return found
 
@@ -161,20 +161,20 @@ class BatchGraph:
             if not more:
                 break
             copied |= more
-        for name, each in uses.items():
+        for each in uses.values():
             for use in each:
                 use.operation.wanted += (use.role,)
         # What the loss does not depend on is found out by its missing gradient.
         return operations, uses, [name for name in self.trained if name in copied]
 
     def _for_all_sizes(self) -> GraphModule | None:
-        graphs = [self._traced(size) for size in SIZES]
+        graph, other = (self._traced(size) for size in SIZES)
         try:
-            _for_any_number(*graphs, *SIZES)
-            self._with_gradients(graphs[0])
+            _for_any_number(graph, other, *SIZES)
+            self._with_gradients(graph)
         except _Apart:
             return None
-        return graphs[0]
+        return graph
 
     def _graph(self, size: int) -> GraphModule:
         if self._any is not None:
@@ -255,7 +255,8 @@ class BatchGraph:
             for use in uses
             if use.role == "weight"
         }
-        kept, results = list(output.args[0]), []  # type: ignore[arg-type]
+        kept: list[Any] = list(output.args[0])
+        results: list[Any] = []
         place = {node: at for at, node in enumerate(nodes.nodes)}
         for what, count in self._layout:
             mine, kept = kept[:count], kept[count:]
@@ -361,9 +362,9 @@ def _uses_of(parameter: Node, operations: dict[Node, Operation]) -> list[Use] | 
                 if any(user.args[at] is node for at in operation.places) or not roles:
                     return None
                 uses += [Use(operation, role, views) for role in roles]
-            elif user.target in _VIEWS | _PARTS and user.args[0] is node:
-                ways.append((user, (*views, user)))
-            elif user.target is operator.getitem and node.target in _PARTS:
+            elif (user.target in _VIEWS | _PARTS and user.args[0] is node) or (
+                user.target is operator.getitem and node.target in _PARTS
+            ):
                 ways.append((user, (*views, user)))
             else:
                 return None
@@ -426,7 +427,7 @@ def _simplify(graph: Graph) -> None:
             node.args = (source, node.args[1])
             same = shape == _shape(source)
         if same:
-            node.replace_all_uses_with(source)  # type: ignore[arg-type]
+            node.replace_all_uses_with(source)
             graph.erase_node(node)
     graph.eliminate_dead_code()
 
@@ -446,7 +447,7 @@ def _for_any_number(graph: GraphModule, other: GraphModule, size: int, other_siz
     with nodes.inserting_before(next(iter(nodes.nodes))):
         records = nodes.placeholder("records")
     multiples: dict[int, Node] = {1: records}
-    first = [node for node in nodes.nodes if node.op != "placeholder"][0]
+    first = next(node for node in nodes.nodes if node.op != "placeholder")
 
     def either(one: Any, two: Any) -> Any:
         if isinstance(one, Node):

@@ -101,8 +101,8 @@ class NetworkGradients:
 
     def trace(self, x: Any, labels: Any) -> RecordGraph:
         """Trace the loss of one record of the shape and type of these rows; none is read."""
-        one = pytree.tree_map_only(Tensor, lambda each: each[:1], (x, labels))
-        self._take(trace_record(self.model, self.loss, *one, self.autocast))
+        x, labels = pytree.tree_map_only(Tensor, lambda each: each[:1], (x, labels))
+        self._take(trace_record(self.model, self.loss, x, labels, self.autocast))
         assert self.record is not None
         return self.record
 

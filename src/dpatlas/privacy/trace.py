@@ -66,11 +66,11 @@ class RecordGraph:
 
     parameters, buffers: the model's own tensors by name, read anew at each step. leaves: tensors of
     a record and its target, in the order of `torch.utils._pytree`: shapes (1, ...) and types.
-    draws: what random operations became. `updates`, called with parameters and buffers, gives the new values of
-    the buffers `updated`, which follow from those alone. constants: tensors that network or loss
-    reached otherwise, as copies, by the name under which they were found; origins: what they are
-    copies of. outputs: size of the last
-    dimension of a record's output. digest: of graph, constants and shapes, for checkpoints.
+    draws: what random operations became. `updates`, called with parameters and buffers, gives the
+    new values of the buffers `updated`, which follow from those alone. constants: tensors that
+    network or loss reached otherwise, as copies, by the name under which they were found; origins:
+    what they are copies of. outputs: size of the last dimension of a record's output. digest: of
+    graph, constants and shapes, for checkpoints.
     """
 
     loss: GraphModule
@@ -152,7 +152,7 @@ def trace_record(
     try:
         # A CPU's fused attention has a rule of its own.
         with where, _plain_operations(leaves[0].device.type == "cpu"), torch.enable_grad(), fake:
-            table = get_decompositions(_IN_PARTS)
+            table: Any = get_decompositions(_IN_PARTS)
             graph = make_fx(functionalize(one, remove="mutations"), table)(*made_up)
             if any(map(_is_mutable, graph.graph.nodes)):
                 # What torch's recurrent layers write in place inside.
@@ -409,22 +409,23 @@ def _in_place_of(
     known = dict(model.named_parameters()) | dict(model.named_buffers())
     by_id = {id(value): values[name] for name, value in known.items()}
     before = [(module, dict(vars(module))) for module in model.modules()]
-    held = [(module._parameters, dict(module._parameters)) for module, _ in before]
-    held += [(module._buffers, dict(module._buffers)) for module, _ in before]
+    places: list[dict[str, Any]] = []
+    for module, _ in before:
+        places += [module._parameters, module._buffers]
+    held = [(place, dict(place)) for place in places]
     for place, values_before in held:
         for name, value in values_before.items():
             if value is not None:
-                place[name] = by_id[id(value)]  # type: ignore[assignment]
+                place[name] = by_id[id(value)]
 
-    def buffers_now() -> dict[str, Tensor]:
+    names = [name.rpartition(".") for name, _ in model.named_buffers()]
+
+    def buffers_now() -> dict[str, Any]:
         return {
-            name: model.get_submodule(name.rpartition(".")[0])._buffers[name.rpartition(".")[2]]
-            for name in dict(known)
-            if name in buffers
+            f"{path}{dot}{name}": model.get_submodule(path)._buffers[name]
+            for path, dot, name in names
         }
 
-    buffers = dict(model.named_buffers())
-    buffers = {name for name in known if name in buffers}
     try:
         yield buffers_now
     finally:
@@ -460,8 +461,8 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
     def refuse_hook(*_: Any) -> None:
         raise InputError("model", "a hook on a gradient", "gradients as torch computes them")
 
-    torch.autograd.Function.apply = classmethod(refuse)  # type: ignore[assignment]
-    torch.Tensor.register_hook = refuse_hook  # type: ignore[assignment]
+    torch.autograd.Function.apply = classmethod(refuse)
+    torch.Tensor.register_hook = refuse_hook  # type: ignore[method-assign]
     torch.backends.mha.set_fastpath_enabled(False)
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -470,7 +471,7 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
     finally:
         torch._C._set_mkldnn_enabled(dnn)
         torch.backends.mha.set_fastpath_enabled(fast)
-        torch.Tensor.register_hook = hook
+        torch.Tensor.register_hook = hook  # type: ignore[method-assign]
         torch.autograd.Function.apply = apply
 
 
@@ -525,7 +526,7 @@ def _drop_writes(graph: Graph, own: dict[Node, str], parameters: Sequence[str]) 
         if own.get(target) in parameters:
             found = f"a forward pass that writes into the parameter {own[target]}"
             raise InputError("model", found, "parameters that only the training changes")
-        node.replace_all_uses_with(node.args[1])  # type: ignore[arg-type]
+        node.replace_all_uses_with(node.args[1])
         graph.erase_node(node)
 
 
@@ -551,7 +552,7 @@ def _fused(graph: Graph, parameters: Sequence[Node]) -> None:
     learned = reached(graph, parameters)
     target = aten._scaled_dot_product_flash_attention_for_cpu.default
     for node in graph.find_nodes(op="call_function", target=target):
-        query, key, value, *rest = node.args
+        query, key, value = node.args[:3]
         mask, scale = node.kwargs.get("attn_mask"), node.kwargs.get("scale")
         if mask not in learned:
             continue
@@ -600,7 +601,7 @@ def _with_draws(graph: Graph) -> tuple[Draw, ...]:
 
 def _of_draws(graph: Graph, node: Node, name: str, draws: Node, dtype: torch.dtype) -> Any:
     """What a random operation gives, of numbers that are drawn before."""
-    call, args = graph.call_function, node.args
+    call, args = graph.call_function, tuple[Any, ...](node.args)
 
     def cast(value: Node) -> Node:
         return call(aten._to_copy.default, (value,), {"dtype": dtype})
@@ -614,10 +615,10 @@ def _of_draws(graph: Graph, node: Node, name: str, draws: Node, dtype: torch.dty
     if name == "native_dropout" and args[2]:
         kept = call(aten.ge.Scalar, (draws, args[1]))
         scaled = call(aten.mul.Tensor, (args[0], cast(kept)))
-        return call(aten.div.Scalar, (scaled, 1 - args[1] or 1.0)), kept  # type: ignore[operator]
+        return call(aten.div.Scalar, (scaled, 1 - args[1] or 1.0)), kept
     if name in ("uniform", "normal_functional"):
-        low, high = (*args[1:3], *(0.0, 1.0)[len(args) - 1 :])
-        scale = high - low if name == "uniform" else high  # type: ignore[operator]
+        low, high = args[1:3] + (0.0, 1.0)[len(args) - 1 :]
+        scale = high - low if name == "uniform" else high
         return cast(call(aten.add.Scalar, (call(aten.mul.Scalar, (draws, scale)), low)))
     allowed = "dropout, bernoulli, rand and randn"
     raise InputError("model", f"{node.target}, random numbers without a rule", allowed)
@@ -720,8 +721,9 @@ def _last_size(output: Any) -> int:
 
 
 def _python_draws() -> Any:
-    kind, keys, *rest = np.random.get_state()
-    return random.getstate(), kind, keys.tobytes(), rest  # type: ignore[union-attr]
+    legacy: Any = np.random.get_state()  # noqa: NPY002  (what a network may draw from)
+    kind, keys, *rest = legacy
+    return random.getstate(), kind, keys.tobytes(), rest
 
 
 def _bytes(tensor: Tensor) -> bytes:

@@ -858,7 +858,7 @@ def loss_name(loss: Loss) -> str:
 
 
 def single_layer(model: nn.Module) -> tuple[nn.Linear, str]:
-    """The one linear layer of a network that `closed_form` holds for, and the prefix of its names."""
+    """The one linear layer of a network that `closed_form` holds for; the prefix of its names."""
     name, layer = next((n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear))
     return layer, f"{name}." if name else ""
 

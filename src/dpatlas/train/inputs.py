@@ -1,6 +1,5 @@
 """What a user's files give a training: records, network, loss, and the training's settings."""
 
-import copy
 import functools
 import math
 from collections.abc import Callable, Iterator
