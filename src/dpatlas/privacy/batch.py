@@ -372,10 +372,8 @@ def _for_any_number(graph: GraphModule, other: GraphModule, size: int, other_siz
                 multiples[times] = nodes.call_function(operator.mul, (records, times))
         return multiples[times]
 
-    pairs = zip(list(nodes.nodes), [None, *other.graph.nodes], strict=False)
-    for node, twin in list(pairs):
-        if node is records or twin is None:
-            continue
+    twins = [node for node in other.graph.nodes if node is not records]
+    for node, twin in zip([node for node in nodes.nodes if node is not records], twins, strict=False):
         if node.target != twin.target and node.op != "placeholder" and node.op != "get_attr":
             raise _Apart(f"{node.target} and {twin.target}")
         node.args = either(node.args, twin.args)

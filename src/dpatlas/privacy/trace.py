@@ -153,9 +153,12 @@ def trace_record(
         with where, _plain_operations(), torch.enable_grad(), fake:
             table = get_decompositions(_IN_PARTS)
             graph = make_fx(functionalize(one, remove="mutations"), table)(*made_up)
-            if any(map(_is_mutable, graph.graph.nodes)):
-                # What torch's recurrent layers write in place inside.
+            if any(_is_mutable(node) and not _writes_input(node) for node in graph.graph.nodes):
+                # What torch's recurrent layers write in place inside. `functionalize` would make an
+                # alias of what is detached, with a gradient, but not of a copy.
+                _rename(graph, aten.detach.default, aten.detach_copy.default)
                 graph = make_fx(functionalize(graph, remove="mutations"))(*made_up)
+                _rename(graph, aten.detach_copy.default, aten.detach.default)
     except InputError as error:
         raise InputError(error.where or where.name(), error.found, error.allowed) from None
     except Exception as error:  # a stranger's network may raise anything
@@ -298,8 +301,7 @@ class _Watch(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name in _READS and args and isinstance(args[0], Tensor):
             raise InputError("", f"the numbers of a tensor read by .{name}()", _WITHOUT_READING)
-        if function is F.embedding_bag:
-            function = _bag
+        function = _IN_PLACE_OF.get(function, function)
         result = function(*args, **kwargs)
         tensors = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
         if any(id(each) in self.of_record for each in tensors):
@@ -340,6 +342,14 @@ def _bag(
     weights = used if scales is None else used * scales
     total = (rows * weights.unsqueeze(-1)).sum(1)
     return total if mode == "sum" else total / used.sum(1, keepdim=True).clamp_min(1)
+
+
+# What is called in place of functions of torch.
+_IN_PLACE_OF: dict[Any, Callable[..., Any]] = {
+    F.embedding_bag: _bag,
+    # Otherwise its gradient would be the tensor's own.
+    Tensor.data.__get__: Tensor.detach,  # type: ignore[attr-defined]
+}
 
 
 def _is_new(result: Any, tensors: Sequence[Tensor]) -> bool:
@@ -447,10 +457,13 @@ def _plain_operations() -> Iterator[None]:
     torch.Tensor.register_hook = refuse_hook  # type: ignore[assignment]
     torch.backends.mha.set_fastpath_enabled(False)
     torch._C._set_mkldnn_enabled(False)
+    # Packages that look at values of a mask, to skip it, do not where a graph is made.
+    compiling, torch.compiler._is_compiling_flag = torch.compiler._is_compiling_flag, True
     try:
         with sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
+        torch.compiler._is_compiling_flag = compiling
         torch._C._set_mkldnn_enabled(dnn)
         torch.backends.mha.set_fastpath_enabled(fast)
         torch.Tensor.register_hook = hook
@@ -496,7 +509,7 @@ def _drop_writes(graph: Graph, own: dict[Node, str], parameters: Sequence[str]) 
             continue
         target = node.args[0]
         assert isinstance(target, Node)
-        if node.target is not aten.copy_.default or target.op != "placeholder":
+        if not _writes_input(node):
             found = f"{node.target} writes into a tensor that is no part of the network"
             raise InputError("model", found, "buffers, and no writes into anything else")
         if own.get(target) in parameters:
@@ -504,6 +517,18 @@ def _drop_writes(graph: Graph, own: dict[Node, str], parameters: Sequence[str]) 
             raise InputError("model", found, "parameters that only the training changes")
         node.replace_all_uses_with(node.args[1])  # type: ignore[arg-type]
         graph.erase_node(node)
+
+
+def _rename(graph: GraphModule, before: Any, after: Any) -> None:
+    for node in graph.graph.find_nodes(op="call_function", target=before):
+        node.target = after
+    graph.recompile()
+
+
+def _writes_input(node: Node) -> bool:
+    target = node.args[0]
+    copies = node.target is aten.copy_.default
+    return copies and isinstance(target, Node) and target.op == "placeholder"
 
 
 def _is_mutable(node: Node) -> bool:
