@@ -39,7 +39,7 @@ HELD, LARGE = 2**25, 2**14
 
 
 class PerRecordWarning(UserWarning):
-    """Every record gets a copy of some parameters, which takes more time and memory."""
+    """Gradients of some parameters are held for every record, which takes time and memory."""
 
 
 class NetworkGradients:
@@ -113,14 +113,14 @@ class NetworkGradients:
                 f"{name} is trainable, but no gradient of the loss reaches it",
                 "parameters that the loss depends on, or that are frozen",
             )
-        sizes = {name: record.parameters[name].numel() for name in self._graph.copied}
+        sizes = {name: record.parameters[name].numel() for name in self._graph.held}
         held = sum(sizes.values())
         self.at_once = max(1, HELD // held) if held else None
         large = [name for name, size in sizes.items() if size >= LARGE]
         if large:
             warnings.warn(
-                f"every record gets a copy of {', '.join(large)}, which the loss reads by other "
-                f"operations than products, convolutions and look-ups: {held:,} numbers a record "
+                f"every record's gradient of {', '.join(large)} is held, which the loss reads by "
+                f"other operations than products, convolutions and look-ups: {held:,} numbers each "
                 f"({4e-6 * held:,.2g} MB; at most {self.at_once:,} records at a time)",
                 PerRecordWarning,
                 stacklevel=3,
@@ -198,12 +198,13 @@ class NetworkGradients:
             parts = part_factors(norms2, self.parts, bounds) if bounds else None
             factors = clip_factors(norms2, layer_bound) if parts is None else parts
             factors = torch.where(torch.isfinite(total), factors, 0)
-        factors = factors.float()
         sums = {}
         for name, gradient in gradients.items():
             if bad is not None:
                 gradient.discard(bad)
-            sums[name] = gradient.weighted(factors[self.layers[name.rpartition(".")[0]]])
+            kind_of = torch.promote_types(gradient.like.dtype, torch.float32)
+            own_factors = factors[self.layers[name.rpartition(".")[0]]].to(kind_of)
+            sums[name] = gradient.weighted(own_factors)
         return ClippedSum(sums, total.sqrt(), skipped)
 
     def _norms2(self, gradients: dict[str, Gradient], small: float) -> Tensor:
