@@ -8,8 +8,11 @@ gradient is the record's. No user code runs here, so the graph can be made for a
 batch sizes as are needed.
 """
 
+import contextlib
 import operator
-from collections.abc import Sequence
+import re
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +23,12 @@ from torch.func import vjp, vmap
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from dpatlas.errors import InputError
 from dpatlas.privacy.derived import Derived, derived_from
 from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix, Stored
 from dpatlas.privacy.operations import Convolve, Operation, Product, Watched, operation_of
-from dpatlas.privacy.trace import RecordGraph, reached
+from dpatlas.privacy.trace import RecordGraph, reached, where_of
 
 aten = torch.ops.aten
 # Operations through which a weight reaches its product with every number in one place.
@@ -35,6 +39,7 @@ _VIEWS = {
 }
 # Operations that give parts of a weight, no number twice.
 _PARTS = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
+_NO_RULE = re.compile(r"batching rule for ([\w:]+)")
 # The numbers of records by which a graph is traced: what differs between both is a multiple.
 SIZES = 3, 5
 
@@ -129,6 +134,8 @@ class BatchGraph:
         buffers = len(record.buffers)
         self._derive = [each.of(graph, list(record.parameters), buffers) for each in self.derived]
         self._layout: list[tuple[Any, int]] = []
+        # Operations that torch computes record by record, with their modules.
+        self.slow: list[str] = []
         # By the number of records where torch computes an operation record by record.
         self._graphs: dict[int, GraphModule] = {}
         self._any = self._for_all_sizes()
@@ -251,9 +258,14 @@ class BatchGraph:
                 outputs += [] if each is None else [each]
             return outputs
 
-        with fake, torch.enable_grad():
+        with fake, torch.enable_grad(), _slow_operations(record.loss.graph, self.slow):
             made_up = [fake.from_tensor(each, static_shapes=True) for each in (scale, *state, *leaves)]
-            graph = make_fx(step)(*made_up)
+            try:
+                graph = make_fx(step)(*made_up)
+            except RuntimeError as error:
+                line = f"{error}".splitlines()[0][:300]
+                found = f"an error in the gradients of a batch: {line}"
+                raise InputError("model", found, "operations that torch differentiates") from None
         for node in list(graph.graph.nodes):
             # Nothing is differentiated any more.
             if node.target in (aten.detach.default, aten.alias.default):
@@ -406,12 +418,38 @@ class _WithOperations(Interpreter):
         """As torch does, or watched."""
         operation = self.operations.get(node)
         if operation is None:
-            return super().run_node(node)
+            try:
+                return super().run_node(node)
+            except RuntimeError as error:
+                line = f"{error}".splitlines()[0][:200]
+                found = f"{node.target}, which torch cannot compute for a batch: {line}"
+                raise InputError(where_of(node), found, "other operations") from None
         args, _ = self.fetch_args_kwargs_from_env(node)
         others = [each for at, each in enumerate(args) if at != operation.place]
         output = Watched.apply(self.anchor, args[operation.place], operation, *others)
         tuples = aten.native_group_norm.default, aten.native_layer_norm.default
         return (output,) if node.target in tuples else output
+
+
+@contextlib.contextmanager
+def _slow_operations(graph: Graph, found: list[str]) -> Iterator[None]:
+    """Adds to `found` what torch computes record by record, in place of torch's warnings."""
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        torch.set_warn_always(always)
+    for each in said:
+        if not (told := _NO_RULE.search(str(each.message))):
+            continue
+        name = told[1].replace("::", ".")
+        places = {where_of(node) for node in graph.nodes if name in str(node.target)}
+        line = f"{', '.join(sorted(places)) or 'backward'}: {name}"
+        if line not in found:
+            found.append(line)
 
 
 class _Apart(Exception):

@@ -117,6 +117,9 @@ class NetworkGradients:
         held = sum(sizes.values())
         self.at_once = max(1, HELD // held) if held else None
         large = [name for name, size in sizes.items() if size >= LARGE]
+        for each in self._graph.slow:
+            told = f"{each} is computed record by record: torch has no rule for many at once"
+            warnings.warn(told, PerRecordWarning, stacklevel=3)
         if large:
             warnings.warn(
                 f"every record's gradient of {', '.join(large)} is held, which the loss reads by "
