@@ -8,8 +8,11 @@ gradient is the record's. No user code runs here, so the graph can be made for a
 batch sizes as are needed.
 """
 
+import contextlib
 import operator
-from collections.abc import Callable, Sequence
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +23,12 @@ from torch.func import vjp, vmap
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from dpatlas.errors import InputError
+from dpatlas.privacy.derived import Derived, derived_from
 from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix, Stored
 from dpatlas.privacy.operations import Convolve, Operation, Product, Watched, operation_of
-from dpatlas.privacy.trace import RecordGraph, reached
+from dpatlas.privacy.trace import RecordGraph, drop_unused, reached, where_of
 
 aten = torch.ops.aten
 # Operations through which a weight reaches its product with every number in one place.
@@ -34,6 +39,7 @@ _VIEWS = {
 }
 # Operations that give parts of a weight, no number twice.
 _PARTS = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
+_NO_RULE = re.compile(r"batching rule for ([\w:]+)")
 # The numbers of records by which a graph is traced: what differs between both is a multiple.
 SIZES = 3, 5
 
@@ -117,8 +123,8 @@ class Gradient:
 class BatchGraph:
     """What a batch's records add to the gradients of the parameters `trained`, by name.
 
-    uses: of each parameter that operations watch. copied: the parameters of which each record has
-    a copy.
+    uses: of each parameter, or node that follows from parameters, that operations watch. derived:
+    those nodes. copied: the parameters of which each record has a copy.
     """
 
     def __init__(self, record: RecordGraph, trained: Sequence[str]):
@@ -128,17 +134,34 @@ class BatchGraph:
         count = len(record.parameters)
         self._own = dict(zip(self.holders, record.parameters, strict=False))
         self._data = self.holders[count + len(record.buffers) :]
-        self.operations, self.uses, self.copied = self._plan(graph)
+        self.operations, self.uses, self.copied, self.derived = self._plan(graph)
+        buffers = len(record.buffers)
+        self._derive = [each.of(graph, list(record.parameters), buffers) for each in self.derived]
         self._layout: list[tuple[Any, int]] = []
         # Operations whose parameters are read by no other one.
-        several = {use.operation for uses in self.uses.values() if len(uses) > 1 for use in uses}
+        several = {
+            use.operation
+            for name, uses in self.uses.items()
+            if len(uses) > 1 or not isinstance(name, str)
+            for use in uses
+        }
         self._alone = {each for each in self.operations.values() if each not in several}
+        # Operations that torch computes record by record, with their modules.
+        self.slow: list[str] = []
         # By the number of records where torch computes an operation record by record.
         self._graphs: dict[int, GraphModule] = {}
         self._any = self._for_all_sizes()
 
-    def _plan(self, graph: Graph) -> tuple[dict[Node, Operation], dict[str, list[Use]], list[str]]:
-        """Operations to watch, the uses of parameters by them, and parameters to be copied."""
+    @property
+    def held(self) -> list[str]:
+        """The parameters whose gradients are held for every record, by copies or otherwise."""
+        names = {name for each in self.derived for name in each.names} | set(self.copied)
+        return [name for name in self.trained if name in names]
+
+    def _plan(
+        self, graph: Graph
+    ) -> tuple[dict[Node, Operation], dict[str | Node, list[Use]], list[str], list[Derived]]:
+        """Operations to watch, uses of parameters by them, parameters to be copied, and others."""
         node_of = {name: node for node, name in self._own.items()}
         copied: set[str] = set()
         while True:
@@ -150,22 +173,47 @@ class BatchGraph:
                     isinstance(each, Node) and each in of_record for each in operation.others
                 ):
                     operations[node] = operation
-            uses: dict[str, list[Use]] = {}
+            uses: dict[str | Node, list[Use]] = {}
             more: set[str] = set()
+            alone: set[str] = set()
             for name in set(self.trained) - copied:
                 found = _uses_of(node_of[name], operations)
                 if found is None:
                     more.add(name)
                 else:
                     uses[name] = found
+                    if any(use.operation.node not in of_record for use in found):
+                        alone.add(name)
+
+            def uses_beyond(node: Node) -> list[Use] | None:
+                users = {each: operations[each] for each in operations if each in of_record}  # noqa: B023
+                return _uses_of(node, users, of_record)  # noqa: B023
+
+            free = {name: node_of[name] for name in self.trained if name not in copied}
+            derived: list[Derived] = []
+            if more | alone:
+                derived = derived_from(
+                    list(more | alone),
+                    free,
+                    of_record,
+                    lambda node: uses_beyond(node) is not None,
+                )
+            more -= {name for each in derived for name in each.names}
             if not more:
                 break
             copied |= more
+        for group in derived:
+            for name in group.names:
+                uses.pop(name, None)
+            for node in group.nodes:
+                uses[node] = uses_beyond(node) or []
+            for node in group.inside:
+                operations.pop(node, None)
         for each in uses.values():
             for use in each:
                 use.operation.wanted += (use.role,)
         # What the loss does not depend on is found out by its missing gradient.
-        return operations, uses, [name for name in self.trained if name in copied]
+        return operations, uses, [name for name in self.trained if name in copied], derived
 
     def _for_all_sizes(self) -> GraphModule | None:
         graph, other = (self._traced(size) for size in SIZES)
@@ -230,11 +278,16 @@ class BatchGraph:
                 outputs += [] if each is None else [each]
             return outputs
 
-        with fake, torch.enable_grad():
+        with fake, torch.enable_grad(), _slow_operations(record.loss.graph, self.slow):
             made_up = [
                 fake.from_tensor(each, static_shapes=True) for each in (scale, *state, *leaves)
             ]
-            graph = make_fx(step)(*made_up)
+            try:
+                graph = make_fx(step)(*made_up)
+            except RuntimeError as error:
+                line = f"{error}".splitlines()[0][:300]
+                found = f"an error in the gradients of a batch: {line}"
+                raise InputError("model", found, "operations that torch differentiates") from None
         _simplify(graph.graph)
         return graph
 
@@ -253,7 +306,7 @@ class BatchGraph:
             use.operation: (use, own[name])
             for name, uses in self.uses.items()
             for use in uses
-            if use.role == "weight"
+            if use.role == "weight" and isinstance(name, str)
         }
         kept: list[Any] = list(output.args[0])
         results: list[Any] = []
@@ -274,8 +327,11 @@ class BatchGraph:
         missing = [what for what, count in self._layout if not count]
         names = [each for each in missing if isinstance(each, str)]
         for name, uses in self.uses.items():
-            if all(use.operation in missing for use in uses):
+            if isinstance(name, str) and all(use.operation in missing for use in uses):
                 names.append(name)
+        for group in self.derived:
+            if all(use.operation in missing for node in group.nodes for use in self.uses[node]):
+                names += group.names
         return [name for name in self.trained if name in names]
 
     def gradients(
@@ -300,7 +356,17 @@ class BatchGraph:
                 whole = Stored(_exact(each.sum(1) if rows > 1 else each[:, 0]))
                 found[what] = Gradient(values[what], [(None, whole)])
         for name, uses in self.uses.items():
-            found[name] = Gradient(values[name], _of_uses(uses, kept, units, values[name]))
+            if isinstance(name, str):
+                found[name] = Gradient(values[name], _of_uses(uses, kept, units, values[name]))
+        buffers = state[len(values) :]
+        for group, function in zip(self.derived, self._derive, strict=True):
+
+            def each_of(weights: list[Tensor], group: Derived = group) -> list[Tensor]:
+                pairs = zip(group.nodes, weights, strict=True)
+                return [_held(self.uses[node], kept, units, weight) for node, weight in pairs]
+
+            for name, pulled in group.pull(function, values, buffers, each_of).items():
+                found[name] = Gradient(values[name], [(None, Stored(pulled))])
         return {name: found[name] for name in self.trained}
 
 
@@ -335,23 +401,46 @@ def _of_uses(
             for at in (0, -1)
         )
         return [(uses[0], Matrix(uses[0].of(value).flatten(0, -2).t(), a, delta))]
+    return [(None, Stored(_sum(value, [(use, of(use)) for use in uses])))]
+
+
+def _held(
+    uses: Sequence[Use], kept: dict[Operation, list[Tensor]], units: int, value: Tensor
+) -> Tensor:
+    """Every unit's gradient of a weight, (units, *shape)."""
+    used = [use for use in uses if kept[use.operation]]
+    if not used:
+        return value.new_zeros(units, *value.shape)
+    return _sum(value, _of_uses(used, kept, units, value))
+
+
+def _sum(value: Tensor, parts: Sequence[tuple[Use | None, Factored]]) -> Tensor:
+    """The gradients by unit of all parts, in the shape of the parameter."""
     total: Tensor | None = None
-    for use in uses:
-        back = vmap(lambda gradient, use=use: use.back(gradient, value))
-        each = back(of(use).each())
+    for use, part in parts:
+        each = part.each()
+        if use is not None:
+            back = vmap(lambda gradient, use=use: use.back(gradient, value))
+            each = back(each)
+        each = each.view(-1, *value.shape)
         total = each if total is None else total + each
     assert total is not None
-    return [(None, Stored(total))]
+    return total
 
 
-def _uses_of(parameter: Node, operations: dict[Node, Operation]) -> list[Use] | None:
-    """The uses of a parameter by operations; None where it goes anywhere else."""
+def _uses_of(
+    parameter: Node, operations: dict[Node, Operation], among: set[Node] | None = None
+) -> list[Use] | None:
+    """The uses of a parameter by operations; None where it goes anywhere else.
+
+    among: the users that count; by default all.
+    """
     uses: list[Use] = []
     ways: list[tuple[Node, tuple[Node, ...]]] = [(parameter, ())]
     for node, views in ways:
         for user in node.users:
             operation = operations.get(user)
-            if user.target is aten.detach.default:
+            if user.target is aten.detach.default or (among is not None and user not in among):
                 continue
             if operation is not None:
                 roles = [
@@ -398,7 +487,12 @@ class _WithOperations(Interpreter):
         """As torch does, or watched."""
         operation = self.operations.get(node)
         if operation is None:
-            return super().run_node(node)
+            try:
+                return super().run_node(node)
+            except RuntimeError as error:
+                line = f"{error}".splitlines()[0][:200]
+                found = f"{node.target}, which torch cannot compute for a batch: {line}"
+                raise InputError(where_of(node), found, "other operations") from None
         args, named = self.fetch_args_kwargs_from_env(node)
         inputs = [args[at] for at in operation.places]
         if (mask := named.get("attn_mask")) is not None:
@@ -429,12 +523,33 @@ def _simplify(graph: Graph) -> None:
         if same:
             node.replace_all_uses_with(source)
             graph.erase_node(node)
-    graph.eliminate_dead_code()
+    drop_unused(graph)
 
 
 def _shape(node: Any) -> tuple[int, ...]:
     value = node.meta.get("val")
     return tuple(value.shape) if isinstance(value, Tensor) else ()
+
+
+@contextlib.contextmanager
+def _slow_operations(graph: Graph, found: list[str]) -> Iterator[None]:
+    """Adds to `found` what torch computes record by record, in place of torch's warnings."""
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        torch.set_warn_always(always)
+    for each in said:
+        if not (told := _NO_RULE.search(str(each.message))):
+            continue
+        name = told[1].replace("::", ".")
+        places = {where_of(node) for node in graph.nodes if name in str(node.target)}
+        line = f"{', '.join(sorted(places)) or 'backward'}: {name}"
+        if line not in found:
+            found.append(line)
 
 
 class _Apart(Exception):
@@ -464,10 +579,10 @@ def _for_any_number(graph: GraphModule, other: GraphModule, size: int, other_siz
                 multiples[times] = nodes.call_function(operator.mul, (records, times))
         return multiples[times]
 
-    pairs = zip(list(nodes.nodes), [None, *other.graph.nodes], strict=False)
-    for node, twin in list(pairs):
-        if node is records or twin is None:
-            continue
+    twins = [node for node in other.graph.nodes if node is not records]
+    for node, twin in zip(
+        [node for node in nodes.nodes if node is not records], twins, strict=False
+    ):
         if node.target != twin.target and node.op != "placeholder" and node.op != "get_attr":
             raise _Apart(f"{node.target} and {twin.target}")
         node.args = either(node.args, twin.args)

@@ -42,7 +42,7 @@ BLOCK = 31 * 2**18
 
 
 class PerRecordWarning(UserWarning):
-    """Every record gets a copy of some parameters, which takes more time and memory."""
+    """Gradients of some parameters are held for every record, which takes time and memory."""
 
 
 class NetworkGradients:
@@ -116,7 +116,7 @@ class NetworkGradients:
                 f"{name} is trainable, but no gradient of the loss reaches it",
                 "parameters that the loss depends on, or that are frozen",
             )
-        sizes = {name: record.parameters[name].numel() for name in self._graph.copied}
+        sizes = {name: record.parameters[name].numel() for name in self._graph.held}
         check_rules(self._graph, self.autocast is not None)
         # The C library gives memory back above twice the largest block that was freed so far, and
         # each step would fetch it anew: twice the time of a small network's step.
@@ -125,10 +125,13 @@ class NetworkGradients:
         held = sum(sizes.values())
         self.at_once = max(1, HELD // held) if held else None
         large = [name for name, size in sizes.items() if size >= LARGE]
+        for each in self._graph.slow:
+            told = f"{each} is computed record by record: torch has no rule for many at once"
+            warnings.warn(told, PerRecordWarning, stacklevel=3)
         if large:
             warnings.warn(
-                f"every record gets a copy of {', '.join(large)}, which the loss reads by other "
-                f"operations than products, convolutions and look-ups: {held:,} numbers a record "
+                f"every record's gradient of {', '.join(large)} is held, which the loss reads by "
+                f"other operations than products, convolutions and look-ups: {held:,} numbers each "
                 f"({4e-6 * held:,.2g} MB; at most {self.at_once:,} records at a time)",
                 PerRecordWarning,
                 stacklevel=3,
@@ -155,7 +158,7 @@ class NetworkGradients:
         a linear layer's inputs beyond 8e29. draws(start, stop): random numbers of these rows as the
         network needs them; without it they are torch's.
         """
-        leaves = pytree.tree_leaves((x, labels))
+        leaves = pytree.tree_leaves((x,) if labels is None else (x, labels))
         rows = len(leaves[0])
         if rows == 0:
             return self.empty()
@@ -206,12 +209,13 @@ class NetworkGradients:
             parts = part_factors(norms2, self.parts, bounds) if bounds else None
             factors = clip_factors(norms2, layer_bound) if parts is None else parts
             factors = torch.where(torch.isfinite(total), factors, 0)
-        factors = factors.float()
         sums = {}
         for name, gradient in gradients.items():
             if bad is not None:
                 gradient.discard(bad)
-            sums[name] = gradient.weighted(factors[self.layers[name.rpartition(".")[0]]])
+            kind_of = torch.promote_types(gradient.like.dtype, torch.float32)
+            own_factors = factors[self.layers[name.rpartition(".")[0]]].to(kind_of)
+            sums[name] = gradient.weighted(own_factors)
         return ClippedSum(sums, total.sqrt(), skipped)
 
     def _norms2(self, gradients: dict[str, Gradient], small: float) -> Tensor:

@@ -42,7 +42,8 @@ def refuse_meeting(
     batch = pytree.tree_map_only(Tensor, made_up, (x, target))
     try:
         copied = copy.deepcopy(model)
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        eager = torch.compiler.set_stance("force_eager")
+        with eager, torch.random.fork_rng(devices=[]), torch.no_grad():
             together, losses = _outputs(copied, loss, *batch)
             alone = [_outputs(copied, loss, *_only(batch, at)) for at in range(RECORDS)]
     except Exception:  # made-up records may not be what a network takes

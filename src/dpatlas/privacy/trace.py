@@ -11,6 +11,7 @@ it, writing it into a buffer or parameter, and gradients by other rules than tho
 import contextlib
 import gc
 import hashlib
+import math
 import random
 import re
 import weakref
@@ -31,8 +32,10 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.func import functionalize, vmap
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.traceback import preserve_node_meta
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules import module as modules
 from torch.overrides import TorchFunctionMode
@@ -45,9 +48,24 @@ _DEVICE = re.compile(r"device\(type='\w+'(, index=\d+)?\)")
 # What random numbers of a record are drawn from.
 UNIFORM, NORMAL = "uniform", "normal"
 # Operations that are written as others, which have a rule for batches.
-_IN_PARTS = (aten._weight_norm_interface, aten.native_batch_norm, aten._native_batch_norm_legit)
-_WITHOUT_READING = "torch.where in place of a branch, and no numbers in Python"
+_IN_PARTS = (
+    *(aten._weight_norm_interface, aten.native_batch_norm, aten._native_batch_norm_legit),
+    *(aten.multi_margin_loss, aten.multilabel_margin_loss_forward, aten.soft_margin_loss),
+    *(aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d),
+    *(aten._upsample_nearest_exact3d, aten.max_unpool2d, aten.max_unpool3d, aten.renorm),
+)
+_WITHOUT_READING = (
+    "torch.where in place of a branch, what is read as an input of the record (lengths, the "
+    "position to read from), and checks of values before the training"
+)
 _READS = ("numpy", "__array__", "tolist", "__dlpack__", "data_ptr", "untyped_storage")
+_INNER_GRADIENT = "torch.func.grad of a function of tensors; .detach() for a constant"
+_PACKED = (
+    "the padded sequences themselves, with their lengths as an input and a mask: "
+    "out, _ = rnn(x); mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]; "
+    "pooled = (out * mask.unsqueeze(2)).sum(1) / lengths[:, None]"
+)
+_INDEX = "torch.where(mask, x, 0), or a product with the mask, in place of x[mask]"
 _KEEPS = "a forward pass that keeps nothing from one call to the next"
 _BATCH_NORM = "GroupNorm (dpatlas.privacy.to_group_norm(model) replaces it), or evaluation mode"
 
@@ -151,12 +169,17 @@ def trace_record(
     where, drawn = _Where(model), _python_draws()
     try:
         # A CPU's fused attention has a rule of its own.
-        with where, _plain_operations(leaves[0].device.type == "cpu"), torch.enable_grad(), fake:
+        plain = _plain_operations(leaves[0].device.type == "cpu")
+        with where, plain, torch.enable_grad(), fake, preserve_node_meta():
             table: Any = get_decompositions(_IN_PARTS)
             graph = make_fx(functionalize(one, remove="mutations"), table)(*made_up)
-            if any(map(_is_mutable, graph.graph.nodes)):
-                # What torch's recurrent layers write in place inside.
-                graph = make_fx(functionalize(graph, remove="mutations"))(*made_up)
+            if any(_is_mutable(node) and not _writes_input(node) for node in graph.graph.nodes):
+                # What torch's recurrent layers write in place inside. `functionalize` would make an
+                # alias of what is detached, with a gradient, but not of a copy.
+                _rename(graph, aten.detach.default, aten.detach_copy.default)
+                again = functionalize(Interpreter(graph).run, remove="mutations")
+                graph = make_fx(again)(*made_up)
+                _rename(graph, aten.detach_copy.default, aten.detach.default)
     except InputError as error:
         raise InputError(error.where or where.name(), error.found, error.allowed) from None
     except Exception as error:  # a stranger's network may raise anything
@@ -175,6 +198,7 @@ def trace_record(
     _drop_writes(nodes, dict(zip(own, names, strict=True)), list(parameters))
     _without_copies(nodes)
     _fused(nodes, own[: len(parameters)])
+    _within_size(nodes)
     draws = _with_draws(nodes)
     moved_by_records = reached(
         nodes, [*of_record, *nodes.find_nodes(op="placeholder")[len(holders) :]]
@@ -288,6 +312,14 @@ def reached(graph: Graph, sources: Iterable[Node]) -> set[Node]:
     return found
 
 
+def drop_unused(graph: Graph) -> None:
+    """Drop what no output needs, of a graph that writes and draws nothing.
+
+    torch would keep fused attention, which it counts among what draws random numbers.
+    """
+    graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))
+
+
 class _Watch(TorchFunctionMode):
     """Sees each call of torch while a record's loss is traced.
 
@@ -309,8 +341,7 @@ class _Watch(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name in _READS and args and isinstance(args[0], Tensor):
             raise InputError("", f"the numbers of a tensor read by .{name}()", _WITHOUT_READING)
-        if function is F.embedding_bag:
-            function = _bag
+        function = _IN_PLACE_OF.get(function, function)
         result = function(*args, **kwargs)
         tensors = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
         if any(id(each) in self.of_record for each in tensors):
@@ -353,6 +384,75 @@ def _bag(
     return total if mode == "sum" else total / used.sum(1, keepdim=True).clamp_min(1)
 
 
+def _bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+    """torch's bilinear as a product with the weight."""
+    pairs = input1.unsqueeze(-1) * input2.unsqueeze(-2)
+    return F.linear(pairs.flatten(-2), weight.flatten(1), bias)
+
+
+def _gaussian_nll(
+    input: Tensor,
+    target: Tensor,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """torch's, which reads whether a variance is negative."""
+    var = torch.as_tensor(var, dtype=input.dtype, device=input.device)
+    if var.dim() == input.dim() - 1:
+        var = var.unsqueeze(-1)
+    var = var + (var.clamp_min(eps) - var).detach()
+    loss = 0.5 * (var.log() + (input - target).square() / var)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    return {"mean": loss.mean, "sum": loss.sum}.get(reduction, lambda: loss)()
+
+
+def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """torch's, by indices."""
+    mask, input = torch.broadcast_tensors(mask, input)
+    at = (mask.flatten().cumsum(0) - 1).clamp_min(0)
+    return torch.where(mask, source.flatten()[at].view(input.shape), input)
+
+
+def _one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """torch's, which reads the number of classes from the record where it is not told."""
+    if num_classes < 0:
+        found = "one_hot without the number of classes, which is read from the record"
+        raise InputError("", found, "F.one_hot(x, num_classes)")
+    return F.one_hot(tensor, num_classes)
+
+
+def _refused(found: str, allowed: str) -> Callable[..., Any]:
+    """A function that says what to write in its place."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise InputError("", found, allowed)
+
+    return refuse
+
+
+# What is called in place of functions of torch.
+_IN_PLACE_OF: dict[Any, Callable[..., Any]] = {
+    F.embedding_bag: _bag,
+    F.bilinear: _bilinear,
+    F.one_hot: _one_hot,
+    F.gaussian_nll_loss: _gaussian_nll,
+    torch.masked_scatter: _masked_scatter,
+    Tensor.masked_scatter: _masked_scatter,
+    F.ctc_loss: _refused(
+        "ctc_loss, whose result is as large as a record's lengths say",
+        "a sum over paths in torch.logsumexp, step by step, with lengths as a mask",
+    ),
+    # Without a gradient inside, it says nothing of the parameters'.
+    Tensor.requires_grad_: lambda value, *_: value,
+    torch.autograd.grad: _refused("torch.autograd.grad in the forward pass", _INNER_GRADIENT),
+    Tensor.backward: _refused("backward() in the forward pass", _INNER_GRADIENT),
+    # Otherwise its gradient would be the tensor's own.
+    Tensor.data.__get__: Tensor.detach,  # type: ignore[attr-defined]
+}
+
+
 def _is_new(result: Any, tensors: Sequence[Tensor]) -> bool:
     """Whether a result is no argument that was changed in place."""
     return not any(result is each for each in tensors)
@@ -377,12 +477,19 @@ class _Where:
     def __exit__(self, *_: object) -> None:
         for hook in self.hooks:
             hook.remove()
+        fx_traceback.current_meta.pop("custom", None)
 
     def _enter(self, module: nn.Module, _: Any) -> None:
         self.within.append(module)
+        self._tell()
 
     def _leave(self, module: nn.Module, *_: Any) -> None:
         self.within.pop()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Write the module's name at the nodes that follow."""
+        fx_traceback.current_meta["custom"] = {"where": self.name()}
 
     def name(self) -> str:
         """In words."""
@@ -465,10 +572,18 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
     torch.Tensor.register_hook = refuse_hook  # type: ignore[method-assign]
     torch.backends.mha.set_fastpath_enabled(False)
     torch._C._set_mkldnn_enabled(False)
+    checks = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(False)
+    # Packages that look at values of a mask, to skip it, do not where a graph is made.
+    compiling, torch.compiler._is_compiling_flag = torch.compiler._is_compiling_flag, True
     try:
-        with contextlib.nullcontext() if plain_device else sdpa_kernel(SDPBackend.MATH):
+        math = contextlib.nullcontext() if plain_device else sdpa_kernel(SDPBackend.MATH)
+        # What is compiled is traced as it was written.
+        with math, torch.compiler.set_stance("force_eager"):
             yield
     finally:
+        torch.compiler._is_compiling_flag = compiling
+        torch.distributions.Distribution.set_default_validate_args(checks)
         torch._C._set_mkldnn_enabled(dnn)
         torch.backends.mha.set_fastpath_enabled(fast)
         torch.Tensor.register_hook = hook  # type: ignore[method-assign]
@@ -479,8 +594,11 @@ def _refusal(where: str, error: Exception) -> InputError:
     """What an error of a trace says to whom wrote the network."""
     line = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     if isinstance(error, DynamicOutputShapeException):
+        packed = error.func is aten._pack_padded_sequence.default
         found = f"{error.func}, whose result is as large as a record's values say"
-        return InputError(where, found, "torch.where, or a product with the mask")
+        return InputError(
+            where, "a packed sequence" if packed else found, _PACKED if packed else _INDEX
+        )
     texts = (
         "unallocated storage",
         "value out of a tracing tensor",
@@ -520,7 +638,7 @@ def _drop_writes(graph: Graph, own: dict[Node, str], parameters: Sequence[str]) 
             continue
         target = node.args[0]
         assert isinstance(target, Node)
-        if node.target is not aten.copy_.default or target.op != "placeholder":
+        if not _writes_input(node):
             found = f"{node.target} writes into a tensor that is no part of the network"
             raise InputError("model", found, "buffers, and no writes into anything else")
         if own.get(target) in parameters:
@@ -528,6 +646,18 @@ def _drop_writes(graph: Graph, own: dict[Node, str], parameters: Sequence[str]) 
             raise InputError("model", found, "parameters that only the training changes")
         node.replace_all_uses_with(node.args[1])
         graph.erase_node(node)
+
+
+def _rename(graph: GraphModule, before: Any, after: Any) -> None:
+    for node in graph.graph.find_nodes(op="call_function", target=before):
+        node.target = after
+    graph.recompile()
+
+
+def _writes_input(node: Node) -> bool:
+    target = node.args[0]
+    copies = node.target is aten.copy_.default
+    return copies and isinstance(target, Node) and target.op == "placeholder"
 
 
 def _is_mutable(node: Node) -> bool:
@@ -583,7 +713,7 @@ def _with_draws(graph: Graph) -> tuple[Draw, ...]:
             continue
         name, value = node.target.overloadpacket.__name__, node.meta["val"]
         value = value[0] if isinstance(value, tuple | list) else value
-        kind = NORMAL if name in ("randn", "randn_like", "normal_functional", "normal") else UNIFORM
+        kind = NORMAL if name.startswith(("randn", "normal")) else UNIFORM
         with graph.inserting_after(last):
             last = graph.placeholder(f"draws_{len(draws)}")
         draws.append(Draw(kind, tuple(value.shape)))
@@ -620,8 +750,50 @@ def _of_draws(graph: Graph, node: Node, name: str, draws: Node, dtype: torch.dty
         low, high = args[1:3] + (0.0, 1.0)[len(args) - 1 :]
         scale = high - low if name == "uniform" else high
         return cast(call(aten.add.Scalar, (call(aten.mul.Scalar, (draws, scale)), low)))
-    allowed = "dropout, bernoulli, rand and randn"
-    raise InputError("model", f"{node.target}, random numbers without a rule", allowed)
+    if name == "normal":
+        mean, std = args[:2] + (0.0, 1.0)[len(args) :]
+        scaled = call(torch.mul, (draws, std))
+        return cast(call(torch.add, (scaled, mean)))
+    if name == "exponential":
+        # -log(1 - u): u is below 1.
+        logs = call(aten.log1p.default, (call(aten.neg.default, (draws,)),))
+        return cast(call(aten.div.Scalar, (logs, -(args[1] if len(args) > 1 else 1.0))))
+    if name in ("randint", "randint_like"):
+        first = 1 if name == "randint_like" else 0
+        bounds = node.target._overloadname.startswith("low")  # type: ignore[union-attr]
+        low, high = (args[first], args[first + 1]) if bounds else (0, args[first])
+        scaled = call(aten.mul.Scalar, (draws, high - low))
+        whole = call(aten.clamp_max.default, (call(aten.floor.default, (scaled,)), high - low - 1))
+        return cast(call(aten.add.Scalar, (whole, low)))
+    if name == "rrelu_with_noise_functional":
+        x, _, low, high, training = (*args, *(0.125, 1 / 3, False)[len(args) - 2 :])[:5]
+        if training:
+            slopes = call(aten.add.Scalar, (call(aten.mul.Scalar, (draws, high - low)), low))
+            noise = call(aten.where.ScalarOther, (call(aten.le.Scalar, (x, 0)), cast(slopes), 1.0))
+            return call(aten.mul.Tensor, (x, noise)), noise
+    allowed = "dropout, bernoulli, rand, randn, randint, exponential_ or gumbel_softmax"
+    found = f"{node.target}, random numbers without a rule"
+    raise InputError(where_of(node), found, allowed)
+
+
+def where_of(node: Node) -> str:
+    """The module that a node was written in."""
+    told: dict[str, str] = node.meta.get("custom") or {}
+    return node.meta.get("where") or told.get("where", "model")
+
+
+def _within_size(graph: Graph) -> None:
+    """Write ends of slices as torch's batching rules take them: no more than there is."""
+    for target in (aten.slice.Tensor, aten.slice_scatter.default):
+        first = 1 if target is aten.slice.Tensor else 2
+        for node in graph.find_nodes(op="call_function", target=target):
+            dim, start, end = (
+                *node.args[first : first + 3],
+                *(0, None, None)[len(node.args) - first :],
+            )[:3]
+            size = node.args[0].meta["val"].shape[dim]
+            if isinstance(end, int) and end > size:
+                node.args = (*node.args[:first], dim, start, size, *node.args[first + 3 :])
 
 
 def _constants(
@@ -701,10 +873,11 @@ def _refuse_kept(watch: _Watch, model: nn.Module, loss: Any) -> None:
 
 def _tidy(graph: Graph) -> None:
     """Drop what no output needs, and what tracing left at the nodes."""
-    graph.eliminate_dead_code()
+    drop_unused(graph)
     for node in graph.nodes:
         value = node.meta.get("val")
-        node.meta = {"shape": tuple(value.shape)} if isinstance(value, Tensor) else {}
+        shape = {"shape": tuple(value.shape)} if isinstance(value, Tensor) else {}
+        node.meta = {**shape, "where": where_of(node)}
     graph.lint()
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from dpatlas.privacy.registry import RULES
+from dpatlas.privacy.rules import Rule
 from small_audits import audited
 from torch import nn
 
@@ -16,8 +18,6 @@ from dpatlas.models.vit import ClassToken, Offset
 from dpatlas.privacy.convolution import Conv2d
 from dpatlas.privacy.noise import LARGE
 from dpatlas.privacy.per_record import NetworkGradients
-from dpatlas.privacy.registry import RULES
-from dpatlas.privacy.rules import Rule
 
 pytestmark = pytest.mark.usefixtures("one_thread_without_gradients")
 
@@ -126,7 +126,7 @@ def test_the_canary_s_offset_moves_no_output(name):
 
 @pytest.fixture
 def silence(monkeypatch):
-    monkeypatch.setattr(dpatlas.privacy.training, "add_noise", lambda *given, **named: None)
+    monkeypatch.setattr(dpatlas.privacy.noise, "add_noise", lambda *given, **named: None)
 
 
 @pytest.fixture
