@@ -41,8 +41,8 @@ HELD, LARGE = 2**25, 2**14
 BLOCK = 31 * 2**18
 
 
-# Of records' graphs by digest, device, trained parameters and precision: most trainings of a process
-# are repetitions of one. A graph holds no values of parameters or records.
+# Of records' graphs by digest, device, trained parameters and precision: most trainings of a
+# process are repetitions of one. A graph holds no values of parameters or records.
 _graphs: dict[tuple[Any, ...], BatchGraph] = {}
 MOST_GRAPHS = 64
 

@@ -25,8 +25,8 @@ WHOLE = ((0, 2), (1, 2), (1, 3))
 def check_rules(graph: BatchGraph, state: Sequence[Tensor], low: bool) -> None:
     """InputError that names the parameter whose gradient is not that of autograd.
 
-    state: parameters and buffers, moved a little first. low: whether passes are in bfloat16. Nothing is said where no made-up record is one that the
-    network takes.
+    state: parameters and buffers, moved a little first. low: whether passes are in bfloat16.
+    Nothing is said where no made-up record is one that the network takes.
     """
     draws = generator(KEY)
     state = [_near(value, draws) for value in state]

@@ -265,6 +265,7 @@ def outputs_alone(model: nn.Module, x: Any) -> Callable[[Any], Tensor]:
         found: Tensor = each(*state, *(leaf.unsqueeze(1) for leaf in pytree.tree_leaves(x)))
         return found.flatten(0, 1)
 
+    outputs.graph = graph  # type: ignore[attr-defined]
     return outputs
 
 

@@ -553,8 +553,9 @@ class PrivateTraining:
         with torch.no_grad():
             for name, value in parameters.items():
                 value.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
-            for name in self.record.updated if self.record else ():
-                self.record.buffers[name].copy_(torch.from_numpy(arrays[f"buffers/{name}"]))
+            if self.record is not None:
+                for name in self.record.updated:
+                    self.record.buffers[name].copy_(torch.from_numpy(arrays[f"buffers/{name}"]))
             for name, average in (self.ema or {}).items():
                 average.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
         self.noise.carry(facts["secret"])
