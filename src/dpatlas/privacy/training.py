@@ -471,10 +471,19 @@ class PrivateTraining:
         self.steps_done += 1
 
     def _update(self, optimizer: Optimizer, noisy: NoisySum) -> None:
-        """A step of the optimizer; InputError for a parameter that the first one left as it was."""
+        """A step of the optimizer; InputError for a parameter that the first one left as it was.
+
+        Of fewer than 32 bits alone: in float32 that takes a step of 1e-8 of the weights, as audits
+        choose it.
+        """
         before = {}
         if not self._moved and noisy.scale:
-            before = {name: value.detach().clone() for name, value in self._parameters.items()}
+            before = {
+                name: value.detach().clone()
+                for name, value in self._parameters.items()
+                if torch.finfo(value.dtype).bits < 32
+            }
+            self._moved = not before
         optimizer.step(noisy)
         for name, value in before.items():
             rate = optimizer.size(optimizer.settings[name].lr, optimizer.steps - 1)
