@@ -173,6 +173,8 @@ class PrivateTraining:
         self._began_at: str | None = None
         # Whether it began at weights that another training had left.
         self._follows = False
+        # Whether a step has moved the parameters of the phase.
+        self._moved = False
         self._skipped: int | Tensor = 0
         self._phase: int | None = None
         # The model's parameters, and their requires_grad when this object was made.
