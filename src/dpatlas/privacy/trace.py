@@ -14,6 +14,7 @@ import hashlib
 import math
 import random
 import re
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -551,7 +552,9 @@ def _plain_operations() -> Iterator[None]:
     compiling, torch.compiler._is_compiling_flag = torch.compiler._is_compiling_flag, True
     try:
         # What is compiled is traced as it was written.
-        with sdpa_kernel(SDPBackend.MATH), torch.compiler.set_stance("force_eager"):
+        eager = torch.compiler.set_stance("force_eager")
+        with sdpa_kernel(SDPBackend.MATH), eager, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Using `torch.compile")
             yield
     finally:
         torch.compiler._is_compiling_flag = compiling
@@ -752,7 +755,11 @@ def _constants(
 def _held(name: str, value: Any, seen: dict[int, Any] | None = None) -> Iterator[tuple[str, Tensor]]:
     """Tensors that an object holds in attributes, containers and what its functions enclose."""
     seen = {} if seen is None else seen
-    if id(value) in seen:
+    kind = value if isinstance(value, FunctionType) else type(value)
+    # Not into the machinery of a compiled function.
+    torchs = "torch." if isinstance(value, FunctionType) else "torch._"
+    inner = f"{kind.__module__}.".startswith(torchs) and not isinstance(value, Tensor | nn.Module)
+    if id(value) in seen or inner:
         return
     # Held, so that no other object gets its address.
     seen[id(value)] = value
@@ -760,7 +767,7 @@ def _held(name: str, value: Any, seen: dict[int, Any] | None = None) -> Iterator
         yield name, value
     elif isinstance(value, dict):
         for key, part in list(value.items()):
-            own = key in ("_parameters", "_buffers", "_modules")
+            own = isinstance(key, str) and key in ("_parameters", "_buffers", "_modules")
             yield from _held(name if own else f"{name}.{key}", part, seen)
     elif isinstance(value, list | tuple | set | frozenset):
         for number, part in enumerate(list(value)):
