@@ -606,7 +606,7 @@ def test_bad_settings_are_named_before_anything_is_trained(case, tmp_path, monke
     def trained(*arguments):
         raise AssertionError("a noisy sum was made")
 
-    monkeypatch.setattr("dpatlas.privacy.training.add_noise", trained)
+    monkeypatch.setattr("dpatlas.privacy.noise.add_noise", trained)
     changes, said = BAD[case]
     path = write(tmp_path, {} if changes is None else None, **(changes or {}))
     with pytest.raises(InputError) as error:

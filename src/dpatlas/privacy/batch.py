@@ -12,7 +12,7 @@ import contextlib
 import operator
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,11 @@ class Use:
         """A gradient of the operation's weight (out, in) or bias as one of the parameter `like`."""
         if self.role == "weight" and isinstance(self.operation, Product):
             gradient = self.operation.as_argument(gradient)
-        elif isinstance(self.operation, Convolve) and self.role == "weight" and gradient.dim() > len(self.operation.node.args[1].meta["shape"]) == 3:  # type: ignore[union-attr]
+        elif (
+            isinstance(self.operation, Convolve)
+            and self.role == "weight"
+            and gradient.dim() > len(self.operation.node.args[1].meta["shape"]) == 3
+        ):  # type: ignore[union-attr]
             gradient = gradient.squeeze(2)
         views = [node for node in self.views if node.target is not aten._to_copy.default]
         if all(node.target is aten.t.default for node in views):
@@ -134,6 +138,14 @@ class BatchGraph:
         buffers = len(record.buffers)
         self._derive = [each.of(graph, list(record.parameters), buffers) for each in self.derived]
         self._layout: list[tuple[Any, int]] = []
+        # Operations whose parameters are read by no other one.
+        several = {
+            use.operation
+            for name, uses in self.uses.items()
+            if len(uses) > 1 or not isinstance(name, str)
+            for use in uses
+        }
+        self._alone = {each for each in self.operations.values() if each not in several}
         # Operations that torch computes record by record, with their modules.
         self.slow: list[str] = []
         # By the number of records where torch computes an operation record by record.
@@ -181,7 +193,10 @@ class BatchGraph:
             derived: list[Derived] = []
             if more | alone:
                 derived = derived_from(
-                    list(more | alone), free, of_record, lambda node: uses_beyond(node) is not None  # noqa: B023
+                    list(more | alone),
+                    free,
+                    of_record,
+                    lambda node: uses_beyond(node) is not None,  # noqa: B023
                 )
             more -= {name for each in derived for name in each.names}
             if not more:
@@ -204,6 +219,7 @@ class BatchGraph:
         graphs = [self._traced(size) for size in SIZES]
         try:
             _for_any_number(*graphs, *SIZES)
+            self._with_gradients(graphs[0])
         except _Apart:
             return None
         return graphs[0]
@@ -214,6 +230,7 @@ class BatchGraph:
         if size not in self._graphs:
             graph = self._traced(size)
             _for_any_number(graph, graph, size, size)
+            self._with_gradients(graph)
             self._graphs[size] = graph
         return self._graphs[size]
 
@@ -224,7 +241,10 @@ class BatchGraph:
         device = state[0].device
         leaves = [
             torch.empty(size, *shape, dtype=dtype, device=device)
-            for shape, dtype in (*record.leaves, *((draw.shape, torch.float32) for draw in record.draws))
+            for shape, dtype in (
+                *record.leaves,
+                *((draw.shape, torch.float32) for draw in record.draws),
+            )
         ]
         scale = torch.ones((), device=device)
         names = [*record.parameters, *record.buffers]
@@ -246,7 +266,7 @@ class BatchGraph:
             wanted = [anchor, *copies]
             found: Sequence[Tensor | None] = [None] * len(wanted)
             if losses.requires_grad:
-                found = torch.autograd.grad((losses * scale).sum(), wanted, allow_unused=True)
+                found = torch.autograd.grad(losses, wanted, scale.expand(size), allow_unused=True)
             outputs: list[Tensor] = []
             layout.clear()
             for operation in self.operations.values():
@@ -259,20 +279,47 @@ class BatchGraph:
             return outputs
 
         with fake, torch.enable_grad(), _slow_operations(record.loss.graph, self.slow):
-            made_up = [fake.from_tensor(each, static_shapes=True) for each in (scale, *state, *leaves)]
+            made_up = [
+                fake.from_tensor(each, static_shapes=True) for each in (scale, *state, *leaves)
+            ]
             try:
                 graph = make_fx(step)(*made_up)
             except RuntimeError as error:
                 line = f"{error}".splitlines()[0][:300]
                 found = f"an error in the gradients of a batch: {line}"
                 raise InputError("model", found, "operations that torch differentiates") from None
-        for node in list(graph.graph.nodes):
-            # Nothing is differentiated any more.
-            if node.target in (aten.detach.default, aten.alias.default):
-                node.replace_all_uses_with(node.args[0])
-                graph.graph.erase_node(node)
-        graph.graph.eliminate_dead_code()
+        _simplify(graph.graph)
         return graph
+
+    def _with_gradients(self, graph: GraphModule) -> None:
+        """Make per-record gradients as soon as what they follow from is there.
+
+        So activations and output gradients are given back early.
+        """
+        nodes = graph.graph
+        (output,) = nodes.find_nodes(op="output")
+        holders = nodes.find_nodes(op="placeholder")
+        with nodes.inserting_before(next(iter(nodes.nodes))):
+            units = nodes.placeholder("units")
+        own = dict(zip(self.record.parameters, holders[2:], strict=False))
+        weight_of = {
+            use.operation: (use, own[name])
+            for name, uses in self.uses.items()
+            for use in uses
+            if use.role == "weight" and isinstance(name, str)
+        }
+        kept, results = list(output.args[0]), []  # type: ignore[arg-type]
+        place = {node: at for at, node in enumerate(nodes.nodes)}
+        for what, count in self._layout:
+            mine, kept = kept[:count], kept[count:]
+            if not (isinstance(what, Operation) and what in self._alone and count):
+                results.append(list(mine))
+                continue
+            use, weight = weight_of.get(what, (None, None))
+            with nodes.inserting_after(max(mine, key=place.__getitem__)):
+                results.append(nodes.call_function(_maker(what, use), (units, weight, *mine)))
+        output.args = (results,)
+        graph.recompile()
 
     def unreached(self) -> list[str]:
         """Parameters that no gradient of the loss reaches."""
@@ -295,18 +342,17 @@ class BatchGraph:
         gradient is the mean over its rows.
         """
         rows = len(data[0]) // units
-        scale = torch.tensor(1 / rows, device=state[0].device)
-        outputs = list(self._graph(len(data[0]))(len(data[0]), scale, *state, *data))
+        scale = torch.full((), 1 / rows, device=state[0].device)
+        outputs = self._graph(len(data[0]))(units, len(data[0]), scale, *state, *data)
         values = dict(zip(self.record.parameters, state, strict=False))
-        kept: dict[Operation, list[Tensor]] = {}
+        kept: dict[Operation, Any] = {}
         found: dict[str, Gradient] = {}
-        for what, count in self._layout:
-            mine, outputs = outputs[:count], outputs[count:]
+        for (what, _), mine in zip(self._layout, outputs, strict=True):
             if isinstance(what, Operation):
-                kept[what] = [_exact(each) for each in mine]
+                kept[what] = mine
             else:
                 each = mine[0].view(units, rows, *mine[0].shape[1:])
-                whole = Stored(each.sum(1) if rows > 1 else each[:, 0])
+                whole = Stored(_exact(each.sum(1) if rows > 1 else each[:, 0]))
                 found[what] = Gradient(values[what], [(None, whole)])
         for name, uses in self.uses.items():
             if isinstance(name, str):
@@ -324,24 +370,31 @@ class BatchGraph:
 
 
 def _of_uses(
-    uses: Sequence[Use], kept: dict[Operation, list[Tensor]], units: int, value: Tensor
+    uses: Sequence[Use], kept: dict[Operation, Any], units: int, value: Tensor
 ) -> list[tuple[Use | None, Factored]]:
     """Gradients by use; of uses that meet in the same numbers, of all of these together."""
 
     def of(use: Use) -> Factored:
+        if isinstance(kept[use.operation], dict):
+            return kept[use.operation][use.role]
         weight = use.of(value) if use.role == "weight" else None
-        return use.operation.gradients(kept[use.operation], units, weight)[use.role]
+        exact = list(map(_exact, kept[use.operation]))
+        return use.operation.gradients(exact, units, weight)[use.role]
 
     if len(uses) == 1:
         return [(uses[0], of(uses[0]))]
     parts = [use.part() for use in uses]
     first = parts[0]
-    if first and all(part and part[0] is first[0] for part in parts) and len(set(parts)) == len(uses):
+    if (
+        first
+        and all(part and part[0] is first[0] for part in parts)
+        and len(set(parts)) == len(uses)
+    ):
         return [(use, of(use)) for use in uses]
     products = all(isinstance(use.operation, Product) and use.role == "weight" for use in uses)
     if products and len({use.way() for use in uses}) == 1:
         # One product over the positions of all of them.
-        pairs = [kept[use.operation] for use in uses]
+        pairs = [list(map(_exact, kept[use.operation])) for use in uses]
         a, delta = (
             torch.cat([pair[at].reshape(units, -1, pair[at].shape[-1]) for pair in pairs], 1)
             for at in (0, -1)
@@ -389,8 +442,12 @@ def _uses_of(
             if user.target is aten.detach.default or (among is not None and user not in among):
                 continue
             if operation is not None:
-                roles = [r for r, at in operation.parameters.items() if at < len(user.args) and user.args[at] is node]
-                if user.args[operation.place] is node or not roles:
+                roles = [
+                    r
+                    for r, at in operation.parameters.items()
+                    if at < len(user.args) and user.args[at] is node
+                ]
+                if any(user.args[at] is node for at in operation.places) or not roles:
                     return None
                 uses += [Use(operation, role, views) for role in roles]
             elif user.target in _VIEWS | _PARTS and user.args[0] is node:
@@ -400,6 +457,17 @@ def _uses_of(
             else:
                 return None
     return uses
+
+
+def _maker(operation: Operation, use: Use | None) -> Callable[..., dict[str, Factored]]:
+    """A function of the number of units, the parameter and what an operation keeps."""
+
+    def gradients(units: int, weight: Tensor | None, *kept: Tensor) -> dict[str, Factored]:
+        viewed = use.of(weight) if use and weight is not None else None
+        return operation.gradients(list(map(_exact, kept)), units, viewed)
+
+    gradients.__qualname__ = gradients.__name__ = f"gradients_{id(operation)}"
+    return gradients
 
 
 class _WithOperations(Interpreter):
@@ -424,11 +492,42 @@ class _WithOperations(Interpreter):
                 line = f"{error}".splitlines()[0][:200]
                 found = f"{node.target}, which torch cannot compute for a batch: {line}"
                 raise InputError(where_of(node), found, "other operations") from None
-        args, _ = self.fetch_args_kwargs_from_env(node)
-        others = [each for at, each in enumerate(args) if at != operation.place]
-        output = Watched.apply(self.anchor, args[operation.place], operation, *others)
-        tuples = aten.native_group_norm.default, aten.native_layer_norm.default
-        return (output,) if node.target in tuples else output
+        args, named = self.fetch_args_kwargs_from_env(node)
+        inputs = [args[at] for at in operation.places]
+        if (mask := named.get("attn_mask")) is not None:
+            inputs.append(mask)
+        others = [each for at, each in enumerate(args) if at not in operation.places]
+        output = Watched.apply(self.anchor, operation, len(inputs), *inputs, *others)
+        one_of_several = any(user.target is operator.getitem for user in node.users)
+        return (output,) if one_of_several else output
+
+
+def _simplify(graph: Graph) -> None:
+    """Drop what changes nothing where nothing is differentiated any more."""
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        source = node.args[0] if node.args else None
+        shape = _shape(node)
+        same = node.target in (aten.detach.default, aten.alias.default)
+        same |= node.target is aten.permute.default and list(node.args[1]) == list(
+            range(len(shape))
+        )
+        if node.target in (aten.view.default, aten._unsafe_view.default):
+            while source.target in (aten.view.default, aten._unsafe_view.default):  # type: ignore[union-attr]
+                # A view of a view is one of what that one is of.
+                source = source.args[0]  # type: ignore[union-attr]
+            node.args = (source, node.args[1])
+            same = shape == _shape(source)
+        if same:
+            node.replace_all_uses_with(source)  # type: ignore[arg-type]
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    value = node.meta.get("val")
+    return tuple(value.shape) if isinstance(value, Tensor) else ()
 
 
 @contextlib.contextmanager
@@ -480,7 +579,9 @@ def _for_any_number(graph: GraphModule, other: GraphModule, size: int, other_siz
         return multiples[times]
 
     twins = [node for node in other.graph.nodes if node is not records]
-    for node, twin in zip([node for node in nodes.nodes if node is not records], twins, strict=False):
+    for node, twin in zip(
+        [node for node in nodes.nodes if node is not records], twins, strict=False
+    ):
         if node.target != twin.target and node.op != "placeholder" and node.op != "get_attr":
             raise _Apart(f"{node.target} and {twin.target}")
         node.args = either(node.args, twin.args)

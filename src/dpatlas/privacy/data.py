@@ -208,8 +208,12 @@ def refuse_held(data: InMemory | FromDataset, held: Mapping[str, Tensor]) -> Non
     if isinstance(data, InMemory):
         private = data.leaves
     else:
-        arrays = [(n, v) for n, v in _plain_parts(data.dataset) if isinstance(v, Tensor | np.ndarray)]
-        private = {f"records {name}": each for name, each in arrays if each.ndim and len(each) == data.n}
+        arrays = [
+            (n, v) for n, v in _plain_parts(data.dataset) if isinstance(v, Tensor | np.ndarray)
+        ]
+        private = {
+            f"records {name}": each for name, each in arrays if each.ndim and len(each) == data.n
+        }
     for name, tensor in held.items():
         for kind, array in private.items():
             if _overlap(tensor, array) or _equal(tensor, array):

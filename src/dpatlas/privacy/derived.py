@@ -76,9 +76,7 @@ def derived_from(
     ways = {name: _reached(node, of_record) for name, node in node_of.items()}
     wanted = set(names)
     while more := [
-        name
-        for name in set(node_of) - wanted
-        if any(ways[name] & ways[each] for each in wanted)
+        name for name in set(node_of) - wanted if any(ways[name] & ways[each] for each in wanted)
     ]:
         wanted |= set(more)
     groups = [Derived([name], [], ways[name]) for name in node_of if name in wanted]

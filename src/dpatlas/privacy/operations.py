@@ -21,13 +21,14 @@ aten = torch.ops.aten
 class Operation:
     """One operation, at a node of a record's graph.
 
-    place: of its input among the node's arguments; the others are the same for all records.
+    places: of its inputs among the node's arguments; the others are the same for all records.
     parameters: for weight and bias, the place of each among the arguments.
-    `forward` gives the output, and what `backward` needs beside x. `backward` gives the gradient of
-    x and sets `kept`, the tensors of which `gradients` makes the per-record gradients.
+    `forward` gives the output, and what `backward` needs beside the inputs, each (records, *its
+    shape in the record's graph). `backward` gives the gradients of the inputs and sets `kept`, the
+    tensors of which `gradients` makes the per-record gradients.
     """
 
-    place = 0
+    places: tuple[int, ...] = (0,)
     parameters: dict[str, int] = {}
 
     def __init__(self, node: Node):
@@ -38,17 +39,17 @@ class Operation:
 
     @property
     def others(self) -> list[Any]:
-        """The node's arguments without its input."""
-        return [each for at, each in enumerate(self.node.args) if at != self.place]
+        """The node's arguments without its inputs."""
+        return [each for at, each in enumerate(self.node.args) if at not in self.places]
 
-    def forward(self, x: Tensor, *others: Any) -> tuple[Tensor, ...]:
-        """The output, and more for `backward`; x (records, *its shape in the record's graph)."""
+    def forward(self, x: Any, *others: Any) -> tuple[Tensor, ...]:
+        """The output, and more for `backward`; x: the input, or a tuple of several."""
         raise NotImplementedError
 
     def backward(
-        self, delta: Tensor, x: Tensor, saved: Sequence[Tensor], needs_x: bool, *others: Any
-    ) -> Tensor | None:
-        """The gradient of x, from that of the output."""
+        self, delta: Tensor, x: Any, saved: Sequence[Tensor], needs_x: bool, *others: Any
+    ) -> Any:
+        """The gradient of x, from that of the output; None where it is not needed."""
         raise NotImplementedError
 
     def gradients(
@@ -63,13 +64,14 @@ class Product(Operation):
 
     def __init__(self, node: Node):
         super().__init__(node)
-        self.place = 1 if node.target is aten.addmm.default else 0
-        self.parameters = {"weight": self.place + 1} | ({"bias": 0} if self.place else {})
+        self.adds = node.target is aten.addmm.default
+        self.places = (1,) if self.adds else (0,)
+        self.parameters = {"weight": 2, "bias": 0} if self.adds else {"weight": 1}
 
     def forward(self, x: Tensor, *others: Any) -> tuple[Tensor, ...]:
         """x W, plus the bias."""
         rows, matrix = x.reshape(-1, x.shape[-1]), others[-1].flatten(0, -2)
-        out = torch.addmm(others[0], rows, matrix) if self.place else rows @ matrix
+        out = torch.addmm(others[0], rows, matrix) if self.adds else rows @ matrix
         return (out.view(*x.shape[:-1], -1),)
 
     def backward(
@@ -159,7 +161,7 @@ def _of_height_one(shape: Shape) -> Shape:
 class LookUp(Operation):
     """aten.embedding: rows of a table at a record's indices."""
 
-    place = 1
+    places = (1,)
     parameters = {"weight": 0}
 
     def forward(self, x: Tensor, *others: Any) -> tuple[Tensor, ...]:
@@ -262,7 +264,13 @@ class LayerNorm(Operation):
         if not needs_x:
             return None
         return torch.ops.aten.native_layer_norm_backward(
-            delta.contiguous(), x.contiguous(), list(shape), *saved, weight, bias, [True, False, False]
+            delta.contiguous(),
+            x.contiguous(),
+            list(shape),
+            *saved,
+            weight,
+            bias,
+            [True, False, False],
         )[0]
 
     def gradients(
@@ -273,6 +281,42 @@ class LayerNorm(Operation):
             role: Stored(each.view(units, -1, *each.shape[1:]).sum(1))
             for role, each in zip(_in_order(self.wanted), kept, strict=True)
         }
+
+
+class Attention(Operation):
+    """Softmax attention of a record's queries, keys and values, by torch's fused operation of a CPU.
+
+    Arguments: query, key, value (rows, heads, positions, features), dropout, causal; by name the
+    scale, and a mask that is added to the scores and depends on no parameter.
+    """
+
+    places = (0, 1, 2)
+
+    def forward(self, x: Any, *others: Any) -> tuple[Tensor, ...]:
+        """The attended values; for `backward` the logarithms of the sums, and those values."""
+        queries, keys, values = (each.flatten(0, 1) for each in x[:3])
+        out, sums = aten._scaled_dot_product_flash_attention_for_cpu(
+            queries, keys, values, *others, **self._named(x)
+        )
+        return out.unflatten(0, x[0].shape[:2]), sums, out
+
+    def backward(
+        self, delta: Tensor, x: Any, saved: Sequence[Tensor], needs_x: bool, *others: Any
+    ) -> Any:
+        """Gradients of query, key and value."""
+        rows = [each.flatten(0, 1) for each in x[:3]]
+        sums, out = saved
+        found = aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            delta.flatten(0, 1), *rows, out, sums, *(others or (0.0, False)), **self._named(x)
+        )
+        grads = [each.unflatten(0, delta.shape[:2]) for each in found]
+        return [*grads, *[None] * (len(x) - 3)]
+
+    def _named(self, x: Any) -> dict[str, Any]:
+        mask = None
+        if len(x) > 3:
+            mask = x[3].unsqueeze(1) if x[3].dim() == 3 else x[3].flatten(0, 1)
+        return {"attn_mask": mask, "scale": self.node.kwargs.get("scale")}
 
 
 def _in_order(roles: Sequence[str]) -> list[str]:
@@ -287,12 +331,15 @@ OPERATIONS: dict[Any, Callable[[Node], Operation]] = {
     aten.embedding.default: LookUp,
     aten.native_group_norm.default: GroupNorm,
     aten.native_layer_norm.default: LayerNorm,
+    aten._scaled_dot_product_flash_attention_for_cpu.default: Attention,
 }
 
 
 def operation_of(node: Node) -> Operation | None:
     """The operation at a node, if it has one that fits."""
     make = OPERATIONS.get(node.target)
+    if make is Attention:
+        return make(node)
     if make is None or node.kwargs:
         return None
     if node.target in (aten.native_group_norm.default, aten.native_layer_norm.default):
@@ -313,7 +360,7 @@ class Watched(torch.autograd.Function):
     """An operation under vmap: all records at once, by `_OnBatch`."""
 
     @staticmethod
-    def forward(anchor: Tensor, x: Tensor, operation: Operation, *others: Any) -> Tensor:
+    def forward(anchor: Tensor, operation: Operation, inputs: int, *values: Any) -> Tensor:
         """Never called: `anchor` is always a batch."""
         raise NotImplementedError
 
@@ -323,31 +370,36 @@ class Watched(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: Any, anchor: Tensor, x: Tensor, operation: Operation, *others: Any
+        info: Any, in_dims: Any, anchor: Tensor, operation: Operation, inputs: int, *values: Any
     ) -> tuple[Tensor, int]:
-        """The outputs of all records."""
-        if in_dims[1] is None:
-            x = x.expand(info.batch_size, *x.shape)
-        elif in_dims[1]:
-            x = x.movedim(in_dims[1], 0)
-        return _OnBatch.apply(anchor, x, operation, *others), 0
+        """The outputs of all records. values: as many inputs, then the others."""
+        x = [
+            each.expand(info.batch_size, *each.shape) if dim is None else each.movedim(dim, 0)
+            for each, dim in zip(values[:inputs], in_dims[3:], strict=False)
+        ]
+        return _OnBatch.apply(anchor, operation, inputs, *x, *values[inputs:]), 0
 
 
 class _OnBatch(torch.autograd.Function):
     """An operation on all records; its backward pass keeps what belongs to each."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, x: Tensor, operation: Operation, *others: Any) -> Tensor:
+    def forward(
+        ctx: Any, anchor: Tensor, operation: Operation, inputs: int, *values: Any
+    ) -> Tensor:
         """The output; because of `anchor` autograd calls `backward` even if x is data."""
-        output, *saved = operation.forward(x, *others)
-        ctx.save_for_backward(x, *saved)
-        ctx.operation, ctx.others = operation, others
+        x, others = values[:inputs], values[inputs:]
+        output, *saved = operation.forward(x if inputs > 1 else x[0], *others)
+        ctx.save_for_backward(*x, *saved)
+        ctx.operation, ctx.inputs, ctx.others = operation, inputs, others
         return output
 
     @staticmethod
     def backward(ctx: Any, delta: Tensor) -> Any:
-        """The gradient with respect to x, where it is needed."""
-        x, *saved = ctx.saved_tensors
-        operation, others = ctx.operation, ctx.others
-        below = operation.backward(delta, x, saved, ctx.needs_input_grad[1], *others)
-        return None, below, None, *(None for _ in others)
+        """The gradients with respect to the inputs, where they are needed."""
+        operation, inputs, others = ctx.operation, ctx.inputs, ctx.others
+        x, saved = ctx.saved_tensors[:inputs], ctx.saved_tensors[inputs:]
+        needed = any(ctx.needs_input_grad[3 : 3 + inputs])
+        below = operation.backward(delta, x if inputs > 1 else x[0], saved, needed, *others)
+        grads = below if inputs > 1 else [below]
+        return None, None, None, *grads, *(None for _ in others)

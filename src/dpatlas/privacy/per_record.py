@@ -31,11 +31,14 @@ from dpatlas.privacy.clipping import (
     per_layer_bound,
 )
 from dpatlas.privacy.losses import Loss, cross_entropy
+from dpatlas.privacy.rule_check import check_rules
 from dpatlas.privacy.trace import RecordGraph, trace_record
 
 # Number of gradient entries, of all records together, that are held at a time; and the size from
 # which copies of a parameter for every record are worth a word.
 HELD, LARGE = 2**25, 2**14
+# Numbers of the largest block that glibc learns from, a little below 32 MiB.
+BLOCK = 31 * 2**18
 
 
 class PerRecordWarning(UserWarning):
@@ -114,6 +117,11 @@ class NetworkGradients:
                 "parameters that the loss depends on, or that are frozen",
             )
         sizes = {name: record.parameters[name].numel() for name in self._graph.held}
+        check_rules(self._graph, self.autocast is not None)
+        # The C library gives memory back above twice the largest block that was freed so far, and
+        # each step would fetch it anew: twice the time of a small network's step.
+        _ = torch.empty(BLOCK, device="cpu")
+        del _
         held = sum(sizes.values())
         self.at_once = max(1, HELD // held) if held else None
         large = [name for name, size in sizes.items() if size >= LARGE]

@@ -46,7 +46,11 @@ def refuse_meeting(
         with eager, torch.random.fork_rng(devices=[]), torch.no_grad():
             together, losses = _outputs(copied, loss, *batch)
             alone = [
-                _outputs(copied, loss, *pytree.tree_map_only(Tensor, lambda v, at=at: v[at : at + 1], batch))
+                _outputs(
+                    copied,
+                    loss,
+                    *pytree.tree_map_only(Tensor, lambda v, at=at: v[at : at + 1], batch),
+                )
                 for at in range(RECORDS)
             ]
     except Exception:  # made-up records may not be what a network takes
@@ -62,7 +66,9 @@ def refuse_meeting(
             )
     each = torch.cat([losses.reshape(1) for _, losses in alone])
     # A loss may add up the records, or take their mean.
-    if not any(_same(losses.flatten(), total) for total in (each, each.mean()[None], each.sum()[None])):
+    if not any(
+        _same(losses.flatten(), total) for total in (each, each.mean()[None], each.sum()[None])
+    ):
         allowed = "one value of each record alone, or isolate=True to train on each alone"
         raise InputError("loss", "values that are not those of each record alone", allowed)
 

@@ -169,7 +169,9 @@ def trace_record(
 
     where, drawn = _Where(model), _python_draws()
     try:
-        with where, _plain_operations(), torch.enable_grad(), fake, preserve_node_meta():
+        # A CPU's fused attention has a rule of its own.
+        plain = _plain_operations(leaves[0].device.type == "cpu")
+        with where, plain, torch.enable_grad(), fake, preserve_node_meta():
             table = get_decompositions(_IN_PARTS)
             graph = make_fx(functionalize(one, remove="mutations"), table)(*made_up)
             if any(_is_mutable(node) and not _writes_input(node) for node in graph.graph.nodes):
@@ -196,9 +198,12 @@ def trace_record(
     own, of_record = holders[: len(names)], holders[len(names) :]
     _drop_writes(nodes, dict(zip(own, names, strict=True)), list(parameters))
     _without_copies(nodes)
+    _fused(nodes, own[: len(parameters)])
     _within_size(nodes)
     draws = _with_draws(nodes)
-    moved_by_records = reached(nodes, [*of_record, *nodes.find_nodes(op="placeholder")[len(holders) :]])
+    moved_by_records = reached(
+        nodes, [*of_record, *nodes.find_nodes(op="placeholder")[len(holders) :]]
+    )
     (output,) = nodes.find_nodes(op="output")
     value, *after = output.args[0]
     new = {
@@ -224,7 +229,10 @@ def trace_record(
     output.args = (value,)
     _tidy(nodes)
     graph.recompile()
-    told = [_DEVICE.sub("", graph.code), *(f"{each.dtype} {tuple(each.shape)}" for each in (*state, *leaves))]
+    told = [
+        _DEVICE.sub("", graph.code),
+        *(f"{each.dtype} {tuple(each.shape)}" for each in (*state, *leaves)),
+    ]
     digest = hashlib.sha256("\n".join(told).encode())
     for name, tensor in constants.items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode() + _bytes(tensor))
@@ -277,9 +285,13 @@ def trace_views(apply: Callable[[Tensor, Tensor], Tensor], x: Tensor, parameters
             return apply(rows, parameters)
 
     try:
-        graph = trace_record(Views(), lambda views, _: views, (x, parameters), None, one_number=False)
+        graph = trace_record(
+            Views(), lambda views, _: views, (x, parameters), None, one_number=False
+        )
     except InputError as error:
-        raise InputError(error.where.replace("model", "augmentation"), error.found, error.allowed) from None
+        raise InputError(
+            error.where.replace("model", "augmentation"), error.found, error.allowed
+        ) from None
     if graph.draws:
         raise InputError("augmentation", "random numbers in apply", "`draw`, whose draws are keyed")
     each = vmap(graph.loss, in_dims=(None, 0, 0))
@@ -478,7 +490,11 @@ class _Where:
             return "loss" if self.names else "model"
         module = self.within[-1]
         name = self.names.get(id(module), "")
-        return f"layer {name} ({type(module).__name__})" if name else f"model ({type(module).__name__})"
+        return (
+            f"layer {name} ({type(module).__name__})"
+            if name
+            else f"model ({type(module).__name__})"
+        )
 
 
 @contextlib.contextmanager
@@ -521,7 +537,7 @@ def _in_place_of(
 
 
 @contextlib.contextmanager
-def _plain_operations() -> Iterator[None]:
+def _plain_operations(plain_device: bool) -> Iterator[None]:
     """Within, torch computes by operations that have a rule for batches and for gradients.
 
     Functions with gradients of their own and hooks on gradients are refused: the graph would have
@@ -536,7 +552,9 @@ def _plain_operations() -> Iterator[None]:
             found = "a backward hook"
         elif kind.__name__ == "CheckpointFunction":
             found = "checkpoint(use_reentrant=True)"
-        allowed = "operations of torch, whose gradients torch knows; checkpoint(use_reentrant=False)"
+        allowed = (
+            "operations of torch, whose gradients torch knows; checkpoint(use_reentrant=False)"
+        )
         raise InputError("model", found, allowed)
 
     def refuse_hook(*_: Any) -> None:
@@ -551,9 +569,10 @@ def _plain_operations() -> Iterator[None]:
     # Packages that look at values of a mask, to skip it, do not where a graph is made.
     compiling, torch.compiler._is_compiling_flag = torch.compiler._is_compiling_flag, True
     try:
+        math = contextlib.nullcontext() if plain_device else sdpa_kernel(SDPBackend.MATH)
         # What is compiled is traced as it was written.
         eager = torch.compiler.set_stance("force_eager")
-        with sdpa_kernel(SDPBackend.MATH), eager, warnings.catch_warnings():
+        with math, eager, warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Using `torch.compile")
             yield
     finally:
@@ -571,8 +590,16 @@ def _refusal(where: str, error: Exception) -> InputError:
     if isinstance(error, DynamicOutputShapeException):
         packed = error.func is aten._pack_padded_sequence.default
         found = f"{error.func}, whose result is as large as a record's values say"
-        return InputError(where, "a packed sequence" if packed else found, _PACKED if packed else _INDEX)
-    texts = ("unallocated storage", "value out of a tracing tensor", ".item()", "data-dependent", "Cannot access data")
+        return InputError(
+            where, "a packed sequence" if packed else found, _PACKED if packed else _INDEX
+        )
+    texts = (
+        "unallocated storage",
+        "value out of a tracing tensor",
+        ".item()",
+        "data-dependent",
+        "Cannot access data",
+    )
     if isinstance(error, DataDependentOutputException) or any(text in line for text in texts):
         found = "a value of a record, or of a tensor that depends on it, read into Python"
         return InputError(where, found, _WITHOUT_READING)
@@ -644,6 +671,29 @@ def _without_copies(graph: Graph) -> None:
         graph.erase_node(node)
 
 
+def _fused(graph: Graph, parameters: Sequence[Node]) -> None:
+    """Write attention out where its mask depends on a parameter, of which it gives no gradient."""
+    learned = reached(graph, parameters)
+    target = aten._scaled_dot_product_flash_attention_for_cpu.default
+    for node in graph.find_nodes(op="call_function", target=target):
+        query, key, value, *rest = node.args
+        mask, scale = node.kwargs.get("attn_mask"), node.kwargs.get("scale")
+        if mask not in learned:
+            continue
+        size = query.meta["val"].shape[-1]
+        call = graph.call_function
+        with graph.inserting_before(node):
+            scaled = call(aten.mul.Tensor, (query, size**-0.5 if scale is None else scale))
+            turned = call(aten.transpose.int, (key, -2, -1))
+            scores = call(aten.add.Tensor, (call(aten.matmul.default, (scaled, turned)), mask))
+            shares = call(aten._safe_softmax.default, (scores, -1))
+            output = call(aten.matmul.default, (shares, value))
+        for user in list(node.users):
+            user.replace_all_uses_with(output)
+            graph.erase_node(user)
+        graph.erase_node(node)
+
+
 def _with_draws(graph: Graph) -> tuple[Draw, ...]:
     """Make inputs of random operations, behind the others; InputError for those without a rule."""
     draws: list[Draw] = []
@@ -652,7 +702,8 @@ def _with_draws(graph: Graph) -> tuple[Draw, ...]:
         random_one = isinstance(node.target, torch._ops.OpOverload) and (
             torch.Tag.nondeterministic_seeded in node.target.tags
         )
-        if not random_one:
+        attention = aten._scaled_dot_product_flash_attention_for_cpu.default
+        if not random_one or (node.target is attention and not any(node.args[3:4])):
             continue
         name, value = node.target.overloadpacket.__name__, node.meta["val"]
         value = value[0] if isinstance(value, tuple | list) else value
@@ -730,7 +781,10 @@ def _within_size(graph: Graph) -> None:
     for target in (aten.slice.Tensor, aten.slice_scatter.default):
         first = 1 if target is aten.slice.Tensor else 2
         for node in graph.find_nodes(op="call_function", target=target):
-            dim, start, end = (*node.args[first : first + 3], *(0, None, None)[len(node.args) - first :])[:3]
+            dim, start, end = (
+                *node.args[first : first + 3],
+                *(0, None, None)[len(node.args) - first :],
+            )[:3]
             size = node.args[0].meta["val"].shape[dim]
             if isinstance(end, int) and end > size:
                 node.args = (*node.args[:first], dim, start, size, *node.args[first + 3 :])
@@ -752,7 +806,9 @@ def _constants(
     return found, origins
 
 
-def _held(name: str, value: Any, seen: dict[int, Any] | None = None) -> Iterator[tuple[str, Tensor]]:
+def _held(
+    name: str, value: Any, seen: dict[int, Any] | None = None
+) -> Iterator[tuple[str, Tensor]]:
     """Tensors that an object holds in attributes, containers and what its functions enclose."""
     seen = {} if seen is None else seen
     kind = value if isinstance(value, FunctionType) else type(value)
@@ -805,7 +861,9 @@ def _refuse_kept(watch: _Watch, model: nn.Module, loss: Any) -> None:
     if watch.alive():
         gc.collect()
     for kept in watch.alive():
-        holders = [name for name, each in [*_held("model", model), *_held("loss", loss)] if each is kept]
+        holders = [
+            name for name, each in [*_held("model", model), *_held("loss", loss)] if each is kept
+        ]
         where = holders[0] if holders else "a list, hook or variable outside of the network"
         found = f"a tensor of a record is kept in {where}"
         raise InputError("model", found, _KEEPS)

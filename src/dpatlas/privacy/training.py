@@ -42,13 +42,13 @@ from dpatlas.privacy.clip_bounds import (
     LayerBounds,
     StatedClip,
 )
-from dpatlas.privacy.clipping import ClippedSum
-from dpatlas.privacy.data import Located, data_of, refuse_held, rows_of
+from dpatlas.privacy.clipping import ClippedSum, NoisySum
+from dpatlas.privacy.data import FromDataset, Located, data_of, refuse_held, rows_of
 from dpatlas.privacy.digest import digest, values_of
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import BLOCK, SoftmaxGradients
 from dpatlas.privacy.losses import Loss, cross_entropy
-from dpatlas.privacy.noise import add_noise, device_generator
+from dpatlas.privacy.noise import device_generator, noisy_sum
 from dpatlas.privacy.optimizers import (
     Optimizer,
     Setting,
@@ -77,6 +77,8 @@ OnUpdate = Callable[[int, dict[str, Tensor]], None]
 CLIP_COUNT = "clip count"
 # How many tensors of a noisy sum, and about how many numbers of each, tell it from another.
 SHOWN_TENSORS, SHOWN_NUMBERS = 2, 256
+# The version whose steps have these bits: a checkpoint of another one is refused.
+ENGINE = "0.2"
 # Key of the projection that tells whether a record changed: "rows" in ASCII.
 ROWS_KEY = 0x726F7773
 # A guarantee is for a number of steps that was fixed before: 1,000 full batches (epsilon 4.38 at
@@ -112,6 +114,12 @@ class PrivateTraining:
     `kernel` computes the clipped sums of the current phase. `skipped_records` counts how often a
     record's gradient was not finite and contributed zero; the count is private.
     `phases_run`, `guarantee` and `ledger` cover exactly the steps whose noisy sums exist.
+    The network and the loss are called once, when this object is made, on one record without
+    numbers (`dpatlas.privacy.trace`): each step runs the operations that were written down then, so
+    nothing that Python holds has an effect afterwards. `isolate`: train on each record alone a
+    network that does something else with a batch, which is refused otherwise. Random numbers of the
+    network (dropout) are keyed by record and step. `autocast`: torch.bfloat16 for the products of
+    passes; norms, sums and noise stay in float32.
     `shared_noise` names a comparison whose trainings differ and draw the same noise: then only one
     of them may be released (`SHARED_NOISE`). Without it, a second training on a used (noise,
     repetition) is refused at its first noisy step, unless it repeats the first one's bits.
@@ -120,10 +128,10 @@ class PrivateTraining:
     both trainings. Several trainings may go on from the same one, so they need a `shared_noise`.
 
     Parameters with requires_grad=False when this object is made stay frozen, unless a phase's
-    `trainable` names them. A step sets requires_grad as its phase needs and puts it back.
+    `trainable` names them.
 
     Raises InputError for data that do not fit together, samplers of another n, labels out of
-    range, a model on several devices, layers that the engine cannot clip, and for `after` without
+    range, a model on several devices, what cannot be traced of one record, and for `after` without
     the same source and shared name of its noise.
     """
 
@@ -277,7 +285,29 @@ class PrivateTraining:
             **stated,
         )
         entries["warnings"] += self._reservations
+        entries["traced"] = self._traced()
         return entries
+
+    def _traced(self) -> dict[str, Any]:
+        """What the network and loss were made of when they were traced, and what still runs."""
+        constants = self.record.constants if self.record else {}
+        still = []
+        if isinstance(self.data, FromDataset):
+            still.append(
+                {"what": f"dataset {type(self.data.dataset).__name__}", "sees": "one record"}
+            )
+        if self.augmentation is not None:
+            still.append({"what": f"draw of {type(self.augmentation).__name__}", "sees": "nothing"})
+        if self.on_update is not None:
+            still.append({"what": "on_update", "sees": "noisy sums"})
+        return {
+            "digest": self._network,
+            "constants": {
+                name: list(value.shape) for name, value in constants.items() if value.dim()
+            },
+            "random_numbers_of_a_record": len(self.record.draws) if self.record else 0,
+            "runs_at_each_step": still,
+        }
 
     @property
     def _reservations(self) -> list[str]:
@@ -419,17 +449,11 @@ class PrivateTraining:
         step = self.first_step + self.steps_done
         bound = self._max_grad_norm
         clipped = self._clipped_sum(phase, bound, step)
-        add_noise(
-            clipped.gradients,
-            noise_multiplier * bound,
-            self.noise,
-            repetition=self.repetition,
-            step=step,
-        )
-        released = clipped.gradients
+        scale = noise_multiplier * bound
+        noisy = noisy_sum(clipped, scale, self.noise, repetition=self.repetition, step=step)
+        released = noisy.gradients
         if noise_multiplier:
             # Before anybody sees the sum.
-            scale = noise_multiplier * bound
             self.noise.added(self.repetition, step, _number_of(released), scale)
         if adaptive:
             count = self._noisy_count(clipped.norms, bound, adaptive.count_noise, step)
@@ -441,26 +465,24 @@ class PrivateTraining:
         if adaptive:
             batch, first = phase.sampler.expected_batch, phase.max_grad_norm
             self._max_grad_norm = adaptive.after(bound, count, batch, first)
-        for gradient in clipped.gradients.values():
-            gradient.div_(phase.sampler.expected_batch)
-        self._update(optimizer, clipped.gradients, noise_multiplier)
+        self._update(optimizer, noisy.divided(phase.sampler.expected_batch))
         mark_trained(self._marks)
         self._average()
         self.steps_done += 1
 
-    def _update(
-        self, optimizer: Optimizer, gradients: dict[str, Tensor], noise_multiplier: float
-    ) -> None:
+    def _update(self, optimizer: Optimizer, noisy: NoisySum) -> None:
         """A step of the optimizer; InputError for a parameter that the first one left as it was."""
         before = {}
-        if not self._moved and noise_multiplier:
+        if not self._moved and noisy.scale:
             before = {name: value.detach().clone() for name, value in self._parameters.items()}
-        optimizer.step(gradients)
+        optimizer.step(noisy)
         for name, value in before.items():
             rate = optimizer.size(optimizer.settings[name].lr, optimizer.steps - 1)
             if rate and value.numel() and torch.equal(value, self._parameters[name]):
                 found = "unmoved by a step, although noise was added to its gradient"
-                raise InputError(f"parameter {name}", found, "a learning rate that its type can show")
+                raise InputError(
+                    f"parameter {name}", found, "a learning rate that its type can show"
+                )
             self._moved |= bool(rate)
 
     def _noisy_count(self, norms: Tensor, bound: float, count_noise: float, step: int) -> float:
@@ -548,6 +570,7 @@ class PrivateTraining:
     def _plan(self) -> dict[str, Any]:
         """All settings of the steps as JSON values; a state is valid for one plan only."""
         return {
+            "engine": ENGINE,
             "phases": [phase_facts(phase) for phase in self.phases],
             "network": self._network,
             "loss": loss_name(self.loss),
@@ -589,8 +612,10 @@ class PrivateTraining:
         plan = self._plan()
         if stored == plan:
             return
-        if stored is None:
-            raise InputError("checkpoint", "a state without its phases", "one of this version")
+        if stored is None or stored.get("engine") != ENGINE:
+            version = (stored or {}).get("engine", "0.1 or earlier")
+            found = f"a state that version {version} wrote, whose steps have other bits"
+            raise InputError("checkpoint", found, f"one of version {ENGINE}")
         phases, others = stored["phases"], plan["phases"]
         if len(phases) == len(others):
             stored = {**stored, **numbered_facts(phases)}
@@ -713,7 +738,13 @@ class PrivateTraining:
             layer, prefix = single_layer(self.model)
             return SoftmaxGradients(layer, prefix, names)
         return NetworkGradients(
-            self.model, self.loss, self.views, clipping, record=self.record, trained=names
+            self.model,
+            self.loss,
+            self.views,
+            clipping,
+            record=self.record,
+            trained=names,
+            autocast=self.autocast,
         )
 
     def _claim(self) -> None:

@@ -126,7 +126,7 @@ def test_the_canary_s_offset_moves_no_output(name):
 
 @pytest.fixture
 def silence(monkeypatch):
-    monkeypatch.setattr(dpatlas.privacy.training, "add_noise", lambda *given, **named: None)
+    monkeypatch.setattr(dpatlas.privacy.noise, "add_noise", lambda *given, **named: None)
 
 
 @pytest.fixture
