@@ -416,6 +416,24 @@ def _one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return F.one_hot(tensor, num_classes)
 
 
+def _within_gradient() -> bool:
+    """Whether torch.func is differentiating in the forward pass."""
+    current = torch._C._functorch.peek_interpreter_stack()
+    return current is not None and current.key() == torch._C._functorch.TransformType.Grad
+
+
+def _requires_grad(tensor: Tensor, *wanted: bool) -> Tensor:
+    """torch's inside torch.func.grad; elsewhere it says nothing of the parameters' gradients."""
+    return tensor.requires_grad_(*wanted) if _within_gradient() else tensor
+
+
+def _autograd_grad(*args: Any, **kwargs: Any) -> Any:
+    """torch's inside torch.func.grad, which is made of it."""
+    if not _within_gradient():
+        raise InputError("", "torch.autograd.grad in the forward pass", _INNER_GRADIENT)
+    return torch.autograd.grad(*args, **kwargs)
+
+
 def _refused(found: str, allowed: str) -> Callable[..., Any]:
     """A function that says what to write in its place."""
 
@@ -437,9 +455,8 @@ _IN_PLACE_OF: dict[Any, Callable[..., Any]] = {
         "ctc_loss, whose result is as large as a record's lengths say",
         "a sum over paths in torch.logsumexp, step by step, with lengths as a mask",
     ),
-    # Without a gradient inside, it says nothing of the parameters'.
-    Tensor.requires_grad_: lambda value, *_: value,
-    torch.autograd.grad: _refused("torch.autograd.grad in the forward pass", _INNER_GRADIENT),
+    Tensor.requires_grad_: _requires_grad,
+    torch.autograd.grad: _autograd_grad,
     Tensor.backward: _refused("backward() in the forward pass", _INNER_GRADIENT),
     # Otherwise its gradient would be the tensor's own.
     Tensor.data.__get__: Tensor.detach,  # type: ignore[attr-defined]
