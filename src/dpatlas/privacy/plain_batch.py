@@ -78,7 +78,7 @@ def _only(batch: Any, at: int) -> Any:
 def _same(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape:
         return False
-    scale = float(one.abs().max()) if one.numel() else 0.0
+    scale = float(one.nan_to_num(0.0, 0.0, 0.0).abs().max()) if one.numel() else 0.0
     return bool(torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True))
 
 
@@ -89,6 +89,8 @@ def _outputs(
     seen: list[tuple[str, Tensor]] = []
     hooks = []
     rows = len(pytree.tree_leaves(x)[0])
+    # What a call counts or iterates is the same for the next one.
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     for name, module in model.named_modules():
         where = f"layer {name or 'model'} ({type(module).__name__})"
 
@@ -104,4 +106,6 @@ def _outputs(
     finally:
         for hook in hooks:
             hook.remove()
+        for name, buffer in model.named_buffers():
+            buffer.copy_(before[name])
     return seen, losses

@@ -14,6 +14,7 @@ import hashlib
 import math
 import random
 import re
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -424,6 +425,24 @@ def _one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return F.one_hot(tensor, num_classes)
 
 
+def _within_gradient() -> bool:
+    """Whether torch.func is differentiating in the forward pass."""
+    current = torch._C._functorch.peek_interpreter_stack()
+    return current is not None and current.key() == torch._C._functorch.TransformType.Grad
+
+
+def _requires_grad(tensor: Tensor, *wanted: bool) -> Tensor:
+    """torch's inside torch.func.grad; elsewhere it says nothing of the parameters' gradients."""
+    return tensor.requires_grad_(*wanted) if _within_gradient() else tensor
+
+
+def _autograd_grad(*args: Any, **kwargs: Any) -> Any:
+    """torch's inside torch.func.grad, which is made of it."""
+    if not _within_gradient():
+        raise InputError("", "torch.autograd.grad in the forward pass", _INNER_GRADIENT)
+    return torch.autograd.grad(*args, **kwargs)
+
+
 def _refused(found: str, allowed: str) -> Callable[..., Any]:
     """A function that says what to write in its place."""
 
@@ -445,9 +464,8 @@ _IN_PLACE_OF: dict[Any, Callable[..., Any]] = {
         "ctc_loss, whose result is as large as a record's lengths say",
         "a sum over paths in torch.logsumexp, step by step, with lengths as a mask",
     ),
-    # Without a gradient inside, it says nothing of the parameters'.
-    Tensor.requires_grad_: lambda value, *_: value,
-    torch.autograd.grad: _refused("torch.autograd.grad in the forward pass", _INNER_GRADIENT),
+    Tensor.requires_grad_: _requires_grad,
+    torch.autograd.grad: _autograd_grad,
     Tensor.backward: _refused("backward() in the forward pass", _INNER_GRADIENT),
     # Otherwise its gradient would be the tensor's own.
     Tensor.data.__get__: Tensor.detach,  # type: ignore[attr-defined]
@@ -580,7 +598,9 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
     try:
         math = contextlib.nullcontext() if plain_device else sdpa_kernel(SDPBackend.MATH)
         # What is compiled is traced as it was written.
-        with math, torch.compiler.set_stance("force_eager"):
+        eager = torch.compiler.set_stance("force_eager")
+        with math, eager, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Using `torch.compile")
             yield
     finally:
         torch.compiler._is_compiling_flag = compiling
@@ -818,7 +838,11 @@ def _held(
 ) -> Iterator[tuple[str, Tensor]]:
     """Tensors that an object holds in attributes, containers and what its functions enclose."""
     seen = {} if seen is None else seen
-    if id(value) in seen:
+    kind = value if isinstance(value, FunctionType) else type(value)
+    # Not into the machinery of a compiled function.
+    torchs = "torch." if isinstance(value, FunctionType) else "torch._"
+    inner = f"{kind.__module__}.".startswith(torchs) and not isinstance(value, Tensor | nn.Module)
+    if id(value) in seen or inner:
         return
     # Held, so that no other object gets its address.
     seen[id(value)] = value
@@ -826,7 +850,7 @@ def _held(
         yield name, value
     elif isinstance(value, dict):
         for key, part in list(value.items()):
-            own = key in ("_parameters", "_buffers", "_modules")
+            own = isinstance(key, str) and key in ("_parameters", "_buffers", "_modules")
             yield from _held(name if own else f"{name}.{key}", part, seen)
     elif isinstance(value, list | tuple | set | frozenset):
         for number, part in enumerate(list(value)):
