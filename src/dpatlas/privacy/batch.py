@@ -28,7 +28,7 @@ from dpatlas.privacy.derived import Derived, derived_from
 from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix, Stored
 from dpatlas.privacy.operations import Convolve, Operation, Product, Watched, operation_of
-from dpatlas.privacy.trace import RecordGraph, reached, where_of
+from dpatlas.privacy.trace import RecordGraph, drop_unused, reached, where_of
 
 aten = torch.ops.aten
 # Operations through which a weight reaches its product with every number in one place.
@@ -68,13 +68,13 @@ class Use:
         elif (
             isinstance(self.operation, Convolve)
             and self.role == "weight"
-            and gradient.dim() > len(self.operation.node.args[1].meta["shape"]) == 3
-        ):  # type: ignore[union-attr]
+            and gradient.dim() > self.operation.kernel_dims == 3
+        ):
             gradient = gradient.squeeze(2)
         views = [node for node in self.views if node.target is not aten._to_copy.default]
         if all(node.target is aten.t.default for node in views):
             return gradient.t() if len(views) % 2 else gradient
-        _, pull = vjp(self.of, like)
+        pull = vjp(self.of, like)[1]
         found: Tensor = pull(gradient.to(like.dtype))[0]
         return found
 
@@ -128,7 +128,11 @@ class BatchGraph:
     """
 
     def __init__(self, record: RecordGraph, trained: Sequence[str]):
-        self.record, self.trained = record, list(trained)
+        # Without values: one graph serves all trainings of the same network.
+        self.loss, self.leaves, self.draws = record.loss, record.leaves, record.draws
+        self.parameters, self.buffers = list(record.parameters), list(record.buffers)
+        self._kinds = [(v.shape, v.stride(), v.dtype) for v in record.state()]
+        self.device, self.trained = record.state()[0].device, list(trained)
         graph = record.loss.graph
         self.holders = graph.find_nodes(op="placeholder")
         count = len(record.parameters)
@@ -161,7 +165,7 @@ class BatchGraph:
     def _plan(
         self, graph: Graph
     ) -> tuple[dict[Node, Operation], dict[str | Node, list[Use]], list[str], list[Derived]]:
-        """Operations to watch, the uses of parameters by them, parameters to be copied, and others."""
+        """Operations to watch, uses of parameters by them, parameters to be copied, and others."""
         node_of = {name: node for node, name in self._own.items()}
         copied: set[str] = set()
         while True:
@@ -196,7 +200,7 @@ class BatchGraph:
                     list(more | alone),
                     free,
                     of_record,
-                    lambda node: uses_beyond(node) is not None,  # noqa: B023
+                    lambda node: uses_beyond(node) is not None,
                 )
             more -= {name for each in derived for name in each.names}
             if not more:
@@ -216,13 +220,13 @@ class BatchGraph:
         return operations, uses, [name for name in self.trained if name in copied], derived
 
     def _for_all_sizes(self) -> GraphModule | None:
-        graphs = [self._traced(size) for size in SIZES]
+        graph, other = (self._traced(size) for size in SIZES)
         try:
-            _for_any_number(*graphs, *SIZES)
-            self._with_gradients(graphs[0])
+            _for_any_number(graph, other, *SIZES)
+            self._with_gradients(graph)
         except _Apart:
             return None
-        return graphs[0]
+        return graph
 
     def _graph(self, size: int) -> GraphModule:
         if self._any is not None:
@@ -235,19 +239,10 @@ class BatchGraph:
         return self._graphs[size]
 
     def _traced(self, size: int) -> GraphModule:
-        record, layout = self.record, self._layout
+        layout, device = self._layout, self.device
         fake = FakeTensorMode(allow_non_fake_inputs=True)
-        state = record.state()
-        device = state[0].device
-        leaves = [
-            torch.empty(size, *shape, dtype=dtype, device=device)
-            for shape, dtype in (
-                *record.leaves,
-                *((draw.shape, torch.float32) for draw in record.draws),
-            )
-        ]
-        scale = torch.ones((), device=device)
-        names = [*record.parameters, *record.buffers]
+        draws = [(draw.shape, torch.float32) for draw in self.draws]
+        names = [*self.parameters, *self.buffers]
 
         def step(scale: Tensor, *values: Tensor) -> list[Tensor]:
             own, data = list(values[: len(names)]), values[len(names) :]
@@ -261,7 +256,7 @@ class BatchGraph:
             anchor = torch.zeros(size, 0, device=device, requires_grad=True)
             for operation in self.operations.values():
                 operation.kept = []
-            run = _WithOperations(record.loss, self.operations)
+            run = _WithOperations(self.loss, self.operations)
             losses = vmap(run, in_dims=(0, *dims, *[0] * len(data)))(anchor, *own, *data)
             wanted = [anchor, *copies]
             found: Sequence[Tensor | None] = [None] * len(wanted)
@@ -278,12 +273,18 @@ class BatchGraph:
                 outputs += [] if each is None else [each]
             return outputs
 
-        with fake, torch.enable_grad(), _slow_operations(record.loss.graph, self.slow):
-            made_up = [
-                fake.from_tensor(each, static_shapes=True) for each in (scale, *state, *leaves)
+        with fake, torch.enable_grad(), _slow_operations(self.loss.graph, self.slow):
+            scale = torch.ones((), device=device)
+            state = [
+                torch.empty_strided(shape, stride, dtype=dtype, device=device)
+                for shape, stride, dtype in self._kinds
+            ]
+            leaves = [
+                torch.empty(size, *shape, dtype=dtype, device=device)
+                for shape, dtype in (*self.leaves, *draws)
             ]
             try:
-                graph = make_fx(step)(*made_up)
+                graph = make_fx(step)(scale, *state, *leaves)
             except RuntimeError as error:
                 line = f"{error}".splitlines()[0][:300]
                 found = f"an error in the gradients of a batch: {line}"
@@ -301,14 +302,15 @@ class BatchGraph:
         holders = nodes.find_nodes(op="placeholder")
         with nodes.inserting_before(next(iter(nodes.nodes))):
             units = nodes.placeholder("units")
-        own = dict(zip(self.record.parameters, holders[2:], strict=False))
+        own = dict(zip(self.parameters, holders[2:], strict=False))
         weight_of = {
             use.operation: (use, own[name])
             for name, uses in self.uses.items()
             for use in uses
             if use.role == "weight" and isinstance(name, str)
         }
-        kept, results = list(output.args[0]), []  # type: ignore[arg-type]
+        kept: list[Any] = list(output.args[0])
+        results: list[Any] = []
         place = {node: at for at, node in enumerate(nodes.nodes)}
         for what, count in self._layout:
             mine, kept = kept[:count], kept[count:]
@@ -344,7 +346,7 @@ class BatchGraph:
         rows = len(data[0]) // units
         scale = torch.full((), 1 / rows, device=state[0].device)
         outputs = self._graph(len(data[0]))(units, len(data[0]), scale, *state, *data)
-        values = dict(zip(self.record.parameters, state, strict=False))
+        values = dict(zip(self.parameters, state, strict=False))
         kept: dict[Operation, Any] = {}
         found: dict[str, Gradient] = {}
         for (what, _), mine in zip(self._layout, outputs, strict=True):
@@ -450,9 +452,9 @@ def _uses_of(
                 if any(user.args[at] is node for at in operation.places) or not roles:
                     return None
                 uses += [Use(operation, role, views) for role in roles]
-            elif user.target in _VIEWS | _PARTS and user.args[0] is node:
-                ways.append((user, (*views, user)))
-            elif user.target is operator.getitem and node.target in _PARTS:
+            elif (user.target in _VIEWS | _PARTS and user.args[0] is node) or (
+                user.target is operator.getitem and node.target in _PARTS
+            ):
                 ways.append((user, (*views, user)))
             else:
                 return None
@@ -520,9 +522,9 @@ def _simplify(graph: Graph) -> None:
             node.args = (source, node.args[1])
             same = shape == _shape(source)
         if same:
-            node.replace_all_uses_with(source)  # type: ignore[arg-type]
+            node.replace_all_uses_with(source)
             graph.erase_node(node)
-    graph.eliminate_dead_code()
+    drop_unused(graph)
 
 
 def _shape(node: Any) -> tuple[int, ...]:
@@ -561,7 +563,7 @@ def _for_any_number(graph: GraphModule, other: GraphModule, size: int, other_siz
     with nodes.inserting_before(next(iter(nodes.nodes))):
         records = nodes.placeholder("records")
     multiples: dict[int, Node] = {1: records}
-    first = [node for node in nodes.nodes if node.op != "placeholder"][0]
+    first = next(node for node in nodes.nodes if node.op != "placeholder")
 
     def either(one: Any, two: Any) -> Any:
         if isinstance(one, Node):

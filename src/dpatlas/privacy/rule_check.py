@@ -26,24 +26,24 @@ ROUNDING = 1e-6
 WHOLE = ((0, 2), (1, 2), (1, 3))
 
 
-def check_rules(graph: BatchGraph, low: bool) -> None:
+def check_rules(graph: BatchGraph, state: Sequence[Tensor], low: bool) -> None:
     """InputError that names the parameter whose gradient is not that of autograd.
 
-    low: whether products are in bfloat16 by autocast. Nothing is said where no made-up record is one that the
-    network takes.
+    state: parameters and buffers; what is trained is moved a little first. low: whether products
+    are in bfloat16 by autocast. Nothing is said where no made-up record is one that the network
+    takes.
     """
-    record, draws = graph.record, generator(KEY)
-    low |= any(value.dtype in (torch.bfloat16, torch.float16) for value in record.state())
+    draws = generator(KEY)
+    low |= any(value.dtype in (torch.bfloat16, torch.float16) for value in state)
     # The others stay as they are: they may be many.
-    names = [*record.parameters, *record.buffers]
-    state = [
-        _near(value, draws) if name in graph.trained else value
-        for name, value in zip(names, record.state(), strict=True)
-    ]
+    moved = [name in graph.trained for name in graph.parameters]
+    moved += [False] * (len(state) - len(moved))
+    pairs = zip(state, moved, strict=True)
+    state = [_near(value, draws) if moves else value for value, moves in pairs]
     for span in WHOLE:
         data = [
-            [_made_up(shape, dtype, span, draws, state[0]) for shape, dtype in record.leaves]
-            + [torch.from_numpy(draws.random(each.shape)).to(state[0]) for each in record.draws]
+            [_made_up(shape, dtype, span, draws, state[0]) for shape, dtype in graph.leaves]
+            + [torch.from_numpy(draws.random(each.shape)).to(state[0]) for each in graph.draws]
             for _ in range(RECORDS)
         ]
         try:
@@ -91,11 +91,11 @@ def _by_autograd(
     graph: BatchGraph, state: Sequence[Tensor], data: Sequence[Tensor]
 ) -> list[Tensor]:
     """The gradients of one record, by parameter."""
-    names = list(graph.record.parameters)
+    names = graph.parameters
     leaves = [value.detach() for value in state]
     wanted = [leaves[names.index(name)].requires_grad_() for name in graph.trained]
     with torch.enable_grad():
-        loss = graph.record.loss(*leaves, *data)
+        loss = graph.loss(*leaves, *data)
         found = torch.autograd.grad(loss, wanted, allow_unused=True)
     pairs = zip(wanted, found, strict=True)
     return [

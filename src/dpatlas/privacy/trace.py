@@ -56,8 +56,8 @@ _IN_PARTS = (
     *(aten._upsample_nearest_exact3d, aten.max_unpool2d, aten.max_unpool3d, aten.renorm),
 )
 _WITHOUT_READING = (
-    "torch.where in place of a branch, what is read as an input of the record (lengths, the position "
-    "to read from), and checks of values before the training"
+    "torch.where in place of a branch, what is read as an input of the record (lengths, the "
+    "position to read from), and checks of values before the training"
 )
 _READS = ("numpy", "__array__", "tolist", "__dlpack__", "data_ptr", "untyped_storage")
 _INNER_GRADIENT = "torch.func.grad of a function of tensors; .detach() for a constant"
@@ -85,11 +85,11 @@ class RecordGraph:
 
     parameters, buffers: the model's own tensors by name, read anew at each step. leaves: tensors of
     a record and its target, in the order of `torch.utils._pytree`: shapes (1, ...) and types.
-    draws: what random operations became. `updates`, called with parameters and buffers, gives the new values of
-    the buffers `updated`, which follow from those alone. constants: tensors that network or loss
-    reached otherwise, as copies, by the name under which they were found; origins: what they are
-    copies of. outputs: size of the last
-    dimension of a record's output. digest: of graph, constants and shapes, for checkpoints.
+    draws: what random operations became. `updates`, called with parameters and buffers, gives the
+    new values of the buffers `updated`, which follow from those alone. constants: tensors that
+    network or loss reached otherwise, as copies, by the name under which they were found; origins:
+    what they are copies of. outputs: size of the last dimension of a record's output. digest: of
+    graph, constants and shapes, for checkpoints.
     """
 
     loss: GraphModule
@@ -172,7 +172,7 @@ def trace_record(
         # A CPU's fused attention has a rule of its own.
         plain = _plain_operations(leaves[0].device.type == "cpu")
         with where, plain, torch.enable_grad(), fake, preserve_node_meta():
-            table = get_decompositions(_IN_PARTS)
+            table: Any = get_decompositions(_IN_PARTS)
             graph = make_fx(functionalize(one, remove="mutations"), table)(*made_up)
             if any(_is_mutable(node) and not _writes_input(node) for node in graph.graph.nodes):
                 # What torch's recurrent layers write in place inside. `functionalize` would make an
@@ -266,6 +266,7 @@ def outputs_alone(model: nn.Module, x: Any) -> Callable[[Any], Tensor]:
         found: Tensor = each(*state, *(leaf.unsqueeze(1) for leaf in pytree.tree_leaves(x)))
         return found.flatten(0, 1)
 
+    outputs.graph = graph  # type: ignore[attr-defined]
     return outputs
 
 
@@ -311,6 +312,14 @@ def reached(graph: Graph, sources: Iterable[Node]) -> set[Node]:
         if any(each in found for each in node.all_input_nodes):
             found.add(node)
     return found
+
+
+def drop_unused(graph: Graph) -> None:
+    """Drop what no output needs, of a graph that writes and draws nothing.
+
+    torch would keep fused attention, which it counts among what draws random numbers.
+    """
+    graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))
 
 
 class _Watch(TorchFunctionMode):
@@ -526,22 +535,23 @@ def _in_place_of(
     known = dict(model.named_parameters()) | dict(model.named_buffers())
     by_id = {id(value): values[name] for name, value in known.items()}
     before = [(module, dict(vars(module))) for module in model.modules()]
-    held = [(module._parameters, dict(module._parameters)) for module, _ in before]
-    held += [(module._buffers, dict(module._buffers)) for module, _ in before]
+    places: list[dict[str, Any]] = []
+    for module, _ in before:
+        places += [module._parameters, module._buffers]
+    held = [(place, dict(place)) for place in places]
     for place, values_before in held:
         for name, value in values_before.items():
             if value is not None:
-                place[name] = by_id[id(value)]  # type: ignore[assignment]
+                place[name] = by_id[id(value)]
 
-    def buffers_now() -> dict[str, Tensor]:
+    names = [name.rpartition(".") for name, _ in model.named_buffers()]
+
+    def buffers_now() -> dict[str, Any]:
         return {
-            name: model.get_submodule(name.rpartition(".")[0])._buffers[name.rpartition(".")[2]]
-            for name in dict(known)
-            if name in buffers
+            f"{path}{dot}{name}": model.get_submodule(path)._buffers[name]
+            for path, dot, name in names
         }
 
-    buffers = dict(model.named_buffers())
-    buffers = {name for name in known if name in buffers}
     try:
         yield buffers_now
     finally:
@@ -577,8 +587,8 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
     def refuse_hook(*_: Any) -> None:
         raise InputError("model", "a hook on a gradient", "gradients as torch computes them")
 
-    torch.autograd.Function.apply = classmethod(refuse)  # type: ignore[assignment]
-    torch.Tensor.register_hook = refuse_hook  # type: ignore[assignment]
+    torch.autograd.Function.apply = classmethod(refuse)
+    torch.Tensor.register_hook = refuse_hook  # type: ignore[method-assign]
     torch.backends.mha.set_fastpath_enabled(False)
     torch._C._set_mkldnn_enabled(False)
     checks = torch.distributions.Distribution._validate_args
@@ -597,7 +607,7 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
         torch.distributions.Distribution.set_default_validate_args(checks)
         torch._C._set_mkldnn_enabled(dnn)
         torch.backends.mha.set_fastpath_enabled(fast)
-        torch.Tensor.register_hook = hook
+        torch.Tensor.register_hook = hook  # type: ignore[method-assign]
         torch.autograd.Function.apply = apply
 
 
@@ -655,7 +665,7 @@ def _drop_writes(graph: Graph, own: dict[Node, str], parameters: Sequence[str]) 
         if own.get(target) in parameters:
             found = f"a forward pass that writes into the parameter {own[target]}"
             raise InputError("model", found, "parameters that only the training changes")
-        node.replace_all_uses_with(node.args[1])  # type: ignore[arg-type]
+        node.replace_all_uses_with(node.args[1])
         graph.erase_node(node)
 
 
@@ -693,7 +703,7 @@ def _fused(graph: Graph, parameters: Sequence[Node]) -> None:
     learned = reached(graph, parameters)
     target = aten._scaled_dot_product_flash_attention_for_cpu.default
     for node in graph.find_nodes(op="call_function", target=target):
-        query, key, value, *rest = node.args
+        query, key, value = node.args[:3]
         mask, scale = node.kwargs.get("attn_mask"), node.kwargs.get("scale")
         if mask not in learned:
             continue
@@ -742,7 +752,7 @@ def _with_draws(graph: Graph) -> tuple[Draw, ...]:
 
 def _of_draws(graph: Graph, node: Node, name: str, draws: Node, dtype: torch.dtype) -> Any:
     """What a random operation gives, of numbers that are drawn before."""
-    call, args = graph.call_function, node.args
+    call, args = graph.call_function, tuple[Any, ...](node.args)
 
     def cast(value: Node) -> Node:
         return call(aten._to_copy.default, (value,), {"dtype": dtype})
@@ -756,30 +766,30 @@ def _of_draws(graph: Graph, node: Node, name: str, draws: Node, dtype: torch.dty
     if name == "native_dropout" and args[2]:
         kept = call(aten.ge.Scalar, (draws, args[1]))
         scaled = call(aten.mul.Tensor, (args[0], cast(kept)))
-        return call(aten.div.Scalar, (scaled, 1 - args[1] or 1.0)), kept  # type: ignore[operator]
+        return call(aten.div.Scalar, (scaled, 1 - args[1] or 1.0)), kept
     if name in ("uniform", "normal_functional"):
-        low, high = (*args[1:3], *(0.0, 1.0)[len(args) - 1 :])
-        scale = high - low if name == "uniform" else high  # type: ignore[operator]
+        low, high = args[1:3] + (0.0, 1.0)[len(args) - 1 :]
+        scale = high - low if name == "uniform" else high
         return cast(call(aten.add.Scalar, (call(aten.mul.Scalar, (draws, scale)), low)))
     if name == "normal":
-        mean, std = (*args[:2], *(0.0, 1.0)[len(args) :])
+        mean, std = args[:2] + (0.0, 1.0)[len(args) :]
         scaled = call(torch.mul, (draws, std))
         return cast(call(torch.add, (scaled, mean)))
     if name == "exponential":
         # -log(1 - u): u is below 1.
         logs = call(aten.log1p.default, (call(aten.neg.default, (draws,)),))
-        return cast(call(aten.div.Scalar, (logs, -(args[1] if len(args) > 1 else 1.0))))  # type: ignore[operator]
+        return cast(call(aten.div.Scalar, (logs, -(args[1] if len(args) > 1 else 1.0))))
     if name in ("randint", "randint_like"):
         first = 1 if name == "randint_like" else 0
         bounds = node.target._overloadname.startswith("low")  # type: ignore[union-attr]
         low, high = (args[first], args[first + 1]) if bounds else (0, args[first])
-        scaled = call(aten.mul.Scalar, (draws, high - low))  # type: ignore[operator]
-        whole = call(aten.clamp_max.default, (call(aten.floor.default, (scaled,)), high - low - 1))  # type: ignore[operator]
+        scaled = call(aten.mul.Scalar, (draws, high - low))
+        whole = call(aten.clamp_max.default, (call(aten.floor.default, (scaled,)), high - low - 1))
         return cast(call(aten.add.Scalar, (whole, low)))
     if name == "rrelu_with_noise_functional":
         x, _, low, high, training = (*args, *(0.125, 1 / 3, False)[len(args) - 2 :])[:5]
         if training:
-            slopes = call(aten.add.Scalar, (call(aten.mul.Scalar, (draws, high - low)), low))  # type: ignore[operator]
+            slopes = call(aten.add.Scalar, (call(aten.mul.Scalar, (draws, high - low)), low))
             noise = call(aten.where.ScalarOther, (call(aten.le.Scalar, (x, 0)), cast(slopes), 1.0))
             return call(aten.mul.Tensor, (x, noise)), noise
     allowed = "dropout, bernoulli, rand, randn, randint, exponential_ or gumbel_softmax"
@@ -888,7 +898,7 @@ def _refuse_kept(watch: _Watch, model: nn.Module, loss: Any) -> None:
 
 def _tidy(graph: Graph) -> None:
     """Drop what no output needs, and what tracing left at the nodes."""
-    graph.eliminate_dead_code()
+    drop_unused(graph)
     for node in graph.nodes:
         value = node.meta.get("val")
         shape = {"shape": tuple(value.shape)} if isinstance(value, Tensor) else {}
@@ -909,8 +919,9 @@ def _last_size(output: Any) -> int:
 
 
 def _python_draws() -> Any:
-    kind, keys, *rest = np.random.get_state()
-    return random.getstate(), kind, keys.tobytes(), rest  # type: ignore[union-attr]
+    legacy: Any = np.random.get_state()  # noqa: NPY002  (what a network may draw from)
+    kind, keys, *rest = legacy
+    return random.getstate(), kind, keys.tobytes(), rest
 
 
 def _bytes(tensor: Tensor) -> bytes:

@@ -173,6 +173,8 @@ class PrivateTraining:
         self._began_at: str | None = None
         # Whether it began at weights that another training had left.
         self._follows = False
+        # Whether a step has moved the parameters of the phase.
+        self._moved = False
         self._skipped: int | Tensor = 0
         self._phase: int | None = None
         # The model's parameters, and their requires_grad when this object was made.
@@ -471,10 +473,19 @@ class PrivateTraining:
         self.steps_done += 1
 
     def _update(self, optimizer: Optimizer, noisy: NoisySum) -> None:
-        """A step of the optimizer; InputError for a parameter that the first one left as it was."""
+        """A step of the optimizer; InputError for a parameter that the first one left as it was.
+
+        Of fewer than 32 bits alone: in float32 that takes a step of 1e-8 of the weights, as audits
+        choose it.
+        """
         before = {}
         if not self._moved and noisy.scale:
-            before = {name: value.detach().clone() for name, value in self._parameters.items()}
+            before = {
+                name: value.detach().clone()
+                for name, value in self._parameters.items()
+                if torch.finfo(value.dtype).bits < 32
+            }
+            self._moved = not before
         optimizer.step(noisy)
         for name, value in before.items():
             rate = optimizer.size(optimizer.settings[name].lr, optimizer.steps - 1)
@@ -506,6 +517,12 @@ class PrivateTraining:
             f"weights/{name}": value.detach().cpu().numpy().copy()
             for name, value in parameters.items()
         }
+        if self.record is not None:
+            # Those that each step moves.
+            arrays |= {
+                f"buffers/{name}": self.record.buffers[name].cpu().numpy().copy()
+                for name in self.record.updated
+            }
         if self.ema is not None:
             arrays |= {f"ema/{name}": value.cpu().numpy() for name, value in self.ema.items()}
         if self._optimizer is not None:
@@ -547,6 +564,9 @@ class PrivateTraining:
         with torch.no_grad():
             for name, value in parameters.items():
                 value.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
+            if self.record is not None:
+                for name in self.record.updated:
+                    self.record.buffers[name].copy_(torch.from_numpy(arrays[f"buffers/{name}"]))
             for name, average in (self.ema or {}).items():
                 average.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
         self.noise.carry(facts["secret"])
@@ -851,11 +871,15 @@ def _number_of(sums: Mapping[str, Tensor]) -> Any:
         part: Any = value.detach().reshape(-1)
         part = part[:: max(1, len(part) // SHOWN_NUMBERS)].double()
         # Gradients by class sum to 0: all alike, their sum would show nothing.
-        weights: Any = torch.arange(len(part), dtype=part.dtype, device=part.device).cos()
-        if part.device.type == "cpu":
-            part, weights = part.numpy(), weights.numpy()
-        total += part @ weights
+        weights: Any = _weights(len(part), part.device)
+        total += part.numpy() @ weights if part.device.type == "cpu" else part @ weights
     return total
+
+
+@functools.lru_cache(maxsize=64)
+def _weights(count: int, device: torch.device) -> Any:
+    weights = torch.arange(count, dtype=torch.float64, device=device).cos()
+    return weights.numpy() if device.type == "cpu" else weights
 
 
 def _clipping_of(phase: TrainingPhase) -> str | LayerBounds:
@@ -881,7 +905,7 @@ def loss_name(loss: Loss) -> str:
 
 
 def single_layer(model: nn.Module) -> tuple[nn.Linear, str]:
-    """The one linear layer of a network that `closed_form` holds for, and the prefix of its names."""
+    """The one linear layer of a network that `closed_form` holds for; the prefix of its names."""
     name, layer = next((n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear))
     return layer, f"{name}." if name else ""
 
