@@ -29,17 +29,18 @@ WHOLE = ((0, 2), (1, 2), (1, 3))
 def check_rules(graph: BatchGraph, state: Sequence[Tensor], low: bool) -> None:
     """InputError that names the parameter whose gradient is not that of autograd.
 
-    state: parameters and buffers; what is trained is moved a little first. low: whether products
-    are in bfloat16 by autocast. Nothing is said where no made-up record is one that the network
-    takes.
+    state: parameters and buffers, of which those that are trained are moved a little first. low:
+    whether products are in bfloat16 by autocast. Nothing is said where no made-up record is one
+    that the network takes.
     """
     draws = generator(KEY)
     low |= any(value.dtype in (torch.bfloat16, torch.float16) for value in state)
     # The others stay as they are: they may be many.
-    moved = [name in graph.trained for name in graph.parameters]
-    moved += [False] * (len(state) - len(moved))
-    pairs = zip(state, moved, strict=True)
-    state = [_near(value, draws) if moves else value for value, moves in pairs]
+    names = [*graph.parameters, *graph.buffers]
+    state = [
+        _near(value, draws) if name in graph.trained else value
+        for name, value in zip(names, state, strict=True)
+    ]
     for span in WHOLE:
         data = [
             [_made_up(shape, dtype, span, draws, state[0]) for shape, dtype in graph.leaves]
