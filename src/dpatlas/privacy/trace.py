@@ -315,11 +315,14 @@ def reached(graph: Graph, sources: Iterable[Node]) -> set[Node]:
 
 
 def drop_unused(graph: Graph) -> None:
-    """Drop what no output needs, of a graph that writes and draws nothing.
+    """Drop what no output needs, of a graph that draws nothing; writes in place stay.
 
-    torch would keep fused attention, which it counts among what draws random numbers.
+    torch would keep fused attention, which it counts among what draws random numbers. Its gradients
+    write in place: that of a real Fourier transform, for one.
     """
-    graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))
+    graph.eliminate_dead_code(
+        lambda node: node.op in ("placeholder", "output") or _is_mutable(node)
+    )
 
 
 class _Watch(TorchFunctionMode):
