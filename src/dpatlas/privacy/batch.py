@@ -128,7 +128,11 @@ class BatchGraph:
     """
 
     def __init__(self, record: RecordGraph, trained: Sequence[str]):
-        self.record, self.trained = record, list(trained)
+        # Without values: one graph serves all trainings of the same network.
+        self.loss, self.leaves, self.draws = record.loss, record.leaves, record.draws
+        self.parameters, self.buffers = list(record.parameters), list(record.buffers)
+        self._kinds = [(v.shape, v.stride(), v.dtype) for v in record.state()]
+        self.device, self.trained = record.state()[0].device, list(trained)
         graph = record.loss.graph
         self.holders = graph.find_nodes(op="placeholder")
         count = len(record.parameters)
@@ -235,19 +239,10 @@ class BatchGraph:
         return self._graphs[size]
 
     def _traced(self, size: int) -> GraphModule:
-        record, layout = self.record, self._layout
+        layout, device = self._layout, self.device
         fake = FakeTensorMode(allow_non_fake_inputs=True)
-        state = record.state()
-        device = state[0].device
-        leaves = [
-            torch.empty(size, *shape, dtype=dtype, device=device)
-            for shape, dtype in (
-                *record.leaves,
-                *((draw.shape, torch.float32) for draw in record.draws),
-            )
-        ]
-        scale = torch.ones((), device=device)
-        names = [*record.parameters, *record.buffers]
+        draws = [(draw.shape, torch.float32) for draw in self.draws]
+        names = [*self.parameters, *self.buffers]
 
         def step(scale: Tensor, *values: Tensor) -> list[Tensor]:
             own, data = list(values[: len(names)]), values[len(names) :]
@@ -261,7 +256,7 @@ class BatchGraph:
             anchor = torch.zeros(size, 0, device=device, requires_grad=True)
             for operation in self.operations.values():
                 operation.kept = []
-            run = _WithOperations(record.loss, self.operations)
+            run = _WithOperations(self.loss, self.operations)
             losses = vmap(run, in_dims=(0, *dims, *[0] * len(data)))(anchor, *own, *data)
             wanted = [anchor, *copies]
             found: Sequence[Tensor | None] = [None] * len(wanted)
@@ -278,12 +273,18 @@ class BatchGraph:
                 outputs += [] if each is None else [each]
             return outputs
 
-        with fake, torch.enable_grad(), _slow_operations(record.loss.graph, self.slow):
-            made_up = [
-                fake.from_tensor(each, static_shapes=True) for each in (scale, *state, *leaves)
+        with fake, torch.enable_grad(), _slow_operations(self.loss.graph, self.slow):
+            scale = torch.ones((), device=device)
+            state = [
+                torch.empty_strided(shape, stride, dtype=dtype, device=device)
+                for shape, stride, dtype in self._kinds
+            ]
+            leaves = [
+                torch.empty(size, *shape, dtype=dtype, device=device)
+                for shape, dtype in (*self.leaves, *draws)
             ]
             try:
-                graph = make_fx(step)(*made_up)
+                graph = make_fx(step)(scale, *state, *leaves)
             except RuntimeError as error:
                 line = f"{error}".splitlines()[0][:300]
                 found = f"an error in the gradients of a batch: {line}"
@@ -301,7 +302,7 @@ class BatchGraph:
         holders = nodes.find_nodes(op="placeholder")
         with nodes.inserting_before(next(iter(nodes.nodes))):
             units = nodes.placeholder("units")
-        own = dict(zip(self.record.parameters, holders[2:], strict=False))
+        own = dict(zip(self.parameters, holders[2:], strict=False))
         weight_of = {
             use.operation: (use, own[name])
             for name, uses in self.uses.items()
@@ -344,7 +345,7 @@ class BatchGraph:
         rows = len(data[0]) // units
         scale = torch.full((), 1 / rows, device=state[0].device)
         outputs = self._graph(len(data[0]))(units, len(data[0]), scale, *state, *data)
-        values = dict(zip(self.record.parameters, state, strict=False))
+        values = dict(zip(self.parameters, state, strict=False))
         kept: dict[Operation, Any] = {}
         found: dict[str, Gradient] = {}
         for (what, _), mine in zip(self._layout, outputs, strict=True):

@@ -41,6 +41,12 @@ HELD, LARGE = 2**25, 2**14
 BLOCK = 31 * 2**18
 
 
+# Of records' graphs by digest, device, trained parameters and precision: most trainings of a process
+# are repetitions of one. A graph holds no values of parameters or records.
+_graphs: dict[tuple[Any, ...], BatchGraph] = {}
+MOST_GRAPHS = 64
+
+
 class PerRecordWarning(UserWarning):
     """Gradients of some parameters are held for every record, which takes time and memory."""
 
@@ -107,7 +113,7 @@ class NetworkGradients:
         return self.record
 
     def _take(self, record: RecordGraph) -> None:
-        self.record, self._graph = record, BatchGraph(record, self.order)
+        self.record, self._graph = record, _graph_of(record, tuple(self.order), self.autocast)
         for name in self._graph.unreached():
             place = name.rpartition(".")[0]
             kind = type(self.model.get_submodule(place)).__name__
@@ -117,7 +123,6 @@ class NetworkGradients:
                 "parameters that the loss depends on, or that are frozen",
             )
         sizes = {name: record.parameters[name].numel() for name in self._graph.held}
-        check_rules(self._graph, self.autocast is not None)
         # The C library gives memory back above twice the largest block that was freed so far, and
         # each step would fetch it anew: twice the time of a small network's step.
         _ = torch.empty(BLOCK, device="cpu")
@@ -230,3 +235,19 @@ class NetworkGradients:
     def empty(self) -> ClippedSum:
         """The clipped sum over no records."""
         return empty_sum(self.model, self.order)
+
+
+def _graph_of(
+    record: RecordGraph, trained: tuple[str, ...], autocast: torch.dtype | None
+) -> BatchGraph:
+    """The checked graph of a batch."""
+    device = next(iter(record.parameters.values())).device
+    key = record.digest, str(device), trained, autocast
+    if key not in _graphs:
+        graph = BatchGraph(record, trained)
+        if not graph.unreached():
+            check_rules(graph, record.state(), autocast is not None)
+        if len(_graphs) >= MOST_GRAPHS:
+            del _graphs[next(iter(_graphs))]
+        _graphs[key] = graph
+    return _graphs[key]

@@ -22,18 +22,18 @@ TOLERANCE, IN_BFLOAT16 = 2e-3, 0.1
 WHOLE = ((0, 2), (1, 2), (1, 3))
 
 
-def check_rules(graph: BatchGraph, low: bool) -> None:
+def check_rules(graph: BatchGraph, state: Sequence[Tensor], low: bool) -> None:
     """InputError that names the parameter whose gradient is not that of autograd.
 
-    low: whether passes are in bfloat16. Nothing is said where no made-up record is one that the
+    state: parameters and buffers, moved a little first. low: whether passes are in bfloat16. Nothing is said where no made-up record is one that the
     network takes.
     """
-    record, draws = graph.record, generator(KEY)
-    state = [_near(value, draws) for value in record.state()]
+    draws = generator(KEY)
+    state = [_near(value, draws) for value in state]
     for span in WHOLE:
         data = [
-            [_made_up(shape, dtype, span, draws, state[0]) for shape, dtype in record.leaves]
-            + [torch.from_numpy(draws.random(each.shape)).to(state[0]) for each in record.draws]
+            [_made_up(shape, dtype, span, draws, state[0]) for shape, dtype in graph.leaves]
+            + [torch.from_numpy(draws.random(each.shape)).to(state[0]) for each in graph.draws]
             for _ in range(RECORDS)
         ]
         try:
@@ -76,11 +76,11 @@ def _by_autograd(
     graph: BatchGraph, state: Sequence[Tensor], data: Sequence[Tensor]
 ) -> list[Tensor]:
     """The gradients of one record, by parameter."""
-    names = list(graph.record.parameters)
+    names = graph.parameters
     leaves = [value.detach().clone() for value in state]
     wanted = [leaves[names.index(name)].requires_grad_() for name in graph.trained]
     with torch.enable_grad():
-        loss = graph.record.loss(*leaves, *data)
+        loss = graph.loss(*leaves, *data)
         found = torch.autograd.grad(loss, wanted, allow_unused=True)
     pairs = zip(wanted, found, strict=True)
     return [torch.zeros_like(value) if each is None else each.float() for value, each in pairs]

@@ -506,6 +506,12 @@ class PrivateTraining:
             f"weights/{name}": value.detach().cpu().numpy().copy()
             for name, value in parameters.items()
         }
+        if self.record is not None:
+            # Those that each step moves.
+            arrays |= {
+                f"buffers/{name}": self.record.buffers[name].cpu().numpy().copy()
+                for name in self.record.updated
+            }
         if self.ema is not None:
             arrays |= {f"ema/{name}": value.cpu().numpy() for name, value in self.ema.items()}
         if self._optimizer is not None:
@@ -547,6 +553,8 @@ class PrivateTraining:
         with torch.no_grad():
             for name, value in parameters.items():
                 value.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
+            for name in self.record.updated if self.record else ():
+                self.record.buffers[name].copy_(torch.from_numpy(arrays[f"buffers/{name}"]))
             for name, average in (self.ema or {}).items():
                 average.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
         self.noise.carry(facts["secret"])
@@ -851,11 +859,15 @@ def _number_of(sums: Mapping[str, Tensor]) -> Any:
         part: Any = value.detach().reshape(-1)
         part = part[:: max(1, len(part) // SHOWN_NUMBERS)].double()
         # Gradients by class sum to 0: all alike, their sum would show nothing.
-        weights: Any = torch.arange(len(part), dtype=part.dtype, device=part.device).cos()
-        if part.device.type == "cpu":
-            part, weights = part.numpy(), weights.numpy()
-        total += part @ weights
+        weights: Any = _weights(len(part), part.device)
+        total += part.numpy() @ weights if part.device.type == "cpu" else part @ weights
     return total
+
+
+@functools.lru_cache(maxsize=64)
+def _weights(count: int, device: torch.device) -> Any:
+    weights = torch.arange(count, dtype=torch.float64, device=device).cos()
+    return weights.numpy() if device.type == "cpu" else weights
 
 
 def _clipping_of(phase: TrainingPhase) -> str | LayerBounds:
