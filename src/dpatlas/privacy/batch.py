@@ -74,8 +74,9 @@ class Use:
         views = [node for node in self.views if node.target is not aten._to_copy.default]
         if all(node.target is aten.t.default for node in views):
             return gradient.t() if len(views) % 2 else gradient
-        _, pull = vjp(self.of, like)
-        found: Tensor = pull(gradient.to(like.dtype))[0]
+        # In the gradient's own type, which may have more digits than the parameter's.
+        _, pull = vjp(self.of, like.to(gradient.dtype))
+        found: Tensor = pull(gradient)[0]
         return found
 
     def way(self) -> tuple[Any, ...]:
@@ -365,7 +366,7 @@ class BatchGraph:
                 return [_held(self.uses[node], kept, units, weight) for node, weight in pairs]
 
             for name, pulled in group.pull(function, values, buffers, each_of).items():
-                found[name] = Gradient(values[name], [(None, Stored(pulled))])
+                found[name] = Gradient(values[name], [(None, Stored(_exact(pulled)))])
         return {name: found[name] for name in self.trained}
 
 
@@ -450,6 +451,8 @@ def _uses_of(
                 if any(user.args[at] is node for at in operation.places) or not roles:
                     return None
                 uses += [Use(operation, role, views) for role in roles]
+            elif getattr(user.kwargs.get("dtype"), "is_complex", False):
+                return None
             elif user.target in _VIEWS | _PARTS and user.args[0] is node:
                 ways.append((user, (*views, user)))
             elif user.target is operator.getitem and node.target in _PARTS:
@@ -568,8 +571,10 @@ def _for_any_number(graph: GraphModule, other: GraphModule, size: int, other_siz
             return one
         if isinstance(one, list | tuple):
             return type(one)(either(*pair) for pair in zip(one, two, strict=True))
-        if type(one) is not int or one == two:
+        if one == two or one != one:
             return one
+        if type(one) is not int or type(two) is not int:
+            raise _Apart(f"{one} for {size} records and {two} for {other_size}")
         times, left = divmod(one, size)
         if left or two != times * other_size:
             raise _Apart(f"{one} for {size} records and {two} for {other_size}")

@@ -216,13 +216,13 @@ def refuse_held(data: InMemory | FromDataset, held: Mapping[str, Tensor]) -> Non
         }
     for name, tensor in held.items():
         for kind, array in private.items():
-            if _overlap(tensor, array) or _equal(tensor, array):
+            if overlap(tensor, array) or _equal(tensor, array):
                 what = "labels" if kind.startswith("labels") else "records"
                 allowed = "values that do not depend on them: nothing clips or accounts for it"
                 raise InputError(name, f"the private {what}", allowed)
 
 
-def _overlap(one: Tensor | np.ndarray, other: Tensor | np.ndarray) -> bool:
+def overlap(one: Tensor | np.ndarray, other: Tensor | np.ndarray) -> bool:
     """Whether the memory from the first to the last number of each has a part in common."""
     (start, stop), (begin, end) = _extent(one), _extent(other)
     return max(start, begin) < min(stop, end)

@@ -44,12 +44,13 @@ def refuse_meeting(
         copied = copy.deepcopy(model)
         eager = torch.compiler.set_stance("force_eager")
         with eager, torch.random.fork_rng(devices=[]), torch.no_grad():
-            together, losses = _outputs(copied, loss, *batch)
+            # Copies: a network may write into its input.
+            together, losses = _outputs(copied, loss, *pytree.tree_map_only(Tensor, torch.clone, batch))
             alone = [
                 _outputs(
                     copied,
                     loss,
-                    *pytree.tree_map_only(Tensor, lambda v, at=at: v[at : at + 1], batch),
+                    *pytree.tree_map_only(Tensor, lambda v, at=at: v[at : at + 1].clone(), batch),
                 )
                 for at in range(RECORDS)
             ]
@@ -76,7 +77,7 @@ def refuse_meeting(
 def _same(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape:
         return False
-    scale = float(one.abs().max()) if one.numel() else 0.0
+    scale = float(one.abs().nan_to_num(0, 0, 0).max()) if one.numel() else 0.0
     return bool(torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True))
 
 
