@@ -247,7 +247,7 @@ class BatchGraph:
                 *((draw.shape, torch.float32) for draw in record.draws),
             )
         ]
-        scale = torch.ones((), device=device)
+        scale = torch.ones((), dtype=torch.float32, device=device)
         names = [*record.parameters, *record.buffers]
 
         def step(scale: Tensor, *values: Tensor) -> list[Tensor]:
@@ -259,7 +259,7 @@ class BatchGraph:
                 own[at] = own[at].expand(size, *own[at].shape).detach().requires_grad_()
                 copies.append(own[at])
                 dims[at] = 0
-            anchor = torch.zeros(size, 0, device=device, requires_grad=True)
+            anchor = torch.zeros(size, 0, dtype=torch.float32, device=device, requires_grad=True)
             for operation in self.operations.values():
                 operation.kept = []
             run = _WithOperations(record.loss, self.operations)
@@ -343,8 +343,9 @@ class BatchGraph:
         gradient is the mean over its rows.
         """
         rows = len(data[0]) // units
-        scale = torch.full((), 1 / rows, device=state[0].device)
-        outputs = self._graph(len(data[0]))(units, len(data[0]), scale, *state, *data)
+        scale = torch.full((), 1 / rows, dtype=torch.float32, device=state[0].device)
+        # Not called as a module, whose global hooks would see the records.
+        outputs = self._graph(len(data[0])).forward(units, len(data[0]), scale, *state, *data)
         values = dict(zip(self.record.parameters, state, strict=False))
         kept: dict[Operation, Any] = {}
         found: dict[str, Gradient] = {}

@@ -37,7 +37,8 @@ class Derived:
         part.eliminate_dead_code()
         for holder in part.find_nodes(op="placeholder")[len(names) + buffers :]:
             part.erase_node(holder)
-        return GraphModule(graph.owning_module, part)
+        found: Callable[..., list[Tensor]] = GraphModule(graph.owning_module, part).forward
+        return found
 
     def pull(
         self,

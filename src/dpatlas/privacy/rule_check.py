@@ -91,7 +91,7 @@ def _by_autograd(
     leaves = [value.detach().clone() for value in state]
     wanted = [leaves[names.index(name)].requires_grad_() for name in graph.trained]
     with torch.enable_grad():
-        loss = graph.record.loss(*leaves, *data)
+        loss = graph.record.loss.forward(*leaves, *data)
         found = torch.autograd.grad(loss, wanted, allow_unused=True)
     pairs = zip(wanted, found, strict=True)
     return [torch.zeros_like(value) if each is None else each.float() for value, each in pairs]

@@ -129,7 +129,8 @@ class RecordGraph:
     def update_buffers(self) -> None:
         """Write the new values of the buffers that the network moves at each call."""
         if self.updates is not None:
-            for name, value in zip(self.updated, self.updates(*self.state()), strict=True):
+            new = self.updates.forward(*self.state())
+            for name, value in zip(self.updated, new, strict=True):
                 self.buffers[name].copy_(value)
 
 
@@ -284,7 +285,7 @@ def outputs_alone(model: nn.Module, x: Any) -> Callable[[Any], Tensor]:
     state, leaves = graph.state(), len(graph.leaves)
     if graph.draws:
         raise InputError("model", "random numbers in the forward pass", "a network without them")
-    each = vmap(graph.loss, in_dims=(*[None] * len(state), *[0] * leaves))
+    each = vmap(graph.loss.forward, in_dims=(*[None] * len(state), *[0] * leaves))
 
     def outputs(x: Any) -> Tensor:
         found: Tensor = each(*state, *(leaf.unsqueeze(1) for leaf in pytree.tree_leaves(x)))
@@ -318,7 +319,7 @@ def trace_views(apply: Callable[[Tensor, Tensor], Tensor], x: Tensor, parameters
         ) from None
     if graph.draws:
         raise InputError("augmentation", "random numbers in apply", "`draw`, whose draws are keyed")
-    each = vmap(graph.loss, in_dims=(None, 0, 0))
+    each = vmap(graph.loss.forward, in_dims=(None, 0, 0))
 
     def views_of(x: Tensor, parameters: Tensor) -> Tensor:
         found: Tensor = each(*graph.state(), x.unsqueeze(1), parameters.unsqueeze(1))
@@ -703,8 +704,11 @@ def _refuse_layers(model: nn.Module) -> None:
             raise InputError(where, found, _BATCH_NORM)
         if layer._backward_hooks or layer._backward_pre_hooks:
             raise InputError(where, "a backward hook", "gradients as torch computes them")
-        for key, value in layer.named_parameters(recurse=False):
-            if value.is_complex():
+        for key, value in [*layer.named_parameters("", False), *layer.named_buffers("", False)]:
+            if type(value) not in (nn.Parameter, Tensor, nn.Buffer):
+                found = f"{key}, a {type(value).__name__}, whose code would run at each step"
+                raise InputError(where, found, "parameters and buffers of torch's own classes")
+            if value.is_complex() and isinstance(value, nn.Parameter):
                 allowed = "its real and imaginary parts, joined by torch.view_as_complex"
                 raise InputError(where, f"{key}, a complex parameter", allowed)
         if any(value._backward_hooks for value in layer.parameters(False)):
