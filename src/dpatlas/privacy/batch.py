@@ -74,8 +74,9 @@ class Use:
         views = [node for node in self.views if node.target is not aten._to_copy.default]
         if all(node.target is aten.t.default for node in views):
             return gradient.t() if len(views) % 2 else gradient
-        pull = vjp(self.of, like)[1]
-        found: Tensor = pull(gradient.to(like.dtype))[0]
+        # In the gradient's own type, which may have more digits than the parameter's.
+        _, pull = vjp(self.of, like.to(gradient.dtype))
+        found: Tensor = pull(gradient)[0]
         return found
 
     def way(self) -> tuple[Any, ...]:
@@ -253,7 +254,7 @@ class BatchGraph:
                 own[at] = own[at].expand(size, *own[at].shape).detach().requires_grad_()
                 copies.append(own[at])
                 dims[at] = 0
-            anchor = torch.zeros(size, 0, device=device, requires_grad=True)
+            anchor = torch.zeros(size, 0, dtype=torch.float32, device=device, requires_grad=True)
             for operation in self.operations.values():
                 operation.kept = []
             run = _WithOperations(self.loss, self.operations)
@@ -274,7 +275,7 @@ class BatchGraph:
             return outputs
 
         with fake, torch.enable_grad(), _slow_operations(self.loss.graph, self.slow):
-            scale = torch.ones((), device=device)
+            scale = torch.ones((), dtype=torch.float32, device=device)
             state = [
                 torch.empty_strided(shape, stride, dtype=dtype, device=device)
                 for shape, stride, dtype in self._kinds
@@ -344,8 +345,9 @@ class BatchGraph:
         gradient is the mean over its rows.
         """
         rows = len(data[0]) // units
-        scale = torch.full((), 1 / rows, device=state[0].device)
-        outputs = self._graph(len(data[0]))(units, len(data[0]), scale, *state, *data)
+        scale = torch.full((), 1 / rows, dtype=torch.float32, device=state[0].device)
+        # Not called as a module, whose global hooks would see the records.
+        outputs = self._graph(len(data[0])).forward(units, len(data[0]), scale, *state, *data)
         values = dict(zip(self.parameters, state, strict=False))
         kept: dict[Operation, Any] = {}
         found: dict[str, Gradient] = {}
@@ -367,7 +369,7 @@ class BatchGraph:
                 return [_held(self.uses[node], kept, units, weight) for node, weight in pairs]
 
             for name, pulled in group.pull(function, values, buffers, each_of).items():
-                found[name] = Gradient(values[name], [(None, Stored(pulled))])
+                found[name] = Gradient(values[name], [(None, Stored(_exact(pulled)))])
         return {name: found[name] for name in self.trained}
 
 
@@ -452,6 +454,8 @@ def _uses_of(
                 if any(user.args[at] is node for at in operation.places) or not roles:
                     return None
                 uses += [Use(operation, role, views) for role in roles]
+            elif getattr(user.kwargs.get("dtype"), "is_complex", False):
+                return None
             elif (user.target in _VIEWS | _PARTS and user.args[0] is node) or (
                 user.target is operator.getitem and node.target in _PARTS
             ):
@@ -570,8 +574,10 @@ def _for_any_number(graph: GraphModule, other: GraphModule, size: int, other_siz
             return one
         if isinstance(one, list | tuple):
             return type(one)(either(*pair) for pair in zip(one, two, strict=True))
-        if type(one) is not int or one == two:
+        if one == two or one != one:
             return one
+        if type(one) is not int or type(two) is not int:
+            raise _Apart(f"{one} for {size} records and {two} for {other_size}")
         times, left = divmod(one, size)
         if left or two != times * other_size:
             raise _Apart(f"{one} for {size} records and {two} for {other_size}")

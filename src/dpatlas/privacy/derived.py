@@ -41,7 +41,8 @@ class Derived:
             part.erase_node(holder)
         module = graph.owning_module
         assert module is not None
-        return GraphModule(module, part)
+        found: Callable[..., list[Tensor]] = GraphModule(module, part).forward
+        return found
 
     def pull(
         self,

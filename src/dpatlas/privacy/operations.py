@@ -182,7 +182,7 @@ class LookUp(Operation):
         self, delta: Tensor, x: Tensor, saved: Sequence[Tensor], needs_x: bool, *others: Any
     ) -> Tensor | None:
         """Keeps indices and delta."""
-        self.kept = [x.contiguous(), delta]
+        self.kept = [x.long().contiguous(), delta]
         return None
 
     def gradients(
@@ -362,8 +362,11 @@ def operation_of(node: Node) -> Operation | None:
         return None
     if node.target is aten.bmm.default and node.args[1].meta["shape"][0] != 1:  # type: ignore[union-attr]
         return None
-    plain = node.target is not aten.addmm.default or len(node.args) == 3
-    return make(node) if plain else None
+    if node.target is aten.addmm.default:
+        # What is added is a bias, not a number for each position.
+        bias = len(node.args) == 3 and len(node.args[0].meta["shape"]) == 1  # type: ignore[union-attr]
+        return make(node) if bias else None
+    return make(node)
 
 
 class Watched(torch.autograd.Function):

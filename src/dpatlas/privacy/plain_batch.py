@@ -48,7 +48,9 @@ def refuse_meeting(
         copied = copy.deepcopy(model)
         eager = torch.compiler.set_stance("force_eager")
         with eager, torch.random.fork_rng(devices=[]), torch.no_grad():
-            together, losses = _outputs(copied, loss, *batch)
+            # Copies: a network may write into its input.
+            copies = pytree.tree_map_only(Tensor, torch.clone, batch)
+            together, losses = _outputs(copied, loss, *copies)
             alone = [_outputs(copied, loss, *_only(batch, at)) for at in range(RECORDS)]
     except Exception:  # made-up records may not be what a network takes
         return
@@ -72,7 +74,7 @@ def refuse_meeting(
 
 def _only(batch: Any, at: int) -> Any:
     """The record at this place of a batch, as a batch of one."""
-    return pytree.tree_map_only(Tensor, lambda values: values[at : at + 1], batch)
+    return pytree.tree_map_only(Tensor, lambda values: values[at : at + 1].clone(), batch)
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -5,6 +5,7 @@ sums equal those of autograd through one record's graph, bounds on norms hold, a
 changes when the other record does.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -41,9 +42,13 @@ def check_rules(graph: BatchGraph, state: Sequence[Tensor], low: bool) -> None:
         _near(value, draws) if name in graph.trained else value
         for name, value in zip(names, state, strict=True)
     ]
-    for span in WHOLE:
+    # A logarithm or a root takes positive numbers alone.
+    for span, positive in itertools.product(WHOLE, (False, True)):
         data = [
-            [_made_up(shape, dtype, span, draws, state[0]) for shape, dtype in graph.leaves]
+            [
+                _made_up(shape, dtype, span, positive, draws, state[0])
+                for shape, dtype in graph.leaves
+            ]
             + [torch.from_numpy(draws.random(each.shape)).to(state[0]) for each in graph.draws]
             for _ in range(RECORDS)
         ]
@@ -73,9 +78,12 @@ def _compare(
     rounding = largest * max(ROUNDING, tolerance / 10 if tolerance == IN_BFLOAT16 else 0.0)
     for at, (name, gradient) in enumerate(gradients.items()):
         expected = [one[at] for one in alone]
+        if not gradient.like.numel():
+            continue
+        kind = torch.promote_types(gradient.like.dtype, torch.float32)
         bounds = gradient.norms2(0.0).sqrt()
         for number, one in enumerate(expected):
-            only = torch.zeros(RECORDS, device=one.device, dtype=one.dtype)
+            only = torch.zeros(RECORDS, dtype=kind, device=one.device)
             only[number] = 1.0
             apart = float((gradient.weighted(only) - one).abs().max())
             scale = max(float(each.abs().max()) for each in expected)
@@ -96,7 +104,7 @@ def _by_autograd(
     leaves = [value.detach() for value in state]
     wanted = [leaves[names.index(name)].requires_grad_() for name in graph.trained]
     with torch.enable_grad():
-        loss = graph.loss(*leaves, *data)
+        loss = graph.loss.forward(*leaves, *data)
         found = torch.autograd.grad(loss, wanted, allow_unused=True)
     pairs = zip(wanted, found, strict=True)
     return [
@@ -119,11 +127,13 @@ def _made_up(
     shape: Sequence[int],
     dtype: torch.dtype,
     span: tuple[int, int],
+    positive: bool,
     draws: np.random.Generator,
     like: Tensor,
 ) -> Tensor:
     if dtype.is_floating_point:
-        numbers = torch.from_numpy(draws.standard_normal(shape))
+        drawn = draws.standard_normal(shape)
+        numbers = torch.from_numpy(np.abs(drawn) + 0.1 if positive else drawn)
     else:
         numbers = torch.from_numpy(draws.integers(*span, shape))
     return numbers.to(device=like.device, dtype=dtype)
