@@ -125,15 +125,24 @@ class Noise:
     def carry(self, secret: str | None) -> None:
         """Go on with the secret from a checkpoint; None where the noise is keyed.
 
-        Raises InputError for a checkpoint of the other source.
+        Raises InputError for a checkpoint of the other source, and for another secret than the one
+        that a training has drawn from here already.
         """
         if (secret is None) != (self.source == "keyed"):
             stored = "keyed noise" if secret is None else "noise of the operating system"
             allowed = f"one with source={self.source!r}"
             raise InputError("checkpoint", f"a run with {stored}", allowed)
-        if secret is not None:
+        if secret is not None and secret != self.secret:
+            if any(root == self._root for root, _ in _claims):
+                found = "another secret than the one that noise was drawn from here"
+                raise InputError("checkpoint", found, "one of the same run, or a new Noise()")
             self.secret = self._root = secret
         self._process = os.getpid()
+
+    @property
+    def name(self) -> str:
+        """A text that tells this noise from that of another root, and says nothing else of it."""
+        return sha256(f"name of {self.source} {self._root}")[:16]
 
     def claim(self, repetition: int, training: str, shared: str | None = None) -> None:
         """Take the noise of `repetition` for the training with this fingerprint.
@@ -145,9 +154,9 @@ class Noise:
         claimed in this process, and for a secret that came from another process but not by a
         checkpoint: what others drew from it there is not known here.
         """
-        if self.source == "os" and self._process != os.getpid():
-            found = f"noise of the operating system from process {self._process}"
-            raise InputError("noise", found, "a Noise() made in each process, or a checkpoint's")
+        if self.source == "os":
+            self.check_process()
+        self._process = os.getpid()
         first, name, _ = _claims.setdefault((self._root, repetition), (training, shared, {}))
         if (first, name) != (training, shared) and (shared is None or name != shared):
             raise InputError(
@@ -158,13 +167,25 @@ class Noise:
         if shared is not None:
             note_stream("shared_noise", shared)
 
+    def check_process(self) -> None:
+        """InputError in another process than the one that made, restored or claimed this noise.
+
+        After a fork both would draw the same, and the difference of their sums would have none.
+        """
+        if self._process != os.getpid():
+            of = "the operating system" if self.source == "os" else "a root"
+            found = f"noise of {of} from process {self._process}"
+            raise InputError("noise", found, "a Noise made in each process, or a checkpoint's")
+
     def added(self, repetition: int, step: int, number: Any, scale: float) -> None:
         """InputError if the noise of this step was added to another sum before, in this process.
 
         As by a training that repeats one up to a step from which its weights, loss or records were
         changed by other hands. number: of the noisy sum, a tensor too; scale: of the noise in it.
-        Trainings that share their noise by name may differ.
+        Trainings that share their noise by name may differ. And InputError after a fork, as
+        `check_process`.
         """
+        self.check_process()
         _, shared, numbers = _claims.get((self._root, repetition), ("", None, {}))
         before = numbers.setdefault(step, number)
         if shared is not None or before is number:
