@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.core.guard import checked, real
+from dpatlas.errors import InputError
 from dpatlas.models.precision import exact
 from dpatlas.privacy.clipping import ClippedSum, bad_records, clip_factors, empty_sum
 from dpatlas.privacy.norms import in_blocks, inputs_norms2
@@ -29,6 +30,9 @@ class SoftmaxGradients:
             for name, value in layer.named_parameters()
             if (value.requires_grad if trained is None else prefix + name in trained)
         ]
+        if layer.weight.dtype not in (torch.float32, torch.float64):
+            found = str(layer.weight.dtype)
+            raise InputError(f"parameter {prefix}weight", found, "float32 or float64")
 
     def empty(self) -> ClippedSum:
         """The clipped sum over no records."""

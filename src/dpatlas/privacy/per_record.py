@@ -80,6 +80,10 @@ class NetworkGradients:
         self.order = list(trained)
         if not self.order:
             raise InputError("model", "no trainable parameter", "at least one")
+        for name in self.order:
+            if (kind := model.get_parameter(name).dtype) not in (torch.float32, torch.float64):
+                # Sums are rounded to it before their noise.
+                raise InputError(f"parameter {name}", str(kind), "float32 or float64")
         layers = dict.fromkeys(name.rpartition(".")[0] for name in self.order)
         self.layers = {each: at for at, each in enumerate(layers)}
         bounds = self.clipping
@@ -179,8 +183,7 @@ class NetworkGradients:
     def _clipped_part(self, data: Sequence[Tensor], max_grad_norm: float) -> ClippedSum:
         """`clipped_sum` of rows that are passed through together."""
         assert self.record is not None and self._graph is not None
-        kind = data[0].device.type
-        with passes(), torch.autocast(kind, enabled=False):
+        with passes():
             units = len(data[0]) // self.views
             gradients = self._graph.gradients(self.record.state(), data, units)
         count = len(self.layers)
@@ -190,7 +193,8 @@ class NetworkGradients:
             bounds = self.clipping.scaled(max_grad_norm)
             layer_bound = per_layer_bound(min(bounds.values()), count)
         norms2 = self._norms2(gradients, layer_bound**2)
-        total = norms2.sum(0).float()
+        kind = self.record.parameters[self.order[0]].dtype
+        total = norms2.sum(0).to(kind)
         bad, skipped = bad_records(total)
         if self.clipping == "flat":
             factors = clip_factors(norms2.sum(0), max_grad_norm).expand(count, -1)
@@ -198,7 +202,6 @@ class NetworkGradients:
             parts = part_factors(norms2, self.parts, bounds) if bounds else None
             factors = clip_factors(norms2, layer_bound) if parts is None else parts
             factors = torch.where(torch.isfinite(total), factors, 0)
-        factors = factors.float()
         sums = {}
         for name, gradient in gradients.items():
             if bad is not None:
