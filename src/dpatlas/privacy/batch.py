@@ -20,6 +20,7 @@ from torch.func import vjp, vmap
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from dpatlas.models.precision import exact
 from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix, Stored
 from dpatlas.privacy.operations import Convolve, Operation, Product, Watched, operation_of
@@ -218,7 +219,7 @@ class BatchGraph:
                 outputs += [] if each is None else [each]
             return outputs
 
-        with fake, torch.enable_grad():
+        with exact(), fake, torch.enable_grad():
             made_up = [fake.from_tensor(each, static_shapes=True) for each in (scale, *state, *leaves)]
             graph = make_fx(step)(*made_up)
         for node in list(graph.graph.nodes):
@@ -352,6 +353,8 @@ class _Apart(Exception):
 def _for_any_number(graph: GraphModule, other: GraphModule, size: int, other_size: int) -> None:
     """Make a graph that was traced with `size` records one of any number, its first argument."""
     nodes = graph.graph
+    # Listed before anything is added: both may be one graph.
+    pairs = list(zip(nodes.nodes, other.graph.nodes, strict=False))
     with nodes.inserting_before(next(iter(nodes.nodes))):
         records = nodes.placeholder("records")
     multiples: dict[int, Node] = {1: records}
@@ -372,10 +375,7 @@ def _for_any_number(graph: GraphModule, other: GraphModule, size: int, other_siz
                 multiples[times] = nodes.call_function(operator.mul, (records, times))
         return multiples[times]
 
-    pairs = zip(list(nodes.nodes), [None, *other.graph.nodes], strict=False)
-    for node, twin in list(pairs):
-        if node is records or twin is None:
-            continue
+    for node, twin in pairs:
         if node.target != twin.target and node.op != "placeholder" and node.op != "get_attr":
             raise _Apart(f"{node.target} and {twin.target}")
         node.args = either(node.args, twin.args)
