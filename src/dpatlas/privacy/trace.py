@@ -30,6 +30,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensorMode,
 )
+from torch.distributions import Distribution
 from torch.func import functionalize, vmap
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -38,6 +39,7 @@ from torch.nn.modules import module as modules
 from torch.overrides import TorchFunctionMode
 
 from dpatlas.errors import InputError
+from dpatlas.models.precision import exact
 
 aten = torch.ops.aten
 # A checkpoint goes on with another device.
@@ -47,7 +49,12 @@ UNIFORM, NORMAL = "uniform", "normal"
 # Operations that are written as others, which have a rule for batches.
 _IN_PARTS = (aten._weight_norm_interface, aten.native_batch_norm, aten._native_batch_norm_legit)
 _WITHOUT_READING = "torch.where in place of a branch, and no numbers in Python"
+_TORCH = "aten", "prims"
 _READS = ("numpy", "__array__", "tolist", "__dlpack__", "data_ptr", "untyped_storage")
+_OWN_GRADIENT = "an autograd.Function with a backward of its own"
+_KNOWN_GRADIENTS = (
+    "operations of torch, whose gradients torch knows; checkpoint(use_reentrant=False)"
+)
 _KEEPS = "a forward pass that keeps nothing from one call to the next"
 _BATCH_NORM = "GroupNorm (dpatlas.privacy.to_group_norm(model) replaces it), or evaluation mode"
 
@@ -150,12 +157,13 @@ def trace_record(
 
     where, drawn = _Where(model), _python_draws()
     try:
-        with where, _plain_operations(), torch.enable_grad(), fake:
+        with where, exact(), _plain_operations(), torch.enable_grad(), fake:
             table = get_decompositions(_IN_PARTS)
             graph = make_fx(functionalize(one, remove="mutations"), table)(*made_up)
             if any(map(_is_mutable, graph.graph.nodes)):
-                # What torch's recurrent layers write in place inside.
-                graph = make_fx(functionalize(graph, remove="mutations"))(*made_up)
+                # What torch's recurrent layers write in place inside. Without a table of its own,
+                # make_fx writes down a view that has a gradient for what is detached.
+                graph = make_fx(functionalize(graph, remove="mutations"), table)(*made_up)
     except InputError as error:
         raise InputError(error.where or where.name(), error.found, error.allowed) from None
     except Exception as error:  # a stranger's network may raise anything
@@ -169,6 +177,7 @@ def trace_record(
     _refuse_kept(watch, model, loss)
 
     nodes = graph.graph
+    _refuse_operators(nodes)
     holders = list(nodes.find_nodes(op="placeholder"))
     own, of_record = holders[: len(names)], holders[len(names) :]
     _drop_writes(nodes, dict(zip(own, names, strict=True)), list(parameters))
@@ -430,15 +439,15 @@ def _plain_operations() -> Iterator[None]:
     """
     apply, hook = torch.autograd.Function.__dict__["apply"], torch.Tensor.register_hook
     fast, dnn = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
+    checks = Distribution._validate_args
 
     def refuse(kind: type, *_: Any, **__: Any) -> None:
-        found = f"{kind.__name__}, an autograd.Function with a backward of its own"
+        found = f"{kind.__name__}, {_OWN_GRADIENT}"
         if kind.__name__ == "BackwardHookFunction":
             found = "a backward hook"
         elif kind.__name__ == "CheckpointFunction":
             found = "checkpoint(use_reentrant=True)"
-        allowed = "operations of torch, whose gradients torch knows; checkpoint(use_reentrant=False)"
-        raise InputError("model", found, allowed)
+        raise InputError("", found, _KNOWN_GRADIENTS)
 
     def refuse_hook(*_: Any) -> None:
         raise InputError("model", "a hook on a gradient", "gradients as torch computes them")
@@ -447,10 +456,13 @@ def _plain_operations() -> Iterator[None]:
     torch.Tensor.register_hook = refuse_hook  # type: ignore[assignment]
     torch.backends.mha.set_fastpath_enabled(False)
     torch._C._set_mkldnn_enabled(False)
+    # Their checks read values, for nothing but an error.
+    Distribution.set_default_validate_args(False)
     try:
         with sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
+        Distribution.set_default_validate_args(checks)
         torch._C._set_mkldnn_enabled(dnn)
         torch.backends.mha.set_fastpath_enabled(fast)
         torch.Tensor.register_hook = hook
@@ -464,6 +476,11 @@ def _refusal(where: str, error: Exception) -> InputError:
         found = f"{error.func}, whose result is as large as a record's values say"
         return InputError(where, found, "torch.where, or a product with the mask")
     texts = ("unallocated storage", "value out of a tracing tensor", ".item()", "data-dependent", "Cannot access data")
+    if "setup_context" in line or "custom_function_call" in line:
+        return InputError(where, _OWN_GRADIENT, _KNOWN_GRADIENTS)
+    if "mutating a non-functional tensor" in line:
+        found = "a write into a tensor that is no part of the network"
+        return InputError(where, found, "buffers, and no writes into anything else")
     if isinstance(error, DataDependentOutputException) or any(text in line for text in texts):
         found = "a value of a record, or of a tensor that depends on it, read into Python"
         return InputError(where, found, _WITHOUT_READING)
@@ -487,6 +504,13 @@ def _refuse_layers(model: nn.Module) -> None:
             raise InputError(where, "a backward hook", "gradients as torch computes them")
         if isinstance(layer, nn.Embedding) and (layer.max_norm or layer.scale_grad_by_freq):
             raise InputError(where, "max_norm or scale_grad_by_freq", "neither")
+
+
+def _refuse_operators(graph: Graph) -> None:
+    """InputError for operators of others: under vmap theirs may read across the records."""
+    for node in graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace not in _TORCH:
+            raise InputError("model", f"the operator {node.target}", "operations of torch itself")
 
 
 def _drop_writes(graph: Graph, own: dict[Node, str], parameters: Sequence[str]) -> None:
