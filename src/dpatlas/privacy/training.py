@@ -29,6 +29,7 @@ from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.progress import EpsilonSoFar, Progress
 from dpatlas.core.seeds import Noise, generator
 from dpatlas.errors import InputError
+from dpatlas.models.precision import exact
 from dpatlas.privacy.accounting import (
     Guarantee,
     Phase,
@@ -380,6 +381,7 @@ class PrivateTraining:
         )
         return entries
 
+    @exact()
     def step(self) -> None:
         """One private update."""
         self._refuse_other_parameters()
@@ -416,6 +418,8 @@ class PrivateTraining:
         adaptive = phase.clipping if isinstance(phase.clipping, AdaptiveClip) else None
         if (noise_multiplier or adaptive) and self._claimed != self.repetition:
             self._claim()
+        if noise_multiplier or adaptive:
+            self.noise.check_process()
         step = self.first_step + self.steps_done
         bound = self._max_grad_norm
         clipped = self._clipped_sum(phase, bound, step)
@@ -501,6 +505,7 @@ class PrivateTraining:
             "skipped_records": self.skipped_records,
             "repetition": self.repetition,
             "secret": self.noise.secret,
+            "noise": self.noise.name,
             "shared_noise": self.shared_noise,
             "began_at": self._began_at,
             "follows": self._follows,
@@ -522,12 +527,16 @@ class PrivateTraining:
         if not fits or not ours or averaged != (self.ema is not None):
             raise InputError("checkpoint", "a state of another run", "one of this model and run")
         self._check_plan(facts.get("plan"))
+        if self.steps_released and facts.get("noise") != self.noise.name:
+            # Both would be counted as the same steps.
+            found = f"a state with other noise, after {self.steps_released} steps of this training"
+            raise InputError("checkpoint", found, "one of the same noise, or a new training")
+        self.noise.carry(facts["secret"])
         with torch.no_grad():
             for name, value in parameters.items():
                 value.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
             for name, average in (self.ema or {}).items():
                 average.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
-        self.noise.carry(facts["secret"])
         self._claimed, self._began_at = None, facts["began_at"]
         self._follows = facts.get("follows", False)
         self.steps_done = facts["steps_done"]
@@ -857,6 +866,8 @@ def single_layer(model: nn.Module) -> tuple[nn.Linear, str]:
 
 def closed_form(model: nn.Module, loss: Loss) -> bool:
     """Whether the network is one plain linear layer under the cross-entropy."""
+    if any(isinstance(layer, torch.jit.ScriptModule) for layer in model.modules()):
+        return False
     layers = [
         layer
         for _, layer in model.named_modules(remove_duplicate=False)
