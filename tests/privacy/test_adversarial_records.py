@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from dpatlas.privacy.layers import Linear
 from small_training import sums_of
 from torch import Tensor, nn
 
@@ -25,7 +26,6 @@ from dpatlas.errors import InputError
 from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.audit_statistics import LowerBound, epsilon_lower_bound
 from dpatlas.privacy.convolution import Conv2d, patch_gram
-from dpatlas.privacy.layers import Linear
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.per_record import PerRecordWarning
 from dpatlas.privacy.phases import TrainingPhase

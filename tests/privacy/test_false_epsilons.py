@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from dpatlas.privacy.rules import rows_norm2
 from small_training import N, data, flat, kept_sums, network, phase, training
 from torch import nn
 
@@ -20,7 +21,6 @@ from dpatlas.privacy.clipping import clip_factors
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.per_record import NetworkGradients, PerRecordWarning
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.rules import rows_norm2
 from dpatlas.privacy.samplers import Cyclic, FullBatch, Poisson, Shuffled
 from dpatlas.privacy.schedules import StepDecay
 from dpatlas.privacy.training import PrivateTraining

@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import pytest
 import torch
+from dpatlas.privacy.fingerprint import fingerprint
 from small_training import OUTPUTS, N, data, flat, network, phase, weights
 from torch import nn
 
@@ -13,7 +14,6 @@ from dpatlas.core.seeds import SHARED_NOISE, Noise, recording
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.fingerprint import fingerprint
 from dpatlas.privacy.langevin import Langevin, LangevinRun
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.noise import LARGE

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from dpatlas.privacy.rules import in_blocks, rows_norm2
 from reference_gradients import NETWORKS, distance, norms, per_record_gradients, records, seeded
 from test_synchronisation import reads
 from torch import Tensor, nn
@@ -17,7 +18,6 @@ from dpatlas.privacy import clipping, convolution, factors, layers
 from dpatlas.privacy.clipping import SUM_BLOCK, clip_factors, company_rounding
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.per_record import NetworkGradients
-from dpatlas.privacy.rules import in_blocks, rows_norm2
 
 OFFSETS = [1.0, 1e2, 1e3, 1e4, 1e5, 1e6]
 BOUNDS = [0.01, 0.1, 1.0]

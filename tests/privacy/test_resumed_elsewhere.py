@@ -4,9 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from torch import nn
-
 from dpatlas.privacy.fingerprint import fingerprint
+from torch import nn
 
 SCRIPT = """
 import pickle, sys

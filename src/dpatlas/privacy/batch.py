@@ -75,7 +75,7 @@ class Use:
         if all(node.target is aten.t.default for node in views):
             return gradient.t() if len(views) % 2 else gradient
         # In the gradient's own type, which may have more digits than the parameter's.
-        _, pull = vjp(self.of, like.to(gradient.dtype))
+        pull = vjp(self.of, like.to(gradient.dtype))[1]
         found: Tensor = pull(gradient)[0]
         return found
 

@@ -149,6 +149,8 @@ class LangevinRun:
             run = digest(type(self), self.settings, self.x, self.labels, len(self.weights))
             self.noise.claim(self.repetition, run, self.shared_noise)
             self._claimed = True
+        if self.settings.sigma:
+            self.noise.check_process()
         settings, k = self.settings, self.steps_done
         eta = settings.rates[k]
         x, onehot = self.x, self.onehot

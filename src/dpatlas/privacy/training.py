@@ -563,7 +563,11 @@ class PrivateTraining:
         self._check_plan(facts.get("plan"))
         self.noise.carry(facts["secret"])
         buffers = self.record.buffers if self.record else {}
-        kinds = {"weights": parameters, "buffers": buffers, "ema": self.ema or {}}
+        kinds: dict[str, Mapping[str, Tensor]] = {
+            "weights": parameters,
+            "buffers": buffers,
+            "ema": self.ema or {},
+        }
         with torch.no_grad():
             for kind, values in kinds.items():
                 for name, value in values.items():
@@ -836,7 +840,7 @@ class PrivateTraining:
                 numbers = device_generator(key, self.device)
                 for place, draw in zip(each, wanted, strict=True):
                     make = torch.rand if draw.kind == "uniform" else torch.randn
-                    kind = {"dtype": torch.float32, "device": self.device}
+                    kind: Any = {"dtype": torch.float32, "device": self.device}
                     place.append(make(draw.shape, generator=numbers, **kind))
             return [torch.stack(place) for place in each]
 
@@ -930,9 +934,9 @@ def closed_form(model: nn.Module, loss: Loss) -> bool:
         if type(layer).forward is not nn.Sequential.forward or "forward" in vars(layer)
     ]
     plain = len(layers) == 1 and type(layers[0]) is nn.Linear and "forward" not in vars(layers[0])
-    # Hooks may change a layer's output, which the closed form would ignore.
     # Numbers of 16 bits are added up in float32, which the traced graph does.
     plain = plain and all(value.itemsize >= 4 for value in model.parameters())
+    # Hooks may change a layer's output, which the closed form would ignore.
     return (plain and loss is cross_entropy) and not any(
         module._forward_hooks or module._forward_pre_hooks for module in model.modules()
     )
