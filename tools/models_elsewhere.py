@@ -27,9 +27,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "examples"))
 from model_catalogue import CASES, LARGE, Case, Made  # noqa: E402
 
+from dpatlas.accounting.samplers import FullBatch  # noqa: E402
 from dpatlas.core.seeds import Noise  # noqa: E402
 from dpatlas.privacy.phases import TrainingPhase  # noqa: E402
-from dpatlas.privacy.samplers import FullBatch  # noqa: E402
 from dpatlas.privacy.trace import called  # noqa: E402
 from dpatlas.privacy.training import PrivateTraining  # noqa: E402
 

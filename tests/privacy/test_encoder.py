@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from reference_gradients import by_loop, clipped_sum
 from torch import nn
 
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import Noise
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import PrivateTraining
 
 N, BOUND = 6, 0.5

@@ -12,17 +12,17 @@ from dpatlas.privacy.rules import rows_norm2
 from small_training import N, data, flat, kept_sums, network, phase, training
 from torch import nn
 
+from dpatlas.accounting.clip_bounds import AdaptiveClip
+from dpatlas.accounting.guarantees import Phase, calibrate, composition, guarantee
+from dpatlas.accounting.samplers import Cyclic, FullBatch, Poisson, Shuffled
+from dpatlas.accounting.schedules import StepDecay
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import Phase, calibrate, composition, guarantee
 from dpatlas.privacy.calibration import at_epsilon
-from dpatlas.privacy.clip_bounds import AdaptiveClip
 from dpatlas.privacy.clipping import clip_factors
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.per_record import NetworkGradients, PerRecordWarning
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import Cyclic, FullBatch, Poisson, Shuffled
-from dpatlas.privacy.schedules import StepDecay
 from dpatlas.privacy.training import PrivateTraining
 
 DELTA = 1e-5

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Beta, LogNormal
 from torch.utils.checkpoint import checkpoint
 
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import build
 from dpatlas.models.group_norm import to_group_norm
 from dpatlas.models.lora import with_lora
 from dpatlas.privacy.losses import TokenCrossEntropy, cross_entropy, squared_error
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import PrivateTraining
 
 WIDTH, TIME, WORDS, CLASSES = 8, 6, 20, 3

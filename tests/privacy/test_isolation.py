@@ -13,11 +13,11 @@ from reference_gradients import distance
 from small_training import phase, sums_of
 from torch import Tensor, nn
 
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.per_record import NetworkGradients
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import PrivateTraining
 
 ROWS, WIDTH, TIME, WORDS, CLASSES = 9, 8, 6, 20, 3

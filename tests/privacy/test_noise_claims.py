@@ -10,6 +10,7 @@ from dpatlas.privacy.fingerprint import fingerprint
 from small_training import OUTPUTS, N, data, flat, network, phase, weights
 from torch import nn
 
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import SHARED_NOISE, Noise, recording
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
@@ -17,7 +18,6 @@ from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.langevin import Langevin, LangevinRun
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.noise import LARGE
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import PrivateTraining
 
 REFUSED = "noise: found repetition 0 of noise that another training has drawn"

@@ -16,12 +16,10 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.special import gammaln, ndtr
 from scipy.stats import chisquare, geom, logser, norm, poisson
 
-from dpatlas.core.seeds import Noise
-from dpatlas.errors import InputError
-from dpatlas.privacy.accountants import RDP_ORDERS
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Shuffled
-from dpatlas.privacy.selection import (
+from dpatlas.accounting.accountants import RDP_ORDERS
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Poisson, Shuffled
+from dpatlas.accounting.selection import (
     LAWS,
     PoissonTrials,
     Score,
@@ -30,6 +28,8 @@ from dpatlas.privacy.selection import (
     selected_guarantee,
     trials_law,
 )
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
 
 DELTA = 1e-5
 GENERAL = [

@@ -832,7 +832,7 @@ import sys
 import torch
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import builder
-from dpatlas.privacy.samplers import Poisson
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import PrivateTraining
 

@@ -39,9 +39,9 @@ def test_every_public_name_is_the_one_of_its_module():
     "code",
     [
         "import dpatlas.privacy",
-        "from dpatlas.privacy import mean_release",
+        "from dpatlas.accounting import mean_release",
         "from dpatlas.privacy import Poisson, calibrate, guarantee, Noise, epsilon_lower_bound",
-        "from dpatlas.privacy import ledger",
+        "from dpatlas.accounting import ledger",
     ],
 )
 def test_what_does_not_train_does_not_load_torch(code):

@@ -11,15 +11,15 @@ from scipy import stats
 from small_training import N, network, phase, training
 from torch import nn
 
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.accounting.guarantees import default_delta, guarantee
+from dpatlas.accounting.ledger import UNTOLD
+from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Shuffled
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy import PrivateTraining
-from dpatlas.privacy.accounting import default_delta, guarantee
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
-from dpatlas.privacy.ledger import UNTOLD
-from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Shuffled
 from dpatlas.privacy.saved import load_weights
 from dpatlas.privacy.training import FOLLOWED
 

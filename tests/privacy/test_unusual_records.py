@@ -10,10 +10,10 @@ from small_training import N, phase
 from torch import nn
 from torch.distributions import Bernoulli, Beta, LogNormal
 
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.losses import TokenCrossEntropy, squared_error
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import PrivateTraining
 
 WIDTH, TIME, WORDS, END = 8, 6, 60, 59

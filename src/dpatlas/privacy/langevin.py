@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpatlas.accounting.samplers import FullBatch, Sampler
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.digest import digest
-from dpatlas.privacy.samplers import FullBatch, Sampler
 from dpatlas.privacy.to_device import to_device
 
 # Relative error by which float32 arithmetic may make a record of norm R longer.

@@ -16,11 +16,11 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
+from dpatlas.accounting.clip_bounds import LayerBounds
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.models.precision import exact, passes, without_autocast
 from dpatlas.privacy.batch import BatchGraph, Gradient
-from dpatlas.privacy.clip_bounds import LayerBounds
 from dpatlas.privacy.clipping import (
     CLIPPINGS,
     ClippedSum,
