@@ -157,7 +157,7 @@ def row(case: Case) -> str:
     beside = "error" in theirs and f"no: `{theirs['error']}`".replace("|", "/")
     return (
         f"| {case.name} | {ours['build']:.1f} | {ours['memory'] / MEGA:.0f} "
-        f"({without['memory'] / MEGA:.0f}) | {1e3 * without['step']:.3g} | {ratio:.2g} "
+        f"({max(0, without['memory']) / MEGA:.0f}) | {1e3 * without['step']:.3g} | {ratio:.2g} "
         f"| {beside or format(theirs['step'] / without['step'], '.2g')} |"
     )
 
