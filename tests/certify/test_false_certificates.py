@@ -8,8 +8,12 @@ import torch
 from torch import nn
 
 from dpatlas.certify import Settings, certify
+from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.mean_field_passes import misclassified
+from dpatlas.privacy.phases import TrainingPhase
+from dpatlas.privacy.samplers import FullBatch
+from dpatlas.privacy.training import PrivateTraining
 
 ONE_TAU = {"prior": "initialisation", "taus": (0.1,), "draws": 2000, "seed": 1}
 QUICK = {**ONE_TAU, "settings": Settings(epochs=1)}
@@ -223,3 +227,16 @@ def test_what_a_script_has_set_for_torch_changes_no_digit_and_stays():
         torch.set_default_device(None)
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(grad)
+
+
+def test_weights_that_a_private_training_left_are_no_prior():
+    """A certificate of .02 was stated where the error was one half."""
+    x, y = records()
+    model = network()
+    phase = TrainingPhase(FullBatch(len(x)), 1.0, max_grad_norm=1.0, steps=1, lr=0.1)
+    given = torch.from_numpy(x).float(), torch.from_numpy(y)
+    PrivateTraining(model, [phase], *given, noise=Noise()).run()
+    for left in (model, copy.deepcopy(model)):
+        with pytest.raises(InputError, match="model: found weights that a training"):
+            certify(left, x, y, **QUICK)
+    certify(model, x, y, redraw=True, **QUICK)

@@ -28,6 +28,7 @@ from dpatlas.papers.max_information.formulas.certificates import (
 )
 from dpatlas.privacy.digest import row_digests
 from dpatlas.privacy.noise import device_generator
+from dpatlas.privacy.saved import are_trained
 
 # From where max_information's grid begins to beyond its end: small networks want larger ones.
 TAUS = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3)
@@ -84,7 +85,8 @@ def certify(
     records and draws, the certificates of all candidates hold together. seed: with it all is
     repeated, to the bit on one machine; drawn if None. A test set (x_test, y_test) chooses nothing.
 
-    Raises InputError for a model of another form, and for records or settings that do not fit.
+    Raises InputError for a model of another form or with weights that a private training left, and
+    for records or settings that do not fit.
     """
     start = time.monotonic()
     one_of(*PRIORS).check("prior", prior)
@@ -99,6 +101,9 @@ def certify(
     grid = _grid(taus)
     noise = Noise(f"certify/{seed}", "keyed")
     network = chain(model)
+    if not redraw and are_trained(model.parameters()):
+        found = "weights that a training in this process left, or a copy of them"
+        raise InputError("model", found, "weights from before any record was seen, or redraw=True")
     records, labels = _records("x", x), _labels("y", y, x)
     classes = check_takes(network, records)
     _check_classes("y", labels, classes)

@@ -22,6 +22,7 @@ from dpatlas.core.files import read_json, replacing_folder, write_atomic, write_
 from dpatlas.core.rounding import rounded_up
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
+from dpatlas.privacy.digest import content_of
 
 WEIGHTS, LEDGER, CONFIG, CARD = "model.safetensors", "ledger.json", "config.json", "README.md"
 # Characters of a setting that the card shows.
@@ -30,6 +31,8 @@ LONGEST_SETTING = 200
 BUILT = ("network", "image_shape", "outputs")
 # For each parameter, its version (a list of one number) after its latest private step or loading.
 _trained_versions: WeakIdKeyDictionary = WeakIdKeyDictionary()
+# Digests of the values that private trainings left in this process.
+_left: set[str] = set()
 
 
 def save_model(
@@ -102,12 +105,26 @@ def mark_trained(marks: Iterable[tuple[nn.Parameter, list[int]]]) -> None:
         mark[:] = [value._version]
 
 
+def note_left(values: Iterable[Tensor]) -> None:
+    """Remember values that a private training leaves, by which their copies are known."""
+    _left.update(content_of(value) for value in values if _varies(value))
+
+
 def are_trained(parameters: Iterable[nn.Parameter]) -> bool:
-    """Whether any parameter still has the values that a private training gave it.
+    """Whether any parameter has values that a private training in this process left, or a copy.
 
     Parameters made in inference mode have no version; they have no mark, which is asked first.
     """
-    return any(mark and mark == [value._version] for value, mark in marks_of(parameters))
+    marks = marks_of(parameters)
+    return any(mark and mark == [value._version] for value, mark in marks) or any(
+        _varies(value) and content_of(value) in _left for value, _ in marks
+    )
+
+
+def _varies(value: Tensor) -> bool:
+    """Whether the numbers are not all alike, as those of many a fresh bias are."""
+    flat = value.detach().reshape(-1)
+    return bool((flat != flat[:1]).any())
 
 
 def load_model(folder: Path | str) -> nn.Module:

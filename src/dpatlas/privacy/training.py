@@ -45,7 +45,7 @@ from dpatlas.privacy.clip_bounds import (
 )
 from dpatlas.privacy.clipping import ClippedSum
 from dpatlas.privacy.data import Located, data_of, refuse_held, rows_of
-from dpatlas.privacy.digest import digest, values_of
+from dpatlas.privacy.digest import content_of, digest, values_of
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import BLOCK, SoftmaxGradients
 from dpatlas.privacy.losses import Loss, cross_entropy
@@ -68,7 +68,7 @@ from dpatlas.privacy.phases import (
 )
 from dpatlas.privacy.plain_batch import refuse_meeting
 from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, save_model
+from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, note_left, save_model
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.trace import RecordGraph, trace_record, trace_views
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
@@ -451,6 +451,14 @@ class PrivateTraining:
         mark_trained(self._marks)
         self._average()
         self.steps_done += 1
+        if self.steps_done == self.steps:
+            self._note_left()
+
+    def _note_left(self) -> None:
+        """Note the weights that this training leaves, for those that go on from copies of them."""
+        if self.steps_done:
+            note_left(self.trained.values())
+            note_left((self.ema or {}).values())
 
     def _update(
         self, optimizer: Optimizer, gradients: dict[str, Tensor], noise_multiplier: float
@@ -483,6 +491,7 @@ class PrivateTraining:
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` continues to the same bits."""
+        self._note_left()
         parameters = dict(self.model.named_parameters())
         arrays = {
             f"weights/{name}": value.detach().cpu().numpy().copy()
@@ -495,6 +504,9 @@ class PrivateTraining:
                 f"optimizer/{key}": value.cpu().numpy().copy()
                 for key, value in self._optimizer.state.items()
             }
+        for name in self._moved_buffers:
+            value = self.model.get_buffer(name)
+            arrays[f"buffers/{name}"] = value.cpu().numpy().copy()
         facts = {
             "plan": self._plan(),
             "steps_done": self.steps_done,
@@ -537,6 +549,8 @@ class PrivateTraining:
                 value.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
             for name, average in (self.ema or {}).items():
                 average.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
+            for name in self._moved_buffers:
+                self.model.get_buffer(name).copy_(torch.from_numpy(arrays[f"buffers/{name}"]))
         self._claimed, self._began_at = None, facts["began_at"]
         self._follows = facts.get("follows", False)
         self.steps_done = facts["steps_done"]
@@ -571,11 +585,25 @@ class PrivateTraining:
             **({"frozen": self._frozen} if self._frozen else {}),
         }
 
+    @property
+    def _moved_buffers(self) -> tuple[str, ...]:
+        """Buffers that the network moves at each step, by its weights."""
+        return self.record.updated if self.record else ()
+
     @cached_property
     def _network(self) -> str:
-        """What is computed of a record: the digest of its graph, or of the closed form."""
+        """What is computed of a record: the digest of its graph, or of the closed form.
+
+        With the values of the buffers that the network does not move: no state restores them.
+        """
         if self.record is not None:
-            return self.record.digest[:16]
+            moved = self._moved_buffers
+            fixed = [
+                (name, content_of(value))
+                for name, value in self.record.buffers.items()
+                if name not in moved
+            ]
+            return digest(self.record.digest, fixed)[:16]
         shapes = [(name, tuple(value.shape), str(value.dtype)) for name, value in self._own.items()]
         return f"softmax regression {digest(shapes)[:16]}"
 
