@@ -249,6 +249,8 @@ class BatchGraph:
         """
         rows = len(data[0]) // units
         scale = torch.tensor(1 / rows, device=state[0].device)
+        # As they were traced: a graph views records, whose memory may be in another order.
+        data = [each.contiguous() for each in data]
         outputs = list(self._graph(len(data[0]))(len(data[0]), scale, *state, *data))
         values = dict(zip(self.record.parameters, state, strict=False))
         kept: dict[Operation, list[Tensor]] = {}
