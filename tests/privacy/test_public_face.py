@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 FACE = (
     *("PrivateTraining", "TrainingPhase", "calibrate", "guarantee", "Noise", "epsilon_lower_bound"),
     *("Poisson", "FixedSize", "Shuffled", "Cyclic", "FullBatch"),
-    *("Rule", "PerRecordWarning", "cross_entropy", "binary_cross_entropy", "squared_error"),
+    *("PerRecordWarning", "cross_entropy", "binary_cross_entropy", "squared_error"),
     *("TokenCrossEntropy", "load_model", "load_weights", "lora_parameters", "with_lora"),
     *("AdaptiveClip", "LayerBounds", "ParameterGroup", "InverseTime", "StepDecay", "WarmupCosine"),
 )

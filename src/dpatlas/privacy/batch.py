@@ -345,6 +345,8 @@ class BatchGraph:
         gradient is the mean over its rows.
         """
         rows = len(data[0]) // units
+        # As they were traced: a graph views records, whose memory may be in another order.
+        data = [each.contiguous() for each in data]
         scale = torch.full((), 1 / rows, dtype=torch.float32, device=state[0].device)
         # Not called as a module, whose global hooks would see the records.
         outputs = self._graph(len(data[0])).forward(units, len(data[0]), scale, *state, *data)
