@@ -447,7 +447,7 @@ def test_what_is_past_the_watched_layer_leaves_nothing_with_the_safeguards_off(m
 def test_with_the_safeguards_off_the_audit_catches_the_case(name, monkeypatch):
     switch_off(monkeypatch)
     # Updates have none, and the noise of low precision would fail.
-    monkeypatch.setattr("dpatlas.privacy.noise.add_noise", nothing)
+    monkeypatch.setattr("dpatlas.privacy.training.add_noise", nothing)
     case = CASES[name]()
     assert attack(case).epsilon > stated(case)
 

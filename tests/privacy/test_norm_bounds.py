@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from dpatlas.privacy.rules import in_blocks, rows_norm2
 from reference_gradients import NETWORKS, distance, norms, per_record_gradients, records, seeded
 from test_synchronisation import reads
 from torch import Tensor, nn

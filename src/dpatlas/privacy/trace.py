@@ -698,6 +698,12 @@ def _refusal(where: str, error: Exception) -> InputError:
         )
     if "autograd.Function" in line or "AutogradFunction" in line:
         return InputError(where, "an autograd.Function with a backward of its own", _KNOWN)
+    if "non-functional tensor" in line:
+        found = "a write into a tensor that is no part of the network"
+        return InputError(where, found, "buffers, and no writes into anything else")
+    if "custom_function_call" in line:
+        found = "an autograd.Function with a backward of its own"
+        return InputError(where, found, _KNOWN)
     texts = (
         "unallocated storage",
         "value out of a tracing tensor",

@@ -726,6 +726,7 @@ class PrivateTraining:
                 raise InputError("augmentation", found, "None, or records that are one tensor")
             x = self._trace_views(x)
         closed = closed_form(self.model, self.loss) and self.augmentation is None
+        closed &= self.units.persons is None
         if closed and all(isinstance(_clipping_of(phase), str) for phase in self.phases):
             outputs = next(iter(self._own.values())).shape[0]
         else:
