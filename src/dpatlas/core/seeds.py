@@ -135,7 +135,9 @@ class Noise:
         if secret is not None:
             if secret != self.secret and any(root == self._root for root, _ in _claims):
                 found = "a run of another secret, after noise of this one was drawn"
-                raise InputError("checkpoint", found, "its own Noise(), and a training made with it")
+                raise InputError(
+                    "checkpoint", found, "its own Noise(), and a training made with it"
+                )
             self.secret = self._root = secret
         self._process = os.getpid()
 

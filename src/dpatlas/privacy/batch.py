@@ -197,7 +197,7 @@ class BatchGraph:
                     list(more | alone),
                     free,
                     of_record,
-                    lambda node: uses_beyond(node) is not None,  # noqa: B023
+                    lambda node: uses_beyond(node) is not None,
                 )
             more -= {name for each in derived for name in each.names}
             if not more:
@@ -279,7 +279,11 @@ class BatchGraph:
                 outputs += [] if each is None else [each]
             return outputs
 
-        with fake, torch.enable_grad(), _slow_operations(record.loss.graph, self.slow):
+        plain, slow = (
+            torch.autograd.set_detect_anomaly(False),
+            _slow_operations(record.loss.graph, self.slow),
+        )
+        with plain, fake, torch.enable_grad(), slow:
             made_up = [
                 fake.from_tensor(each, static_shapes=True) for each in (scale, *state, *leaves)
             ]
@@ -345,7 +349,15 @@ class BatchGraph:
         rows = len(data[0]) // units
         scale = torch.full((), 1 / rows, dtype=torch.float32, device=state[0].device)
         # Not called as a module, whose global hooks would see the records.
-        outputs = self._graph(len(data[0])).forward(units, len(data[0]), scale, *state, *data)
+        run = self._graph(len(data[0])).forward
+        try:
+            outputs = run(units, len(data[0]), scale, *state, *data)
+        except (IndexError, RuntimeError) as error:
+            line = f"{error}".splitlines()[0][:200]
+            if "index" not in line:
+                raise
+            allowed = "codes and labels within their tables, checked before the training"
+            raise InputError("records", f"an index out of range: {line}", allowed) from None
         values = dict(zip(self.record.parameters, state, strict=False))
         kept: dict[Operation, Any] = {}
         found: dict[str, Gradient] = {}
@@ -358,7 +370,9 @@ class BatchGraph:
                 found[what] = Gradient(values[what], [(None, whole)])
         for name, uses in self.uses.items():
             if isinstance(name, str):
-                found[name] = Gradient(values[name], _of_uses(uses, kept, units, values[name]))
+                # Not those behind a .detach().
+                used = [use for use in uses if kept[use.operation]]
+                found[name] = Gradient(values[name], _of_uses(used, kept, units, values[name]))
         buffers = state[len(values) :]
         for group, function in zip(self.derived, self._derive, strict=True):
 
@@ -454,9 +468,7 @@ def _uses_of(
                 uses += [Use(operation, role, views) for role in roles]
             elif getattr(user.kwargs.get("dtype"), "is_complex", False):
                 return None
-            elif user.target in _VIEWS | _PARTS and user.args[0] is node:
-                ways.append((user, (*views, user)))
-            elif user.target is operator.getitem and node.target in _PARTS:
+            elif (user.target in _VIEWS | _PARTS and user.args[0] is node) or (user.target is operator.getitem and node.target in _PARTS):
                 ways.append((user, (*views, user)))
             else:
                 return None

@@ -45,7 +45,9 @@ def refuse_meeting(
         eager = torch.compiler.set_stance("force_eager")
         with eager, torch.random.fork_rng(devices=[]), torch.no_grad():
             # Copies: a network may write into its input.
-            together, losses = _outputs(copied, loss, *pytree.tree_map_only(Tensor, torch.clone, batch))
+            together, losses = _outputs(
+                copied, loss, *pytree.tree_map_only(Tensor, torch.clone, batch)
+            )
             alone = [
                 _outputs(
                     copied,

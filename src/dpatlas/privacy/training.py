@@ -208,8 +208,9 @@ class PrivateTraining:
         if ema_decay is not None:
             real(ge=0, lt=1).check("ema_decay", ema_decay)
             self.ema = {name: value.detach().clone() for name, value in model.named_parameters()}
-        self._trace()
-        self._enter_phases()
+        with torch.inference_mode(False), without_autocast(self.device):
+            self._trace()
+            self._enter_phases()
 
     @property
     def phases(self) -> tuple[TrainingPhase, ...]:
@@ -517,8 +518,7 @@ class PrivateTraining:
             arrays |= {f"ema/{name}": _array(value) for name, value in self.ema.items()}
         if self._optimizer is not None:
             arrays |= {
-                f"optimizer/{key}": _array(value)
-                for key, value in self._optimizer.state.items()
+                f"optimizer/{key}": _array(value) for key, value in self._optimizer.state.items()
             }
         facts = {
             "plan": self._plan(),
