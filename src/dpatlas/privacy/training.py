@@ -665,7 +665,9 @@ class PrivateTraining:
         if not self._parameters:
             self._refuse_nothing_trained(phase)
         self._marks = marks_of(self._parameters.values())
-        self.kernel = self._kernels.setdefault(number, self._kernel_of(phase))
+        if number not in self._kernels:
+            self._kernels[number] = self._kernel_of(phase)
+        self.kernel = self._kernels[number]
         self._max_grad_norm = phase.max_grad_norm
         self._constants = self._constants_of = None
         # A GPU's host would have to wait to see whether records changed.
