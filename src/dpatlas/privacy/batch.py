@@ -274,7 +274,9 @@ class BatchGraph:
                 outputs += [] if each is None else [each]
             return outputs
 
-        with fake, torch.enable_grad(), _slow_operations(self.loss.graph, self.slow):
+        plain = torch.autograd.set_detect_anomaly(False)
+        slow = _slow_operations(self.loss.graph, self.slow)
+        with plain, fake, torch.enable_grad(), slow:
             scale = torch.ones((), dtype=torch.float32, device=device)
             state = [
                 torch.empty_strided(shape, stride, dtype=dtype, device=device)
@@ -349,7 +351,15 @@ class BatchGraph:
         data = [each.contiguous() for each in data]
         scale = torch.full((), 1 / rows, dtype=torch.float32, device=state[0].device)
         # Not called as a module, whose global hooks would see the records.
-        outputs = self._graph(len(data[0])).forward(units, len(data[0]), scale, *state, *data)
+        run = self._graph(len(data[0])).forward
+        try:
+            outputs = run(units, len(data[0]), scale, *state, *data)
+        except (IndexError, RuntimeError) as error:
+            line = f"{error}".splitlines()[0][:200]
+            if "index" not in line:
+                raise
+            allowed = "codes and labels within their tables, checked before the training"
+            raise InputError("records", f"an index out of range: {line}", allowed) from None
         values = dict(zip(self.parameters, state, strict=False))
         kept: dict[Operation, Any] = {}
         found: dict[str, Gradient] = {}
@@ -362,7 +372,9 @@ class BatchGraph:
                 found[what] = Gradient(values[what], [(None, whole)])
         for name, uses in self.uses.items():
             if isinstance(name, str):
-                found[name] = Gradient(values[name], _of_uses(uses, kept, units, values[name]))
+                # Not those behind a .detach().
+                used = [use for use in uses if kept[use.operation]]
+                found[name] = Gradient(values[name], _of_uses(used, kept, units, values[name]))
         buffers = state[len(values) :]
         for group, function in zip(self.derived, self._derive, strict=True):
 

@@ -60,8 +60,29 @@ def check_rules(graph: BatchGraph, state: Sequence[Tensor], low: bool) -> None:
         if not all(bool(torch.isfinite(each).all()) for one in alone for each in one):
             # Such as a length of 0, which a mean is divided by.
             continue
-        return _compare(graph, state, data, alone, IN_BFLOAT16 if low else TOLERANCE)
+        try:
+            return _compare(graph, state, data, alone, IN_BFLOAT16 if low else TOLERANCE)
+        except InputError:
+            # A network that magnifies rounding: the rules may be right all the same.
+            if not _holds_in_float64(graph, state, data):
+                raise
+            return None
     return None
+
+
+def _holds_in_float64(graph: BatchGraph, state: Sequence[Tensor], data: list[list[Tensor]]) -> bool:
+    """Whether both ways agree in float64, if the graph takes that."""
+    wide = [_wide(each) for each in state]
+    rows = [[_wide(each) for each in one] for one in data]
+    try:
+        _compare(graph, wide, rows, [_by_autograd(graph, wide, one) for one in rows], TOLERANCE)
+    except (InputError, RuntimeError):
+        return False
+    return True
+
+
+def _wide(value: Tensor) -> Tensor:
+    return value.double() if value.is_floating_point() else value
 
 
 def _compare(

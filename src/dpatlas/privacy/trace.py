@@ -710,6 +710,7 @@ def _refusal(where: str, error: Exception) -> InputError:
         ".item()",
         "data-dependent",
         "Cannot access data",
+        "data is not allocated",
     )
     if isinstance(error, DataDependentOutputException) or any(text in line for text in texts):
         found = "a value of a record, or of a tensor that depends on it, read into Python"
@@ -945,6 +946,9 @@ def _constants(
         key = str(node.target)
         tensor = held.setdefault(key, getattr(graph, key, None))
         if not isinstance(tensor, Tensor):
+            if callable(tensor):
+                found_here = "torch.cond, or another operation with functions inside"
+                raise InputError(where_of(node), found_here, "torch.where of both results")
             found_here = f"a {type(tensor).__name__} in the forward pass"
             raise InputError(where_of(node), found_here, "operations of torch, and its own draws")
         if id(tensor) in holder_of:

@@ -210,8 +210,9 @@ class PrivateTraining:
         if ema_decay is not None:
             real(ge=0, lt=1).check("ema_decay", ema_decay)
             self.ema = {name: value.detach().clone() for name, value in model.named_parameters()}
-        self._trace()
-        self._enter_phases()
+        with torch.inference_mode(False), without_autocast(self.device):
+            self._trace()
+            self._enter_phases()
 
     @property
     def phases(self) -> tuple[TrainingPhase, ...]:
@@ -679,7 +680,9 @@ class PrivateTraining:
         if not self._parameters:
             self._refuse_nothing_trained(phase)
         self._marks = marks_of(self._parameters.values())
-        self.kernel = self._kernels.setdefault(number, self._kernel_of(phase))
+        if number not in self._kernels:
+            self._kernels[number] = self._kernel_of(phase)
+        self.kernel = self._kernels[number]
         self._max_grad_norm = phase.max_grad_norm
         self._constants = self._constants_of = None
         # A GPU's host would have to wait to see whether records changed.
