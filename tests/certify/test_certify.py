@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -148,6 +149,39 @@ def test_a_held_out_prior_never_sees_the_certified_records():
     assert not torch.equal(first.centre, moved.centre)
 
 
+@pytest.mark.parametrize("prior", ["initialisation", "held-out", "dp-sgd"])
+def test_a_plain_held_out_bound_stands_beside_every_certificate(prior):
+    x, y = records()
+    report = certify(network(), x, y, prior=prior, delta=0.1, **FEW)
+    noise, arrays = Noise("certify/1", "keyed"), (torch.from_numpy(x).float(), torch.from_numpy(y))
+    of_split = make_prior("held-out", chain(network()), *arrays, QUICK, noise=noise, beta=0)
+    model = network()
+    torch.nn.utils.vector_to_parameters(of_split.centre, model.parameters())
+    chosen = of_split.certified
+    errors = int((model(arrays[0][chosen]).argmax(1) != arrays[1][chosen]).sum())
+    plain = report.held_out
+    assert (plain.learnt, plain.n, plain.errors) == (60, 60, errors) and 0 < errors < 60
+    assert plain.limit == pytest.approx(beta.ppf(0.9, errors + 1, 60 - errors), rel=1e-7)
+    assert report.tighter == ("held-out" if plain.limit < report.certificate else "certificate")
+    values, said = report.as_dict(), " ".join(str(report).split())
+    assert values["held_out"]["limit"] == plain.limit and values["tighter"] == report.tighter
+    word = "tighter" if report.tighter == "held-out" else "looser"
+    assert f"{word} than the certificate by 0." in said
+    assert f"60 records errs on {errors} of 60 others, so at most this with probability 0.9" in said
+
+
+def test_the_held_out_bound_says_which_is_tighter_and_where_there_is_none():
+    report = certify(network(), *records(), **FEW)
+    loose = replace(report, held_out=replace(report.held_out, limit=report.certificate + 0.1))
+    assert loose.tighter == "certificate"
+    assert "looser than the certificate by 0.1000" in str(loose)
+    equal = replace(report, held_out=replace(report.held_out, limit=report.certificate))
+    assert equal.tighter == "neither" and "equal to the certificate" in str(equal)
+    single = certify(network(), *records(1), prior="initialisation", **FEW)
+    assert single.held_out is None and single.as_dict()["tighter"] is None
+    assert "held-out bound: none" in str(single)
+
+
 def test_every_tau_of_the_grid_is_paid_for():
     x, y = records()
     quick = {"draws": 2000, "seed": 1, "settings": QUICK}
@@ -170,7 +204,7 @@ def test_training_that_diverges_has_the_certificate_1():
 def test_a_prior_that_diverges_has_the_certificate_1():
     steps = Settings(prior_epochs=3, prior_lr=1e30, batch=20)
     report = certify(network(), *records(), **{**FEW, "settings": steps})
-    assert report.certificate == 1 and "vacuous" in str(report)
+    assert report.certificate == report.held_out.limit == 1 and "vacuous" in str(report)
 
 
 def test_a_seed_repeats_a_report_and_leaves_torch_and_the_model_alone():
@@ -401,4 +435,9 @@ def test_what_the_page_shows_certifies_digits(tmp_path):
     done = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True)
     found = json.loads(done.stdout)
     assert found["test_error"] < found["certificate"] < 0.15
-    assert f"at most {math.ceil(1000 * found['certificate']) / 1000} " in page.read_text()
+    text = page.read_text()
+    assert f"at most {math.ceil(1000 * found['certificate']) / 1000} " in text
+    plain = found["held_out"]
+    assert found["tighter"] == "held-out"
+    assert f"errs on {plain['errors']} of the {plain['n']} others" in text
+    assert f"at most {math.ceil(1000 * plain['limit']) / 1000} " in text

@@ -10,6 +10,7 @@ from torch import nn
 from dpatlas.certify import Settings, certify
 from dpatlas.errors import InputError
 from dpatlas.models.mean_field_passes import misclassified
+from dpatlas.privacy import FullBatch, Noise, PrivateTraining, TrainingPhase, load_weights
 
 ONE_TAU = {"prior": "initialisation", "taus": (0.1,), "draws": 2000, "seed": 1}
 QUICK = {**ONE_TAU, "settings": Settings(epochs=1)}
@@ -127,6 +128,44 @@ def test_what_the_formulas_for_layers_do_not_know_is_refused(model, said):
     with pytest.raises(InputError) as caught:
         certify(model, *records(), **QUICK)
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def of_coins(n=60):
+    """Labels that are fair coins, which no network predicts."""
+    draws = np.random.default_rng(2)
+    return torch.from_numpy(draws.normal(size=(n, 4))).float(), torch.from_numpy(
+        draws.integers(0, 2, n)
+    )
+
+
+def private(model, x, y, steps=3):
+    phase = TrainingPhase(FullBatch(len(x)), 1.0, max_grad_norm=1.0, steps=steps, lr=0.5)
+    training = PrivateTraining(model, [phase], x, y, noise=Noise())
+    training.run()
+    return training
+
+
+@pytest.mark.parametrize("prior", ["initialisation", "held-out", "dp-sgd"])
+def test_weights_of_a_private_training_are_refused(prior, tmp_path):
+    x, y = of_coins()
+    model, arguments = network(), {**QUICK, "prior": prior}
+    training = private(model, x, y)
+    training.save(tmp_path / "saved")
+    loaded = network()
+    load_weights(tmp_path / "saved", loaded)
+    for each in (model, loaded):
+        with pytest.raises(InputError) as caught:
+            certify(each, x, y, **arguments)
+        said = str(caught.value)
+        assert "model: found weights that a private training left" in said and "\n" not in said
+        assert "redraw=True" in said
+        assert certify(each, x, y, redraw=True, **arguments).certificate > 0.5
+    # Whose records were others says so.
+    assert certify(copy.deepcopy(model), *of_coins(80), **arguments).n > 0
+    with torch.no_grad():
+        for value in model.parameters():
+            value.normal_()
+    assert certify(model, x, y, **arguments).certificate > 0.5
 
 
 def test_the_report_says_what_the_certificate_rests_on():

@@ -45,18 +45,32 @@ def test_published_networks_stop_mixing_records_and_keep_their_weights(name):
 
 
 @pytest.mark.parametrize(
-    ("channels", "groups", "expected"), [(64, 32, 32), (48, 32, 24), (37, 32, 1)]
+    ("channels", "groups", "expected"),
+    [(256, 32, 32), (64, 32, 16), (64, 8, 8), (48, 32, 12), (37, 32, 1), (16, 32, 4), (6, 32, 1)],
 )
-def test_groups_are_the_largest_divisor(channels, groups, expected):
+def test_groups_are_the_largest_divisor_that_leaves_four_channels_in_each(
+    channels, groups, expected
+):
     assert to_group_norm(nn.BatchNorm2d(channels), groups).num_groups == expected
 
 
+@pytest.mark.parametrize("channels", [3, 4, 5, 16, 64])
+def test_a_channel_of_one_pixel_still_depends_on_the_record(channels):
+    pooled = nn.Sequential(nn.Conv2d(3, channels, 3), nn.AdaptiveAvgPool2d(1))
+    net = to_group_norm(nn.Sequential(pooled, nn.BatchNorm2d(channels), nn.Flatten()))
+    x = torch.randn(6, 3, 8, 8)
+    out = net(x)
+    assert out.std(0).min() > 1e-2
+    out[0].mul(torch.randn(channels)).sum().backward()
+    assert pooled[0].weight.grad.abs().max() > 1e-2
+
+
 def test_the_new_layer_computes_group_norm_with_the_old_affine_map():
-    old = nn.BatchNorm2d(6, eps=0.1).double()
+    old = nn.BatchNorm2d(8, eps=0.1).double()
     nn.init.normal_(old.weight)
     nn.init.normal_(old.bias)
     weight, bias = old.weight.detach().clone(), old.bias.detach().clone()
-    x = torch.randn(3, 6, 2, 5, dtype=torch.double)
+    x = torch.randn(3, 8, 2, 5, dtype=torch.double)
     cells = x.view(3, 2, -1)
     normal = (cells - cells.mean(2, True)) / (cells.var(2, correction=0, keepdim=True) + 0.1).sqrt()
     expected = normal.view_as(x) * weight[:, None, None] + bias[:, None, None]
@@ -69,7 +83,7 @@ def test_a_shared_layer_stays_shared():
     assert net[0] is net[1][0] is net[2] and isinstance(net[0], nn.GroupNorm)
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm1d(4), nn.LazyBatchNorm2d()])
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(4), nn.LazyBatchNorm2d(), nn.BatchNorm2d(1)])
 def test_layers_without_an_equivalent_are_refused_by_name(layer):
     net = nn.ModuleDict({"first": nn.BatchNorm2d(4), "body": nn.Sequential(nn.ReLU(), layer)})
     with pytest.raises(InputError, match=rf"body\.1: {type(layer).__name__}"):

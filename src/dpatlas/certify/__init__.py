@@ -8,7 +8,7 @@ and `dpatlas certify mine.py:make_model --data data.npz` on the command line.
 """
 
 from dpatlas.certify.certificate import certify
-from dpatlas.certify.report import Report, Row
+from dpatlas.certify.report import HeldOut, Report, Row
 from dpatlas.certify.settings import Settings
 
-__all__ = ["Report", "Row", "Settings", "certify"]
+__all__ = ["HeldOut", "Report", "Row", "Settings", "certify"]

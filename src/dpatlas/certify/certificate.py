@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dpatlas.certify.network import chain, check_takes, redrawn
 from dpatlas.certify.posterior import count_errors, train_posterior
-from dpatlas.certify.priors import DP_SGD, HELD_OUT, PRIORS, make_prior
+from dpatlas.certify.priors import DP_SGD, HELD_OUT, PRIORS, held_out_bound, make_prior
 from dpatlas.certify.report import Report, Row
 from dpatlas.certify.settings import Settings
 from dpatlas.core.guard import integer, one_of, real, single_value
@@ -28,6 +28,7 @@ from dpatlas.papers.max_information.formulas.certificates import (
 )
 from dpatlas.privacy.digest import row_digests
 from dpatlas.privacy.noise import device_generator
+from dpatlas.privacy.saved import are_trained
 
 # From where max_information's grid begins to beyond its end: small networks want larger ones.
 TAUS = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3)
@@ -84,7 +85,14 @@ def certify(
     records and draws, the certificates of all candidates hold together. seed: with it all is
     repeated, to the bit on one machine; drawn if None. A test set (x_test, y_test) chooses nothing.
 
-    Raises InputError for a model of another form, and for records or settings that do not fit.
+    Beside it stands the plain held-out bound at the same delta: the network is trained on the part
+    of the records that a prior "held-out" learns from, and its errors on the others are counted
+    (Clopper-Pearson). The report says which is tighter; often it is that one.
+
+    Raises InputError for a model of another form, for records or settings that do not fit, and for
+    weights that a private training in this process left, or that `load_weights` read, unless
+    `redraw`: whatever the prior, a model that has seen the records has no certificate. A training
+    without privacy cannot be seen here: of such a model the certificate is false, and says nothing.
     """
     start = time.monotonic()
     one_of(*PRIORS).check("prior", prior)
@@ -99,6 +107,10 @@ def certify(
     grid = _grid(taus)
     noise = Noise(f"certify/{seed}", "keyed")
     network = chain(model)
+    if not redraw and are_trained(model.parameters()):
+        found = "weights that a private training left, which may have seen the records"
+        allowed = "redraw=True, or copy.deepcopy(model) where it was trained on other records alone"
+        raise InputError("model", found, allowed)
     records, labels = _records("x", x), _labels("y", y, x)
     classes = check_takes(network, records)
     _check_classes("y", labels, classes)
@@ -110,6 +122,7 @@ def certify(
         redrawn(network, _draws(noise, 0, "weights"))
     delta_mc = MONTE_CARLO * delta
     beta = MAX_INFORMATION * delta if prior == DP_SGD else 0.0
+    plain = held_out_bound(network, records, labels, settings, noise=noise, delta=delta)
     centred = make_prior(prior, network, records, labels, settings, noise=noise, beta=beta)
     records, labels = records[centred.certified], labels[centred.certified]
     n, K2 = len(records), len(grid)
@@ -177,6 +190,7 @@ def certify(
         n_test=0 if test is None else len(test[0]),
         duplicates=duplicates,
         test_overlap=test_overlap,
+        held_out=plain,
         parameters=len(centred.centre),
         seed=seed,
         seconds=time.monotonic() - start,

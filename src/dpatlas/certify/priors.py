@@ -8,17 +8,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dpatlas.certify.report import HeldOut
 from dpatlas.certify.settings import Settings
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.mean_field import flat_values
+from dpatlas.models.mean_field_passes import misclassified
 from dpatlas.models.network import Network
+from dpatlas.papers.max_information.formulas.certificates import monte_carlo_risk
 from dpatlas.papers.max_information.formulas.kappa import kappa, kappa_repaired, standing
 from dpatlas.privacy.noise import device_generator
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.samplers import Shuffled
 from dpatlas.privacy.training import PrivateTraining
 
+# Records whose outputs are computed together.
+BLOCK = 4096
 INITIALISATION, HELD_OUT, DP_SGD = PRIORS = ("initialisation", "held-out", "dp-sgd")
 # Each certificate of a seed holds for itself; centres of several may not be released together.
 SHARED = "DP-SGD priors of certificates with one seed"
@@ -60,19 +65,46 @@ def make_prior(
         return Prior(flat_values(network), np.arange(n), paid)
     if kind == DP_SGD:
         return _private(network, x, y, settings, noise, beta)
-    split = noise.generator(repetition=0, step=0, use="split").permutation(n)
-    held_out = round(settings.held_out * n)
-    if not 0 < held_out < n:
-        found = f"{held_out} of {n} records for the prior"
+    learnt, certified = _split(n, settings, noise)
+    if not len(learnt) or not len(certified):
+        found = f"{len(learnt)} of {n} records for the prior"
         raise InputError("held_out", found, "at least one record for each part")
-    learnt, certified = np.sort(split[:held_out]), np.sort(split[held_out:])
-    centre = _trained(network, x[learnt], y[learnt], settings, noise)
-    paid = f"{held_out} records: the prior learnt from them, the certificate counts the others only"
+    centre = flat_values(_trained(network, x[learnt], y[learnt], settings, noise))
+    paid = (
+        f"{len(learnt)} records: the prior learnt from them, the certificate counts the others only"
+    )
     return Prior(centre, certified, paid)
 
 
-def _trained(network: Network, x: Tensor, y: Tensor, settings: Settings, noise: Noise) -> Tensor:
-    """Parameters after ordinary training on x and y."""
+def held_out_bound(
+    network: Network, x: Tensor, y: Tensor, settings: Settings, *, noise: Noise, delta: float
+) -> HeldOut | None:
+    """What a plain held-out set gives at the same confidence; x (n, ...), y (n,).
+
+    The network is trained as the prior "held-out" is, on the same records, and its errors on the
+    others are counted. None where the split leaves no record on one side.
+    """
+    learnt, others = _split(len(x), settings, noise)
+    if not len(learnt) or not len(others):
+        return None
+    trained = _trained(network, x[learnt], y[learnt], settings, noise)
+    with torch.no_grad():
+        blocks = zip(x[others].split(BLOCK), y[others].split(BLOCK), strict=True)
+        errors = sum(int(misclassified(trained(rows), goals).sum()) for rows, goals in blocks)
+    n = len(others)
+    limit = float(monte_carlo_risk(errors / n, n, delta, "clopper-pearson"))
+    return HeldOut(learnt=len(learnt), n=n, errors=errors, limit=limit)
+
+
+def _split(n: int, settings: Settings, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the records to learn from, and of the others, at random by the noise's key."""
+    split = noise.generator(repetition=0, step=0, use="split").permutation(n)
+    held_out = round(settings.held_out * n)
+    return np.sort(split[:held_out]), np.sort(split[held_out:])
+
+
+def _trained(network: Network, x: Tensor, y: Tensor, settings: Settings, noise: Noise) -> Network:
+    """A copy after ordinary training on x and y."""
     network = deepcopy(network).requires_grad_(True)
     draws = device_generator(noise.key(0, 0, "prior batches"), x.device)
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.prior_lr)
@@ -82,7 +114,7 @@ def _trained(network: Network, x: Tensor, y: Tensor, settings: Settings, noise: 
             loss = F.cross_entropy(network(x[rows]), y[rows])
             loss.backward()
             optimizer.step()
-    return flat_values(network)
+    return network
 
 
 def _private(

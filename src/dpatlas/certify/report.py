@@ -14,7 +14,9 @@ SCOPE = (
     "holds if the records are independent draws and the model, as it was given, has seen none of "
     "them. It is not a bound for one fixed network, the mean of the posterior included. It pays "
     "for the choice among the values of tau, and not for the choice among several reports on the "
-    "same records: other seeds, priors, models or settings."
+    "same records: other seeds, priors, models or settings. The held-out bound is one for a single "
+    "fixed network. Each of the two holds with the probability stated, both together with 1 minus "
+    "twice delta."
 )
 
 
@@ -35,6 +37,19 @@ class Row:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """A plain held-out bound: of one network trained on `learnt` records, tested on n others.
+
+    limit: Clopper-Pearson upper limit of its error, at `errors` of n, with probability 1 - delta.
+    """
+
+    learnt: int
+    n: int
+    errors: int
+    limit: float
+
+
+@dataclass(frozen=True)
 class Report:
     """The smallest certificate of a grid; `str` gives it in words.
 
@@ -42,6 +57,7 @@ class Report:
     add up to delta. kappa_printed: kappa as the paper prints it, None without DP-SGD. test_error:
     of the same randomised network on n_test test records, None without. duplicates: records equal
     to an earlier one. test_overlap: test records equal to one of the records. seconds: of all work.
+    held_out: what a plain held-out set of the same records gives, None for too few records.
     """
 
     prior: str
@@ -57,6 +73,7 @@ class Report:
     n_test: int
     duplicates: int
     test_overlap: int
+    held_out: HeldOut | None
     parameters: int
     seed: int
     seconds: float
@@ -78,6 +95,15 @@ class Report:
             row.certificate for row in self.rows if row.tau == self.best.tau and not row.trained
         )
 
+    @property
+    def tighter(self) -> str | None:
+        """The smaller bound: "certificate", "held-out", "neither"; None without a held-out one."""
+        if self.held_out is None:
+            return None
+        if self.certificate == self.held_out.limit:
+            return "neither"
+        return "certificate" if self.certificate < self.held_out.limit else "held-out"
+
     def as_dict(self) -> dict[str, Any]:
         """As JSON values; an infinite KL or kappa is None."""
         best, values = self.best, asdict(self)
@@ -90,12 +116,31 @@ class Report:
             "kl": _finite(best.kl),
             "trained": best.trained,
             "prior_certificate": self.prior_certificate,
+            "tighter": self.tighter,
             **values,
             "kappa": _finite(self.kappa),
             "kappa_printed": None if self.kappa_printed is None else _finite(self.kappa_printed),
             "grid": rows,
             "scope": SCOPE,
         }
+
+    def _beside(self) -> list[str]:
+        """The held-out bound in words, and which of both is tighter."""
+        plain = self.held_out
+        if plain is None:
+            return ["held-out bound: none, too few records for both parts"]
+        apart = abs(float(_up(plain.limit)) - float(_up(self.certificate)))
+        which = {
+            "certificate": f"looser than the certificate by {apart:.4f}",
+            "held-out": f"tighter than the certificate by {apart:.4f}",
+            "neither": "equal to the certificate",
+        }
+        return [
+            f"held-out bound {_up(plain.limit)}, {which[str(self.tighter)]}: one network trained "
+            f"on {plain.learnt}",
+            f"  records errs on {plain.errors} of {plain.n} others, so at most this with "
+            f"probability {_confidence(self.delta)} (Clopper-Pearson)",
+        ]
 
     def __str__(self) -> str:
         best = self.best
@@ -113,6 +158,7 @@ class Report:
             f"delta {self.delta:g} = {parts}",
         ]
         lines[3:] = [f"  {line}" for line in lines[3:]]
+        lines += self._beside()
         if self.duplicates:
             lines.append(
                 f"  {self.duplicates} records are equal to another one: if they are copies, and no "

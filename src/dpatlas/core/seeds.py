@@ -125,13 +125,19 @@ class Noise:
     def carry(self, secret: str | None) -> None:
         """Go on with the secret from a checkpoint; None where the noise is keyed.
 
-        Raises InputError for a checkpoint of the other source.
+        Raises InputError for a checkpoint of the other source, and for another secret once a
+        training has drawn: its sums stay released, and others may go on from this object.
         """
         if (secret is None) != (self.source == "keyed"):
             stored = "keyed noise" if secret is None else "noise of the operating system"
             allowed = f"one with source={self.source!r}"
             raise InputError("checkpoint", f"a run with {stored}", allowed)
         if secret is not None:
+            if secret != self.secret and any(root == self._root for root, _ in _claims):
+                found = "a run of another secret, after noise of this one was drawn"
+                raise InputError(
+                    "checkpoint", found, "its own Noise(), and a training made with it"
+                )
             self.secret = self._root = secret
         self._process = os.getpid()
 
@@ -145,9 +151,7 @@ class Noise:
         claimed in this process, and for a secret that came from another process but not by a
         checkpoint: what others drew from it there is not known here.
         """
-        if self.source == "os" and self._process != os.getpid():
-            found = f"noise of the operating system from process {self._process}"
-            raise InputError("noise", found, "a Noise() made in each process, or a checkpoint's")
+        self._refuse_other_process()
         first, name, _ = _claims.setdefault((self._root, repetition), (training, shared, {}))
         if (first, name) != (training, shared) and (shared is None or name != shared):
             raise InputError(
@@ -165,6 +169,7 @@ class Noise:
         changed by other hands. number: of the noisy sum, a tensor too; scale: of the noise in it.
         Trainings that share their noise by name may differ.
         """
+        self._refuse_other_process()
         _, shared, numbers = _claims.get((self._root, repetition), ("", None, {}))
         before = numbers.setdefault(step, number)
         if shared is not None or before is number:
@@ -176,6 +181,12 @@ class Noise:
                 f"that of step {step}, which was added to another sum before",
                 "the same training to the bit, or a Noise or a repetition of its own",
             )
+
+    def _refuse_other_process(self) -> None:
+        """InputError after a fork or in what was pickled: each would draw the same."""
+        if self.source == "os" and self._process != os.getpid():
+            found = f"noise of the operating system from process {self._process}"
+            raise InputError("noise", found, "a Noise() made in each process, or a checkpoint's")
 
     def key(self, repetition: int, step: int, use: str, part: str = "") -> int:
         """The 128-bit key of one draw, or of the part of it that `part` names."""

@@ -6,6 +6,8 @@ from dpatlas.core.guard import checked, integer
 from dpatlas.errors import InputError
 
 CONVERTED = (nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+# Least number in a group: of one number, as of one pixel, nothing is left, of two which is larger.
+CHANNELS = 4
 REFUSED = (nn.BatchNorm1d, nn.LazyBatchNorm1d, nn.LazyBatchNorm2d, nn.LazyBatchNorm3d)
 
 
@@ -14,14 +16,15 @@ def to_group_norm(model: nn.Module, groups: int = 32) -> nn.Module:
     """Replace every BatchNorm of `model`, in place and under its name, and return the model.
 
     A layer of c channels becomes a GroupNorm with the largest divisor of c that is at most `groups`
-    (for c <= groups each channel is its own group: instance normalisation). Weight and bias are
+    and leaves `CHANNELS` channels or more in each group; one group of all where there is none. A
+    layer does not know how many pixels its channels have: behind global pooling it is one, of
+    which a group of a single channel leaves only the bias, whatever the record. Weight and bias are
     taken over as they are. What is lost is the running mean and variance, so a trained network
     computes something else afterwards and has to be trained further; what is gained is that a
     record's output and gradient depend on that record alone, in training mode too.
 
     Raises InputError, before anything is replaced, for BatchNorm1d (a batch of vectors has one
-    position per channel, of which a group of one channel keeps nothing) and for a lazy layer, which
-    has no channels yet.
+    position per channel), for a lazy layer, which has no channels yet, and for a single channel.
     """
     # A module that is registered twice is listed twice, and stays one module.
     layers = list(model.named_modules(remove_duplicate=False))
@@ -29,6 +32,10 @@ def to_group_norm(model: nn.Module, groups: int = 32) -> nn.Module:
         if isinstance(layer, REFUSED):
             found = f"{path or 'the model'}: {type(layer).__name__}"
             allowed = "BatchNorm2d or BatchNorm3d; put a LayerNorm or GroupNorm there by hand"
+            raise InputError("model", found, allowed)
+        if isinstance(layer, CONVERTED) and layer.num_features < 2:
+            found = f"{path or 'the model'}: {type(layer).__name__} of one channel"
+            allowed = "two or more; a GroupNorm(1, 1) by hand where the channel has many pixels"
             raise InputError("model", found, allowed)
     replaced: dict[int, nn.GroupNorm] = {}
     for path, layer in layers:
@@ -45,7 +52,8 @@ def _group_norm(
     layer: nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm, groups: int
 ) -> nn.GroupNorm:
     channels = layer.num_features
-    divisor = max(g for g in range(1, min(groups, channels) + 1) if channels % g == 0)
+    most = max(1, min(groups, channels // CHANNELS))
+    divisor = max(g for g in range(1, most + 1) if channels % g == 0)
     norm = nn.GroupNorm(divisor, channels, eps=layer.eps, affine=layer.affine)
     # The parameters themselves move over: device, type, requires_grad and ties stay as they are.
     norm.weight, norm.bias = layer.weight, layer.bias

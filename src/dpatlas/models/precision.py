@@ -46,6 +46,13 @@ def passes() -> Iterator[None]:
         yield
 
 
+def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Inside, a caller's autocast has no effect on this device."""
+    if not torch.is_autocast_enabled(device.type):
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, enabled=False)
+
+
 @contextlib.contextmanager
 def exact() -> Iterator[None]:
     """Inside, products are full float32, also within a pass."""

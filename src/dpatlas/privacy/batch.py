@@ -28,7 +28,7 @@ from dpatlas.privacy.derived import Derived, derived_from
 from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix, Stored
 from dpatlas.privacy.operations import Convolve, Operation, Product, Watched, operation_of
-from dpatlas.privacy.trace import RecordGraph, reached, where_of
+from dpatlas.privacy.trace import RecordGraph, drop_unused, reached, where_of
 
 aten = torch.ops.aten
 # Operations through which a weight reaches its product with every number in one place.
@@ -68,14 +68,15 @@ class Use:
         elif (
             isinstance(self.operation, Convolve)
             and self.role == "weight"
-            and gradient.dim() > len(self.operation.node.args[1].meta["shape"]) == 3
-        ):  # type: ignore[union-attr]
+            and gradient.dim() > self.operation.kernel_dims == 3
+        ):
             gradient = gradient.squeeze(2)
         views = [node for node in self.views if node.target is not aten._to_copy.default]
         if all(node.target is aten.t.default for node in views):
             return gradient.t() if len(views) % 2 else gradient
-        _, pull = vjp(self.of, like)
-        found: Tensor = pull(gradient.to(like.dtype))[0]
+        # In the gradient's own type, which may have more digits than the parameter's.
+        _, pull = vjp(self.of, like.to(gradient.dtype))
+        found: Tensor = pull(gradient)[0]
         return found
 
     def way(self) -> tuple[Any, ...]:
@@ -165,7 +166,7 @@ class BatchGraph:
     def _plan(
         self, graph: Graph
     ) -> tuple[dict[Node, Operation], dict[str | Node, list[Use]], list[str], list[Derived]]:
-        """Operations to watch, the uses of parameters by them, parameters to be copied, and others."""
+        """Operations to watch, uses of parameters by them, parameters to be copied, and others."""
         node_of = {name: node for node, name in self._own.items()}
         copied: set[str] = set()
         while True:
@@ -200,7 +201,7 @@ class BatchGraph:
                     list(more | alone),
                     free,
                     of_record,
-                    lambda node: uses_beyond(node) is not None,  # noqa: B023
+                    lambda node: uses_beyond(node) is not None,
                 )
             more -= {name for each in derived for name in each.names}
             if not more:
@@ -220,13 +221,13 @@ class BatchGraph:
         return operations, uses, [name for name in self.trained if name in copied], derived
 
     def _for_all_sizes(self) -> GraphModule | None:
-        graphs = [self._traced(size) for size in SIZES]
+        graph, other = (self._traced(size) for size in SIZES)
         try:
-            _for_any_number(*graphs, *SIZES)
-            self._with_gradients(graphs[0])
+            _for_any_number(graph, other, *SIZES)
+            self._with_gradients(graph)
         except _Apart:
             return None
-        return graphs[0]
+        return graph
 
     def _graph(self, size: int) -> GraphModule:
         if self._any is not None:
@@ -253,7 +254,7 @@ class BatchGraph:
                 own[at] = own[at].expand(size, *own[at].shape).detach().requires_grad_()
                 copies.append(own[at])
                 dims[at] = 0
-            anchor = torch.zeros(size, 0, device=device, requires_grad=True)
+            anchor = torch.zeros(size, 0, dtype=torch.float32, device=device, requires_grad=True)
             for operation in self.operations.values():
                 operation.kept = []
             run = _WithOperations(self.loss, self.operations)
@@ -274,7 +275,7 @@ class BatchGraph:
             return outputs
 
         with fake, torch.enable_grad(), _slow_operations(self.loss.graph, self.slow):
-            scale = torch.ones((), device=device)
+            scale = torch.ones((), dtype=torch.float32, device=device)
             state = [
                 torch.empty_strided(shape, stride, dtype=dtype, device=device)
                 for shape, stride, dtype in self._kinds
@@ -309,7 +310,8 @@ class BatchGraph:
             for use in uses
             if use.role == "weight" and isinstance(name, str)
         }
-        kept, results = list(output.args[0]), []  # type: ignore[arg-type]
+        kept: list[Any] = list(output.args[0])
+        results: list[Any] = []
         place = {node: at for at, node in enumerate(nodes.nodes)}
         for what, count in self._layout:
             mine, kept = kept[:count], kept[count:]
@@ -343,8 +345,9 @@ class BatchGraph:
         gradient is the mean over its rows.
         """
         rows = len(data[0]) // units
-        scale = torch.full((), 1 / rows, device=state[0].device)
-        outputs = self._graph(len(data[0]))(units, len(data[0]), scale, *state, *data)
+        scale = torch.full((), 1 / rows, dtype=torch.float32, device=state[0].device)
+        # Not called as a module, whose global hooks would see the records.
+        outputs = self._graph(len(data[0])).forward(units, len(data[0]), scale, *state, *data)
         values = dict(zip(self.parameters, state, strict=False))
         kept: dict[Operation, Any] = {}
         found: dict[str, Gradient] = {}
@@ -366,7 +369,7 @@ class BatchGraph:
                 return [_held(self.uses[node], kept, units, weight) for node, weight in pairs]
 
             for name, pulled in group.pull(function, values, buffers, each_of).items():
-                found[name] = Gradient(values[name], [(None, Stored(pulled))])
+                found[name] = Gradient(values[name], [(None, Stored(_exact(pulled)))])
         return {name: found[name] for name in self.trained}
 
 
@@ -451,9 +454,11 @@ def _uses_of(
                 if any(user.args[at] is node for at in operation.places) or not roles:
                     return None
                 uses += [Use(operation, role, views) for role in roles]
-            elif user.target in _VIEWS | _PARTS and user.args[0] is node:
-                ways.append((user, (*views, user)))
-            elif user.target is operator.getitem and node.target in _PARTS:
+            elif getattr(user.kwargs.get("dtype"), "is_complex", False):
+                return None
+            elif (user.target in _VIEWS | _PARTS and user.args[0] is node) or (
+                user.target is operator.getitem and node.target in _PARTS
+            ):
                 ways.append((user, (*views, user)))
             else:
                 return None
@@ -521,9 +526,9 @@ def _simplify(graph: Graph) -> None:
             node.args = (source, node.args[1])
             same = shape == _shape(source)
         if same:
-            node.replace_all_uses_with(source)  # type: ignore[arg-type]
+            node.replace_all_uses_with(source)
             graph.erase_node(node)
-    graph.eliminate_dead_code()
+    drop_unused(graph)
 
 
 def _shape(node: Any) -> tuple[int, ...]:
@@ -562,15 +567,17 @@ def _for_any_number(graph: GraphModule, other: GraphModule, size: int, other_siz
     with nodes.inserting_before(next(iter(nodes.nodes))):
         records = nodes.placeholder("records")
     multiples: dict[int, Node] = {1: records}
-    first = [node for node in nodes.nodes if node.op != "placeholder"][0]
+    first = next(node for node in nodes.nodes if node.op != "placeholder")
 
     def either(one: Any, two: Any) -> Any:
         if isinstance(one, Node):
             return one
         if isinstance(one, list | tuple):
             return type(one)(either(*pair) for pair in zip(one, two, strict=True))
-        if type(one) is not int or one == two:
+        if one == two or one != one:
             return one
+        if type(one) is not int or type(two) is not int:
+            raise _Apart(f"{one} for {size} records and {two} for {other_size}")
         times, left = divmod(one, size)
         if left or two != times * other_size:
             raise _Apart(f"{one} for {size} records and {two} for {other_size}")

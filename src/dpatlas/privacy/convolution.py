@@ -1,4 +1,4 @@
-"""Per-record gradients of a convolution's weight, by the cheaper of two ways where there are two."""
+"""Per-record gradients of a convolution's weight, by the cheaper way where there are two."""
 
 import functools
 import math

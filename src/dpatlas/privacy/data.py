@@ -168,6 +168,27 @@ class FromDataset:
         return item
 
 
+def plain(values: Any) -> Any:
+    """Tensors and arrays as torch's and numpy's own classes, on the same memory.
+
+    The code of another class would run at each step, and see the rows of a batch together.
+    """
+    if isinstance(values, dict):
+        return {name: plain(each) for name, each in values.items()}
+    if isinstance(values, tuple):
+        return tuple(map(plain, values))
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError("data", "a masked array", "an array, and its mask as an input of its own")
+    if isinstance(values, np.ndarray) and type(values) not in (np.ndarray, np.memmap):
+        return values.view(np.ndarray)
+    if isinstance(values, Tensor) and type(values) not in (Tensor, torch.nn.Parameter):
+        if type(values).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+            raise InputError("data", f"a {type(values).__name__}", "a plain tensor")
+        with torch._C.DisableTorchFunctionSubclass():
+            return values.as_subclass(Tensor)
+    return values
+
+
 def rows_of(values: Tensor, where: Located) -> Tensor:
     """The rows of a tensor on its own device; of a slice, a view."""
     return values[where] if isinstance(where, slice) else values.index_select(0, where)
@@ -190,7 +211,7 @@ def data_of(x: Any, targets: Any, device: torch.device, workers: int = 0) -> InM
     workers: of a dataset; records in memory need none.
     """
     if isinstance(x, Tensor | np.ndarray | tuple | dict):
-        return InMemory(x, targets, device)
+        return InMemory(plain(x), plain(targets), device)
     by_index = hasattr(x, "__getitem__") and hasattr(x, "__len__")
     if not by_index or isinstance(x, list | str | IterableDataset):
         allowed = "a tensor, an array, a tuple or dict of them, or a map-style dataset"
@@ -216,13 +237,13 @@ def refuse_held(data: InMemory | FromDataset, held: Mapping[str, Tensor]) -> Non
         }
     for name, tensor in held.items():
         for kind, array in private.items():
-            if _overlap(tensor, array) or _equal(tensor, array):
+            if overlap(tensor, array) or _equal(tensor, array):
                 what = "labels" if kind.startswith("labels") else "records"
                 allowed = "values that do not depend on them: nothing clips or accounts for it"
                 raise InputError(name, f"the private {what}", allowed)
 
 
-def _overlap(one: Tensor | np.ndarray, other: Tensor | np.ndarray) -> bool:
+def overlap(one: Tensor | np.ndarray, other: Tensor | np.ndarray) -> bool:
     """Whether the memory from the first to the last number of each has a part in common."""
     (start, stop), (begin, end) = _extent(one), _extent(other)
     return max(start, begin) < min(stop, end)
@@ -327,6 +348,7 @@ def _refuse_without_numbers(where: str, value: Any) -> None:
 
 
 def _tensor(value: Any) -> Tensor:
+    value = plain(value)
     _refuse_without_numbers("data", value)
     try:
         return value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.func import vjp, vmap
 from torch.fx import Graph, GraphModule, Node
 
+from dpatlas.privacy.trace import drop_unused
+
 aten = torch.ops.aten
 
 
@@ -34,10 +36,13 @@ class Derived:
         copies: dict[Node, Node] = {}
         part.graph_copy(graph, copies)
         part.output([copies[node] for node in self.nodes])
-        part.eliminate_dead_code()
+        drop_unused(part)
         for holder in part.find_nodes(op="placeholder")[len(names) + buffers :]:
             part.erase_node(holder)
-        return GraphModule(graph.owning_module, part)
+        module = graph.owning_module
+        assert module is not None
+        found: Callable[..., list[Tensor]] = GraphModule(module, part).forward
+        return found
 
     def pull(
         self,
@@ -55,7 +60,7 @@ class Derived:
             given = dict(values) | dict(zip(self.names, own, strict=True))
             return tuple(function(*given.values(), *buffers))
 
-        found, back = vjp(nodes, *(values[name] for name in self.names))
+        found, back = vjp(nodes, *(values[name] for name in self.names))[:2]
         each = gradients(list(found))
         pulled = vmap(back)(tuple(g.to(f.dtype) for g, f in zip(each, found, strict=True)))
         return dict(zip(self.names, pulled, strict=True))

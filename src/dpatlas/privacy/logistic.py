@@ -36,7 +36,6 @@ class SoftmaxGradients:
 
     def constants(self, x: Tensor) -> Tensor:
         """Constant factors of the squared norms: ||x_i||^2, plus 1 for the bias; float64 (n,)."""
-        layer = self.layer
         norms2 = x.new_zeros(len(x), dtype=torch.float64)
         if f"{self.prefix}weight" in self.order:
             # In blocks: a float64 copy of all records would take twice the memory of the data.

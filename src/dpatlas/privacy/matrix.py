@@ -1,4 +1,4 @@
-"""Per-record gradients of matrices and of tables: of products with inputs, and of looked-up rows."""
+"""Per-record gradients of matrices and of tables: of products, and of looked-up rows."""
 
 import torch
 from torch import Tensor
@@ -104,7 +104,7 @@ class Table(Factored):
 
     def weighted(self, factors: Tensor) -> Tensor:
         """The scaled sums, added up by row."""
-        if self.read is None:
+        if self.read is None or self.stored is None:
             return super().weighted(factors)
         return in_blocks(self._by_row, 1, factors, self.stored, self.read)
 

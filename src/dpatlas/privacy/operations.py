@@ -4,7 +4,8 @@ Each has its own backward pass: it gives the gradient of its input, and keeps wh
 gradients of its parameters follow from, where plain autograd would add these up over records.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ class Operation:
     """
 
     places: tuple[int, ...] = (0,)
-    parameters: dict[str, int] = {}
+    parameters: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, node: Node):
         self.node = node
@@ -105,13 +106,21 @@ class Product(Operation):
 class Convolve(Operation):
     """aten.convolution of x (rows, in, ...), in any number of dimensions."""
 
-    parameters = {"weight": 1, "bias": 2}
+    parameters = MappingProxyType({"weight": 1, "bias": 2})
 
     def __init__(self, node: Node):
         super().__init__(node)
-        stride, padding, dilation, transposed, output_padding, groups = node.args[3:9]
-        flat = [tuple(each) for each in (stride, padding, dilation, output_padding)]  # type: ignore[arg-type]
-        self.shape = Shape(*flat[:3], bool(transposed), flat[3], int(groups))  # type: ignore[call-overload]
+        values: tuple[Any, ...] = node.args
+        stride, padding, dilation, transposed, output_padding, groups = values[3:9]
+        self.shape = Shape(
+            tuple(stride),
+            tuple(padding),
+            tuple(dilation),
+            bool(transposed),
+            tuple(output_padding),
+            int(groups),
+        )
+        self.kernel_dims = len(values[1].meta["shape"])
 
     def forward(self, x: Tensor, *others: Any) -> tuple[Tensor, ...]:
         """The convolution."""
@@ -137,8 +146,9 @@ class Convolve(Operation):
             image, rows = kept[0], len(delta) // units
             if image.dim() == 3 and not self.shape.transposed:
                 # Maps of height one.
-                wide = [each.unsqueeze(2) for each in (weight, image, delta)]
-                found["weight"] = Convolution(wide[0], _of_height_one(self.shape), *wide[1:], rows)
+                kernel, image, high = (each.unsqueeze(2) for each in (weight, image, delta))
+                shape = _of_height_one(self.shape)
+                found["weight"] = Convolution(kernel, shape, image, high, rows)
             else:
                 found["weight"] = Convolution(weight, self.shape, image, delta, rows)
         if "bias" in self.wanted:
@@ -162,7 +172,7 @@ class LookUp(Operation):
     """aten.embedding: rows of a table at a record's indices."""
 
     places = (1,)
-    parameters = {"weight": 0}
+    parameters = MappingProxyType({"weight": 0})
 
     def forward(self, x: Tensor, *others: Any) -> tuple[Tensor, ...]:
         """The rows."""
@@ -172,7 +182,7 @@ class LookUp(Operation):
         self, delta: Tensor, x: Tensor, saved: Sequence[Tensor], needs_x: bool, *others: Any
     ) -> Tensor | None:
         """Keeps indices and delta."""
-        self.kept = [x.contiguous(), delta]
+        self.kept = [x.long().contiguous(), delta]
         return None
 
     def gradients(
@@ -192,7 +202,7 @@ class GroupNorm(Operation):
     records x channels channels, it returns them per record at the same cost.
     """
 
-    parameters = {"weight": 1, "bias": 2}
+    parameters = MappingProxyType({"weight": 1, "bias": 2})
 
     def forward(self, x: Tensor, *others: Any) -> tuple[Tensor, ...]:
         """Normalised x, and the mean and 1/std of each group."""
@@ -243,7 +253,7 @@ class GroupNorm(Operation):
 class LayerNorm(Operation):
     """aten.native_layer_norm over the last dimensions."""
 
-    parameters = {"weight": 2, "bias": 3}
+    parameters = MappingProxyType({"weight": 2, "bias": 3})
 
     def forward(self, x: Tensor, *others: Any) -> tuple[Tensor, ...]:
         """Normalised x, and the mean and 1/std of each row."""
@@ -284,7 +294,7 @@ class LayerNorm(Operation):
 
 
 class Attention(Operation):
-    """Softmax attention of a record's queries, keys and values, by torch's fused operation of a CPU.
+    """Softmax attention of a record's queries, keys, values, by torch's fused operation of a CPU.
 
     Arguments: query, key, value (rows, heads, positions, features), dropout, causal; by name the
     scale, and a mask that is added to the scores and depends on no parameter.
@@ -352,8 +362,11 @@ def operation_of(node: Node) -> Operation | None:
         return None
     if node.target is aten.bmm.default and node.args[1].meta["shape"][0] != 1:  # type: ignore[union-attr]
         return None
-    plain = node.target is not aten.addmm.default or len(node.args) == 3
-    return make(node) if plain else None
+    if node.target is aten.addmm.default:
+        # What is added is a bias, not a number for each position.
+        bias = len(node.args) == 3 and len(node.args[0].meta["shape"]) == 1  # type: ignore[union-attr]
+        return make(node) if bias else None
+    return make(node)
 
 
 class Watched(torch.autograd.Function):

@@ -68,7 +68,7 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self, noisy: NoisySum) -> None:
-        """One update by a noisy mean, whose tensors it may overwrite; InputError for anything else."""
+        """One update by a noisy mean, whose tensors it may overwrite; InputError for another."""
         if not isinstance(noisy, NoisySum):
             allowed = "a NoisySum (dpatlas.privacy.noisy_sum of a clipped sum)"
             raise InputError("update", type(noisy).__name__, allowed)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
-from dpatlas.models.precision import exact, passes
+from dpatlas.models.precision import exact, passes, without_autocast
 from dpatlas.privacy.batch import BatchGraph, Gradient
 from dpatlas.privacy.clip_bounds import LayerBounds
 from dpatlas.privacy.clipping import (
@@ -41,8 +41,8 @@ HELD, LARGE = 2**25, 2**14
 BLOCK = 31 * 2**18
 
 
-# Of records' graphs by digest, device, trained parameters and precision: most trainings of a process
-# are repetitions of one. A graph holds no values of parameters or records.
+# Of records' graphs by digest, device, trained parameters and precision: most trainings of a
+# process are repetitions of one. A graph holds no values of parameters or records.
 _graphs: dict[tuple[Any, ...], BatchGraph] = {}
 MOST_GRAPHS = 64
 
@@ -107,12 +107,16 @@ class NetworkGradients:
 
     def trace(self, x: Any, labels: Any) -> RecordGraph:
         """Trace the loss of one record of the shape and type of these rows; none is read."""
-        one = pytree.tree_map_only(Tensor, lambda each: each[:1], (x, labels))
-        self._take(trace_record(self.model, self.loss, *one, self.autocast))
+        x, labels = pytree.tree_map_only(Tensor, lambda each: each[:1], (x, labels))
+        self._take(trace_record(self.model, self.loss, x, labels, self.autocast))
         assert self.record is not None
         return self.record
 
     def _take(self, record: RecordGraph) -> None:
+        with without_autocast(next(iter(record.parameters.values())).device):
+            self._make(record)
+
+    def _make(self, record: RecordGraph) -> None:
         self.record, self._graph = record, _graph_of(record, tuple(self.order), self.autocast)
         for name in self._graph.unreached():
             place = name.rpartition(".")[0]
@@ -132,14 +136,14 @@ class NetworkGradients:
         large = [name for name, size in sizes.items() if size >= LARGE]
         for each in self._graph.slow:
             told = f"{each} is computed record by record: torch has no rule for many at once"
-            warnings.warn(told, PerRecordWarning, stacklevel=3)
+            warnings.warn(told, PerRecordWarning, stacklevel=4)
         if large:
             warnings.warn(
                 f"every record's gradient of {', '.join(large)} is held, which the loss reads by "
                 f"other operations than products, convolutions and look-ups: {held:,} numbers each "
                 f"({4e-6 * held:,.2g} MB; at most {self.at_once:,} records at a time)",
                 PerRecordWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def constants(self, x: Tensor) -> None:
@@ -164,6 +168,17 @@ class NetworkGradients:
         network needs them; without it they are torch's.
         """
         leaves = pytree.tree_leaves((x,) if labels is None else (x, labels))
+        with without_autocast(leaves[0].device):
+            return self._clipped_sum(leaves, x, labels, max_grad_norm, draws)
+
+    def _clipped_sum(
+        self,
+        leaves: Sequence[Tensor],
+        x: Any,
+        labels: Any,
+        max_grad_norm: float,
+        draws: Callable[[int, int], list[Tensor]] | None,
+    ) -> ClippedSum:
         rows = len(leaves[0])
         if rows == 0:
             return self.empty()
@@ -190,13 +205,13 @@ class NetworkGradients:
             return []
         device = self.model.get_parameter(self.order[0]).device
         make = {"uniform": torch.rand, "normal": torch.randn}
-        return [make[draw.kind](rows, *draw.shape, device=device) for draw in self.record.draws]
+        kind = {"dtype": torch.float32, "device": device}
+        return [make[draw.kind](rows, *draw.shape, **kind) for draw in self.record.draws]
 
     def _clipped_part(self, data: Sequence[Tensor], max_grad_norm: float) -> ClippedSum:
         """`clipped_sum` of rows that are passed through together."""
         assert self.record is not None and self._graph is not None
-        kind = data[0].device.type
-        with passes(), torch.autocast(kind, enabled=False):
+        with passes():
             units = len(data[0]) // self.views
             gradients = self._graph.gradients(self.record.state(), data, units)
         count = len(self.layers)

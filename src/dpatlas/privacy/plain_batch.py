@@ -48,20 +48,15 @@ def refuse_meeting(
         copied = copy.deepcopy(model)
         eager = torch.compiler.set_stance("force_eager")
         with eager, torch.random.fork_rng(devices=[]), torch.no_grad():
-            together, losses = _outputs(copied, loss, *batch)
-            alone = [
-                _outputs(
-                    copied,
-                    loss,
-                    *pytree.tree_map_only(Tensor, lambda v, at=at: v[at : at + 1], batch),
-                )
-                for at in range(RECORDS)
-            ]
+            # Copies: a network may write into its input.
+            copies = pytree.tree_map_only(Tensor, torch.clone, batch)
+            together, losses = _outputs(copied, loss, *copies)
+            alone = [_outputs(copied, loss, *_only(batch, at)) for at in range(RECORDS)]
     except Exception:  # made-up records may not be what a network takes
         return
     for at, (name, output) in enumerate(together):
-        each = [outputs[at][1] for outputs, _ in alone if at < len(outputs)]
-        whole = torch.cat(each) if len(each) == RECORDS else output
+        parts = [outputs[at][1] for outputs, _ in alone if at < len(outputs)]
+        whole = torch.cat(parts) if len(parts) == RECORDS else output
         if whole.shape == output.shape and not _same(output, whole):
             raise InputError(
                 name,
@@ -70,36 +65,42 @@ def refuse_meeting(
             )
     each = torch.cat([losses.reshape(1) for _, losses in alone])
     # A loss may add up the records, or take their mean.
-    if not any(
-        _same(losses.flatten(), total) for total in (each, each.mean()[None], each.sum()[None])
-    ):
+    totals = each, each.mean()[None], each.sum()[None]
+    if not any(_same(losses.flatten(), total) for total in totals):
         allowed = "one value of each record alone, or isolate=True to train on each alone"
         raise InputError("loss", "values that are not those of each record alone", allowed)
     _alike.add(record.digest)
 
 
+def _only(batch: Any, at: int) -> Any:
+    """The record at this place of a batch, as a batch of one."""
+    return pytree.tree_map_only(Tensor, lambda values: values[at : at + 1].clone(), batch)
+
+
 def _same(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape:
         return False
-    scale = float(one.abs().max()) if one.numel() else 0.0
+    scale = float(one.nan_to_num(0.0, 0.0, 0.0).abs().max()) if one.numel() else 0.0
     return bool(torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True))
 
 
 def _outputs(
     model: nn.Module, loss: Callable[..., Any], x: Any, target: Any
 ) -> tuple[list[tuple[str, Tensor]], Tensor]:
-    """What every module gives that has the records first, in the order of their ends; the losses."""
+    """What every module gives that has the records first, by order of their ends; the losses."""
     seen: list[tuple[str, Tensor]] = []
     hooks = []
     rows = len(pytree.tree_leaves(x)[0])
+    # What a call counts or iterates is the same for the next one.
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     for name, module in model.named_modules():
         where = f"layer {name or 'model'} ({type(module).__name__})"
 
         def note(module: nn.Module, _: Any, output: Any, where: str = where) -> None:
             output = getattr(output, "logits", output)
-            if isinstance(output, Tensor) and output.dim() and len(output) == rows:
-                if output.is_floating_point():
-                    seen.append((where, output.detach().clone()))
+            of_records = isinstance(output, Tensor) and output.dim() and len(output) == rows
+            if of_records and output.is_floating_point():
+                seen.append((where, output.detach().clone()))
 
         hooks.append(module.register_forward_hook(note))
     try:
@@ -107,4 +108,6 @@ def _outputs(
     finally:
         for hook in hooks:
             hook.remove()
+        for name, buffer in model.named_buffers():
+            buffer.copy_(before[name])
     return seen, losses

@@ -12,8 +12,10 @@ import contextlib
 import gc
 import hashlib
 import math
+import operator
 import random
 import re
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -41,6 +43,7 @@ from torch.nn.modules import module as modules
 from torch.overrides import TorchFunctionMode
 
 from dpatlas.errors import InputError
+from dpatlas.privacy.data import overlap
 
 aten = torch.ops.aten
 # A checkpoint goes on with another device.
@@ -54,10 +57,25 @@ _IN_PARTS = (
     *(aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d),
     *(aten._upsample_nearest_exact3d, aten.max_unpool2d, aten.max_unpool3d, aten.renorm),
 )
+# Whose operations are torch's own, with batching rules that meet no other record.
+_OPERATIONS = ("aten", "prims", "torchvision")
 _WITHOUT_READING = (
-    "torch.where in place of a branch, what is read as an input of the record (lengths, the position "
-    "to read from), and checks of values before the training"
+    "torch.where in place of a branch, what is read as an input of the record (lengths, the "
+    "position to read from), and checks of values before the training"
 )
+_BEHIND = "a write that autograd does not see: under no_grad, or through .data or .detach()"
+_WRITES = {
+    *("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__"),
+    *("__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"),
+}
+# Functions, and by __get__ properties, whose results may be views.
+_VIEWS = {
+    *("__get__", "__getitem__", "view", "view_as", "reshape", "reshape_as", "flatten", "ravel"),
+    *("unflatten", "unsqueeze", "squeeze", "t", "transpose", "permute", "movedim", "moveaxis"),
+    *("swapaxes", "swapdims", "expand", "expand_as", "broadcast_to", "select", "narrow", "chunk"),
+    *("split", "tensor_split", "unbind", "unfold", "diagonal", "as_strided", "hsplit", "vsplit"),
+    *("adjoint", "real", "imag", "view_as_real", "view_as_complex", "alias", "detach"),
+}
 _READS = ("numpy", "__array__", "tolist", "__dlpack__", "data_ptr", "untyped_storage")
 _INNER_GRADIENT = "torch.func.grad of a function of tensors; .detach() for a constant"
 _PACKED = (
@@ -65,6 +83,7 @@ _PACKED = (
     "out, _ = rnn(x); mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]; "
     "pooled = (out * mask.unsqueeze(2)).sum(1) / lengths[:, None]"
 )
+_KNOWN = "operations of torch, whose gradients torch knows; checkpoint(use_reentrant=False)"
 _INDEX = "torch.where(mask, x, 0), or a product with the mask, in place of x[mask]"
 _KEEPS = "a forward pass that keeps nothing from one call to the next"
 _BATCH_NORM = "GroupNorm (dpatlas.privacy.to_group_norm(model) replaces it), or evaluation mode"
@@ -84,11 +103,11 @@ class RecordGraph:
 
     parameters, buffers: the model's own tensors by name, read anew at each step. leaves: tensors of
     a record and its target, in the order of `torch.utils._pytree`: shapes (1, ...) and types.
-    draws: what random operations became. `updates`, called with parameters and buffers, gives the new values of
-    the buffers `updated`, which follow from those alone. constants: tensors that network or loss
-    reached otherwise, as copies, by the name under which they were found; origins: what they are
-    copies of. outputs: size of the last
-    dimension of a record's output. digest: of graph, constants and shapes, for checkpoints.
+    draws: what random operations became. `updates`, called with parameters and buffers, gives the
+    new values of the buffers `updated`, which follow from those alone. constants: tensors that
+    network or loss reached otherwise, as copies, by the name under which they were found; origins:
+    what they are copies of. outputs: size of the last dimension of a record's output. digest: of
+    graph, constants and shapes, for checkpoints.
     """
 
     loss: GraphModule
@@ -111,7 +130,8 @@ class RecordGraph:
     def update_buffers(self) -> None:
         """Write the new values of the buffers that the network moves at each call."""
         if self.updates is not None:
-            for name, value in zip(self.updated, self.updates(*self.state()), strict=True):
+            new = self.updates.forward(*self.state())
+            for name, value in zip(self.updated, new, strict=True):
                 self.buffers[name].copy_(value)
 
 
@@ -147,7 +167,8 @@ def trace_record(
 
     def one(*values: Tensor) -> list[Tensor]:
         own, of_record = values[: len(names)], values[len(names) :]
-        watch = notes["watch"] = _Watch(of_record)
+        learned = (*own[: len(parameters)], *parameters.values())
+        watch = notes["watch"] = _Watch(of_record, learned)
         before = {name: dict(vars(module)) for name, module in model.named_modules()}
         with _in_place_of(model, dict(zip(names, own, strict=True))) as buffers_now:
             kind = leaves[0].device.type
@@ -167,32 +188,38 @@ def trace_record(
         return [value.reshape(()) if one_number else value, *(found[name] for name in buffers)]
 
     where, drawn = _Where(model), _python_draws()
+    seeded = torch.random.get_rng_state()
     try:
         # A CPU's fused attention has a rule of its own.
         plain = _plain_operations(leaves[0].device.type == "cpu")
         with where, plain, torch.enable_grad(), fake, preserve_node_meta():
-            table = get_decompositions(_IN_PARTS)
+            table: Any = get_decompositions(_IN_PARTS)
             graph = make_fx(functionalize(one, remove="mutations"), table)(*made_up)
+            _drop_detached(graph)
             if any(_is_mutable(node) and not _writes_input(node) for node in graph.graph.nodes):
-                # What torch's recurrent layers write in place inside. `functionalize` would make an
-                # alias of what is detached, with a gradient, but not of a copy.
-                _rename(graph, aten.detach.default, aten.detach_copy.default)
+                # What torch's recurrent layers write in place inside.
                 again = functionalize(Interpreter(graph).run, remove="mutations")
                 graph = make_fx(again)(*made_up)
-                _rename(graph, aten.detach_copy.default, aten.detach.default)
+                _drop_detached(graph)
+        for node in graph.graph.find_nodes(op="call_function", target=aten.detach_copy.default):
+            node.target = aten.detach.default
     except InputError as error:
         raise InputError(error.where or where.name(), error.found, error.allowed) from None
     except Exception as error:  # a stranger's network may raise anything
         raise _refusal(where.name(), error) from None
+    if not torch.equal(torch.random.get_rng_state(), seeded):
+        found = "torch.manual_seed, or a generator that draws, in the forward pass"
+        raise InputError("model", found, "draws that are torch's anew; fixed ones as a buffer")
     if _python_draws() != drawn:
         allowed = "those of torch, which are drawn anew at each step"
         raise InputError("model", "random numbers of Python or numpy in the forward pass", allowed)
     watch: _Watch = notes.pop("watch")
     del made_up
-    constants, origins = _constants(graph, model, loss)
+    constants, origins = _constants(graph, model, loss, [*parameters.items(), *buffers.items()])
     _refuse_kept(watch, model, loss)
 
     nodes = graph.graph
+    _refuse_operations(nodes)
     holders = list(nodes.find_nodes(op="placeholder"))
     own, of_record = holders[: len(names)], holders[len(names) :]
     _drop_writes(nodes, dict(zip(own, names, strict=True)), list(parameters))
@@ -259,12 +286,13 @@ def outputs_alone(model: nn.Module, x: Any) -> Callable[[Any], Tensor]:
     state, leaves = graph.state(), len(graph.leaves)
     if graph.draws:
         raise InputError("model", "random numbers in the forward pass", "a network without them")
-    each = vmap(graph.loss, in_dims=(*[None] * len(state), *[0] * leaves))
+    each = vmap(graph.loss.forward, in_dims=(*[None] * len(state), *[0] * leaves))
 
     def outputs(x: Any) -> Tensor:
         found: Tensor = each(*state, *(leaf.unsqueeze(1) for leaf in pytree.tree_leaves(x)))
         return found.flatten(0, 1)
 
+    outputs.graph = graph  # type: ignore[attr-defined]
     return outputs
 
 
@@ -293,7 +321,7 @@ def trace_views(apply: Callable[[Tensor, Tensor], Tensor], x: Tensor, parameters
         ) from None
     if graph.draws:
         raise InputError("augmentation", "random numbers in apply", "`draw`, whose draws are keyed")
-    each = vmap(graph.loss, in_dims=(None, 0, 0))
+    each = vmap(graph.loss.forward, in_dims=(None, 0, 0))
 
     def views_of(x: Tensor, parameters: Tensor) -> Tensor:
         found: Tensor = each(*graph.state(), x.unsqueeze(1), parameters.unsqueeze(1))
@@ -312,6 +340,17 @@ def reached(graph: Graph, sources: Iterable[Node]) -> set[Node]:
     return found
 
 
+def drop_unused(graph: Graph) -> None:
+    """Drop what no output needs, of a graph that draws nothing; writes in place stay.
+
+    torch would keep fused attention, which it counts among what draws random numbers. Its gradients
+    write in place: that of a real Fourier transform, for one.
+    """
+    graph.eliminate_dead_code(
+        lambda node: node.op in ("placeholder", "output") or _is_mutable(node)
+    )
+
+
 class _Watch(TorchFunctionMode):
     """Sees each call of torch while a record's loss is traced.
 
@@ -319,43 +358,73 @@ class _Watch(TorchFunctionMode):
     show, and what was computed of the record is remembered, without holding it.
     """
 
-    def __init__(self, of_record: Sequence[Tensor]):
+    def __init__(self, of_record: Sequence[Tensor], parameters: Iterable[Tensor]):
         super().__init__()
+        # By their ids: what depends on the record; what has a gradient of a parameter; and what
+        # shares memory with such a tensor, without its gradient.
         self.of_record: dict[int, weakref.ref[Tensor]] = {}
-        for each in of_record:
-            self._remember(each)
+        self.learned: dict[int, weakref.ref[Tensor]] = {}
+        self.aliases: dict[int, weakref.ref[Tensor]] = {}
+        self._remember(self.of_record, of_record)
+        self._remember(self.learned, parameters)
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """The call's result, without a gradient where autograd is off."""
         kwargs = kwargs or {}
-        name = getattr(function, "__name__", "")
+        name = str(getattr(function, "__name__", "")).partition(".")[0]
         if name in _READS and args and isinstance(args[0], Tensor):
             raise InputError("", f"the numbers of a tensor read by .{name}()", _WITHOUT_READING)
         function = _IN_PLACE_OF.get(function, function)
+        tensors, off = _tensors((args, kwargs)), not torch.is_grad_enabled()
+        written = _written(name, args, kwargs)
+        for each in written:
+            if id(each) in self.aliases or (off and id(each) in self.learned):
+                raise InputError("", _BEHIND, "the same by operations that give a new tensor")
+        of_record, learned, alias = (
+            any(id(each) in known for each in tensors)
+            for known in (self.of_record, self.learned, self.aliases)
+        )
+        if off and written:
+            # What is written has no gradient, whatever its sources have.
+            kept = {id(each) for each in written}
+            args, kwargs = pytree.tree_map_only(
+                Tensor, lambda v: v if id(v) in kept else _without_gradient(v), (args, kwargs)
+            )
         result = function(*args, **kwargs)
-        tensors = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
-        if any(id(each) in self.of_record for each in tensors):
-            written = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
-            for each in (*pytree.tree_leaves(result), *(tensors[:1] if written else ())):
-                if isinstance(each, Tensor):
-                    self._remember(each)
-        if not torch.is_grad_enabled() and _is_new(result, tensors):
+        view = name in _VIEWS
+        if off and _is_new(result, tensors) and (learned or not view):
             result = pytree.tree_map_only(Tensor, _without_gradient, result)
-            if any(id(each) in self.of_record for each in tensors):
-                for each in pytree.tree_leaves(result):
-                    if isinstance(each, Tensor):
-                        self._remember(each)
+        found = [*_tensors(result), *written]
+        if of_record:
+            self._remember(self.of_record, found)
+        if learned and not (off or function is _detached or name.endswith("_like")):
+            self._remember(self.learned, [each for each in found if each.is_floating_point()])
+        if function is _detached or (view and (alias or (off and learned))):
+            self._remember(self.aliases, _tensors(result))
         return result
 
     def alive(self) -> list[Tensor]:
         """What was computed of the record and is still held by someone."""
         return [each for ref in self.of_record.values() if (each := ref()) is not None]
 
-    def _remember(self, value: Tensor) -> None:
-        key = id(value)
-        self.of_record[key] = weakref.ref(value, lambda _: self.of_record.pop(key, None))
+    @staticmethod
+    def _remember(known: dict[int, weakref.ref[Tensor]], values: Iterable[Tensor]) -> None:
+        for value in values:
+            key = id(value)
+            known[key] = weakref.ref(value, lambda _, key=key: known.pop(key, None))
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    return [each for each in pytree.tree_leaves(values) if isinstance(each, Tensor)]
+
+
+def _written(name: str, args: Any, kwargs: Any) -> list[Tensor]:
+    """The arguments that a function of this name writes into."""
+    given = _tensors(kwargs.get("out"))
+    in_place = name in _WRITES or (name.endswith("_") and not name.endswith("__"))
+    return given + _tensors(args[:1] if in_place or kwargs.get("inplace") else ())
 
 
 def _bag(
@@ -415,6 +484,24 @@ def _one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return F.one_hot(tensor, num_classes)
 
 
+def _within_gradient() -> bool:
+    """Whether torch.func is differentiating in the forward pass."""
+    current = torch._C._functorch.peek_interpreter_stack()
+    return current is not None and current.key() == torch._C._functorch.TransformType.Grad
+
+
+def _requires_grad(tensor: Tensor, *wanted: bool) -> Tensor:
+    """torch's inside torch.func.grad; elsewhere it says nothing of the parameters' gradients."""
+    return tensor.requires_grad_(*wanted) if _within_gradient() else tensor
+
+
+def _autograd_grad(*args: Any, **kwargs: Any) -> Any:
+    """torch's inside torch.func.grad, which is made of it."""
+    if not _within_gradient():
+        raise InputError("", "torch.autograd.grad in the forward pass", _INNER_GRADIENT)
+    return torch.autograd.grad(*args, **kwargs)
+
+
 def _refused(found: str, allowed: str) -> Callable[..., Any]:
     """A function that says what to write in its place."""
 
@@ -422,6 +509,30 @@ def _refused(found: str, allowed: str) -> Callable[..., Any]:
         raise InputError("", found, allowed)
 
     return refuse
+
+
+def _detached(value: Tensor) -> Tensor:
+    """A detached copy, which tells this from what autograd detaches for a gradient inside."""
+    copied: Tensor = aten.detach_copy.default(value.detach())
+    return copied
+
+
+def _requires_grad(value: Tensor, wanted: bool = True) -> Tensor:
+    """torch's within torch.func.grad; without a gradient inside it says nothing of parameters."""
+    return value.requires_grad_(wanted) if _in_gradient() else value
+
+
+def _in_gradient() -> bool:
+    """Whether torch.func.grad, or what is made of it, calls."""
+    top = torch._C._functorch.peek_interpreter_stack()
+    return top is not None and bool(top.key() == torch._C._functorch.TransformType.Grad)
+
+
+def _inner_gradient(*args: Any, **kwargs: Any) -> Any:
+    """torch.autograd.grad, as torch.func.grad calls it."""
+    if not _in_gradient():
+        raise InputError("", "torch.autograd.grad in the forward pass", _INNER_GRADIENT)
+    return torch.autograd.grad(*args, **kwargs)
 
 
 # What is called in place of functions of torch.
@@ -436,12 +547,19 @@ _IN_PLACE_OF: dict[Any, Callable[..., Any]] = {
         "ctc_loss, whose result is as large as a record's lengths say",
         "a sum over paths in torch.logsumexp, step by step, with lengths as a mask",
     ),
-    # Without a gradient inside, it says nothing of the parameters'.
-    Tensor.requires_grad_: lambda value, *_: value,
-    torch.autograd.grad: _refused("torch.autograd.grad in the forward pass", _INNER_GRADIENT),
+    Tensor.requires_grad_: _requires_grad,
+    torch.autograd.grad: _inner_gradient,
     Tensor.backward: _refused("backward() in the forward pass", _INNER_GRADIENT),
     # Otherwise its gradient would be the tensor's own.
-    Tensor.data.__get__: Tensor.detach,  # type: ignore[attr-defined]
+    **dict.fromkeys((Tensor.data.__get__, Tensor.detach, torch.detach), _detached),  # type: ignore[attr-defined]
+    **dict.fromkeys((aten.detach, aten.detach.default), _detached),
+    **dict.fromkeys(
+        (Tensor.data.__set__, Tensor.set_, Tensor.detach_, torch.detach_),  # type: ignore[attr-defined]
+        _refused("a tensor that is given other numbers or detached in place", ".detach(), a copy"),
+    ),
+    Tensor.grad_fn.__get__: _refused(  # type: ignore[attr-defined]
+        "grad_fn, which a hook could change", "gradients as torch computes them"
+    ),
 }
 
 
@@ -451,7 +569,7 @@ def _is_new(result: Any, tensors: Sequence[Tensor]) -> bool:
 
 
 def _without_gradient(value: Tensor) -> Tensor:
-    return value.detach() if value.is_floating_point() else value
+    return _detached(value) if value.is_floating_point() or value.is_complex() else value
 
 
 class _Where:
@@ -508,22 +626,23 @@ def _in_place_of(
     known = dict(model.named_parameters()) | dict(model.named_buffers())
     by_id = {id(value): values[name] for name, value in known.items()}
     before = [(module, dict(vars(module))) for module in model.modules()]
-    held = [(module._parameters, dict(module._parameters)) for module, _ in before]
-    held += [(module._buffers, dict(module._buffers)) for module, _ in before]
+    places: list[dict[str, Any]] = []
+    for module, _ in before:
+        places += [module._parameters, module._buffers]
+    held = [(place, dict(place)) for place in places]
     for place, values_before in held:
         for name, value in values_before.items():
             if value is not None:
-                place[name] = by_id[id(value)]  # type: ignore[assignment]
+                place[name] = by_id[id(value)]
 
-    def buffers_now() -> dict[str, Tensor]:
+    names = [name.rpartition(".") for name, _ in model.named_buffers()]
+
+    def buffers_now() -> dict[str, Any]:
         return {
-            name: model.get_submodule(name.rpartition(".")[0])._buffers[name.rpartition(".")[2]]
-            for name in dict(known)
-            if name in buffers
+            f"{path}{dot}{name}": model.get_submodule(path)._buffers[name]
+            for path, dot, name in names
         }
 
-    buffers = dict(model.named_buffers())
-    buffers = {name for name in known if name in buffers}
     try:
         yield buffers_now
     finally:
@@ -551,16 +670,13 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
             found = "a backward hook"
         elif kind.__name__ == "CheckpointFunction":
             found = "checkpoint(use_reentrant=True)"
-        allowed = (
-            "operations of torch, whose gradients torch knows; checkpoint(use_reentrant=False)"
-        )
-        raise InputError("model", found, allowed)
+        raise InputError("model", found, _KNOWN)
 
     def refuse_hook(*_: Any) -> None:
         raise InputError("model", "a hook on a gradient", "gradients as torch computes them")
 
-    torch.autograd.Function.apply = classmethod(refuse)  # type: ignore[assignment]
-    torch.Tensor.register_hook = refuse_hook  # type: ignore[assignment]
+    torch.autograd.Function.apply = classmethod(refuse)
+    torch.Tensor.register_hook = refuse_hook  # type: ignore[method-assign]
     torch.backends.mha.set_fastpath_enabled(False)
     torch._C._set_mkldnn_enabled(False)
     checks = torch.distributions.Distribution._validate_args
@@ -570,14 +686,16 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
     try:
         math = contextlib.nullcontext() if plain_device else sdpa_kernel(SDPBackend.MATH)
         # What is compiled is traced as it was written.
-        with math, torch.compiler.set_stance("force_eager"):
+        eager = torch.compiler.set_stance("force_eager")
+        with math, eager, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Using `torch.compile")
             yield
     finally:
         torch.compiler._is_compiling_flag = compiling
         torch.distributions.Distribution.set_default_validate_args(checks)
         torch._C._set_mkldnn_enabled(dnn)
         torch.backends.mha.set_fastpath_enabled(fast)
-        torch.Tensor.register_hook = hook
+        torch.Tensor.register_hook = hook  # type: ignore[method-assign]
         torch.autograd.Function.apply = apply
 
 
@@ -590,6 +708,8 @@ def _refusal(where: str, error: Exception) -> InputError:
         return InputError(
             where, "a packed sequence" if packed else found, _PACKED if packed else _INDEX
         )
+    if "autograd.Function" in line or "AutogradFunction" in line:
+        return InputError(where, "an autograd.Function with a backward of its own", _KNOWN)
     texts = (
         "unallocated storage",
         "value out of a tracing tensor",
@@ -618,6 +738,15 @@ def _refuse_layers(model: nn.Module) -> None:
             raise InputError(where, found, _BATCH_NORM)
         if layer._backward_hooks or layer._backward_pre_hooks:
             raise InputError(where, "a backward hook", "gradients as torch computes them")
+        for key, value in [*layer.named_parameters("", False), *layer.named_buffers("", False)]:
+            if type(value) not in (nn.Parameter, Tensor, nn.Buffer):
+                found = f"{key}, a {type(value).__name__}, whose code would run at each step"
+                raise InputError(where, found, "parameters and buffers of torch's own classes")
+            if value.is_complex() and isinstance(value, nn.Parameter):
+                allowed = "its real and imaginary parts, joined by torch.view_as_complex"
+                raise InputError(where, f"{key}, a complex parameter", allowed)
+        if any(value._backward_hooks for value in layer.parameters(False)):
+            raise InputError(where, "a hook on a gradient", "gradients as torch computes them")
         if isinstance(layer, nn.Embedding) and (layer.max_norm or layer.scale_grad_by_freq):
             raise InputError(where, "max_norm or scale_grad_by_freq", "neither")
 
@@ -635,13 +764,26 @@ def _drop_writes(graph: Graph, own: dict[Node, str], parameters: Sequence[str]) 
         if own.get(target) in parameters:
             found = f"a forward pass that writes into the parameter {own[target]}"
             raise InputError("model", found, "parameters that only the training changes")
-        node.replace_all_uses_with(node.args[1])  # type: ignore[arg-type]
+        node.replace_all_uses_with(node.args[1])
         graph.erase_node(node)
 
 
-def _rename(graph: GraphModule, before: Any, after: Any) -> None:
-    for node in graph.graph.find_nodes(op="call_function", target=before):
-        node.target = after
+def _refuse_operations(graph: Graph) -> None:
+    """InputError for operations that are not torch's: their code runs at each step, on a batch."""
+    for node in graph.nodes:
+        if node.op != "call_function" or node.target is operator.getitem:
+            continue
+        space = getattr(node.target, "namespace", "")
+        if not isinstance(node.target, torch._ops.OpOverload) or space not in _OPERATIONS:
+            found = f"{node.target}, an operation whose code runs at each step and sees the batch"
+            raise InputError(where_of(node), found, "operations of torch alone")
+
+
+def _drop_detached(graph: GraphModule) -> None:
+    """Drop what autograd detaches for a gradient inside, which the graph is to differentiate."""
+    for node in graph.graph.find_nodes(op="call_function", target=aten.detach.default):
+        node.replace_all_uses_with(node.args[0])
+        graph.graph.erase_node(node)
     graph.recompile()
 
 
@@ -673,7 +815,7 @@ def _fused(graph: Graph, parameters: Sequence[Node]) -> None:
     learned = reached(graph, parameters)
     target = aten._scaled_dot_product_flash_attention_for_cpu.default
     for node in graph.find_nodes(op="call_function", target=target):
-        query, key, value, *rest = node.args
+        query, key, value = node.args[:3]
         mask, scale = node.kwargs.get("attn_mask"), node.kwargs.get("scale")
         if mask not in learned:
             continue
@@ -685,6 +827,10 @@ def _fused(graph: Graph, parameters: Sequence[Node]) -> None:
             scores = call(aten.add.Tensor, (call(aten.matmul.default, (scaled, turned)), mask))
             shares = call(aten._safe_softmax.default, (scores, -1))
             output = call(aten.matmul.default, (shares, value))
+            # In memory as the fused operation has it: positions before heads.
+            turned = call(aten.transpose.int, (output, 1, 2))
+            turned = call(aten.clone.default, (turned,), {"memory_format": torch.contiguous_format})
+            output = call(aten.transpose.int, (turned, 1, 2))
         for user in list(node.users):
             user.replace_all_uses_with(output)
             graph.erase_node(user)
@@ -722,7 +868,7 @@ def _with_draws(graph: Graph) -> tuple[Draw, ...]:
 
 def _of_draws(graph: Graph, node: Node, name: str, draws: Node, dtype: torch.dtype) -> Any:
     """What a random operation gives, of numbers that are drawn before."""
-    call, args = graph.call_function, node.args
+    call, args = graph.call_function, tuple[Any, ...](node.args)
 
     def cast(value: Node) -> Node:
         return call(aten._to_copy.default, (value,), {"dtype": dtype})
@@ -736,30 +882,30 @@ def _of_draws(graph: Graph, node: Node, name: str, draws: Node, dtype: torch.dty
     if name == "native_dropout" and args[2]:
         kept = call(aten.ge.Scalar, (draws, args[1]))
         scaled = call(aten.mul.Tensor, (args[0], cast(kept)))
-        return call(aten.div.Scalar, (scaled, 1 - args[1] or 1.0)), kept  # type: ignore[operator]
+        return call(aten.div.Scalar, (scaled, 1 - args[1] or 1.0)), kept
     if name in ("uniform", "normal_functional"):
-        low, high = (*args[1:3], *(0.0, 1.0)[len(args) - 1 :])
-        scale = high - low if name == "uniform" else high  # type: ignore[operator]
+        low, high = args[1:3] + (0.0, 1.0)[len(args) - 1 :]
+        scale = high - low if name == "uniform" else high
         return cast(call(aten.add.Scalar, (call(aten.mul.Scalar, (draws, scale)), low)))
     if name == "normal":
-        mean, std = (*args[:2], *(0.0, 1.0)[len(args) :])
+        mean, std = args[:2] + (0.0, 1.0)[len(args) :]
         scaled = call(torch.mul, (draws, std))
         return cast(call(torch.add, (scaled, mean)))
     if name == "exponential":
         # -log(1 - u): u is below 1.
         logs = call(aten.log1p.default, (call(aten.neg.default, (draws,)),))
-        return cast(call(aten.div.Scalar, (logs, -(args[1] if len(args) > 1 else 1.0))))  # type: ignore[operator]
+        return cast(call(aten.div.Scalar, (logs, -(args[1] if len(args) > 1 else 1.0))))
     if name in ("randint", "randint_like"):
         first = 1 if name == "randint_like" else 0
         bounds = node.target._overloadname.startswith("low")  # type: ignore[union-attr]
         low, high = (args[first], args[first + 1]) if bounds else (0, args[first])
-        scaled = call(aten.mul.Scalar, (draws, high - low))  # type: ignore[operator]
-        whole = call(aten.clamp_max.default, (call(aten.floor.default, (scaled,)), high - low - 1))  # type: ignore[operator]
+        scaled = call(aten.mul.Scalar, (draws, high - low))
+        whole = call(aten.clamp_max.default, (call(aten.floor.default, (scaled,)), high - low - 1))
         return cast(call(aten.add.Scalar, (whole, low)))
     if name == "rrelu_with_noise_functional":
         x, _, low, high, training = (*args, *(0.125, 1 / 3, False)[len(args) - 2 :])[:5]
         if training:
-            slopes = call(aten.add.Scalar, (call(aten.mul.Scalar, (draws, high - low)), low))  # type: ignore[operator]
+            slopes = call(aten.add.Scalar, (call(aten.mul.Scalar, (draws, high - low)), low))
             noise = call(aten.where.ScalarOther, (call(aten.le.Scalar, (x, 0)), cast(slopes), 1.0))
             return call(aten.mul.Tensor, (x, noise)), noise
     allowed = "dropout, bernoulli, rand, randn, randint, exponential_ or gumbel_softmax"
@@ -788,18 +934,39 @@ def _within_size(graph: Graph) -> None:
 
 
 def _constants(
-    graph: GraphModule, model: nn.Module, loss: Any
+    graph: GraphModule, model: nn.Module, loss: Any, state: Sequence[tuple[str, Tensor]]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Copy what the trace met as a tensor with values; by name as far as it has one."""
+    """Copy what the trace met as a tensor with values; by name as far as it has one.
+
+    state: parameters and buffers, which the network may also hold in lists or closures: there the
+    graph reads its input.
+    """
     names = {id(tensor): name for name, tensor in [*_held("loss", loss), *_held("model", model)]}
+    holders = graph.graph.find_nodes(op="placeholder")
+    holder_of = {id(value): node for (_, value), node in zip(state, holders, strict=False)}
     found: dict[str, Tensor] = {}
     origins: dict[str, Tensor] = {}
+    held: dict[str, Any] = {}
     for node in graph.graph.find_nodes(op="get_attr"):
-        tensor = getattr(graph, str(node.target))
-        name = names.get(id(tensor), str(node.target).lstrip("_"))
+        key = str(node.target)
+        tensor = held.setdefault(key, getattr(graph, key, None))
+        if not isinstance(tensor, Tensor):
+            found_here = f"a {type(tensor).__name__} in the forward pass"
+            raise InputError(where_of(node), found_here, "operations of torch, and its own draws")
+        if id(tensor) in holder_of:
+            node.replace_all_uses_with(holder_of[id(tensor)])
+            graph.graph.erase_node(node)
+            continue
+        name = names.get(id(tensor), key.lstrip("_"))
+        for other, value in state:
+            if overlap(tensor, value):
+                found_here = f"a view of {other}, made before the forward pass"
+                raise InputError(name, found_here, f"{other} itself, or a copy")
         if name not in found:
             found[name], origins[name] = tensor.detach().clone(), tensor
-        setattr(graph, str(node.target), found[name])
+        if hasattr(graph, key):
+            delattr(graph, key)
+        setattr(graph, key, found[name])
     return found, origins
 
 
@@ -808,7 +975,11 @@ def _held(
 ) -> Iterator[tuple[str, Tensor]]:
     """Tensors that an object holds in attributes, containers and what its functions enclose."""
     seen = {} if seen is None else seen
-    if id(value) in seen:
+    kind = value if isinstance(value, FunctionType) else type(value)
+    # Not into the machinery of a compiled function.
+    torchs = "torch." if isinstance(value, FunctionType) else "torch._"
+    inner = f"{kind.__module__}.".startswith(torchs) and not isinstance(value, Tensor | nn.Module)
+    if id(value) in seen or inner:
         return
     # Held, so that no other object gets its address.
     seen[id(value)] = value
@@ -816,7 +987,7 @@ def _held(
         yield name, value
     elif isinstance(value, dict):
         for key, part in list(value.items()):
-            own = key in ("_parameters", "_buffers", "_modules")
+            own = isinstance(key, str) and key in ("_parameters", "_buffers", "_modules")
             yield from _held(name if own else f"{name}.{key}", part, seen)
     elif isinstance(value, list | tuple | set | frozenset):
         for number, part in enumerate(list(value)):
@@ -864,7 +1035,7 @@ def _refuse_kept(watch: _Watch, model: nn.Module, loss: Any) -> None:
 
 def _tidy(graph: Graph) -> None:
     """Drop what no output needs, and what tracing left at the nodes."""
-    graph.eliminate_dead_code()
+    drop_unused(graph)
     for node in graph.nodes:
         value = node.meta.get("val")
         shape = {"shape": tuple(value.shape)} if isinstance(value, Tensor) else {}
@@ -885,8 +1056,9 @@ def _last_size(output: Any) -> int:
 
 
 def _python_draws() -> Any:
-    kind, keys, *rest = np.random.get_state()
-    return random.getstate(), kind, keys.tobytes(), rest  # type: ignore[union-attr]
+    legacy: Any = np.random.get_state()  # noqa: NPY002  (what a network may draw from)
+    kind, keys, *rest = legacy
+    return random.getstate(), kind, keys.tobytes(), rest
 
 
 def _bytes(tensor: Tensor) -> bytes:

@@ -29,6 +29,7 @@ from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.progress import EpsilonSoFar, Progress
 from dpatlas.core.seeds import Noise, generator
 from dpatlas.errors import InputError
+from dpatlas.models.precision import without_autocast
 from dpatlas.privacy.accounting import (
     Guarantee,
     Phase,
@@ -43,7 +44,7 @@ from dpatlas.privacy.clip_bounds import (
     StatedClip,
 )
 from dpatlas.privacy.clipping import ClippedSum, NoisySum
-from dpatlas.privacy.data import FromDataset, Located, data_of, refuse_held, rows_of
+from dpatlas.privacy.data import FromDataset, InMemory, Located, data_of, refuse_held, rows_of
 from dpatlas.privacy.digest import digest, values_of
 from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import BLOCK, SoftmaxGradients
@@ -67,7 +68,7 @@ from dpatlas.privacy.phases import (
 )
 from dpatlas.privacy.plain_batch import refuse_meeting
 from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, save_model
+from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, remember_values, save_model
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.trace import RecordGraph, trace_record, trace_views
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
@@ -75,8 +76,8 @@ from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
 # Key of the released count of an adaptive clip bound; no parameter has a name with a space.
 CLIP_COUNT = "clip count"
-# How many tensors of a noisy sum, and about how many numbers of each, tell it from another.
-SHOWN_TENSORS, SHOWN_NUMBERS = 2, 256
+# About how many numbers of each tensor of a noisy sum tell it from another.
+SHOWN_NUMBERS = 256
 # The version whose steps have these bits: a checkpoint of another one is refused.
 ENGINE = "0.2"
 # Key of the projection that tells whether a record changed: "rows" in ASCII.
@@ -173,6 +174,8 @@ class PrivateTraining:
         self._began_at: str | None = None
         # Whether it began at weights that another training had left.
         self._follows = False
+        # Whether a step has moved the parameters of the phase.
+        self._moved = False
         self._skipped: int | Tensor = 0
         self._phase: int | None = None
         # The model's parameters, and their requires_grad when this object was made.
@@ -183,6 +186,8 @@ class PrivateTraining:
         self._max_grad_norm = 0.0
         self.device = device_of(model)
         self.data = data_of(x, labels, self.device, workers)
+        if isinstance(self.data, InMemory):
+            self.x, self.labels = x, labels = self.data.x, self.data.targets
         if loss is cross_entropy:
             check_classes(self.data.sample()[1] if labels is None else labels)
         if autocast not in (None, torch.bfloat16):
@@ -368,6 +373,7 @@ class PrivateTraining:
                     after_step(self.steps_done)
                 if shown is not None:
                     shown.reach(self.steps_done, note)
+        remember_values(self._parameters.values())
 
     def save(
         self,
@@ -413,7 +419,8 @@ class PrivateTraining:
     def step(self) -> None:
         """One private update."""
         self._refuse_other_parameters()
-        self._step(*self.phase_at(self.steps_done))
+        with without_autocast(self.device):
+            self._step(*self.phase_at(self.steps_done))
 
     @property
     def _frozen(self) -> list[str]:
@@ -438,7 +445,7 @@ class PrivateTraining:
 
     def _step(self, number: int, phase: TrainingPhase) -> None:
         if self.steps_done == 0 and self.after is None:
-            self._follows |= are_trained(self.model.parameters())
+            self._follows |= are_trained(list(self.model.parameters()))
         optimizer = self._optimizer
         if number != self._phase or optimizer is None:
             optimizer = self._start(number)
@@ -471,10 +478,19 @@ class PrivateTraining:
         self.steps_done += 1
 
     def _update(self, optimizer: Optimizer, noisy: NoisySum) -> None:
-        """A step of the optimizer; InputError for a parameter that the first one left as it was."""
+        """A step of the optimizer; InputError for a parameter that the first one left as it was.
+
+        Of fewer than 32 bits alone: in float32 that takes a step of 1e-8 of the weights, as audits
+        choose it.
+        """
         before = {}
         if not self._moved and noisy.scale:
-            before = {name: value.detach().clone() for name, value in self._parameters.items()}
+            before = {
+                name: value.detach().clone()
+                for name, value in self._parameters.items()
+                if torch.finfo(value.dtype).bits < 32
+            }
+            self._moved = not before
         optimizer.step(noisy)
         for name, value in before.items():
             rate = optimizer.size(optimizer.settings[name].lr, optimizer.steps - 1)
@@ -502,22 +518,17 @@ class PrivateTraining:
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` continues to the same bits."""
         parameters = dict(self.model.named_parameters())
-        arrays = {
-            f"weights/{name}": value.detach().cpu().numpy().copy()
-            for name, value in parameters.items()
-        }
-        if self.record is not None:
-            # Those that each step moves.
-            arrays |= {
-                f"buffers/{name}": self.record.buffers[name].cpu().numpy().copy()
-                for name in self.record.updated
-            }
+        if self.steps_released:
+            remember_values(self._parameters.values())
+        arrays = {f"weights/{name}": _array(value) for name, value in parameters.items()}
+        # What the network moves at each call is part of what a step computes.
+        buffers = self.record.buffers if self.record else {}
+        arrays |= {f"buffers/{name}": _array(value) for name, value in buffers.items()}
         if self.ema is not None:
-            arrays |= {f"ema/{name}": value.cpu().numpy() for name, value in self.ema.items()}
+            arrays |= {f"ema/{name}": _array(value) for name, value in self.ema.items()}
         if self._optimizer is not None:
             arrays |= {
-                f"optimizer/{key}": value.cpu().numpy().copy()
-                for key, value in self._optimizer.state.items()
+                f"optimizer/{key}": _array(value) for key, value in self._optimizer.state.items()
             }
         facts = {
             "plan": self._plan(),
@@ -550,14 +561,13 @@ class PrivateTraining:
         if not fits or not ours or averaged != (self.ema is not None):
             raise InputError("checkpoint", "a state of another run", "one of this model and run")
         self._check_plan(facts.get("plan"))
-        with torch.no_grad():
-            for name, value in parameters.items():
-                value.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
-            for name in self.record.updated if self.record else ():
-                self.record.buffers[name].copy_(torch.from_numpy(arrays[f"buffers/{name}"]))
-            for name, average in (self.ema or {}).items():
-                average.copy_(torch.from_numpy(arrays[f"ema/{name}"]))
         self.noise.carry(facts["secret"])
+        buffers = self.record.buffers if self.record else {}
+        kinds = {"weights": parameters, "buffers": buffers, "ema": self.ema or {}}
+        with torch.no_grad():
+            for kind, values in kinds.items():
+                for name, value in values.items():
+                    value.copy_(_from_array(arrays[f"{kind}/{name}"], value))
         self._claimed, self._began_at = None, facts["began_at"]
         self._follows = facts.get("follows", False)
         self.steps_done = facts["steps_done"]
@@ -826,7 +836,8 @@ class PrivateTraining:
                 numbers = device_generator(key, self.device)
                 for place, draw in zip(each, wanted, strict=True):
                     make = torch.rand if draw.kind == "uniform" else torch.randn
-                    place.append(make(draw.shape, generator=numbers, device=self.device))
+                    kind = {"dtype": torch.float32, "device": self.device}
+                    place.append(make(draw.shape, generator=numbers, **kind))
             return [torch.stack(place) for place in each]
 
         return draws
@@ -852,10 +863,23 @@ class PrivateTraining:
                 self.ema[name].lerp_(value, 1 - decay)
 
 
+def _array(value: Tensor) -> np.ndarray:
+    """A copy as an array; of bfloat16, which numpy has not, the bits."""
+    host = value.detach().cpu()
+    host = host.view(torch.int16) if host.dtype == torch.bfloat16 else host
+    array: np.ndarray = host.numpy().copy()
+    return array
+
+
+def _from_array(array: np.ndarray, like: Tensor) -> Tensor:
+    value = torch.from_numpy(array)
+    return value.view(torch.bfloat16) if like.dtype == torch.bfloat16 else value
+
+
 def _number_of(sums: Mapping[str, Tensor]) -> Any:
     """A number in which a change of the sums shows; on a GPU a tensor, so that no host waits."""
     total: Any = 0.0
-    for value in list(sums.values())[-SHOWN_TENSORS:]:
+    for value in sums.values():
         part: Any = value.detach().reshape(-1)
         part = part[:: max(1, len(part) // SHOWN_NUMBERS)].double()
         # Gradients by class sum to 0: all alike, their sum would show nothing.
@@ -893,7 +917,7 @@ def loss_name(loss: Loss) -> str:
 
 
 def single_layer(model: nn.Module) -> tuple[nn.Linear, str]:
-    """The one linear layer of a network that `closed_form` holds for, and the prefix of its names."""
+    """The one linear layer of a network that `closed_form` holds for; the prefix of its names."""
     name, layer = next((n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear))
     return layer, f"{name}." if name else ""
 
@@ -907,6 +931,8 @@ def closed_form(model: nn.Module, loss: Loss) -> bool:
     ]
     plain = len(layers) == 1 and type(layers[0]) is nn.Linear and "forward" not in vars(layers[0])
     # Hooks may change a layer's output, which the closed form would ignore.
+    # Numbers of 16 bits are added up in float32, which the traced graph does.
+    plain = plain and all(value.itemsize >= 4 for value in model.parameters())
     return (plain and loss is cross_entropy) and not any(
         module._forward_hooks or module._forward_pre_hooks for module in model.modules()
     )

@@ -1,6 +1,5 @@
 """What a user's files give a training: records, network, loss, and the training's settings."""
 
-import copy
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from dpatlas.privacy.data import FromDataset, InMemory, data_of
 from dpatlas.privacy.digest import digest, row_digests, values_of
 from dpatlas.privacy.optimizers import ParameterGroup
 from dpatlas.privacy.phases import TrainingPhase
+from dpatlas.privacy.plain_batch import refuse_meeting
 from dpatlas.privacy.samplers import Sampler, sampler
 from dpatlas.privacy.trace import called, outputs_alone
 from dpatlas.privacy.training import check_classes, check_labels
@@ -258,7 +258,7 @@ class Inputs:
         network = functools.partial(called, model)
         if key == "select.validation" and chosen and chosen.score_noise is not None:
             # Private: a record moves the count by 1 only if it moves no other one's answer.
-            network = self._called(key, outputs_alone, model, data.sample()[0])
+            network = self._called(key, _alone, model, data.sample()[0])
         try:
             for start in range(0, data.n, rows):
                 chunk = slice(start, min(start + rows, data.n))
@@ -358,3 +358,14 @@ def _schedule(key: str, given: Any, steps: int) -> Any:
     if isinstance(given, configured.InverseTime):
         return schedules.InverseTime(**values)
     return schedules.StepDecay(**values)
+
+
+def _alone(model: nn.Module, x: Any) -> Callable[[Any], Tensor]:
+    """`outputs_alone` of a network that does with a batch what it does with each record."""
+
+    def total(output: Any, _: Any) -> Tensor:
+        return getattr(output, "logits", output).flatten(1).sum(1)
+
+    network = outputs_alone(model, x)
+    refuse_meeting(model, total, network.graph, x, None)  # type: ignore[attr-defined]
+    return network

@@ -107,9 +107,9 @@ def _step_in_words(training: PrivateTraining) -> Callable[[], None]:
 
 
 def _where(error: Exception, model: nn.Module) -> str:
-    """The innermost layer that was called as the error occurred; else the loss."""
+    """The innermost layer that was called as the error occurred; of a traced step, both."""
     names = {id(module): name for name, module in model.named_modules()}
-    trace, where = error.__traceback__, "loss"
+    trace, where = error.__traceback__, "network or loss"
     while trace is not None:
         layer = trace.tb_frame.f_locals.get("self")
         if isinstance(layer, nn.Module) and id(layer) in names:
