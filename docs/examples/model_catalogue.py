@@ -262,13 +262,14 @@ def lstm(rows: int) -> Made:
     return Made(Recurrent(nn.LSTM, num_layers=2, dropout=0.2), ids, classes(rows))
 
 
+class Projected(Recurrent):
+    def __init__(self) -> None:
+        super().__init__(nn.LSTM, proj_size=12, bidirectional=True)
+        self.head = nn.Linear(24, CLASSES)
+
+
 @case("LSTM, both ways, with projections")
 def lstm_both_ways(rows: int) -> Made:
-    class Projected(Recurrent):
-        def __init__(self) -> None:
-            super().__init__(nn.LSTM, proj_size=12, bidirectional=True)
-            self.head = nn.Linear(24, CLASSES)
-
     return Made(Projected(), torch.randint(0, WORDS, (rows, LENGTH)), classes(rows))
 
 
@@ -334,19 +335,20 @@ def counter(rows: int) -> Made:
     return Made(Counter(), numbers(rows, 20), classes(rows))
 
 
+class Bags(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = nn.EmbeddingBag(WORDS, 16, padding_idx=0)
+        self.sum = nn.EmbeddingBag(WORDS, 16, mode="sum")
+        self.head = nn.Linear(32, CLASSES)
+
+    def forward(self, ids: Tensor, weights: Tensor) -> Tensor:
+        both = self.mean(ids), self.sum(ids, per_sample_weights=weights)
+        return self.head(torch.cat(both, 1))
+
+
 @case("EmbeddingBag (sum, mean, weights a word)", use="rows of indices, without offsets")
 def embedding_bag(rows: int) -> Made:
-    class Bags(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.mean = nn.EmbeddingBag(WORDS, 16, padding_idx=0)
-            self.sum = nn.EmbeddingBag(WORDS, 16, mode="sum")
-            self.head = nn.Linear(32, CLASSES)
-
-        def forward(self, ids: Tensor, weights: Tensor) -> Tensor:
-            both = self.mean(ids), self.sum(ids, per_sample_weights=weights)
-            return self.head(torch.cat(both, 1))
-
     x = torch.randint(0, WORDS, (rows, LENGTH)), numbers(rows, LENGTH)
     return Made(Bags(), x, classes(rows))
 
@@ -372,20 +374,21 @@ def encoder(rows: int) -> Made:
     return Made(Encoder(), words(rows)["input_ids"], classes(rows))
 
 
+class Pooled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 4, batch_first=True, kdim=20, vdim=20)
+        self.query = nn.Parameter(torch.randn(1, 1, 16))
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor, padding: Tensor) -> Tensor:
+        query = self.query.expand(len(x), -1, -1)
+        out, _ = self.attention(query, x, x, key_padding_mask=padding)
+        return self.head(out[:, 0])
+
+
 @case("MultiheadAttention with a mask of padding")
 def attention(rows: int) -> Made:
-    class Pooled(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.attention = nn.MultiheadAttention(16, 4, batch_first=True, kdim=20, vdim=20)
-            self.query = nn.Parameter(torch.randn(1, 1, 16))
-            self.head = nn.Linear(16, CLASSES)
-
-        def forward(self, x: Tensor, padding: Tensor) -> Tensor:
-            query = self.query.expand(len(x), -1, -1)
-            out, _ = self.attention(query, x, x, key_padding_mask=padding)
-            return self.head(out[:, 0])
-
     padding = torch.arange(LENGTH) >= torch.randint(3, LENGTH + 1, (rows, 1))
     return Made(Pooled(), (numbers(rows, LENGTH, 20), padding), classes(rows))
 
@@ -415,18 +418,17 @@ def u_net(rows: int) -> Made:
     return Made(UNet(), numbers(rows, 3, 16, 16), torch.randint(0, 3, (rows, 16, 16)), loss)
 
 
+class Siamese(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 16))
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return F.pairwise_distance(self.body(left), self.body(right))
+
+
 @case("siamese network (pairs)", use="a pair is one record: `x=(left, right)`")
 def siamese(rows: int) -> Made:
-    class Siamese(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = nn.Sequential(
-                nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 16)
-            )
-
-        def forward(self, left: Tensor, right: Tensor) -> Tensor:
-            return F.pairwise_distance(self.body(left), self.body(right))
-
     def loss(distance: Tensor, same: Tensor) -> Tensor:
         return torch.where(same, distance.square(), F.relu(4 - distance).square())
 
@@ -434,33 +436,45 @@ def siamese(rows: int) -> Made:
     return Made(Siamese(), x, torch.rand(rows) < 0.5, loss)
 
 
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Bilinear(6, 7, CLASSES)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return self.layer(left, right)
+
+
 @case("Bilinear")
 def bilinear(rows: int) -> Made:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Bilinear(6, 7, CLASSES)
-
-        def forward(self, left: Tensor, right: Tensor) -> Tensor:
-            return self.layer(left, right)
-
     return Made(Two(), (numbers(rows, 6), numbers(rows, 7)), classes(rows))
+
+
+class Spectrum(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.head = nn.Linear(32, 32), nn.Linear(17, CLASSES)
+        self.filter = nn.Parameter(torch.randn(17, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        spectrum = torch.fft.rfft(self.before(x)) * torch.view_as_complex(self.filter)
+        back = torch.fft.irfft(spectrum, n=32)
+        return self.head(spectrum.abs() + back[:, :17])
 
 
 @case("complex numbers (fft) inside")
 def fourier(rows: int) -> Made:
-    class Spectrum(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.before, self.head = nn.Linear(32, 32), nn.Linear(17, CLASSES)
-            self.filter = nn.Parameter(torch.randn(17, 2))
-
-        def forward(self, x: Tensor) -> Tensor:
-            spectrum = torch.fft.rfft(self.before(x)) * torch.view_as_complex(self.filter)
-            back = torch.fft.irfft(spectrum, n=32)
-            return self.head(spectrum.abs() + back[:, :17])
-
     return Made(Spectrum(), numbers(rows, 32), classes(rows))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(20, 32), nn.GELU(), nn.Linear(32, 32))
+        self.head = nn.Linear(32, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(checkpoint(self.body, x, use_reentrant=False))
 
 
 @case(
@@ -468,16 +482,22 @@ def fourier(rows: int) -> Made:
     use="a private step stores what it needs; the network is traced without it",
 )
 def checkpointed(rows: int) -> Made:
-    class Checkpointed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = nn.Sequential(nn.Linear(20, 32), nn.GELU(), nn.Linear(32, 32))
-            self.head = nn.Linear(32, CLASSES)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.head(checkpoint(self.body, x, use_reentrant=False))
-
     return Made(Checkpointed(), numbers(rows, 20), classes(rows))
+
+
+class Deep(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        from torchvision.ops import StochasticDepth
+
+        self.layers = nn.ModuleList([nn.Linear(20, 20) for _ in range(4)])
+        self.depth, self.dropout = StochasticDepth(0.3, "row"), nn.Dropout(0.2)
+        self.head = nn.Linear(20, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = x + self.depth(self.dropout(F.silu(layer(x))))
+        return self.head(F.alpha_dropout(x, 0.1, self.training))
 
 
 @case(
@@ -486,20 +506,6 @@ def checkpointed(rows: int) -> Made:
     use="training mode; masks are drawn anew for each record and step",
 )
 def stochastic_depth(rows: int) -> Made:
-    from torchvision.ops import StochasticDepth
-
-    class Deep(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = nn.ModuleList([nn.Linear(20, 20) for _ in range(4)])
-            self.depth, self.dropout = StochasticDepth(0.3, "row"), nn.Dropout(0.2)
-            self.head = nn.Linear(20, CLASSES)
-
-        def forward(self, x: Tensor) -> Tensor:
-            for layer in self.layers:
-                x = x + self.depth(self.dropout(F.silu(layer(x))))
-            return self.head(F.alpha_dropout(x, 0.1, self.training))
-
     return Made(Deep(), numbers(rows, 20), classes(rows))
 
 

@@ -16,20 +16,20 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from dpatlas.privacy.layers import Linear
 from small_training import sums_of
 from torch import Tensor, nn
 
+from dpatlas.accounting.audit_statistics import LowerBound, epsilon_lower_bound
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.samplers import FullBatch, Sampler
 from dpatlas.checks.audit.jobs.canaries import PoissonWithEmptySlots
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.audit_statistics import LowerBound, epsilon_lower_bound
 from dpatlas.privacy.convolution import Conv2d, patch_gram
-from dpatlas.privacy.layers import Linear
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.per_record import PerRecordWarning
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import FullBatch, Sampler
 from dpatlas.privacy.training import PrivateTraining
 
 DELTA, LEVEL, RUNS = 0.1, 0.999, 20_000
@@ -447,7 +447,7 @@ def test_what_is_past_the_watched_layer_leaves_nothing_with_the_safeguards_off(m
 def test_with_the_safeguards_off_the_audit_catches_the_case(name, monkeypatch):
     switch_off(monkeypatch)
     # Updates have none, and the noise of low precision would fail.
-    monkeypatch.setattr("dpatlas.privacy.noise.add_noise", nothing)
+    monkeypatch.setattr("dpatlas.privacy.training.add_noise", nothing)
     case = CASES[name]()
     assert attack(case).epsilon > stated(case)
 

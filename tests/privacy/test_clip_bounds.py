@@ -21,14 +21,14 @@ from small_training import (
     weights,
 )
 
+from dpatlas.accounting.clip_bounds import AdaptiveClip, LayerBounds
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.ledger import Ran
+from dpatlas.accounting.samplers import FullBatch, Poisson
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.clip_bounds import AdaptiveClip, LayerBounds
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
-from dpatlas.privacy.ledger import Ran
-from dpatlas.privacy.samplers import FullBatch, Poisson
 from dpatlas.privacy.training import CLIP_COUNT
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -215,7 +215,7 @@ def test_on_a_poisson_sample_the_package_s_own_composition_gives_the_same_epsilo
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
-    from dpatlas.privacy.accountants import RDP_ORDERS
+    from dpatlas.accounting.accountants import RDP_ORDERS
 
     run = training([phase(Poisson(N, 6), **ADAPTIVE, steps=7)], noise=Noise())
     run.run()

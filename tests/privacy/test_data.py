@@ -14,11 +14,11 @@ from small_training import OUTPUTS, N, check_resumes, data, flat, network, phase
 from torch import nn
 from torch.utils.data import Dataset, IterableDataset
 
+from dpatlas.accounting.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.losses import cross_entropy
-from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.privacy.training import PrivateTraining
 
 pytestmark = pytest.mark.usefixtures("device")

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from reference_gradients import by_loop, clipped_sum, distance, records, seeded
 from torch import nn
 
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.losses import (
@@ -16,7 +17,6 @@ from dpatlas.privacy.losses import (
 )
 from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import PrivateTraining
 
 ROWS, WORDS = 6, 7

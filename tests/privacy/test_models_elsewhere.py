@@ -13,10 +13,10 @@ import torch.utils._pytree as pytree
 from model_catalogue import CASES, LARGE, Case, Made
 from torch import Tensor
 
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import Noise
 from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.trace import called
 from dpatlas.privacy.training import PrivateTraining
 

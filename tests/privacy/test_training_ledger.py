@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -11,15 +12,15 @@ from scipy import stats
 from small_training import N, network, phase, training
 from torch import nn
 
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.accounting.guarantees import default_delta, guarantee
+from dpatlas.accounting.ledger import UNTOLD
+from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Shuffled
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy import PrivateTraining
-from dpatlas.privacy.accounting import default_delta, guarantee
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
-from dpatlas.privacy.ledger import UNTOLD
-from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Shuffled
 from dpatlas.privacy.saved import load_weights
 from dpatlas.privacy.training import FOLLOWED
 
@@ -102,20 +103,34 @@ def test_a_restored_training_states_the_steps_before_and_after(steps):
 
 
 @pytest.mark.parametrize(
-    ("follows", "warned"), [("kept", 1), ("loaded", 1), ("wrapped", 1), ("reset", 0)]
+    ("follows", "warned"),
+    [
+        ("kept", 1),
+        ("loaded", 1),
+        ("wrapped", 1),
+        ("copied", 1),
+        ("filled", 1),
+        ("averaged", 1),
+        ("reset", 0),
+    ],
 )
 def test_a_training_of_weights_that_another_left_says_that_it_counts_its_own_steps(
     tmp_path, follows, warned
 ):
     model = network("mlp")
     fresh = copy.deepcopy(model.state_dict())
-    first = training([ALL], model, Noise())
+    first = training([ALL], model, Noise(), ema_decay=0.9)
     first.run()
     if follows == "loaded":
         first.save(tmp_path / "model")
         load_weights(tmp_path / "model", model := network("mlp", run=1))
     elif follows == "wrapped":
         model = nn.Sequential(model, nn.Linear(5, 5))
+    elif follows == "copied":
+        model = pickle.loads(pickle.dumps(copy.deepcopy(model)))  # noqa: S301
+    elif follows in ("filled", "averaged"):
+        left = model.state_dict() if follows == "filled" else first.ema
+        (model := network("mlp", run=1)).load_state_dict(left)
     elif follows == "reset":
         model.load_state_dict(fresh)
     whole = replace(ALL, trainable=("",))

@@ -22,15 +22,15 @@ from small_training import (
     weights,
 )
 
+from dpatlas.accounting.clip_bounds import AdaptiveClip
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.ledger import Ran
+from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
 from dpatlas.epsilon.ledgers import total_spent
 from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.clip_bounds import AdaptiveClip
-from dpatlas.privacy.ledger import Ran
-from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson
 from dpatlas.privacy.training import PrivateTraining
 
 pytestmark = pytest.mark.usefixtures("device")

@@ -107,7 +107,7 @@ def certify(
     grid = _grid(taus)
     noise = Noise(f"certify/{seed}", "keyed")
     network = chain(model)
-    if not redraw and are_trained(model.parameters()):
+    if not redraw and are_trained(model.parameters(), copies=False):
         found = "weights that a private training left, which may have seen the records"
         allowed = "redraw=True, or copy.deepcopy(model) where it was trained on other records alone"
         raise InputError("model", found, allowed)

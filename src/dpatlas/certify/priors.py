@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dpatlas.accounting.samplers import Shuffled
 from dpatlas.certify.report import HeldOut
 from dpatlas.certify.settings import Settings
 from dpatlas.core.seeds import Noise
@@ -19,7 +20,6 @@ from dpatlas.papers.max_information.formulas.certificates import monte_carlo_ris
 from dpatlas.papers.max_information.formulas.kappa import kappa, kappa_repaired, standing
 from dpatlas.privacy.noise import device_generator
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import Shuffled
 from dpatlas.privacy.training import PrivateTraining
 
 # Records whose outputs are computed together.

@@ -151,7 +151,7 @@ class Noise:
         claimed in this process, and for a secret that came from another process but not by a
         checkpoint: what others drew from it there is not known here.
         """
-        self._refuse_other_process()
+        self.check_process()
         first, name, _ = _claims.setdefault((self._root, repetition), (training, shared, {}))
         if (first, name) != (training, shared) and (shared is None or name != shared):
             raise InputError(
@@ -169,7 +169,7 @@ class Noise:
         changed by other hands. number: of the noisy sum, a tensor too; scale: of the noise in it.
         Trainings that share their noise by name may differ.
         """
-        self._refuse_other_process()
+        self.check_process()
         _, shared, numbers = _claims.get((self._root, repetition), ("", None, {}))
         before = numbers.setdefault(step, number)
         if shared is not None or before is number:
@@ -182,7 +182,7 @@ class Noise:
                 "the same training to the bit, or a Noise or a repetition of its own",
             )
 
-    def _refuse_other_process(self) -> None:
+    def check_process(self) -> None:
         """InputError after a fork or in what was pickled: each would draw the same."""
         if self.source == "os" and self._process != os.getpid():
             found = f"noise of the operating system from process {self._process}"

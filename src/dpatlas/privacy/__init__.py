@@ -14,10 +14,10 @@ MODULES = {
     "dpatlas.core.seeds": ("Noise",),
     "dpatlas.models.group_norm": ("to_group_norm",),
     "dpatlas.models.lora": ("lora_parameters", "with_lora"),
-    "dpatlas.privacy.accounting": ("Phase", "calibrate", "composition", "guarantee"),
-    "dpatlas.privacy.audit_statistics": ("epsilon_lower_bound",),
+    "dpatlas.accounting.guarantees": ("Phase", "calibrate", "composition", "guarantee"),
+    "dpatlas.accounting.audit_statistics": ("epsilon_lower_bound",),
     "dpatlas.privacy.calibration": ("at_epsilon",),
-    "dpatlas.privacy.clip_bounds": ("AdaptiveClip", "LayerBounds"),
+    "dpatlas.accounting.clip_bounds": ("AdaptiveClip", "LayerBounds"),
     "dpatlas.privacy.losses": (
         "TokenCrossEntropy",
         "binary_cross_entropy",
@@ -28,9 +28,9 @@ MODULES = {
     "dpatlas.privacy.noise": ("noisy_sum",),
     "dpatlas.privacy.per_record": ("NetworkGradients", "PerRecordWarning"),
     "dpatlas.privacy.phases": ("TrainingPhase",),
-    "dpatlas.privacy.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),
+    "dpatlas.accounting.samplers": ("Cyclic", "FixedSize", "FullBatch", "Poisson", "Shuffled"),
     "dpatlas.privacy.saved": ("load_model", "load_weights"),
-    "dpatlas.privacy.schedules": ("InverseTime", "StepDecay", "WarmupCosine"),
+    "dpatlas.accounting.schedules": ("InverseTime", "StepDecay", "WarmupCosine"),
     "dpatlas.privacy.training": ("PrivateTraining",),
 }
 __all__ = sorted(name for names in MODULES.values() for name in names)

@@ -75,7 +75,7 @@ class Use:
         if all(node.target is aten.t.default for node in views):
             return gradient.t() if len(views) % 2 else gradient
         # In the gradient's own type, which may have more digits than the parameter's.
-        _, pull = vjp(self.of, like.to(gradient.dtype))
+        pull = vjp(self.of, like.to(gradient.dtype))[1]
         found: Tensor = pull(gradient)[0]
         return found
 
@@ -345,6 +345,8 @@ class BatchGraph:
         gradient is the mean over its rows.
         """
         rows = len(data[0]) // units
+        # As they were traced: a graph views records, whose memory may be in another order.
+        data = [each.contiguous() for each in data]
         scale = torch.full((), 1 / rows, dtype=torch.float32, device=state[0].device)
         # Not called as a module, whose global hooks would see the records.
         outputs = self._graph(len(data[0])).forward(units, len(data[0]), scale, *state, *data)

@@ -68,10 +68,10 @@ class Factored:
         return self.factored_norms2(small) if self.stored is None else rows_norm2(self.stored)
 
     def weighted(self, factors: Tensor) -> Tensor:
-        """sum_i c_i g_i in the shape of `weight`, from factors c (records,)."""
+        """sum_i c_i g_i in the shape of `weight`, from factors c (records,) in float64."""
         if self.stored is None:
-            return self.weighted_factors(factors)
-        return stored_sum(factors, self.stored)
+            return self.weighted_factors(factors.to(self.gradient_factors()[1].dtype))
+        return stored_sum(factors.to(self.stored.dtype), self.stored)
 
     def each(self) -> Tensor:
         """The gradient of every record, (records, *weight.shape)."""

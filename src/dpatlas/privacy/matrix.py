@@ -106,7 +106,8 @@ class Table(Factored):
         """The scaled sums, added up by row."""
         if self.read is None or self.stored is None:
             return super().weighted(factors)
-        return in_blocks(self._by_row, 1, factors, self.stored, self.read)
+        assert self.stored is not None
+        return in_blocks(self._by_row, 1, factors.to(self.stored.dtype), self.stored, self.read)
 
     def _by_row(self, factors: Tensor, sums: Tensor, read: Tensor) -> Tensor:
         rows = (sums * factors[:, None, None]).flatten(0, 1)

@@ -223,7 +223,7 @@ class GroupNorm(Operation):
         if not self.wanted:
             sizes = count, channels, size, groups
             below = back(delta, flat, *saved, weight, *sizes, [True, False, False])[0]
-            return below.view(x.shape)
+            return below.reshape(x.shape)
         below, *own = back(
             delta.view(1, count * channels, -1),
             flat.view(1, count * channels, -1),
@@ -238,7 +238,7 @@ class GroupNorm(Operation):
         )
         roles = zip(("weight", "bias"), own, strict=True)
         self.kept = [each.view(count, channels) for role, each in roles if role in self.wanted]
-        return below.view(x.shape) if needs_x else None
+        return below.reshape(x.shape) if needs_x else None
 
     def gradients(
         self, kept: Sequence[Tensor], units: int, weight: Tensor | None

@@ -16,11 +16,11 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
+from dpatlas.accounting.clip_bounds import LayerBounds
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.models.precision import exact, passes, without_autocast
 from dpatlas.privacy.batch import BatchGraph, Gradient
-from dpatlas.privacy.clip_bounds import LayerBounds
 from dpatlas.privacy.clipping import (
     CLIPPINGS,
     ClippedSum,
@@ -205,7 +205,7 @@ class NetworkGradients:
             return []
         device = self.model.get_parameter(self.order[0]).device
         make = {"uniform": torch.rand, "normal": torch.randn}
-        kind = {"dtype": torch.float32, "device": device}
+        kind: Any = {"dtype": torch.float32, "device": device}
         return [make[draw.kind](rows, *draw.shape, **kind) for draw in self.record.draws]
 
     def _clipped_part(self, data: Sequence[Tensor], max_grad_norm: float) -> ClippedSum:
@@ -221,7 +221,8 @@ class NetworkGradients:
             bounds = self.clipping.scaled(max_grad_norm)
             layer_bound = per_layer_bound(min(bounds.values()), count)
         norms2 = self._norms2(gradients, layer_bound**2)
-        total = norms2.sum(0).float()
+        kind = torch.promote_types(self.record.parameters[self.order[0]].dtype, torch.float32)
+        total = norms2.sum(0).to(kind)
         bad, skipped = bad_records(total)
         if self.clipping == "flat":
             factors = clip_factors(norms2.sum(0), max_grad_norm).expand(count, -1)

@@ -9,6 +9,7 @@ it, writing it into a buffer or parameter, and gradients by other rules than tho
 """
 
 import contextlib
+import functools
 import gc
 import hashlib
 import math
@@ -76,6 +77,8 @@ _VIEWS = {
     *("split", "tensor_split", "unbind", "unfold", "diagonal", "as_strided", "hsplit", "vsplit"),
     *("adjoint", "real", "imag", "view_as_real", "view_as_complex", "alias", "detach"),
 }
+_DATA: Any = Tensor.data
+_GRAD_FN: Any = Tensor.grad_fn
 _READS = ("numpy", "__array__", "tolist", "__dlpack__", "data_ptr", "untyped_storage")
 _INNER_GRADIENT = "torch.func.grad of a function of tensors; .detach() for a constant"
 _PACKED = (
@@ -412,8 +415,11 @@ class _Watch(TorchFunctionMode):
     @staticmethod
     def _remember(known: dict[int, weakref.ref[Tensor]], values: Iterable[Tensor]) -> None:
         for value in values:
-            key = id(value)
-            known[key] = weakref.ref(value, lambda _, key=key: known.pop(key, None))
+            known[id(value)] = weakref.ref(value, functools.partial(_forget, known, id(value)))
+
+
+def _forget(known: dict[int, Any], key: int, _: Any) -> None:
+    known.pop(key, None)
 
 
 def _tensors(values: Any) -> list[Tensor]:
@@ -484,24 +490,6 @@ def _one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return F.one_hot(tensor, num_classes)
 
 
-def _within_gradient() -> bool:
-    """Whether torch.func is differentiating in the forward pass."""
-    current = torch._C._functorch.peek_interpreter_stack()
-    return current is not None and current.key() == torch._C._functorch.TransformType.Grad
-
-
-def _requires_grad(tensor: Tensor, *wanted: bool) -> Tensor:
-    """torch's inside torch.func.grad; elsewhere it says nothing of the parameters' gradients."""
-    return tensor.requires_grad_(*wanted) if _within_gradient() else tensor
-
-
-def _autograd_grad(*args: Any, **kwargs: Any) -> Any:
-    """torch's inside torch.func.grad, which is made of it."""
-    if not _within_gradient():
-        raise InputError("", "torch.autograd.grad in the forward pass", _INNER_GRADIENT)
-    return torch.autograd.grad(*args, **kwargs)
-
-
 def _refused(found: str, allowed: str) -> Callable[..., Any]:
     """A function that says what to write in its place."""
 
@@ -551,13 +539,13 @@ _IN_PLACE_OF: dict[Any, Callable[..., Any]] = {
     torch.autograd.grad: _inner_gradient,
     Tensor.backward: _refused("backward() in the forward pass", _INNER_GRADIENT),
     # Otherwise its gradient would be the tensor's own.
-    **dict.fromkeys((Tensor.data.__get__, Tensor.detach, torch.detach), _detached),  # type: ignore[attr-defined]
+    **dict.fromkeys((_DATA.__get__, Tensor.detach, torch.detach), _detached),
     **dict.fromkeys((aten.detach, aten.detach.default), _detached),
     **dict.fromkeys(
-        (Tensor.data.__set__, Tensor.set_, Tensor.detach_, torch.detach_),  # type: ignore[attr-defined]
+        (_DATA.__set__, Tensor.set_, Tensor.detach_, torch.detach_),
         _refused("a tensor that is given other numbers or detached in place", ".detach(), a copy"),
     ),
-    Tensor.grad_fn.__get__: _refused(  # type: ignore[attr-defined]
+    _GRAD_FN.__get__: _refused(
         "grad_fn, which a hook could change", "gradients as torch computes them"
     ),
 }
@@ -710,6 +698,12 @@ def _refusal(where: str, error: Exception) -> InputError:
         )
     if "autograd.Function" in line or "AutogradFunction" in line:
         return InputError(where, "an autograd.Function with a backward of its own", _KNOWN)
+    if "non-functional tensor" in line:
+        found = "a write into a tensor that is no part of the network"
+        return InputError(where, found, "buffers, and no writes into anything else")
+    if "custom_function_call" in line:
+        found = "an autograd.Function with a backward of its own"
+        return InputError(where, found, _KNOWN)
     texts = (
         "unallocated storage",
         "value out of a tracing tensor",

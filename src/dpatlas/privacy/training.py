@@ -25,28 +25,30 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
-from dpatlas.core.guard import checked, integer, real
-from dpatlas.core.progress import EpsilonSoFar, Progress
-from dpatlas.core.seeds import Noise, generator
-from dpatlas.errors import InputError
-from dpatlas.models.precision import without_autocast
-from dpatlas.privacy.accounting import (
+from dpatlas.accounting.clip_bounds import (
+    AdaptiveClip,
+    LayerBounds,
+    StatedClip,
+)
+from dpatlas.accounting.guarantees import (
     Guarantee,
     Phase,
     default_delta,
     default_relation,
     guarantee,
 )
+from dpatlas.accounting.ledger import UNTOLD, Ran, ledger
+from dpatlas.accounting.parameter_names import belongs
+from dpatlas.accounting.samplers import FullBatch
+from dpatlas.core.guard import checked, integer, real
+from dpatlas.core.progress import EpsilonSoFar, Progress
+from dpatlas.core.seeds import Noise, generator
+from dpatlas.errors import InputError
+from dpatlas.models.precision import without_autocast
 from dpatlas.privacy.augmentation import Augmentation, ShiftAndFlip, drawn_views
-from dpatlas.privacy.clip_bounds import (
-    AdaptiveClip,
-    LayerBounds,
-    StatedClip,
-)
 from dpatlas.privacy.clipping import ClippedSum, NoisySum
 from dpatlas.privacy.data import FromDataset, InMemory, Located, data_of, refuse_held, rows_of
 from dpatlas.privacy.digest import digest, values_of
-from dpatlas.privacy.ledger import UNTOLD, Ran, ledger
 from dpatlas.privacy.logistic import BLOCK, SoftmaxGradients
 from dpatlas.privacy.losses import Loss, cross_entropy
 from dpatlas.privacy.noise import device_generator, noisy_sum
@@ -56,7 +58,6 @@ from dpatlas.privacy.optimizers import (
     make_optimizer,
     settings_by_name,
 )
-from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.phases import (
     SHOWN_SETTINGS,
@@ -67,7 +68,6 @@ from dpatlas.privacy.phases import (
     training_phases,
 )
 from dpatlas.privacy.plain_batch import refuse_meeting
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, remember_values, save_model
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.trace import RecordGraph, trace_record, trace_views
@@ -275,7 +275,7 @@ class PrivateTraining:
         chosen_on_private_data: Sequence[Mapping[str, Any]] | None = (UNTOLD,),
         **stated: Any,
     ) -> dict[str, Any]:
-        """The ledger of the steps taken; `stated` is passed to `dpatlas.privacy.ledger.ledger`.
+        """The ledger of the steps taken; `stated` is passed to `dpatlas.accounting.ledger.ledger`.
 
         delta, relation: as in `guarantee`. chosen_on_private_data: by default the ledger says that
         nobody stated how settings were chosen; None states that nothing was chosen on private data.
@@ -563,7 +563,11 @@ class PrivateTraining:
         self._check_plan(facts.get("plan"))
         self.noise.carry(facts["secret"])
         buffers = self.record.buffers if self.record else {}
-        kinds = {"weights": parameters, "buffers": buffers, "ema": self.ema or {}}
+        kinds: dict[str, Mapping[str, Tensor]] = {
+            "weights": parameters,
+            "buffers": buffers,
+            "ema": self.ema or {},
+        }
         with torch.no_grad():
             for kind, values in kinds.items():
                 for name, value in values.items():
@@ -722,6 +726,7 @@ class PrivateTraining:
                 raise InputError("augmentation", found, "None, or records that are one tensor")
             x = self._trace_views(x)
         closed = closed_form(self.model, self.loss) and self.augmentation is None
+        closed &= self.units.persons is None
         if closed and all(isinstance(_clipping_of(phase), str) for phase in self.phases):
             outputs = next(iter(self._own.values())).shape[0]
         else:
@@ -836,7 +841,7 @@ class PrivateTraining:
                 numbers = device_generator(key, self.device)
                 for place, draw in zip(each, wanted, strict=True):
                     make = torch.rand if draw.kind == "uniform" else torch.randn
-                    kind = {"dtype": torch.float32, "device": self.device}
+                    kind: Any = {"dtype": torch.float32, "device": self.device}
                     place.append(make(draw.shape, generator=numbers, **kind))
             return [torch.stack(place) for place in each]
 
@@ -930,9 +935,9 @@ def closed_form(model: nn.Module, loss: Loss) -> bool:
         if type(layer).forward is not nn.Sequential.forward or "forward" in vars(layer)
     ]
     plain = len(layers) == 1 and type(layers[0]) is nn.Linear and "forward" not in vars(layers[0])
-    # Hooks may change a layer's output, which the closed form would ignore.
     # Numbers of 16 bits are added up in float32, which the traced graph does.
     plain = plain and all(value.itemsize >= 4 for value in model.parameters())
+    # Hooks may change a layer's output, which the closed form would ignore.
     return (plain and loss is cross_entropy) and not any(
         module._forward_hooks or module._forward_pre_hooks for module in model.modules()
     )

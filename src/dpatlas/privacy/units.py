@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from dpatlas.accounting.ledger import Persons
 from dpatlas.errors import InputError
 from dpatlas.privacy.digest import digest
-from dpatlas.privacy.ledger import Persons
 
 # Rows of the data: a slice, or indices.
 Rows = slice | np.ndarray

@@ -11,20 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpatlas.accounting import schedules
+from dpatlas.accounting.clip_bounds import AdaptiveClip, LayerBounds
+from dpatlas.accounting.samplers import Sampler, sampler
 from dpatlas.core.arrays import read_arrays
 from dpatlas.core.canonical import sha256
 from dpatlas.core.progress import say
 from dpatlas.core.scripts import error_place, imported_from, named_function
 from dpatlas.errors import InputError
-from dpatlas.privacy import losses, schedules
+from dpatlas.privacy import losses
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.privacy.data import FromDataset, InMemory, data_of
 from dpatlas.privacy.digest import digest, row_digests, values_of
 from dpatlas.privacy.optimizers import ParameterGroup
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.plain_batch import refuse_meeting
-from dpatlas.privacy.samplers import Sampler, sampler
 from dpatlas.privacy.trace import called, outputs_alone
 from dpatlas.privacy.training import check_classes, check_labels
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords
