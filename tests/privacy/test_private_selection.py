@@ -232,8 +232,8 @@ def test_noise_is_calibrated_to_the_guarantee_of_the_selection():
         calibrate_selected(phases, 3.0, DELTA, "add_remove", law=law, score=Score(300, 1.0))
 
 
-def test_the_table_of_costs_of_the_engine_s_page_is_right():
-    text = (Path(__file__).parents[2] / "docs/engine.md").read_text(encoding="utf-8")
+def test_the_table_of_costs_of_the_page_is_right():
+    text = (Path(__file__).parents[2] / "docs/private_training.md").read_text(encoding="utf-8")
     sampler = Poisson(1200, 600)
     for trials in (3, 10, 30):
         phases = [Phase(sampler, 11.95, 40)]

@@ -56,8 +56,8 @@ def test_the_project_imports_from_the_modules_themselves():
         assert found is None or path.parent.name == "privacy", path
 
 
-def test_the_trainings_of_the_engine_s_page_run_and_the_first_prints_its_guarantee(tmp_path):
-    text = (ROOT / "docs/engine.md").read_text(encoding="utf-8")
+def test_the_trainings_of_the_page_run_and_the_first_prints_its_guarantee(tmp_path):
+    text = (ROOT / "docs/private_training.md").read_text(encoding="utf-8")
     snippets = re.findall(r"```python\n(.*?)```", text, re.S)
     for name in ("PrivateTraining", "at_epsilon", ".guarantee(", ".ledger("):
         assert name in snippets[0]
