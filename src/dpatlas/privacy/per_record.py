@@ -262,7 +262,7 @@ def _graph_of(
     if key not in _graphs:
         graph = BatchGraph(record, trained)
         if not graph.unreached():
-            check_rules(graph, record.state(), autocast is not None)
+            check_rules(graph, record, autocast is not None)
         if len(_graphs) >= MOST_GRAPHS:
             del _graphs[next(iter(_graphs))]
         _graphs[key] = graph

@@ -8,6 +8,8 @@ changes when the other record does.
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +18,7 @@ from torch import Tensor
 from dpatlas.core.seeds import generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.batch import BatchGraph
+from dpatlas.privacy.trace import RecordGraph
 
 RECORDS, KEY = 2, 0x72756C65
 # Of the largest entry of a gradient, by which both ways to it may differ in float32 and bfloat16.
@@ -27,14 +30,14 @@ ROUNDING = 1e-6
 WHOLE = ((0, 2), (1, 2), (1, 3))
 
 
-def check_rules(graph: BatchGraph, state: Sequence[Tensor], low: bool) -> None:
+def check_rules(graph: BatchGraph, record: RecordGraph, low: bool) -> None:
     """InputError that names the parameter whose gradient is not that of autograd.
 
-    state: parameters and buffers, of which those that are trained are moved a little first. low:
-    whether products are in bfloat16 by autocast. Nothing is said where no made-up record is one
-    that the network takes.
+    record: of which the graph was made; its parameters that are trained are moved a little first.
+    low: whether products are in bfloat16 by autocast. Nothing is said where no made-up record is
+    one that the network takes, with finite gradients.
     """
-    draws = generator(KEY)
+    draws, state = generator(KEY), record.state()
     low |= any(value.dtype in (torch.bfloat16, torch.float16) for value in state)
     # The others stay as they are: they may be many.
     names = [*graph.parameters, *graph.buffers]
@@ -64,18 +67,26 @@ def check_rules(graph: BatchGraph, state: Sequence[Tensor], low: bool) -> None:
             return _compare(graph, state, data, alone, IN_BFLOAT16 if low else TOLERANCE)
         except InputError:
             # A network that magnifies rounding: the rules may be right all the same.
-            if not _holds_in_float64(graph, state, data):
+            if not _holds_in_float64(graph, record, state, data):
                 raise
             return None
     return None
 
 
-def _holds_in_float64(graph: BatchGraph, state: Sequence[Tensor], data: list[list[Tensor]]) -> bool:
-    """Whether both ways agree in float64, if the graph takes that."""
+def _holds_in_float64(
+    graph: BatchGraph, record: RecordGraph, state: Sequence[Tensor], data: list[list[Tensor]]
+) -> bool:
+    """Whether both ways agree in float64, by the graph of that, if there can be one."""
     wide = [_wide(each) for each in state]
     rows = [[_wide(each) for each in one] for one in data]
+    leaves = tuple((v[0], torch.float64 if v[1].is_floating_point else v[1]) for v in record.leaves)
+    kinds: dict[str, Any] = {
+        "parameters": {name: _wide(each) for name, each in record.parameters.items()},
+        "buffers": {name: _wide(each) for name, each in record.buffers.items()},
+    }
     try:
-        _compare(graph, wide, rows, [_by_autograd(graph, wide, one) for one in rows], TOLERANCE)
+        other = BatchGraph(replace(record, leaves=leaves, **kinds), graph.trained)
+        _compare(other, wide, rows, [_by_autograd(other, wide, one) for one in rows], TOLERANCE)
     except (InputError, RuntimeError):
         return False
     return True

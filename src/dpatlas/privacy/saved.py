@@ -111,8 +111,8 @@ def are_trained(parameters: Iterable[nn.Parameter], copies: bool = True) -> bool
     """Whether any parameter still has the values that a private training gave it.
 
     Also those of a parameter that it trained and that is still there, or had when a run ended or
-    was saved: so `copies` are known, made in whatever way. Parameters made in inference mode have no
-    version; they have no mark, which is asked first.
+    was saved: so `copies` are known, made in whatever way. Parameters made in inference mode have
+    no version; they have no mark, which is asked first.
     """
     parameters = list(parameters)
     if any(mark and mark == [value._version] for value, mark in marks_of(parameters)):
