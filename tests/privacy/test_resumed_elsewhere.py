@@ -70,10 +70,10 @@ CHANGES = {
         "model.norm.running_mean += 3",
         "model.body = nn.Sequential(model.body)",
         "FACTOR = 3.0",
+        "scaled = cross_entropy",
         "model.head.register_forward_hook(lambda *given: given[-1] + torch.ones(3))",
         "Network.forward = lambda self, x: self.head(self.norm(torch.tanh(self.body(x))))",
     ],
-    "loss": ["scaled = cross_entropy"],
     "augmentation": ["augmentation = Views(5.0)", "augmentation = None"],
 }
 

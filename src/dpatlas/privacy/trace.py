@@ -612,6 +612,8 @@ def _constants(
         name = names.get(id(tensor), str(node.target).lstrip("_"))
         if name not in found:
             found[name], origins[name] = tensor.detach().clone(), tensor
+        # A parameter's place takes no plain tensor.
+        delattr(graph, str(node.target))
         setattr(graph, str(node.target), found[name])
     return found, origins
 

@@ -456,9 +456,13 @@ class PrivateTraining:
 
     def _note_left(self) -> None:
         """Note the weights that this training leaves, for those that go on from copies of them."""
-        if self.steps_done:
-            note_left(self.trained.values())
-            note_left((self.ema or {}).values())
+        run = self.phases_run
+        for values in (self._own, self.ema or {}):
+            note_left(
+                value
+                for name, value in values.items()
+                if any(self._trains(phase, name) for phase in run)
+            )
 
     def _update(
         self, optimizer: Optimizer, gradients: dict[str, Tensor], noise_multiplier: float
@@ -572,8 +576,9 @@ class PrivateTraining:
         """All settings of the steps as JSON values; a state is valid for one plan only."""
         return {
             "phases": [phase_facts(phase) for phase in self.phases],
-            "network": self._network,
+            # Before the network, whose graph the loss is part of: the first difference is named.
             "loss": loss_name(self.loss),
+            "network": self._network,
             "augmentation": self._augmented,
             "views": self.views,
             "ema_decay": self.ema_decay,
@@ -731,8 +736,12 @@ class PrivateTraining:
         """Trace how a record's views are made; gives one of them, without its numbers."""
         augmentation = self.augmentation
         assert augmentation is not None
-        draws = generator(ROWS_KEY)
-        parameters = to_device(drawn_views(augmentation, draws, 1), self.device)
+        one, other = (drawn_views(augmentation, generator(ROWS_KEY), 1) for _ in range(2))
+        if not torch.equal(one, other):
+            where = f"augmentation ({type(augmentation).__name__})"
+            allowed = "views by `draws` alone, whatever was drawn before"
+            raise InputError(where, "two results of `draw` for the same numbers", allowed)
+        parameters = to_device(one, self.device)
         if type(augmentation) is ShiftAndFlip and not vars(augmentation).keys() & {"draw", "apply"}:
             return torch.empty_like(x[:1])
         views_of = trace_views(augmentation.apply, x[:1], parameters)
