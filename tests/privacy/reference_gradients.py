@@ -291,5 +291,7 @@ NETWORKS = {
     "tied": (Tied, (4,)),
     "used twice": (Twice, (3, 4)),
     "product of its own": _flattened((3, 4), lambda: [ByWeight()]),
-    "weight norm": _flattened((4,), lambda: [nn.utils.parametrizations.weight_norm(nn.Linear(4, 6))]),
+    "weight norm": _flattened(
+        (4,), lambda: [nn.utils.parametrizations.weight_norm(nn.Linear(4, 6))]
+    ),
 }

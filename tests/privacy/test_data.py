@@ -154,7 +154,7 @@ def test_no_more_items_than_the_physical_batch_are_held_at_a_time():
     sizes, fetch = [], run.data._fetch
     run.data._fetch = lambda indices: sizes.append(len(indices)) or fetch(indices)
     run.step()
-    assert sizes == [1, 5, 5, 5, 5, 3]
+    assert sizes == [5, 5, 5, 5, 3]
 
 
 class TwoInputs(nn.Module):
@@ -250,7 +250,7 @@ def test_a_network_of_several_inputs_that_mixes_records_is_refused(kind):
         def forward(self, image, code):
             return super().forward(image - image.mean(0), code)
 
-    with pytest.raises(InputError, match=r"model .*: found a record's output depends on other"):
+    with pytest.raises(InputError, match=r"layer image .*: found a batch whose records meet"):
         training(several(kind), put(Centred()))
 
 
