@@ -151,7 +151,7 @@ class NetworkGradients:
         a linear layer's inputs beyond 8e29. draws(start, stop): random numbers of these rows as the
         network needs them; without it they are torch's.
         """
-        leaves = pytree.tree_leaves((x, labels))
+        leaves = pytree.tree_leaves(x if labels is None else (x, labels))
         rows = len(leaves[0])
         if rows == 0:
             return self.empty()

@@ -720,7 +720,8 @@ class PrivateTraining:
                 found = f"{type(self.augmentation).__name__} of several tensors"
                 raise InputError("augmentation", found, "None, or records that are one tensor")
             x = self._trace_views(x)
-        closed = closed_form(self.model, self.loss) and self.augmentation is None
+        alone = self.augmentation is None and self.units.persons is None
+        closed = alone and closed_form(self.model, self.loss)
         if closed and all(isinstance(_clipping_of(phase), str) for phase in self.phases):
             outputs = next(iter(self._own.values())).shape[0]
         else:
