@@ -105,9 +105,17 @@ def mark_trained(marks: Iterable[tuple[nn.Parameter, list[int]]]) -> None:
         mark[:] = [value._version]
 
 
-def note_left(values: Iterable[Tensor]) -> None:
-    """Remember values that a private training leaves, by which their copies are known."""
-    _left.update(content_of(value) for value in values if _varies(value))
+def contents(values: Iterable[Tensor]) -> set[str]:
+    """Digests of values, but for those whose numbers are all alike, as of many a fresh bias."""
+    return {content_of(value) for value in values if _varies(value)}
+
+
+def note_left(values: Iterable[Tensor], before: set[str]) -> None:
+    """Remember values that a private training leaves, by which their copies are known.
+
+    before: `contents` at its start; what did not move says nothing.
+    """
+    _left.update(contents(values) - before)
 
 
 def are_trained(parameters: Iterable[nn.Parameter]) -> bool:
@@ -116,13 +124,13 @@ def are_trained(parameters: Iterable[nn.Parameter]) -> bool:
     Parameters made in inference mode have no version; they have no mark, which is asked first.
     """
     marks = marks_of(parameters)
-    return any(mark and mark == [value._version] for value, mark in marks) or any(
-        _varies(value) and content_of(value) in _left for value, _ in marks
-    )
+    if any(mark and mark == [value._version] for value, mark in marks):
+        return True
+    return bool(_left) and not _left.isdisjoint(contents(value for value, _ in marks))
 
 
 def _varies(value: Tensor) -> bool:
-    """Whether the numbers are not all alike, as those of many a fresh bias are."""
+    """Whether the numbers are not all alike."""
     flat = value.detach().reshape(-1)
     return bool((flat != flat[:1]).any())
 

@@ -68,7 +68,14 @@ from dpatlas.privacy.phases import (
 )
 from dpatlas.privacy.plain_batch import refuse_meeting
 from dpatlas.privacy.samplers import FullBatch
-from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, note_left, save_model
+from dpatlas.privacy.saved import (
+    are_trained,
+    contents,
+    mark_trained,
+    marks_of,
+    note_left,
+    save_model,
+)
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.trace import RecordGraph, trace_record, trace_views
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
@@ -175,6 +182,7 @@ class PrivateTraining:
         # Clip bound of the current step, which an adaptive one moves.
         self._max_grad_norm = 0.0
         self.device = device_of(model)
+        self._contents_before = contents(self._own.values())
         self.data = data_of(x, labels, self.device, workers)
         if loss is cross_entropy:
             check_classes(self.data.sample()[1] if labels is None else labels)
@@ -456,13 +464,9 @@ class PrivateTraining:
 
     def _note_left(self) -> None:
         """Note the weights that this training leaves, for those that go on from copies of them."""
-        run = self.phases_run
-        for values in (self._own, self.ema or {}):
-            note_left(
-                value
-                for name, value in values.items()
-                if any(self._trains(phase, name) for phase in run)
-            )
+        if self.steps_done:
+            values = (*self._own.values(), *(self.ema or {}).values())
+            note_left(values, self._contents_before)
 
     def _update(
         self, optimizer: Optimizer, gradients: dict[str, Tensor], noise_multiplier: float
