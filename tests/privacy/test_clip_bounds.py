@@ -124,7 +124,7 @@ def test_what_ran_survives_json(changes):
 def counts(sampler, steps=300, **changes):
     """Counts as released and before noise, a parameter's noise over the bound, the training."""
     x, labels = data()
-    settings = {"lr": 1e-12, "steps": steps, "noise_multiplier": 1.5, **ADAPTIVE, **changes}
+    settings = {"lr": 1e-8, "steps": steps, "noise_multiplier": 1.5, **ADAPTIVE, **changes}
     found, clean, other = [], [], []
 
     def see(step, sums):

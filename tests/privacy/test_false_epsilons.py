@@ -278,7 +278,8 @@ def test_what_was_released_before_a_restore_stays_released():
 
 def with_noise(noise):
     x, labels = data()
-    training([phase(steps=1)], network("mlp"), noise, (x, labels)).run()
+    # In a forked process torch traces nothing after a backward pass: the closed form needs none.
+    training([phase(steps=1)], network("linear"), noise, (x, labels)).run()
 
 
 FORKED = []

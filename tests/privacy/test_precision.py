@@ -102,6 +102,9 @@ def largest_share(network, clipping="flat"):
     make, shape = NETWORKS[network]
     model, (x, labels) = seeded(make, dtype=torch.float32), records(shape, dtype=torch.float32)
     kernel = NetworkGradients(model, clipping=clipping)
+    # Outside of what emulates rounding, whose operations would be traced.
+    with torch._C.DisableTorchFunction():
+        kernel.trace(x, labels)
     found = [
         kernel.clipped_sum(x[i : i + 1], labels[i : i + 1], 1e-3).gradients.values()
         for i in range(len(x))

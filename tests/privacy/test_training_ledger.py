@@ -202,7 +202,7 @@ VIEWS = ShiftAndFlip((1, 8, 8), views=2, padding=1, flip=False)
     [
         ([HEAD], {}, "checkpoint: found 2 phases; allowed: 1, as planned"),
         ([HEAD, ALL], {"augmentation": VIEWS}, "another plan: augmentation None"),
-        ([HEAD, ALL], {"loss": lambda output, labels: output.sum(1)}, "plan: loss 'cross_entropy "),
+        ([HEAD, ALL], {"loss": lambda output, labels: output.sum(1)}, "plan: loss 'cross_entropy'"),
         ([HEAD, ALL], {"repetition": 1}, "checkpoint: found a state of another run"),
         ([HEAD, ALL], {"ema_decay": 0.5}, "checkpoint: found a state of another run"),
         ([ALL], {"model": network("mlp")}, "checkpoint: found a state of another run"),
