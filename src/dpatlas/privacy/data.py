@@ -15,11 +15,15 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.data import IterableDataset
+from torch.utils.weak import WeakIdKeyDictionary
 
 from dpatlas.errors import InputError
 from dpatlas.privacy.digest import digest, is_mapped
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.units import Rows
+
+# Of datasets, by object: their digests when they were first seen.
+_identities: Any = WeakIdKeyDictionary()
 
 # Rows on the model's device: a slice, or a tensor of indices.
 Located = slice | Tensor
@@ -95,7 +99,7 @@ class FromDataset:
     def __init__(self, dataset: Any, device: torch.device, workers: int = 0):
         self.dataset, self.device = dataset, device
         self._map = ThreadPoolExecutor(workers).map if workers else map
-        self._identity = _own_text(dataset) or digest(type(dataset), _plain_parts(dataset))
+        self._identity = _own_text(dataset) or _identity_of(dataset)
         self.n = len(dataset)
         if self.n == 0:
             raise InputError("data", "0 records", "at least one")
@@ -126,8 +130,9 @@ class FromDataset:
     def identity(self) -> Any:
         """What tells this dataset from others, for `digest`; none of its items is read.
 
-        A text in its attribute `fingerprint` (or `_fingerprint`), else its class and its numbers,
-        texts, tensors and arrays when this training was made.
+        A text in its attribute `fingerprint` (or `_fingerprint`), else its class and attributes
+        when it was first trained on, so that lists and dicts that it fills later make it no other
+        dataset; and its numbers, texts, tensors and arrays when this training was made.
         """
         return self._identity
 
@@ -199,6 +204,18 @@ def _own_text(dataset: Any) -> str | None:
     return named if isinstance(named, str) else None
 
 
+def _identity_of(dataset: Any) -> str:
+    """The identity of a dataset without a text of its own."""
+    try:
+        if dataset not in _identities:
+            _identities[dataset] = digest(type(dataset), getattr(dataset, "__dict__", dataset))
+        first = str(_identities[dataset])
+    except TypeError:
+        # An object that takes no weak reference.
+        first = digest(dataset)
+    return digest(first, _plain_parts(dataset))
+
+
 def _plain_parts(dataset: Any) -> list[Any]:
     kinds = (Tensor, np.ndarray, bool, int, float, str, bytes)
     attributes = getattr(dataset, "__dict__", {}).items()
@@ -229,12 +246,9 @@ def refuse_held(data: InMemory | FromDataset, held: Mapping[str, Tensor]) -> Non
     if isinstance(data, InMemory):
         private = data.leaves
     else:
-        arrays = [
-            (n, v) for n, v in _plain_parts(data.dataset) if isinstance(v, Tensor | np.ndarray)
-        ]
-        private = {
-            f"records {name}": each for name, each in arrays if each.ndim and len(each) == data.n
-        }
+        leaves = tree_leaves(getattr(data.dataset, "__dict__", {}))
+        arrays = [each for each in leaves if isinstance(each, Tensor | np.ndarray) and each.ndim]
+        private = {f"records {at}": each for at, each in enumerate(arrays) if len(each) == data.n}
     for name, tensor in held.items():
         for kind, array in private.items():
             if overlap(tensor, array) or _equal(tensor, array):

@@ -745,8 +745,12 @@ class PrivateTraining:
         """Trace how a record's views are made; gives one of them, without its numbers."""
         augmentation = self.augmentation
         assert augmentation is not None
-        draws = generator(ROWS_KEY)
-        parameters = to_device(drawn_views(augmentation, draws, 1), self.device)
+        one, other = (drawn_views(augmentation, generator(ROWS_KEY), 1) for _ in range(2))
+        if not torch.equal(one, other):
+            where = f"augmentation ({type(augmentation).__name__})"
+            allowed = "views by `draws` alone, whatever was drawn before"
+            raise InputError(where, "two results of `draw` for the same numbers", allowed)
+        parameters = to_device(one, self.device)
         if type(augmentation) is ShiftAndFlip and not vars(augmentation).keys() & {"draw", "apply"}:
             return torch.empty_like(x[:1])
         views_of = trace_views(augmentation.apply, x[:1], parameters)
