@@ -202,7 +202,7 @@ VIEWS = ShiftAndFlip((1, 8, 8), views=2, padding=1, flip=False)
     [
         ([HEAD], {}, "checkpoint: found 2 phases; allowed: 1, as planned"),
         ([HEAD, ALL], {"augmentation": VIEWS}, "another plan: augmentation None"),
-        ([HEAD, ALL], {"loss": lambda output, labels: output.sum(1)}, "plan: loss 'cross_entropy'"),
+        ([HEAD, ALL], {"loss": lambda output, labels: output.sum(1)}, "another plan: network '"),
         ([HEAD, ALL], {"repetition": 1}, "checkpoint: found a state of another run"),
         ([HEAD, ALL], {"ema_decay": 0.5}, "checkpoint: found a state of another run"),
         ([ALL], {"model": network("mlp")}, "checkpoint: found a state of another run"),
@@ -214,13 +214,16 @@ def test_a_state_of_another_training_is_refused(phases, options, message):
         training(phases, **options).restore(*state)
 
 
-def test_memory_at_a_time_may_differ_after_a_restore_and_a_state_must_have_its_phases():
+def test_memory_at_a_time_may_differ_after_a_restore_and_a_state_must_have_its_plan():
     arrays, facts = through_json(stopped_after(2, [phase()]).state())
     again = training([phase(max_physical_batch=2)])
     again.restore(arrays, facts)
     assert again.steps_done == 2
-    with pytest.raises(InputError, match="a state without its phases"):
-        again.restore(arrays, {**facts, "plan": None})
+    old = {name: value for name, value in facts["plan"].items() if name != "engine"}
+    for plan, version in ((None, "0.1"), (old, "0.1"), ({**old, "engine": "7.5"}, "7.5")):
+        with pytest.raises(InputError, match=f"a state that version {version} .*; allowed") as said:
+            again.restore(arrays, {**facts, "plan": plan})
+        assert "\n" not in str(said.value)
 
 
 @pytest.mark.parametrize(("steps", "times"), [(100, 11.4), (1000, 16.7)])

@@ -1,5 +1,6 @@
 """`groups=`: a person with all of their records is drawn, clipped, counted and protected."""
 
+import copy
 import json
 
 import numpy as np
@@ -48,7 +49,9 @@ def persons_training(phases, model=None, noise=None, ids=IDS, **options) -> Priv
 
 def clipped_sum(x, labels, ids, model, **options):
     """The noise-free sum of one step on all persons, by parameter."""
-    changes = {"noise_multiplier": 0.0, "steps": 1, "lr": 1e-9, "max_grad_norm": CLIP}
+    # A copy, as the step moves it.
+    model = copy.deepcopy(model)
+    changes = {"noise_multiplier": 0.0, "steps": 1, "max_grad_norm": CLIP}
     changes["max_physical_batch"] = options.pop("max_physical_batch", None)
     phases = [phase(FullBatch(len(np.unique(ids))), **changes)]
     (found,) = sums_of(persons_training(phases, model, ids=ids, records=(x, labels), **options))

@@ -122,6 +122,11 @@ class Noise:
         self._root = self.secret or root
         self._process = os.getpid()
 
+    @property
+    def name(self) -> str:
+        """By which a state tells its noise from another; the root does not follow from it."""
+        return sha256(f"name {self._root}")[: KEY_BITS // 4]
+
     def carry(self, secret: str | None) -> None:
         """Go on with the secret from a checkpoint; None where the noise is keyed.
 

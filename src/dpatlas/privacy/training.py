@@ -374,7 +374,21 @@ class PrivateTraining:
                     after_step(self.steps_done)
                 if shown is not None:
                     shown.reach(self.steps_done, note)
-        remember_values(self._parameters.values())
+        self._remember()
+
+    def _remember(self) -> None:
+        """Note the values that the steps so far left: of what they trained, and its average."""
+        left, phases = self.steps_done, []
+        for phase in self.phases:
+            if left > 0:
+                phases.append(phase)
+            left -= phase.steps
+        for values in (self._own, self.ema or {}):
+            remember_values(
+                value
+                for name, value in values.items()
+                if any(self._trains(phase, name) for phase in phases)
+            )
 
     def save(
         self,
@@ -393,6 +407,7 @@ class PrivateTraining:
         JSON values from which the model can be built again. stated: passed to `ledger`. Raises
         InputError for a folder with files, unless `replace`.
         """
+        self._remember()
         averaged = self.ema or {}
         weights = {**self.model.state_dict(), **averaged}
         words = "the average of the iterates" if averaged else "the last iterate"
@@ -454,6 +469,8 @@ class PrivateTraining:
         adaptive = phase.clipping if isinstance(phase.clipping, AdaptiveClip) else None
         if (noise_multiplier or adaptive) and self._claimed != self.repetition:
             self._claim()
+        if noise_multiplier or adaptive:
+            self.noise.check_process()
         step = self.first_step + self.steps_done
         bound = self._max_grad_norm
         clipped = self._clipped_sum(phase, bound, step)
@@ -519,8 +536,7 @@ class PrivateTraining:
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` continues to the same bits."""
         parameters = dict(self.model.named_parameters())
-        if self.steps_released:
-            remember_values(self._parameters.values())
+        self._remember()
         arrays = {f"weights/{name}": _array(value) for name, value in parameters.items()}
         # What the network moves at each call is part of what a step computes.
         buffers = self.record.buffers if self.record else {}
@@ -541,6 +557,7 @@ class PrivateTraining:
             "skipped_records": self.skipped_records,
             "repetition": self.repetition,
             "secret": self.noise.secret,
+            "noise": self.noise.name,
             "shared_noise": self.shared_noise,
             "began_at": self._began_at,
             "follows": self._follows,
@@ -562,6 +579,10 @@ class PrivateTraining:
         if not fits or not ours or averaged != (self.ema is not None):
             raise InputError("checkpoint", "a state of another run", "one of this model and run")
         self._check_plan(facts.get("plan"))
+        if self.steps_released and facts.get("noise") != self.noise.name:
+            # Both would be counted as the same steps.
+            found = f"a state with other noise, after {self.steps_released} steps of this training"
+            raise InputError("checkpoint", found, "one of the same noise, or a new training")
         self.noise.carry(facts["secret"])
         buffers = self.record.buffers if self.record else {}
         kinds: dict[str, Mapping[str, Tensor]] = {
