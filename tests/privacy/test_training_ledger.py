@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 from small_training import N, network, phase, training
 from torch import nn
@@ -144,6 +145,34 @@ def test_a_training_of_weights_that_another_left_says_that_it_counts_its_own_ste
     again.restore(*through_json(second.state()))
     assert list(again.guarantee(1e-3).warnings) == [FOLLOWED] * warned
     assert first.guarantee(1e-3).warnings == ()
+
+
+@pytest.mark.parametrize("left_by", ["run", "state", "save"])
+def test_copies_of_all_that_any_phase_trained_are_known_and_nothing_else(left_by, tmp_path):
+    model = network("mlp")
+    fresh = copy.deepcopy(model.state_dict())
+    phases = [phase(steps=1, trainable=("linear1",)), phase(steps=2, trainable=("head",))]
+    first = training(phases, model, Noise())
+    first.run() if left_by == "run" else first.step()
+    first.state() if left_by == "state" else first.save(tmp_path / "m")
+    left = copy.deepcopy(model.state_dict())
+    model.load_state_dict(fresh)
+    for name, warned in (("linear1.weight", 1), ("head.weight", left_by == "run"), ("", 0)):
+        other = network("mlp")
+        assert all(torch.equal(value, fresh[each]) for each, value in other.named_parameters())
+        other.load_state_dict({**fresh, **({name: left[name]} if name else {})})
+        second = training([ALL], other, Noise())
+        second.run()
+        assert second.guarantee(1e-3).warnings == (FOLLOWED,) * warned
+
+
+def test_a_branch_that_counts_the_training_before_it_does_not_warn():
+    model = network("mlp")
+    first = training([ALL], model, noise := Noise(), shared_noise="branches")
+    first.run()
+    branch = training([ALL], copy.deepcopy(model), noise, shared_noise="branches", after=first.ran)
+    branch.run()
+    assert branch.guarantee(1e-3).warnings == () and len(branch.ran.phases) == 2
 
 
 class Interrupted(Exception):

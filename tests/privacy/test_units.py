@@ -177,6 +177,14 @@ def test_persons_with_one_record_each_are_records():
     torch.testing.assert_close(*found)
 
 
+def test_persons_never_go_through_the_closed_form():
+    """It clips records."""
+    assert training([phase()], network("linear"), Noise()).record is None
+    for ids in (IDS, np.arange(N)):
+        sampler = FullBatch(len(np.unique(ids)))
+        assert persons_training([phase(sampler)], network("linear"), ids=ids).record is not None
+
+
 def test_identical_views_of_every_record_change_nothing():
     x, labels = data()
     view = ShiftAndFlip((1, 8, 8), views=3, padding=0, flip=False)

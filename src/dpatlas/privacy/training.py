@@ -906,11 +906,11 @@ def _from_array(array: np.ndarray, like: Tensor) -> Tensor:
 
 
 def _number_of(sums: Mapping[str, Tensor]) -> Any:
-    """A number in which a change of the sums shows; on a GPU a tensor, so that no host waits."""
+    """A complex number in which a change of the sums shows; on a GPU a tensor: no host waits."""
     total: Any = 0.0
     for value in sums.values():
         part: Any = value.detach().reshape(-1)
-        part = part[:: max(1, len(part) // SHOWN_NUMBERS)].double()
+        part = part[:: max(1, len(part) // SHOWN_NUMBERS)].to(torch.complex128)
         # Gradients by class sum to 0: all alike, their sum would show nothing.
         weights: Any = _weights(len(part), part.device)
         total += part.numpy() @ weights if part.device.type == "cpu" else part @ weights
@@ -919,7 +919,8 @@ def _number_of(sums: Mapping[str, Tensor]) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _weights(count: int, device: torch.device) -> Any:
-    weights = torch.arange(count, dtype=torch.float64, device=device).cos()
+    angles = torch.arange(count, dtype=torch.float64, device=device)
+    weights = torch.polar(torch.ones_like(angles), angles)
     return weights.numpy() if device.type == "cpu" else weights
 
 
