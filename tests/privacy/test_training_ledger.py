@@ -20,7 +20,7 @@ from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Shuffled
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy import PrivateTraining
+from dpatlas.privacy import PrivateTraining, saved
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.saved import load_weights
 from dpatlas.privacy.training import FOLLOWED
@@ -145,6 +145,19 @@ def test_a_training_of_weights_that_another_left_says_that_it_counts_its_own_ste
     again.restore(*through_json(second.state()))
     assert list(again.guarantee(1e-3).warnings) == [FOLLOWED] * warned
     assert first.guarantee(1e-3).warnings == ()
+
+
+def test_weights_that_come_from_a_state_are_known_in_another_process(monkeypatch):
+    first = training([ALL], network("mlp"), Noise())
+    first.run()
+    state = through_json(first.state())
+    monkeypatch.setattr(saved, "_left", set())
+    del first
+    again = training([ALL], model := network("mlp"), Noise())
+    again.restore(*state)
+    second = training([ALL], model, Noise())
+    second.run()
+    assert second.guarantee(1e-3).warnings == (FOLLOWED,)
 
 
 @pytest.mark.parametrize("left_by", ["run", "state", "save"])

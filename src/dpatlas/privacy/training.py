@@ -610,6 +610,7 @@ class PrivateTraining:
                 for name, value in arrays.items()
                 if name.startswith("optimizer/")
             }
+        self._remember()
 
     def _plan(self) -> dict[str, Any]:
         """All settings of the steps as JSON values; a state is valid for one plan only."""
