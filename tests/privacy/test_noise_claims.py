@@ -8,6 +8,7 @@ import torch
 from small_training import OUTPUTS, N, data, flat, network, phase, weights
 from torch import nn
 
+from dpatlas.accounting.clip_bounds import AdaptiveClip
 from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import SHARED_NOISE, Noise, recording
 from dpatlas.errors import InputError
@@ -323,13 +324,19 @@ def test_a_secret_from_another_process_is_refused_but_by_a_checkpoint(monkeypatc
     noise.claim(0, "a training")
 
 
-@pytest.mark.parametrize("kind", ["training", "langevin"])
-@pytest.mark.parametrize("source", ["keyed", "os"])
-def test_a_training_goes_on_in_no_process_that_was_forked_from_it(kind, source, monkeypatch):
+NOISY_COUNT = AdaptiveClip(0.5, 1.0)
+
+
+@pytest.mark.parametrize("kind", ["training", "count", "langevin"])
+def test_a_training_goes_on_in_no_process_that_was_forked_from_it(kind, monkeypatch):
     """Of two children that differ from here, the difference of their sums would have no noise."""
-    begun = run(Noise("fork", source), repetition=5)
     if kind == "langevin":
-        begun = langevin(Noise("fork", source), repetition=6)
+        begun = langevin(Noise(), repetition=6)
+    elif kind == "count":
+        changes = {"clipping": NOISY_COUNT, "noise_multiplier": 0.0, "steps": 3}
+        begun = run(Noise(), phases=[phase(FullBatch(N), **changes)])
+    else:
+        begun = run(Noise(), repetition=5)
     begun.step()
     monkeypatch.setattr("os.getpid", lambda: 0)
     before = begun.state()[0]
@@ -337,6 +344,21 @@ def test_a_training_goes_on_in_no_process_that_was_forked_from_it(kind, source, 
         with pytest.raises(InputError, match=r"noise: found noise of .* from process"):
             begun.step()
     np.testing.assert_equal(begun.state()[0], before)
+
+
+def test_keyed_noise_which_is_public_goes_on_after_a_fork_with_the_same_sums_alone(monkeypatch):
+    x, labels = data()
+    begun = run(Noise("fork", "keyed"), x=x, labels=labels)
+    begun.step()
+    state = begun.state()
+    monkeypatch.setattr("os.getpid", lambda: 0)
+    for _ in range(2):
+        begun.restore(*state)
+        begun.step()
+    x.data[0] = -x.data[0] + 1
+    begun.restore(*state)
+    with pytest.raises(InputError, match="noise: found that of step 1, which was added to another"):
+        begun.step()
 
 
 @pytest.mark.parametrize("source", ["keyed", "os"])
@@ -358,5 +380,5 @@ def test_another_secret_is_not_carried_into_noise_that_others_draw_from():
     noise = Noise()
     run(noise).step()
     other = run(noise, repetition=1)
-    with pytest.raises(InputError, match="another secret than the one that noise was drawn from"):
+    with pytest.raises(InputError, match="another secret, after noise of this one was drawn"):
         other.restore(*run(Noise(), repetition=1).state())

@@ -67,7 +67,6 @@ print(*(value.item() for value in next(training.model.parameters()).flatten()))
 """
 CHANGES = {
     "network": [
-        "model.norm.running_mean += 3",
         "model.body = nn.Sequential(model.body)",
         "FACTOR = 3.0",
         "scaled = cross_entropy",
@@ -94,6 +93,11 @@ def trained(folder, change=""):
 def test_another_process_goes_on_to_the_same_bits(begun):
     folder, weights = begun
     assert trained(folder).stdout == weights and weights.count(" ") == 39
+
+
+def test_values_of_buffers_come_from_the_state(begun):
+    folder, weights = begun
+    assert trained(folder, "model.norm.running_mean += 3").stdout == weights
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`groups=`: a person with all of their records is drawn, clipped, counted and protected."""
 
+import copy
 import json
 
 import numpy as np
@@ -48,7 +49,9 @@ def persons_training(phases, model=None, noise=None, ids=IDS, **options) -> Priv
 
 def clipped_sum(x, labels, ids, model, **options):
     """The noise-free sum of one step on all persons, by parameter."""
-    changes = {"noise_multiplier": 0.0, "steps": 1, "lr": 1e-9, "max_grad_norm": CLIP}
+    # A copy, as the step moves it.
+    model = copy.deepcopy(model)
+    changes = {"noise_multiplier": 0.0, "steps": 1, "max_grad_norm": CLIP}
     changes["max_physical_batch"] = options.pop("max_physical_batch", None)
     phases = [phase(FullBatch(len(np.unique(ids))), **changes)]
     (found,) = sums_of(persons_training(phases, model, ids=ids, records=(x, labels), **options))
@@ -172,6 +175,14 @@ def test_persons_with_one_record_each_are_records():
         training([phase(FullBatch(N), **changes)], model, Noise(), groups=ids).run()
         found.append(flat(weights(model)))
     torch.testing.assert_close(*found)
+
+
+def test_persons_never_go_through_the_closed_form():
+    """It clips records."""
+    assert training([phase()], network("linear"), Noise()).record is None
+    for ids in (IDS, np.arange(N)):
+        sampler = FullBatch(len(np.unique(ids)))
+        assert persons_training([phase(sampler)], network("linear"), ids=ids).record is not None
 
 
 def test_identical_views_of_every_record_change_nothing():

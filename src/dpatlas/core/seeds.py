@@ -122,6 +122,11 @@ class Noise:
         self._root = self.secret or root
         self._process = os.getpid()
 
+    @property
+    def name(self) -> str:
+        """By which a state tells its noise from another; the root does not follow from it."""
+        return sha256(f"name {self._root}")[: KEY_BITS // 4]
+
     def carry(self, secret: str | None) -> None:
         """Go on with the secret from a checkpoint; None where the noise is keyed.
 
@@ -166,15 +171,15 @@ class Noise:
         """InputError if the noise of this step was added to another sum before, in this process.
 
         As by a training that repeats one up to a step from which its weights, loss or records were
-        changed by other hands. number: of the noisy sum, a tensor too; scale: of the noise in it.
-        Trainings that share their noise by name may differ.
+        changed by other hands. number: of the noisy sum, real or complex, a tensor too; scale: of
+        the noise in it. Trainings that share their noise by name may differ.
         """
         self.check_process()
         _, shared, numbers = _claims.get((self._root, repetition), ("", None, {}))
         before = numbers.setdefault(step, number)
         if shared is not None or before is number:
             return
-        one, other = float(before), float(number)
+        one, other = complex(before), complex(number)
         if abs(one - other) > SAME_NOISE * scale + SAME_SUM * abs(one):
             raise InputError(
                 "noise",

@@ -119,7 +119,11 @@ def are_trained(parameters: Iterable[nn.Parameter], copies: bool = True) -> bool
         return True
     if not copies:
         return False
-    left = [value for value, mark in list(_trained_versions.items()) if mark]
+    left = [
+        value
+        for value, mark in list(_trained_versions.items())
+        if mark and mark == [value._version]
+    ]
     return any(
         content_of(value) in _left or any(_same(value, other) for other in left)
         for value in parameters

@@ -374,7 +374,21 @@ class PrivateTraining:
                     after_step(self.steps_done)
                 if shown is not None:
                     shown.reach(self.steps_done, note)
-        remember_values(self._parameters.values())
+        self._remember()
+
+    def _remember(self) -> None:
+        """Note the values that the steps so far left: of what they trained, and its average."""
+        left, phases = self.steps_done, []
+        for phase in self.phases:
+            if left > 0:
+                phases.append(phase)
+            left -= phase.steps
+        for values in (self._own, self.ema or {}):
+            remember_values(
+                value
+                for name, value in values.items()
+                if any(self._trains(phase, name) for phase in phases)
+            )
 
     def save(
         self,
@@ -393,6 +407,7 @@ class PrivateTraining:
         JSON values from which the model can be built again. stated: passed to `ledger`. Raises
         InputError for a folder with files, unless `replace`.
         """
+        self._remember()
         averaged = self.ema or {}
         weights = {**self.model.state_dict(), **averaged}
         words = "the average of the iterates" if averaged else "the last iterate"
@@ -454,6 +469,8 @@ class PrivateTraining:
         adaptive = phase.clipping if isinstance(phase.clipping, AdaptiveClip) else None
         if (noise_multiplier or adaptive) and self._claimed != self.repetition:
             self._claim()
+        if noise_multiplier or adaptive:
+            self.noise.check_process()
         step = self.first_step + self.steps_done
         bound = self._max_grad_norm
         clipped = self._clipped_sum(phase, bound, step)
@@ -519,8 +536,7 @@ class PrivateTraining:
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` continues to the same bits."""
         parameters = dict(self.model.named_parameters())
-        if self.steps_released:
-            remember_values(self._parameters.values())
+        self._remember()
         arrays = {f"weights/{name}": _array(value) for name, value in parameters.items()}
         # What the network moves at each call is part of what a step computes.
         buffers = self.record.buffers if self.record else {}
@@ -541,6 +557,7 @@ class PrivateTraining:
             "skipped_records": self.skipped_records,
             "repetition": self.repetition,
             "secret": self.noise.secret,
+            "noise": self.noise.name,
             "shared_noise": self.shared_noise,
             "began_at": self._began_at,
             "follows": self._follows,
@@ -562,6 +579,10 @@ class PrivateTraining:
         if not fits or not ours or averaged != (self.ema is not None):
             raise InputError("checkpoint", "a state of another run", "one of this model and run")
         self._check_plan(facts.get("plan"))
+        if self.steps_released and facts.get("noise") != self.noise.name:
+            # Both would be counted as the same steps.
+            found = f"a state with other noise, after {self.steps_released} steps of this training"
+            raise InputError("checkpoint", found, "one of the same noise, or a new training")
         self.noise.carry(facts["secret"])
         buffers = self.record.buffers if self.record else {}
         kinds: dict[str, Mapping[str, Tensor]] = {
@@ -589,6 +610,7 @@ class PrivateTraining:
                 for name, value in arrays.items()
                 if name.startswith("optimizer/")
             }
+        self._remember()
 
     def _plan(self) -> dict[str, Any]:
         """All settings of the steps as JSON values; a state is valid for one plan only."""
@@ -889,11 +911,11 @@ def _from_array(array: np.ndarray, like: Tensor) -> Tensor:
 
 
 def _number_of(sums: Mapping[str, Tensor]) -> Any:
-    """A number in which a change of the sums shows; on a GPU a tensor, so that no host waits."""
+    """A complex number in which a change of the sums shows; on a GPU a tensor: no host waits."""
     total: Any = 0.0
     for value in sums.values():
         part: Any = value.detach().reshape(-1)
-        part = part[:: max(1, len(part) // SHOWN_NUMBERS)].double()
+        part = part[:: max(1, len(part) // SHOWN_NUMBERS)].to(torch.complex128)
         # Gradients by class sum to 0: all alike, their sum would show nothing.
         weights: Any = _weights(len(part), part.device)
         total += part.numpy() @ weights if part.device.type == "cpu" else part @ weights
@@ -902,7 +924,8 @@ def _number_of(sums: Mapping[str, Tensor]) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _weights(count: int, device: torch.device) -> Any:
-    weights = torch.arange(count, dtype=torch.float64, device=device).cos()
+    angles = torch.arange(count, dtype=torch.float64, device=device)
+    weights = torch.polar(torch.ones_like(angles), angles)
     return weights.numpy() if device.type == "cpu" else weights
 
 
