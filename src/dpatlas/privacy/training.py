@@ -595,8 +595,9 @@ class PrivateTraining:
         return {
             "engine": ENGINE,
             "phases": [phase_facts(phase) for phase in self.phases],
-            "network": self._network,
+            # Before the network, whose graph the loss is part of: the first difference is named.
             "loss": loss_name(self.loss),
+            "network": self._network,
             "augmentation": self._augmented,
             "views": self.views,
             "ema_decay": self.ema_decay,
@@ -745,8 +746,12 @@ class PrivateTraining:
         """Trace how a record's views are made; gives one of them, without its numbers."""
         augmentation = self.augmentation
         assert augmentation is not None
-        draws = generator(ROWS_KEY)
-        parameters = to_device(drawn_views(augmentation, draws, 1), self.device)
+        one, other = (drawn_views(augmentation, generator(ROWS_KEY), 1) for _ in range(2))
+        if not torch.equal(one, other):
+            where = f"augmentation ({type(augmentation).__name__})"
+            allowed = "views by `draws` alone, whatever was drawn before"
+            raise InputError(where, "two results of `draw` for the same numbers", allowed)
+        parameters = to_device(one, self.device)
         if type(augmentation) is ShiftAndFlip and not vars(augmentation).keys() & {"draw", "apply"}:
             return torch.empty_like(x[:1])
         views_of = trace_views(augmentation.apply, x[:1], parameters)
@@ -935,7 +940,9 @@ def closed_form(model: nn.Module, loss: Loss) -> bool:
     layers = [
         layer
         for _, layer in model.named_modules(remove_duplicate=False)
-        if type(layer).forward is not nn.Sequential.forward or "forward" in vars(layer)
+        # TorchScript's classes have no such attribute.
+        if getattr(type(layer), "forward", None) is not nn.Sequential.forward
+        or "forward" in vars(layer)
     ]
     plain = len(layers) == 1 and type(layers[0]) is nn.Linear and "forward" not in vars(layers[0])
     # Numbers of 16 bits are added up in float32, which the traced graph does.
