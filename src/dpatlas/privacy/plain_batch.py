@@ -81,7 +81,8 @@ def _is_ours(model: nn.Module, loss: Callable[..., Any]) -> bool:
 
     def ours(value: Any) -> bool:
         named = isinstance(value, type | FunctionType | BuiltinFunctionType)
-        return str((value if named else type(value)).__module__).partition(".")[0] in ("torch", "dpatlas")
+        package = str((value if named else type(value)).__module__).partition(".")[0]
+        return package in ("torch", "dpatlas")
 
     if not ours(loss) or getattr(loss, "__closure__", None):
         return False
