@@ -230,6 +230,20 @@ def test_records_that_meet_are_told_and_isolated_where_that_is_wanted(name):
     check_alone(training(MEETING[name], isolate=True), MEETING[name])
 
 
+def test_records_that_meet_are_told_also_after_a_network_of_the_same_record():
+    """Of one record alone the two have the same graph."""
+    same = [lambda h: h, lambda h: h - h.mean(0) if len(h) > 1 else h]
+    training(Case(behind(same[0])))
+    with pytest.raises(InputError, match="isolate=True"):
+        training(Case(behind(same[1])))
+
+    def compared(output, labels):
+        return cross_entropy(output - output.mean(0) if len(output) > 1 else output, labels)
+
+    with pytest.raises(InputError, match="isolate=True"):
+        training(Case(behind(same[0]), loss=compared))
+
+
 @pytest.mark.parametrize("name", UNSEEN)
 def test_where_records_would_meet_unseen_each_is_alone_all_the_same(name):
     check_alone(training(UNSEEN[name], isolate=True), UNSEEN[name])
@@ -397,6 +411,7 @@ READ, KEPT = "read into Python", "a tensor of a record is kept in"
 OWN = "a backward of its own"
 MOVED = "a buffer that a record moves"
 NOWHERE = "into a tensor that is no part of the network"
+BEHIND = "a write that autograd does not see"
 # Refused whatever one says, by words that tell what and where.
 NEVER = {
     "a backward of its own": (Case(behind(Backwards.apply)), OWN),
@@ -428,19 +443,25 @@ NEVER = {
     "list": (Case(holding(to_list, seen=list)), rf"{KEPT} .*seen"),
     "deque": (Case(holding(to_list, seen=collections.deque)), KEPT),
     "slots": (Case(holding(to_list, seen=Slots)), KEPT),
-    "tensor of an object": (Case(holding(to_list, seen=Sum)), NOWHERE),
+    "tensor of an object": (Case(holding(to_list, seen=Sum)), BEHIND),
     "hook": (Case(hooked([], "register_forward_hook")), KEPT),
     "hook before": (Case(hooked([], "register_forward_pre_hook")), KEPT),
     "parameter": (
         Case(
             holding(to_parameter, centre=lambda: nn.Parameter(torch.zeros(7), requires_grad=False))
         ),
-        "writes into the parameter centre",
+        BEHIND,
     ),
-    **{f"buffer {how}": (Case(layers(Remembers(move))), MOVED) for how, move in MOVES.items()},
+    **{
+        f"buffer {how}": (
+            Case(layers(Remembers(move))),
+            rf"layer 1 .*{BEHIND if how == 'through .data' else MOVED}",
+        )
+        for how, move in MOVES.items()
+    },
     "loss with a memory": (Case(Made, loss=Keeps()), KEPT),
     "loss with a buffer": (Case(Made, loss=Remembers(MOVES["moved"])), NOWHERE),
-    "loss with a sum": (Case(Made, loss=Sum()), NOWHERE),
+    "loss with a sum": (Case(Made, loss=Sum()), BEHIND),
     "loss with a global": (Case(Made, loss=to_global), KEPT),
     "loss with a global tensor": (Case(Made, loss=global_sum), NOWHERE),
     "loss of several numbers": (
@@ -478,7 +499,6 @@ NEVER = {
         ),
         "scale_grad_by_freq",
     ),
-    "numbers of few bits": (Case(lambda: Made().bfloat16(), NUMBERS.bfloat16()), "torch.bfloat16"),
 }
 
 
@@ -487,6 +507,15 @@ def test_what_no_isolation_makes_good_is_refused_by_name(name):
     case, match = NEVER[name]
     with pytest.raises(InputError, match=match):
         training(case, isolate=True)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_sums_of_numbers_of_few_bits_are_of_float32_and_each_record_is_alone(kind):
+    case = Case(lambda: Made().to(kind), NUMBERS.to(kind))
+    run = training(case)
+    total = run.kernel.clipped_sum(case.x, case.targets, BOUND).gradients
+    assert {value.dtype for value in total.values()} == {torch.float32}
+    check_alone(run, case)
 
 
 def test_a_refusal_leaves_the_network_as_it_was():

@@ -308,8 +308,20 @@ def test_copies_for_every_record_are_held_a_few_at_a_time(case, held, monkeypatc
 def test_copies_of_large_parameters_are_told():
     model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(200, 200)))
     x, labels = records((200,), dtype=torch.float32)
-    with pytest.warns(PerRecordWarning, match="every record gets a copy of 0.parametrizations"):
+    with pytest.warns(
+        PerRecordWarning, match="every record's gradient of 0.parametrizations.*is held"
+    ) as told:
         NetworkGradients(model).clipped_sum(x, labels, 1.0)
+    assert len(told) == 1
+
+
+def test_copies_are_told_once_for_all_phases():
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(200, 200)))
+    x, labels = records((200,), dtype=torch.float32)
+    phases = [phase(FullBatch(len(x)), steps=1, lr=lr) for lr in (0.1, 0.2)]
+    with pytest.warns(PerRecordWarning) as told:
+        PrivateTraining(model, phases, x, labels, noise=Noise()).run()
+    assert len(told) == 1
 
 
 def test_nothing_to_train_and_a_bad_clip_bound_are_refused():

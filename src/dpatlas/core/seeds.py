@@ -156,7 +156,9 @@ class Noise:
         claimed in this process, and for a secret that came from another process but not by a
         checkpoint: what others drew from it there is not known here.
         """
-        self.check_process()
+        if self.source == "os":
+            self.check_process()
+        self._process = os.getpid()
         first, name, _ = _claims.setdefault((self._root, repetition), (training, shared, {}))
         if (first, name) != (training, shared) and (shared is None or name != shared):
             raise InputError(
@@ -188,10 +190,14 @@ class Noise:
             )
 
     def check_process(self) -> None:
-        """InputError after a fork or in what was pickled: each would draw the same."""
-        if self.source == "os" and self._process != os.getpid():
-            found = f"noise of the operating system from process {self._process}"
-            raise InputError("noise", found, "a Noise() made in each process, or a checkpoint's")
+        """InputError in another process than the one that made, restored or claimed this noise.
+
+        After a fork, or in what was pickled, each would draw the same.
+        """
+        if self._process != os.getpid():
+            of = "the operating system" if self.source == "os" else "a root"
+            found = f"noise of {of} from process {self._process}"
+            raise InputError("noise", found, "a Noise made in each process, or a checkpoint's")
 
     def key(self, repetition: int, step: int, use: str, part: str = "") -> int:
         """The 128-bit key of one draw, or of the part of it that `part` names."""

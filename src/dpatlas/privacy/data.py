@@ -218,8 +218,15 @@ def _identity_of(dataset: Any) -> str:
 
 def _plain_parts(dataset: Any) -> list[Any]:
     kinds = (Tensor, np.ndarray, bool, int, float, str, bytes)
-    attributes = getattr(dataset, "__dict__", {}).items()
-    return [pair for pair in attributes if isinstance(pair[1], kinds)]
+    parts: list[Any] = []
+    for name, value in getattr(dataset, "__dict__", {}).items():
+        # As those of torch's TensorDataset.
+        several = isinstance(value, tuple | list) and bool(value)
+        if several and all(isinstance(each, Tensor | np.ndarray) for each in value):
+            parts += [(f"{name}.{number}", each) for number, each in enumerate(value)]
+        elif isinstance(value, kinds):
+            parts.append((name, value))
+    return parts
 
 
 def data_of(x: Any, targets: Any, device: torch.device, workers: int = 0) -> InMemory | FromDataset:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from dpatlas.accounting.clip_bounds import LayerBounds
 from dpatlas.core.guard import checked, integer, one_of, real
@@ -45,6 +46,8 @@ BLOCK = 31 * 2**18
 # process are repetitions of one. A graph holds no values of parameters or records.
 _graphs: dict[tuple[Any, ...], BatchGraph] = {}
 MOST_GRAPHS = 64
+# Parameters and operations of a record's graph that were told of: each phase has a kernel of it.
+_told: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 class PerRecordWarning(UserWarning):
@@ -133,8 +136,11 @@ class NetworkGradients:
         del _
         held = sum(sizes.values())
         self.at_once = max(1, HELD // held) if held else None
-        large = [name for name, size in sizes.items() if size >= LARGE]
-        for each in self._graph.slow:
+        told_of: set[str] = _told.setdefault(record, set())
+        large = [name for name, size in sizes.items() if size >= LARGE and name not in told_of]
+        slow = [each for each in self._graph.slow if each not in told_of]
+        told_of.update(large, slow)
+        for each in slow:
             told = f"{each} is computed record by record: torch has no rule for many at once"
             warnings.warn(told, PerRecordWarning, stacklevel=4)
         if large:

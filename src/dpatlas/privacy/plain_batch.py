@@ -6,6 +6,7 @@ that compares the records of a batch means something else, and is told so before
 
 import copy
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -20,8 +21,9 @@ from dpatlas.privacy.trace import RecordGraph, called
 RECORDS, KEY, TOLERANCE = 3, 0x62617463, 1e-3
 
 
-# Digests of networks that were found to be so.
-_alike: set[str] = set()
+# Networks of torch's code alone that were found to be so: a digest is of one record, of which other
+# code may give the same and do something else with a batch.
+_alike: set[tuple[str, str, str]] = set()
 
 
 def refuse_meeting(
@@ -33,7 +35,8 @@ def refuse_meeting(
     records; where that is not possible, or the network draws random numbers, nothing is said: what
     is computed is the record's alone in any case.
     """
-    if record.draws or record.digest in _alike:
+    known = (record.digest, repr(model), repr(loss)) if _is_ours(model, loss) else None
+    if record.draws or known in _alike:
         return
     draws = generator(KEY)
 
@@ -69,7 +72,27 @@ def refuse_meeting(
     if not any(_same(losses.flatten(), total) for total in totals):
         allowed = "one value of each record alone, or isolate=True to train on each alone"
         raise InputError("loss", "values that are not those of each record alone", allowed)
-    _alike.add(record.digest)
+    if known is not None:
+        _alike.add(known)
+
+
+def _is_ours(model: nn.Module, loss: Callable[..., Any]) -> bool:
+    """Whether all code of network and loss is torch's or this package's, without hooks."""
+
+    def ours(value: Any) -> bool:
+        named = isinstance(value, type | FunctionType | BuiltinFunctionType)
+        package = str((value if named else type(value)).__module__).partition(".")[0]
+        return package in ("torch", "dpatlas")
+
+    if not ours(loss) or getattr(loss, "__closure__", None):
+        return False
+    parts = [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
+    return all(
+        ours(part)
+        and not (part._forward_hooks or part._forward_pre_hooks)
+        and all(ours(each) for each in vars(part).values() if callable(each))
+        for part in parts
+    )
 
 
 def _only(batch: Any, at: int) -> Any:

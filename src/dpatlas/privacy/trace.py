@@ -222,6 +222,7 @@ def trace_record(
     _refuse_kept(watch, model, loss)
 
     nodes = graph.graph
+    _drop_profiling(nodes)
     _refuse_operations(nodes)
     holders = list(nodes.find_nodes(op="placeholder"))
     own, of_record = holders[: len(names)], holders[len(names) :]
@@ -430,6 +431,7 @@ def _written(name: str, args: Any, kwargs: Any) -> list[Tensor]:
     """The arguments that a function of this name writes into."""
     given = _tensors(kwargs.get("out"))
     in_place = name in _WRITES or (name.endswith("_") and not name.endswith("__"))
+    in_place &= name != "requires_grad_"
     return given + _tensors(args[:1] if in_place or kwargs.get("inplace") else ())
 
 
@@ -761,6 +763,13 @@ def _drop_writes(graph: Graph, own: dict[Node, str], parameters: Sequence[str]) 
             raise InputError("model", found, "parameters that only the training changes")
         node.replace_all_uses_with(node.args[1])
         graph.erase_node(node)
+
+
+def _drop_profiling(graph: Graph) -> None:
+    """Drop the names that a profiler would show, as those of DataParallel: they compute nothing."""
+    for node in reversed(list(graph.nodes)):
+        if getattr(node.target, "namespace", "") == "profiler":
+            graph.erase_node(node)
 
 
 def _refuse_operations(graph: Graph) -> None:

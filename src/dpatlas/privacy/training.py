@@ -617,8 +617,9 @@ class PrivateTraining:
         return {
             "engine": ENGINE,
             "phases": [phase_facts(phase) for phase in self.phases],
-            "network": self._network,
+            # Before the network, whose graph the loss is part of: the first difference is named.
             "loss": loss_name(self.loss),
+            "network": self._network,
             "augmentation": self._augmented,
             "views": self.views,
             "ema_decay": self.ema_decay,
@@ -962,7 +963,9 @@ def closed_form(model: nn.Module, loss: Loss) -> bool:
     layers = [
         layer
         for _, layer in model.named_modules(remove_duplicate=False)
-        if type(layer).forward is not nn.Sequential.forward or "forward" in vars(layer)
+        # TorchScript's classes have no such attribute.
+        if getattr(type(layer), "forward", None) is not nn.Sequential.forward
+        or "forward" in vars(layer)
     ]
     plain = len(layers) == 1 and type(layers[0]) is nn.Linear and "forward" not in vars(layers[0])
     # Numbers of 16 bits are added up in float32, which the traced graph does.
