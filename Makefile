@@ -62,7 +62,7 @@ docs: setup ## build the documentation into site/, with packages in an environme
 	@echo "open site/index.html in a browser"
 
 lock: setup ## resolve requirements.in anew; LOCK_FLAGS=--upgrade moves pins that still fit
-	@for name in requirements requirements-docs; do \
+	@for name in requirements requirements-docs requirements-models; do \
 		$(BIN)/uv pip compile -q --universal --python-version 3.11 --prerelease disallow --generate-hashes --no-emit-index-url --no-header --no-annotate $(LOCK_FLAGS) $$name.in -o $$name.lock || exit; \
 	done
 	@echo "requirements.lock is fresh: update environment.yml, then run make test"

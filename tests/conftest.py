@@ -86,14 +86,14 @@ def new_checkout(tmp_path_factory):
 def half_the_noise(monkeypatch):
     """Private trainings add noise of half the scale that they state."""
     # Here, as most tests need no torch.
-    from dpatlas.privacy import training
+    from dpatlas.privacy import noise
 
-    honest = training.add_noise
+    honest = noise.add_noise
 
     def halved(tensors, scale, *arguments, **keys):
         honest(tensors, scale / 2, *arguments, **keys)
 
-    monkeypatch.setattr(training, "add_noise", halved)
+    monkeypatch.setattr(noise, "add_noise", halved)
 
 
 @pytest.fixture

@@ -49,32 +49,33 @@ LAYERS = {
     "registry": layer("core papers checks", "never", ""),
     "records": layer("core registry", "never", "pydantic"),
     "catalogue": layer("core registry", "never", ""),
+    "accounting": layer("formulas core", "never", "numpy scipy dp_accounting"),
     "data": layer("core", "anywhere"),
     "models": layer("formulas core data", "anywhere"),
-    "privacy": layer("formulas core data models", "anywhere"),
+    "privacy": layer("formulas core data models accounting", "anywhere"),
     # Checks a claim in an environment of numpy, scipy and dp-accounting.
     "epsilon": layer(
-        "core.guard core.rounding privacy.accountants privacy.accounting privacy.gaussian_dp "
-        "privacy.samplers",
+        "core.guard core.rounding accounting.accountants accounting.guarantees "
+        "accounting.gaussian_dp accounting.samplers",
         "never",
         "numpy scipy",
     ),
     # Audits other people's code: only its adapters know torch.
     "audit": layer(
-        "core epsilon privacy.audit_statistics privacy.one_run privacy.side_door",
+        "core epsilon accounting.audit_statistics accounting.one_run privacy.side_door",
         "inside functions",
         "numpy scipy torch",
     ),
     # Certifies other people's networks, by the formulas and passes of max_information.
-    "certify": layer("formulas core models privacy", "anywhere", "numpy torch"),
+    "certify": layer("formulas core models accounting privacy", "anywhere", "numpy torch"),
     "config": layer("core cost.counting data records registry", "never"),
     "cost": layer("core config records registry", "never"),
     "show": layer("core records registry", "never"),
     "evidence": layer("core config records registry", "never"),
     "report": layer("core config cost evidence records registry", "never"),
-    "jobs": layer("formulas core data models privacy registry", "anywhere"),
+    "jobs": layer("formulas core data models accounting privacy registry", "anywhere"),
     # Trains other people's networks, as a settings file says.
-    "train": layer("core config jobs privacy", "anywhere"),
+    "train": layer("core config jobs accounting privacy", "anywhere"),
     "papers": layer("", "never", ""),
     "checks": layer("", "never", ""),
     "commands": layer(None, "inside functions"),
@@ -83,14 +84,16 @@ LAYERS = {
     "block.__init__": layer("", "never", ""),
     "block.block": layer("core.blocks", "never", ""),
     "block.products": layer("core.products", "never", ""),
-    "block.formulas": layer("core.formulas core.guard privacy.gaussian_dp", "never", "numpy scipy"),
+    "block.formulas": layer(
+        "core.formulas core.guard accounting.gaussian_dp", "never", "numpy scipy"
+    ),
     "block.shared": layer("block.kinds block.records formulas core records", "never"),
     "block.printed": layer("core.files core.statistics evidence.printed", "never", ""),
     "block.settings": layer("block.shared formulas core config", "never"),
     "block.cost": layer("block.shared block.records formulas core config cost", "never", ""),
     "block.records": layer("block.shared formulas core", "never"),
     "block.jobs": layer(
-        "block.shared block.records formulas core data models privacy jobs", "anywhere"
+        "block.shared block.records formulas core data models accounting privacy jobs", "anywhere"
     ),
     # The records of each kind, for those who read them.
     "block.kinds": layer("block.records records", "never", ""),
@@ -98,7 +101,8 @@ LAYERS = {
         "block.shared block.records block.kinds formulas core records show", "never"
     ),
     "block.claims": layer(
-        "block.shared block.records block.kinds formulas core privacy.gaussian_dp records evidence",
+        "block.shared block.records block.kinds formulas core accounting.gaussian_dp records "
+        "evidence",
         "never",
     ),
 }

@@ -21,7 +21,10 @@ import dpatlas
 from dpatlas.registry import all_papers
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ("requirements.lock", "requirements-uv.lock", "requirements-docs.lock")
+LOCKS = (
+    *("requirements.lock", "requirements-uv.lock"),
+    *("requirements-docs.lock", "requirements-models.lock"),
+)
 CONDA_NAMES = {"torch": "pytorch"}
 TARGETS = ("all", "help", "setup", "smoke", "test", "test-all", "lint", "docs", "lock")
 TARGETS += ("publish", "wheel", "clean")

@@ -1,17 +1,20 @@
 """Send the adversarial inputs through every tool and put the tables into docs/beside.md.
 
-python tools/beside.py [JAX_PYTHON]    (a minute; JAX_PYTHON is an interpreter that has jax-privacy,
-without which its column says so. The scripts of docs/migrate.md are copied into the page, too.)
+python tools/beside.py [--opake PYTHON] [--jax PYTHON]    (three minutes; each PYTHON is an
+interpreter that has the tool, without which its column says so. The scripts of docs/migrate.md are
+copied into the page, too.)
 """
 
 import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
+import argparse
 import json
+import os
 import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -24,6 +27,8 @@ import adversarial  # noqa: E402
 from adversarial import Apply, Case, normals, removed  # noqa: E402
 
 NOT_TRIED = "not tried"
+# Tools that have an interpreter of their own, and what sends the inputs through them.
+ELSEWHERE = {"opake": "adversarial_opake.py", "jax-privacy": "adversarial_jax.py"}
 SCRIPTS = ("digits_opacus", "digits_dpatlas")
 
 
@@ -61,20 +66,33 @@ EQUAL = (
 NO_CLIP = 1e4
 
 
-def input_rows(jax: dict[str, Sequence[str]] | None) -> list[str]:
-    """The table of adversarial inputs."""
-    tools = [*adversarial.TOOLS, "jax-privacy"]
+def input_rows(elsewhere: Mapping[str, Mapping[str, Sequence[str]] | None]) -> list[str]:
+    """The table of adversarial inputs; elsewhere: {tool: {input: (kind, text)}}, or None."""
+    tools = [*adversarial.TOOLS, *elsewhere]
     lines = [f"| input | {' | '.join(tools)} |", "|---" * (len(tools) + 1) + "|"]
     for title in (*adversarial.CASES, *adversarial.OTHERS):
         cells = [cell(adversarial.outcome(title, tool)) for tool in adversarial.TOOLS]
-        if jax is None:
-            cells.append("not run")
-        else:
-            kind, text = jax.get(title, (NOT_TRIED, ""))
-            cells.append(f"{kind}: {text}" if text else kind)
+        for outcomes in elsewhere.values():
+            if outcomes is None:
+                cells.append("not run")
+            elif title in outcomes:
+                cells.append(cell(adversarial.Outcome(*outcomes[title])))
+            else:
+                cells.append(NOT_TRIED)
         lines.append(f"| {title} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     return lines
+
+
+def by_interpreter(python: str | None, script: str) -> dict[str, list[str]] | None:
+    """What a script of the examples prints under an interpreter; None without one."""
+    if python is None:
+        return None
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [python, "-W", "ignore", str(EXAMPLES / script)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
+    outcomes: dict[str, list[str]] = json.loads(done.stdout)
+    return outcomes
 
 
 def cell(outcome: adversarial.Outcome) -> str:
@@ -126,18 +144,22 @@ def put(page: str, mark: str, lines: Sequence[str]) -> None:
     path.write_text(text, "utf-8")
 
 
-def main(python: Sequence[str]) -> None:
+def main(words: Sequence[str]) -> None:
     """Measure, and write both pages."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--opake", metavar="PYTHON")
+    parser.add_argument("--jax", metavar="PYTHON", dest="jax_privacy")
+    given = vars(parser.parse_args(words))
     warnings.filterwarnings("ignore")
     for name in SCRIPTS:
         code = (EXAMPLES / f"{name}.py").read_text("utf-8").rstrip()
         put("migrate.md", name, ["```python", code, "```"])
+    elsewhere = {
+        tool: by_interpreter(given[tool.replace("-", "_")], script)
+        for tool, script in ELSEWHERE.items()
+    }
     put("beside.md", "sums", sum_rows())
-    jax = None
-    if python:
-        command = [python[0], str(EXAMPLES / "adversarial_jax.py")]
-        jax = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    put("beside.md", "inputs", input_rows(jax))
+    put("beside.md", "inputs", input_rows(elsewhere))
 
 
 if __name__ == "__main__":

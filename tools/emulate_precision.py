@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from dpatlas.core.seeds import Noise, generator
 from dpatlas.models.build import build
@@ -122,6 +122,9 @@ def largest_share(model: str, device: str = "cpu") -> float:
     x = torch.from_numpy(draws.standard_normal((24, math.prod(shape)), dtype=np.float32)).to(device)
     labels = torch.from_numpy(draws.integers(0, 10, 24)).to(device)
     kernel = NetworkGradients(network)
+    with _disable_current_modes():
+        # What rounds is no part of the network.
+        kernel.trace(x, labels)
     shares = []
     for record in range(len(x)):
         one = slice(record, record + 1)

@@ -3,7 +3,8 @@
 Each case is two neighbouring data sets under one network and loss. `measured(case, tool)` computes
 the noise-free clipped sum of both and says how far they are apart, in units of the clip bound C, or
 with which message the tool refuses. A record that is removed may move the sum by C, a replaced one
-by 2 C. Tools: dpatlas, Opacus by hooks, Opacus by ghost clipping.
+by 2 C. Tools: dpatlas, Opacus by hooks, Opacus by ghost clipping; adversarial_opake.py and
+adversarial_jax.py send the same cases through opake and jax-privacy.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from dpatlas.errors import InputError
-from dpatlas.privacy import FullBatch, Noise, Poisson, PrivateTraining, TrainingPhase
+from dpatlas.privacy import Cyclic, FullBatch, Noise, Poisson, PrivateTraining, TrainingPhase
 
 TOOLS = ("dpatlas", "Opacus hooks", "Opacus ghost")
 # No two updates of ours share their noise.
@@ -79,6 +80,38 @@ class CentredLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(self.centre(x))
+
+
+class Remembering(nn.Linear):
+    """Subtracts the mean of the records of the step before."""
+
+    kept: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        centre = 0 if self.kept is None else self.kept
+        self.kept = x.detach().mean(0)
+        return super().forward(x - centre)
+
+
+class Centred(torch.autograd.Function):
+    """Subtracts the mean of the batch, also under vmap, by a rule of its own."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x - x.mean(0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        return gradient
+
+    @staticmethod
+    def vmap(info, in_dims, x: Tensor) -> tuple[Tensor, int]:
+        rows = x.movedim(in_dims[0], 0)
+        return rows - rows.mean(0), 0
 
 
 class Standardised:
@@ -212,6 +245,8 @@ def half_precision() -> nn.Module:
     return nn.Linear(8, 3).to(torch.bfloat16)
 
 
+# Clip bound of the two steps of `second_step`.
+MEMORY_CLIP = 1e-2
 FRAMES = normals(8, 1, 8).expand(8, 16, 8).contiguous()
 RECORDS = normals(21, 8)
 CASES = {
@@ -235,6 +270,11 @@ CASES = {
         Case(
             "`x.cumsum(0)` inside the network",
             first_layer(lambda x: x.cumsum(0)),
+            *replaced(RECORDS),
+        ),
+        Case(
+            "`autograd.Function` with a vmap rule that reads the batch",
+            first_layer(lambda x: Centred.apply(x)),
             *replaced(RECORDS),
         ),
         Case(
@@ -290,10 +330,15 @@ def measured(case: Case, tool: str) -> Outcome:
             sums.append(clipped_sum(case, tool, x, case.clip))
     except Exception as error:  # a tool may refuse by any
         return refusal(error)
-    moved = float((sums[0] - sums[1]).norm()) / case.clip
-    kept = moved <= case.allowed * (1 + ROUNDING)
+    return moved(case, sums)
+
+
+def moved(case: Case, sums: list[Tensor]) -> Outcome:
+    """Whether the sums of both data sets are no farther apart than a record may move them."""
+    distance = float((sums[0] - sums[1]).norm()) / case.clip
+    kept = distance <= case.allowed * (1 + ROUNDING)
     bound = "C" if case.allowed == 1 else "2 C"
-    return Outcome("keeps" if kept else "breaks", f"{moved:.4g} C of {bound}")
+    return Outcome("keeps" if kept else "breaks", f"{distance:.4g} C of {bound}")
 
 
 def refusal(error: Exception) -> Outcome:
@@ -317,12 +362,17 @@ def clipped_sum(case: Case, tool: str, x: Tensor, clip: float) -> Tensor:
     torch.manual_seed(0)
     model, x = case.make(), case.before(x)
     labels = torch.arange(len(x)) % case.labels
-    cast = torch.autocast("cpu", torch.bfloat16) if case.autocast else contextlib.nullcontext()
-    with warnings.catch_warnings(), cast:
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if tool == "dpatlas":
             return _ours(case, model, x, labels, clip)
-        return _opacus(case, tool, model, x, labels, clip)
+        with casting(case):
+            return _opacus(case, tool, model, x, labels, clip)
+
+
+def casting(case: Case) -> contextlib.AbstractContextManager[object]:
+    """torch's autocast, where the case is of it."""
+    return torch.autocast("cpu", torch.bfloat16) if case.autocast else contextlib.nullcontext()
 
 
 def _ours(case: Case, model: nn.Module, x: Tensor, labels: Tensor, clip: float) -> Tensor:
@@ -335,6 +385,7 @@ def _ours(case: Case, model: nn.Module, x: Tensor, labels: Tensor, clip: float) 
         noise=Noise(f"update {next(UPDATES)}", source="keyed"),
         loss=case.loss,
         augmentation=case.augmentation,
+        autocast=torch.bfloat16 if case.autocast else None,
         on_update=lambda step, found: sums.append(flat(found.values())),
     )
     training.run()
@@ -393,13 +444,17 @@ def tied_error(tool: str) -> Outcome:
         found = clipped_sum(case, tool, RECORDS, 1e6)
     except Exception as error:  # a tool may refuse by any
         return refusal(error)
+    return with_error(measured(case, tool), found)
+
+
+def with_error(outcome: Outcome, found: Tensor) -> Outcome:
+    """The outcome, and how far an unclipped sum is from autograd's gradient."""
     torch.manual_seed(0)
     model = Tied()
     reconstruct(model(RECORDS), RECORDS).sum().backward()
     true = flat(each.grad for each in model.parameters())
     error = float((found - true).norm() / true.norm())
-    moved = measured(case, tool)
-    return Outcome(moved.kind, f"{moved.text}; the gradient is wrong by {error:.0%}")
+    return Outcome(outcome.kind, f"{outcome.text}; the gradient is wrong by {error:.0%}")
 
 
 def buffer_moved(tool: str, make: Callable[[], nn.Module]) -> Outcome:
@@ -416,8 +471,49 @@ def buffer_moved(tool: str, make: Callable[[], nn.Module]) -> Outcome:
     if outcome.kind == "refuses":
         return outcome
     first, other = (next(model.buffers()) for model in means)
-    moved = float((first - other).norm())
-    return Outcome("breaks", f"the buffer moves by {moved:.3f} without any noise")
+    distance = float((first - other).norm())
+    return Outcome("breaks", f"the buffer moves by {distance:.3f} without any noise")
+
+
+def second_step(tool: str) -> Outcome:
+    """How far a record of the first step moves the sum of the second, which it is not in."""
+    try:
+        sums = [second_sum(tool, first) for first in replaced(RECORDS[:10])]
+    except Exception as error:  # a tool may refuse by any
+        return refusal(error)
+    return of_second(sums)
+
+
+def of_second(sums: list[Tensor]) -> Outcome:
+    """The outcome of two sums that must be equal."""
+    distance = float((sums[0] - sums[1]).norm()) / MEMORY_CLIP
+    kind = "keeps" if distance <= ROUNDING else "breaks"
+    return Outcome(kind, f"moves the sum of the next step by {distance:.4g} C")
+
+
+def second_sum(tool: str, first: Tensor) -> Tensor:
+    """The noise-free sum of a second step on other records than the first's."""
+    torch.manual_seed(0)
+    model, second, labels = Remembering(8, 3), RECORDS[10:20], torch.arange(20) % 3
+    if tool == "dpatlas":
+        sums: list[Tensor] = []
+        PrivateTraining(
+            model,
+            [TrainingPhase(Cyclic(20, 10), 0.0, MEMORY_CLIP, 2, lr=1e-9)],
+            torch.cat([first, second]),
+            labels,
+            noise=Noise(f"update {next(UPDATES)}", source="keyed"),
+            loss=classify,
+            on_update=lambda step, found: sums.append(flat(found.values())),
+        ).run()
+        return sums[1]
+    case = Case("memory", lambda: model, first, first, clip=MEMORY_CLIP)
+    _opacus(case, tool, model, first, labels[:10], MEMORY_CLIP)
+    kept = model.kept
+    torch.manual_seed(0)
+    model = Remembering(8, 3)
+    model.kept = kept
+    return _opacus(case, tool, model, second, labels[10:], MEMORY_CLIP)
 
 
 def noise_shared(tool: str) -> Outcome:
@@ -533,6 +629,7 @@ OTHERS = {
     "buffer updated from records, in a layer with weights": partial(
         buffer_moved, make=CentredLinear
     ),
+    "a value of one step, kept by a module and used in the next": second_step,
     "weights tied by a function": tied_error,
     "two trainings with the same seed of the noise": noise_shared,
     "a checkpoint without noise goes on with noise 50": restored,

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 # Public names, from the modules that they live in: imported when they are asked for.
 PUBLIC = {"check_epsilon": "dpatlas.epsilon.check"}
 

@@ -14,7 +14,7 @@ from dpatlas.core.formulas import REQUIRED, Argument, Bound
 from dpatlas.errors import InputError
 from dpatlas.registry import all_papers
 
-SHARED = ("dpatlas.privacy.gaussian_dp",)
+SHARED = ("dpatlas.accounting.gaussian_dp",)
 # Larger whole numbers are passed as floats where a real number is asked for.
 MOST_EXACT = 1000
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from small_trainings import DIMENSION, claim, training
 
+from dpatlas.accounting.error_rates import SELECTION_STRIDE
 from dpatlas.audit import Claim, audit_training, premises
 from dpatlas.audit.audit import _attacks
 from dpatlas.audit.premises import HOLDS, Premise
@@ -18,7 +19,6 @@ from dpatlas.audit.run import Run, flatten
 from dpatlas.commands import audit as command
 from dpatlas.core.scripts import printing_to_stderr
 from dpatlas.errors import InputError, run_command
-from dpatlas.privacy.error_rates import SELECTION_STRIDE
 
 HERE = Path(__file__).parent
 FAST = ("--pairs", "12", "--runs", "8", "--seed", "1")

@@ -12,6 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpatlas.accounting.guarantees import Phase, composition, guarantee
+from dpatlas.accounting.ledger import Ran, ledger, tuning_of
+from dpatlas.accounting.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.commands import bound
 from dpatlas.commands.epsilon import main
 from dpatlas.core.rounding import upward
@@ -19,9 +22,6 @@ from dpatlas.epsilon.check import _verdict, check_epsilon
 from dpatlas.epsilon.claim import Printed, read_claim
 from dpatlas.epsilon.valid import Reading
 from dpatlas.errors import InputError, run_command
-from dpatlas.privacy.accounting import Phase, composition, guarantee
-from dpatlas.privacy.ledger import Ran, ledger, tuning_of
-from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
 
 PROJECT = Path(__file__).parents[2]
 GALLERY = (PROJECT / "docs" / "epsilon.md").read_text(encoding="utf-8")

@@ -12,12 +12,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from opacus.accountants import PRVAccountant
 
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.samplers import FixedSize, Poisson, Shuffled
 from dpatlas.core.rounding import upward
 from dpatlas.epsilon.check import check_epsilon
 from dpatlas.epsilon.claim import RELATIONS, read_claim
 from dpatlas.epsilon.valid import SQRT_5, event, optimistic, readings
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.samplers import FixedSize, Poisson, Shuffled
 
 POISSON = {"sampler": "poisson", "n": 1050, "batch": 100, "delta": 1e-5}
 NEIGHBOURS = {

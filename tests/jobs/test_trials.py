@@ -8,6 +8,8 @@ import torch
 from sgld_small import save_data, spec_of
 from torch import nn
 
+from dpatlas.accounting.ledger import Ran, together
+from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Poisson
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.records import Stopwatch, checked_fields
 from dpatlas.data import prepared
@@ -17,8 +19,6 @@ from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.tuning import Tuning
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.records.long_training_tuning import Spec
-from dpatlas.privacy.ledger import Ran, together
-from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson
 
 ACCOUNTS = (1e-5, "add_remove")
 PROBLEM = Problem(n=1150, classes=10, feature_norm=1.0, delta=1e-5)

@@ -6,13 +6,13 @@ from reference_gradients import by_loop, clipped_sum
 from small_training import sums_of
 from torch import nn
 
+from dpatlas.accounting.parameter_names import belongs
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.models.lora import Adapted, lora_parameters, with_lora
-from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import PrivateTraining
 
 AXES = {"key": "test", "run": 0, "base_seed": 1}

@@ -34,7 +34,7 @@ def test_every_reference_bound_of_a_paper_is_in_the_catalogue():
 
 def test_modules_of_a_paper_stand_together_and_shared_ones_last():
     *of_papers, last = modules()
-    assert last == "dpatlas.privacy.gaussian_dp"
+    assert last == "dpatlas.accounting.gaussian_dp"
     keys = [name.split(".")[2] for name in of_papers]
     assert list(dict.fromkeys(keys)) == list(all_papers())
     assert keys == sorted(keys, key=list(all_papers()).index)

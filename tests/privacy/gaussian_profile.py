@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
+from dpatlas.accounting.gaussian_dp import gaussian_delta, gaussian_epsilon
 
 
 def gaussian_profile(mu, points=64):

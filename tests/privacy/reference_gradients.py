@@ -157,6 +157,41 @@ class Scaled(nn.Module):
         return x * self.factor * self.power.exp() + self.factor.view(1, 1, -1)
 
 
+class Tied(nn.Module):
+    """An output layer with the weights of the first, which are read past any layer too."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Linear(4, 5), nn.Linear(4, 5, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, x):
+        return self.head(F.softplus(self.embed(x) @ self.embed.weight))
+
+
+class Twice(nn.Module):
+    """One layer, twice, with its positions in front inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix, self.head = nn.Linear(4, 4), nn.Linear(4, 5)
+
+    def forward(self, x):
+        hidden = self.mix(torch.tanh(self.mix(x.transpose(0, 1)))).transpose(0, 1)
+        return self.head(hidden.mean(1))
+
+
+class ByWeight(nn.Module):
+    """A product with a weight of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 6))
+
+    def forward(self, x):
+        return torch.einsum("ntd,de->nte", x, self.weight).tanh()
+
+
 def frozen_statistics(layer):
     """Batch normalisation by made-up running statistics."""
     layer.running_mean.normal_()
@@ -253,4 +288,10 @@ NETWORKS = {
         (5, 8), lambda: [nn.TransformerEncoderLayer(8, 2, 12, 0.0, batch_first=True)]
     ),
     "tokens and factors": _flattened((4, 6), lambda: [Scaled()]),
+    "tied": (Tied, (4,)),
+    "used twice": (Twice, (3, 4)),
+    "product of its own": _flattened((3, 4), lambda: [ByWeight()]),
+    "weight norm": _flattened(
+        (4,), lambda: [nn.utils.parametrizations.weight_norm(nn.Linear(4, 6))]
+    ),
 }

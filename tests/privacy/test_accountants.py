@@ -7,9 +7,10 @@ from dp_accounting.pld import PLDAccountant
 from gaussian_profile import hockey_stick, step_densities
 from scipy.stats import norm
 
-from dpatlas.privacy import accountants, accounting
-from dpatlas.privacy.accounting import RELATIONS, Phase, guarantee
-from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson
+from dpatlas.accounting import accountants
+from dpatlas.accounting import guarantees as accounting
+from dpatlas.accounting.guarantees import RELATIONS, Phase, guarantee
+from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:

@@ -9,10 +9,8 @@ from dp_accounting.pld import PLDAccountant
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from dpatlas.core.seeds import Noise
-from dpatlas.errors import InputError
-from dpatlas.privacy import accountants
-from dpatlas.privacy.accounting import (
+from dpatlas.accounting import accountants
+from dpatlas.accounting.guarantees import (
     ACCOUNTANTS,
     NO_CROSS_CHECK,
     RELATIONS,
@@ -22,7 +20,9 @@ from dpatlas.privacy.accounting import (
     guarantee,
     smallest_noise,
 )
-from dpatlas.privacy.samplers import SAMPLERS, FixedSize, FullBatch, Poisson, Shuffled, sampler
+from dpatlas.accounting.samplers import SAMPLERS, FixedSize, FullBatch, Poisson, Shuffled, sampler
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
 
 LP = Phase(Poisson(1000, 100), 2.0, 40)
 FFT = Phase(Poisson(1000, 50), 1.0, 30)

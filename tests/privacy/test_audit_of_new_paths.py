@@ -12,12 +12,12 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from dpatlas.accounting.audit_statistics import epsilon_lower_bound
+from dpatlas.accounting.clip_bounds import AdaptiveClip, LayerBounds
+from dpatlas.accounting.guarantees import guarantee
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import Noise
-from dpatlas.privacy.accounting import guarantee
-from dpatlas.privacy.audit_statistics import epsilon_lower_bound
-from dpatlas.privacy.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import CLIP_COUNT, PrivateTraining
 
 STEPS, DELTA, LEVEL = 2400, 0.05, 0.999

@@ -9,15 +9,15 @@ import torch
 from gaussian_profile import most_misses, noisy_canaries
 from scipy import stats
 
-from dpatlas.errors import InputError
-from dpatlas.privacy.audit_statistics import (
+from dpatlas.accounting.audit_statistics import (
     epsilon_lower_bound,
     one_run_lower_bound,
     one_run_p_value,
     profile_excess,
 )
-from dpatlas.privacy.error_rates import SHARES, joint_limits
-from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
+from dpatlas.accounting.error_rates import SHARES, joint_limits
+from dpatlas.accounting.gaussian_dp import gaussian_delta, gaussian_epsilon
+from dpatlas.errors import InputError
 
 DELTA = 1e-5
 # N(0, 1) against N(MU, 1) is (1, 1e-5)-DP and no better.

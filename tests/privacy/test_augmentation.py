@@ -5,10 +5,10 @@ import pytest
 import torch
 from small_training import Jitter, N, flat, network, phase, sums_of, training, weights
 
+from dpatlas.accounting.samplers import FullBatch, Poisson
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.samplers import FullBatch, Poisson
 
 EIGHT = (1, 8, 8)
 

@@ -5,10 +5,10 @@ import math
 import pytest
 from scipy.stats import norm
 
-from dpatlas.privacy.accountants import Mechanism, pld_epsilon, rdp_epsilon
-from dpatlas.privacy.fixed_size_pld import fixed_size_losses
-from dpatlas.privacy.gaussian_dp import amplified, gaussian_epsilon
-from dpatlas.privacy.samplers import FixedSize, Poisson
+from dpatlas.accounting.accountants import Mechanism, pld_epsilon, rdp_epsilon
+from dpatlas.accounting.fixed_size_pld import fixed_size_losses
+from dpatlas.accounting.gaussian_dp import amplified, gaussian_epsilon
+from dpatlas.accounting.samplers import FixedSize, Poisson
 
 RUNS = [(1000, 50, 1.0, 200), (60000, 256, 2.2, 2000), (1251, 2, 0.64, 500), (100, 60, 5.0, 40)]
 DELTA = 1e-5

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 from dp_accounting.rdp import RdpAccountant
 
-from dpatlas.privacy import accountants, accounting
-from dpatlas.privacy.accounting import Phase, calibrate, guarantee
-from dpatlas.privacy.fixed_size_rdp import LARGEST_EXACT_ORDER, _moments, fixed_size_rdp
-from dpatlas.privacy.samplers import FixedSize
+from dpatlas.accounting import accountants
+from dpatlas.accounting import guarantees as accounting
+from dpatlas.accounting.fixed_size_rdp import LARGEST_EXACT_ORDER, _moments, fixed_size_rdp
+from dpatlas.accounting.guarantees import Phase, calibrate, guarantee
+from dpatlas.accounting.samplers import FixedSize
 
 LARGEST = LARGEST_EXACT_ORDER
 ORDERS = [1.02, 1.9, 2, 2.5, 3, 7.3, 11, 63, 64.5, 128, LARGEST - 0.5, LARGEST]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpatlas.accounting.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
 
 # (mu, eps, delta): Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) of these doubles, by mpmath 1.3
 # at mp.dps = 800 with Phi(t) = erfc(-t / sqrt(2)) / 2, rounded to a double.

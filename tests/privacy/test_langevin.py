@@ -8,11 +8,11 @@ import pytest
 import torch
 from scipy import stats
 
+from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Poisson
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
-from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson
 
 N, D, CLASSES = 20, 6, 3
 

@@ -5,17 +5,9 @@ import re
 
 import pytest
 
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.rounding import rounded_up
-from dpatlas.epsilon.ledgers import total_spent
-from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_epsilon, conditional_rdp
-from dpatlas.papers.dp_sgld.formulas.theorems import ORDERS, rdp_to_epsilon
-from dpatlas.papers.kl_privacy.jobs.ledger import LEDGER
-from dpatlas.privacy.accounting import Phase, calibrate, composition, guarantee
-from dpatlas.privacy.clipping import company_rounding
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
-from dpatlas.privacy.ledger import (
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.accounting.guarantees import Phase, calibrate, composition, guarantee
+from dpatlas.accounting.ledger import (
     FLOATS,
     GAUSSIAN,
     GIVEN_BATCHES,
@@ -27,7 +19,15 @@ from dpatlas.privacy.ledger import (
     together,
     tuning_of,
 )
-from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Shuffled
+from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Poisson, Shuffled
+from dpatlas.core.canonical import canonical_json
+from dpatlas.core.rounding import rounded_up
+from dpatlas.epsilon.ledgers import total_spent
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_epsilon, conditional_rdp
+from dpatlas.papers.dp_sgld.formulas.theorems import ORDERS, rdp_to_epsilon
+from dpatlas.papers.kl_privacy.jobs.ledger import LEDGER
+from dpatlas.privacy.clipping import company_rounding
 
 LP = Phase(Poisson(1050, 100), 2.0, 40)
 FFT = Phase(FullBatch(1050), 50.0, 30)

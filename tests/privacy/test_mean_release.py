@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from dpatlas.accounting.gaussian_dp import gaussian_delta, gaussian_epsilon
+from dpatlas.accounting.mean_release import clip_factors, mu_per_use, noise_deviation
 from dpatlas.errors import InputError
-from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
-from dpatlas.privacy.mean_release import clip_factors, mu_per_use, noise_deviation
 
 C, N, MU = 0.7, 300, 0.4
 

@@ -1,7 +1,6 @@
 """Noise is drawn by one training: a second one would show the difference of their clean sums."""
 
 import copy
-import functools
 
 import numpy as np
 import pytest
@@ -9,15 +8,16 @@ import torch
 from small_training import OUTPUTS, N, data, flat, network, phase, weights
 from torch import nn
 
+from dpatlas.accounting.clip_bounds import AdaptiveClip
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import SHARED_NOISE, Noise, recording
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.fingerprint import fingerprint
+from dpatlas.privacy.digest import digest
 from dpatlas.privacy.langevin import Langevin, LangevinRun
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.noise import LARGE
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import PrivateTraining
 
 REFUSED = "noise: found repetition 0 of noise that another training has drawn"
@@ -82,8 +82,6 @@ CHANGES = {
     "sampler": lambda: {"phases": [phase(steps=3)]},
     "initial weights": lambda: {"model": network("mlp", run=1)},
     "loss": lambda: {"loss": halved},
-    "loss without a name": lambda: {"loss": lambda output, labels: cross_entropy(output, labels)},
-    "partial loss": lambda: {"loss": functools.partial(cross_entropy)},
     "views": lambda: {"augmentation": ShiftAndFlip((1, 8, 8), 2, 1, True)},
     "activation": lambda: {"model": with_tanh()},
 }
@@ -96,19 +94,15 @@ def test_whatever_a_noisy_sum_depends_on_makes_another_training(change):
         run(**change()).run()
 
 
-TEMPERATURE, SETTINGS = 1.0, {"weights": [torch.ones(())]}
+TEMPERATURE, SETTINGS, SCALE = 1.0, {"weights": [torch.ones(())]}, {"by": 1.0}
 
 
 def scaled(output, labels):
-    return cross_entropy(output, labels) * factor()
+    return cross_entropy(output, labels) * (TEMPERATURE * SETTINGS["weights"][0] * SCALE["by"])
 
 
-def factor():
-    return TEMPERATURE * SETTINGS["weights"][0]
-
-
-def within(output, labels):
-    return (lambda: cross_entropy(output, labels) / TEMPERATURE)()
+def with_default(output, labels, scale=SCALE):
+    return cross_entropy(output, labels) * scale["by"] * getattr(scaled, "by", 1.0)
 
 
 class Tempered(nn.Module):
@@ -124,66 +118,22 @@ class Tempered(nn.Module):
         return self.gain * self.inner(x) / TEMPERATURE
 
 
-def enclosing(scale):
-    def loss(output, labels):
-        return cross_entropy(output, labels) * scale["by"]
-
-    return loss
+def warm(patch):
+    patch.setattr(f"{__name__}.TEMPERATURE", 2.0)
 
 
-def with_default(output, labels, scale={"by": 1.0}):  # noqa: B006  (changed by the test)
-    return cross_entropy(output, labels) * scale["by"]
-
-
-class Extended(Tempered):
-    """Without anything of its own."""
-
-
-def with_keyword(output, labels, *, scale={"by": 1.0}):  # noqa: B006  (changed by the test)
-    return cross_entropy(output, labels) * scale["by"]
-
-
-def with_attribute(output, labels):
-    return cross_entropy(output, labels) * with_attribute.scale
-
-
-with_attribute.scale = 1.0
-SCALE = {"by": 1.0}
-enclosed = enclosing(SCALE)
 READERS = {
-    "a global": ({"loss": scaled}, lambda patch: patch.setattr(f"{__name__}.TEMPERATURE", 2.0)),
-    "a global tensor, through a function that it calls": (
+    "a global": ({"loss": scaled}, warm),
+    "a global tensor": (
         {"loss": scaled},
         lambda patch: patch.setitem(SETTINGS, "weights", [torch.tensor(2.0)]),
     ),
-    "a global, in a function inside": (
-        {"loss": within},
-        lambda patch: patch.setattr(f"{__name__}.TEMPERATURE", 2.0),
-    ),
-    "a global, in a network": (
-        {"model": Tempered},
-        lambda patch: patch.setattr(f"{__name__}.TEMPERATURE", 2.0),
-    ),
-    "an attribute of its class": (
-        {"model": Tempered},
-        lambda patch: patch.setattr(Tempered, "gain", 2.0),
-    ),
-    "an attribute of a class that it extends": (
-        {"model": Extended},
-        lambda patch: patch.setattr(Tempered, "gain", 2.0),
-    ),
-    "what it encloses": ({"loss": enclosed}, lambda patch: patch.setitem(SCALE, "by", 2.0)),
-    "a default": (
+    "a global, in a network": ({"model": Tempered}, warm),
+    "an attribute of its class": ({"model": Tempered}, lambda p: p.setattr(Tempered, "gain", 2.0)),
+    "a default": ({"loss": with_default}, lambda patch: patch.setitem(SCALE, "by", 2.0)),
+    "an attribute of a function": (
         {"loss": with_default},
-        lambda patch: patch.setitem(with_default.__defaults__[0], "by", 2.0),
-    ),
-    "a default by keyword": (
-        {"loss": with_keyword},
-        lambda patch: patch.setitem(with_keyword.__kwdefaults__["scale"], "by", 2.0),
-    ),
-    "an attribute of its own": (
-        {"loss": with_attribute},
-        lambda patch: patch.setattr(with_attribute, "scale", 2.0),
+        lambda patch: patch.setattr(scaled, "by", 2.0, raising=False),
     ),
 }
 
@@ -264,47 +214,17 @@ def test_arms_that_share_noise_by_name_may_differ():
     langevin(keyed(), -1.0, repetition=1, shared_noise="signs").run()
 
 
-WEIGHT = torch.ones(2, dtype=torch.bfloat16)
-
-
-@pytest.mark.parametrize(
-    "value", [torch.Tensor.relu, torch.relu, object(), 1j, slice(1, 2), len, WEIGHT]
-)
-def test_whatever_a_network_holds_has_a_fingerprint_and_keeps_it(value):
-    assert fingerprint([value]) == fingerprint([value]) != fingerprint([object()])
-
-
-class Slotted:
-    """An object without a dict."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value):
-        self.value = value
-
-
-def test_a_fingerprint_is_of_values_and_not_of_objects():
-    def local():
-        return None
-
-    assert fingerprint(data(), halved, {1: [2.0, None]}) == fingerprint(
-        data(), halved, {1: [2.0, None]}
-    )
-    assert fingerprint(network()) == fingerprint(network(run=1)), "weights do not count"
-    different = [0, 0.0, "0", False, [0], (0, 0), {0: 0}, {0}, local, lambda: 0, halved, nn.ReLU()]
-    zeros = torch.zeros(4)
-    different += [zeros, zeros.view(2, 2), zeros.int(), {1}, Slotted(0), Slotted(1)]
-    assert len({fingerprint(value) for value in different}) == len(different)
-    relu, tanh = (lambda x: x.relu()), (lambda x: x.tanh())
-    assert fingerprint(relu, lasting=True) != fingerprint(tanh, lasting=True)
+def test_a_digest_is_of_values_and_of_others_by_themselves():
+    assert digest(data(), {1: [2.0, None]}) == digest(data(), {1: [2.0, None]})
+    zeros, one = torch.zeros(4), object()
+    different = [0, 0.0, "0", False, {0: 0}, one, object(), zeros, zeros.view(2, 2), zeros.int()]
+    different += [np.zeros(4), np.zeros(4, np.float32), len, halved]
+    assert len({digest(value) for value in different}) == len(different)
+    assert digest(one) == digest(one) and digest(torch.ones(2, dtype=torch.bfloat16))
     with torch.inference_mode():
         # Torch counts no changes of such a tensor.
         value = torch.ones(2)
-        assert fingerprint(value) != fingerprint(value.mul_(2))
-    assert fingerprint(local) == fingerprint(local)
-    model = network()
-    model.itself = [model]
-    assert fingerprint(model) == fingerprint(model)
+        assert digest(value) != digest(value.mul_(2))
 
 
 @pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
@@ -402,3 +322,63 @@ def test_a_secret_from_another_process_is_refused_but_by_a_checkpoint(monkeypatc
         noise.claim(0, "a training")
     noise.carry(noise.secret)
     noise.claim(0, "a training")
+
+
+NOISY_COUNT = AdaptiveClip(0.5, 1.0)
+
+
+@pytest.mark.parametrize("kind", ["training", "count", "langevin"])
+def test_a_training_goes_on_in_no_process_that_was_forked_from_it(kind, monkeypatch):
+    """Of two children that differ from here, the difference of their sums would have no noise."""
+    if kind == "langevin":
+        begun = langevin(Noise(), repetition=6)
+    elif kind == "count":
+        changes = {"clipping": NOISY_COUNT, "noise_multiplier": 0.0, "steps": 3}
+        begun = run(Noise(), phases=[phase(FullBatch(N), **changes)])
+    else:
+        begun = run(Noise(), repetition=5)
+    begun.step()
+    monkeypatch.setattr("os.getpid", lambda: 0)
+    before = begun.state()[0]
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"noise: found noise of .* from process"):
+            begun.step()
+    np.testing.assert_equal(begun.state()[0], before)
+
+
+def test_keyed_noise_which_is_public_goes_on_after_a_fork_with_the_same_sums_alone(monkeypatch):
+    x, labels = data()
+    begun = run(Noise("fork", "keyed"), x=x, labels=labels)
+    begun.step()
+    state = begun.state()
+    monkeypatch.setattr("os.getpid", lambda: 0)
+    for _ in range(2):
+        begun.restore(*state)
+        begun.step()
+    x.data[0] = -x.data[0] + 1
+    begun.restore(*state)
+    with pytest.raises(InputError, match="noise: found that of step 1, which was added to another"):
+        begun.step()
+
+
+@pytest.mark.parametrize("source", ["keyed", "os"])
+def test_a_state_with_other_noise_is_refused_once_sums_were_released(source):
+    """Seven sums would be released, and four stated."""
+    earlier = run(Noise("earlier", source))
+    earlier.step()
+    state = earlier.state()
+    later = run(Noise("later", source))
+    later.step()
+    with pytest.raises(InputError, match="a state with other noise, after 1 step"):
+        later.restore(*state)
+    again = run(Noise("earlier", source))
+    again.restore(*state)
+    again.step()
+
+
+def test_another_secret_is_not_carried_into_noise_that_others_draw_from():
+    noise = Noise()
+    run(noise).step()
+    other = run(noise, repetition=1)
+    with pytest.raises(InputError, match="another secret, after noise of this one was drawn"):
+        other.restore(*run(Noise(), repetition=1).state())

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from dpatlas.models.lora import Adapted
 from dpatlas.models.vit import ClassToken, Offset
-from dpatlas.privacy import clipping, convolution, factors, layers
+from dpatlas.privacy import clipping, convolution, factors, matrix
 from dpatlas.privacy.clipping import SUM_BLOCK, clip_factors, company_rounding
 from dpatlas.privacy.logistic import SoftmaxGradients
+from dpatlas.privacy.norms import in_blocks, rows_norm2
 from dpatlas.privacy.per_record import NetworkGradients
-from dpatlas.privacy.rules import in_blocks, rows_norm2
 
 OFFSETS = [1.0, 1e2, 1e3, 1e4, 1e5, 1e6]
 BOUNDS = [0.01, 0.1, 1.0]
@@ -69,7 +69,7 @@ class OwnFactor(nn.Module):
 
 
 class OwnMatrix(nn.Module):
-    """A product that only torch.func can take apart by records."""
+    """A product with a matrix that belongs to no layer."""
 
     def __init__(self, features):
         super().__init__()
@@ -168,12 +168,7 @@ PATHS = {
         spread=1e-5,
     ),
     "a copy for each record": tokens(lambda: OwnFactor(12), (8, 12), 8 * 12, "gradients"),
-    "torch.func": Path(
-        lambda: (OwnMatrix(12), Centred(1), nn.Flatten(), nn.Linear(8 * 12, 5)),
-        (8, 12),
-        "gradients",
-        options={"way": "modules"},
-    ),
+    "a matrix of its own": tokens(lambda: OwnMatrix(12), (8, 12), 8 * 12, "gradients"),
     "lora, linear": tokens(
         lambda: adapted(nn.Linear(64, 64), 40), (16, 64), 16 * 64, "gram", "1.down"
     ),
@@ -199,22 +194,25 @@ def norm(gradients) -> float:
 
 
 def way(kernel: NetworkGradients, name: str, x: Tensor, labels: Tensor) -> str:
-    """Which way the layer's gradients go, from what its rule keeps of a backward pass."""
-    rule, calls = kernel.rules[name], []
-    gradients = getattr(rule, "_gradients", None)
-    if gradients is not None:
+    """Which way the gradients of the layer's first parameter go."""
+    calls, gradients = [], convolution.Shape.gradients
 
-        def counted(delta, rows, weight, of, *more):
-            calls.append(of)
-            return gradients(delta, rows, weight, of, *more)
+    def counted(shape, delta, rows, weight, of, *more):
+        calls.append((of, tuple(weight.shape)))
+        return gradients(shape, delta, rows, weight, of, *more)
 
-        rule._gradients = counted
-    kernel._backward(x, labels)
-    if isinstance(rule, factors.Factored) and rule.delta is not None:
-        return "gram" if rule.positions() > 1 else "one position"
-    if gradients is None:
+    record = kernel.trace(x, labels)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(convolution.Shape, "gradients", counted)
+        data, units = (x.unsqueeze(1), labels.unsqueeze(1)), len(x) // kernel.views
+        found = kernel._graph.gradients(record.state(), data, units)
+    (_, part), *_ = next(each for key, each in found.items() if key.startswith(f"{name}.")).parts
+    if part.stored is None:
+        return "gram" if part.positions() > 1 else "one position"
+    if not isinstance(part, convolution.Convolution):
         return "gradients"
-    return "one call" if calls.count("weight") == 1 else "a call a record"
+    together = "weight", (units * len(part.weight), *part.weight.shape[1:])
+    return "one call" if together in calls else "a call a record"
 
 
 def test_the_paths_of_these_tests_are_those_that_are_meant(path):
@@ -410,7 +408,7 @@ def test_a_record_in_company_moves_the_sum_by_at_most_the_bound_and_rounding(nam
 
 
 def test_records_that_need_it_are_multiplied_in_float64_whatever_the_others_are(monkeypatch):
-    taken, pairs = [], layers.Linear.pairs
+    taken, pairs = [], matrix.Matrix.pairs
 
     def watched(rule, rows):
         taken.append(rows.tolist())
@@ -418,8 +416,8 @@ def test_records_that_need_it_are_multiplied_in_float64_whatever_the_others_are(
 
     model, x, labels = mixed()
     kernel = NetworkGradients(model)
-    kernel.probe(x, labels)
-    monkeypatch.setattr(layers.Linear, "pairs", watched)
+    kernel.trace(x, labels)
+    monkeypatch.setattr(matrix.Matrix, "pairs", watched)
     kernel.clipped_sum(x[1::2], labels[1::2], 0.1)
     assert taken == []
     together = kernel.clipped_sum(x, labels, 0.1)

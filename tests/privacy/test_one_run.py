@@ -9,9 +9,9 @@ from gaussian_profile import gaussian_profile, most_misses, noisy_canaries
 from scipy import sparse, stats
 from scipy.optimize import linprog
 
+from dpatlas.accounting.audit_statistics import count_guesses
+from dpatlas.accounting.one_run import Claim, one_run_profile_test
 from dpatlas.errors import InputError
-from dpatlas.privacy.audit_statistics import count_guesses
-from dpatlas.privacy.one_run import Claim, one_run_profile_test
 
 MU = 1.0
 PROFILE = gaussian_profile(MU)

@@ -16,14 +16,18 @@ from reference_gradients import (
     records,
     seeded,
 )
+from small_training import Jitter, phase
 from torch import nn
 
-from dpatlas.models.build import build
-from dpatlas.privacy import convolution, layers
+from dpatlas.accounting.samplers import FullBatch
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
+from dpatlas.models.build import NAMES, build
+from dpatlas.privacy import convolution, matrix, per_record
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.losses import cross_entropy
-from dpatlas.privacy.per_record import NetworkGradients
-from dpatlas.privacy.training import kernel_for
+from dpatlas.privacy.per_record import NetworkGradients, PerRecordWarning
+from dpatlas.privacy.training import PrivateTraining
 
 # Of torch.func's loops and of the peer's hooks, which are only compared with here.
 pytestmark = pytest.mark.filterwarnings(
@@ -39,7 +43,7 @@ def kernel_of(model):
 # Networks in which a record of huge numbers may still have a gradient of ordinary size.
 NORMALISING = (
     *("group norm", "layer norm", "attention", "rms norm", "rms norm of each token"),
-    "transformer layer of torch",
+    *("transformer layer of torch", "used twice", "product of its own"),
 )
 
 
@@ -125,7 +129,6 @@ def test_the_model_is_as_it_was_after_a_failed_pass():
     kernel.clipped_sum(x, labels, 1.0)
     with pytest.raises(RuntimeError):
         kernel.clipped_sum(x[:, :3], labels, 1.0)
-    assert not any("forward" in vars(layer) for layer in model.modules())
     close(
         kernel.clipped_sum(x, labels, 1.0).gradients, kernel.clipped_sum(x, labels, 1.0).gradients
     )
@@ -154,15 +157,15 @@ def test_gradients_per_record_in_one_call_read_only_the_shape_of_the_weights(mon
     layer = nn.Conv2d(3, 8, 3, padding=1)
     x, labels = torch.randn(6, 3, 8, 8), torch.arange(6) % 4
     model = nn.Sequential(layer, nn.Flatten(), nn.Linear(8 * 8 * 8, 4))
-    expected = kernel_of(model).clipped_sum(x, labels, 0.1)
-    asked = []
+    kernel, asked = kernel_of(model), []
+    expected = kernel.clipped_sum(x, labels, 0.1)
 
     def nothing_but_a_shape(tensor, *size):
         asked.append(size)
         return torch.full(size, torch.nan)
 
     monkeypatch.setattr(torch.Tensor, "new_empty", nothing_but_a_shape)
-    found = kernel_of(model).clipped_sum(x, labels, 0.1)
+    found = kernel.clipped_sum(x, labels, 0.1)
     assert all(
         torch.equal(found.gradients[name], value) for name, value in expected.gradients.items()
     )
@@ -183,7 +186,7 @@ def test_every_way_to_a_norm_gives_the_same(name, limits, monkeypatch):
     model, (x, labels), found = seeded(make), records(shape), []
     for value in limits[1:]:
         monkeypatch.setattr(convolution, limits[0], value)
-        monkeypatch.setattr(layers, f"LINEAR_{limits[0]}", value, raising=False)
+        monkeypatch.setattr(matrix, limits[0], value, raising=False)
         found.append(kernel_of(model).clipped_sum(x, labels, 0.1))
     close(found[0].gradients, found[1].gradients)
     torch.testing.assert_close(found[0].norms, found[1].norms, rtol=1e-10, atol=0)
@@ -231,7 +234,6 @@ def test_a_pass_leaves_the_model_as_it_was_and_keeps_no_graph(case):
     assert not any(value.requires_grad for value in (found.norms, *found.gradients.values()))
     torch.testing.assert_close(model(x), before, rtol=0, atol=0)
     assert all(value.grad is None for value in model.parameters())
-    assert not any("forward" in vars(layer) for layer in model.modules())
 
 
 @settings(max_examples=80, deadline=None)
@@ -256,27 +258,101 @@ def test_one_record_never_moves_the_clipped_sum_by_more_than_the_bound(
     assert distance(whole, rest) <= max_grad_norm * (1 + 1e-5 * rows)
 
 
+def kernel_for(model, loss=cross_entropy, augmentation=None):
+    """The kernel that a training of this network takes."""
+    x, labels = records((64,), dtype=torch.float32)
+    phases = [phase(FullBatch(len(x)))]
+    options = {"loss": loss, "augmentation": augmentation, "noise": Noise()}
+    run = PrivateTraining(model, phases, x, labels, **options)
+    run.step()
+    return run.kernel
+
+
 def test_the_closed_form_is_taken_for_one_linear_layer_and_for_nothing_else():
     linear = build("linear", (1, 8, 8), 5, key="test", run=0, base_seed=0)
-    for model in (linear, nn.Linear(3, 2)):
-        assert isinstance(kernel_for(model, cross_entropy), SoftmaxGradients)
-    hooked = nn.Linear(3, 2)
+    for model in (linear, nn.Linear(64, 5)):
+        assert isinstance(kernel_for(model), SoftmaxGradients)
+    hooked = nn.Linear(64, 5)
     hooked.register_forward_hook(lambda layer, given, output: 2 * output)
-    for model, loss, views in [
-        (seeded(NETWORKS["mlp"][0]), cross_entropy, 1),
-        (nn.Sequential(nn.ReLU(), nn.Linear(3, 2)), cross_entropy, 1),
-        (hooked, cross_entropy, 1),
-        (linear, lambda output, labels: cross_entropy(output, labels), 1),
-        (linear, cross_entropy, 2),
+    for model, loss, augmentation in [
+        (nn.Sequential(nn.Linear(64, 9), nn.Linear(9, 5)), cross_entropy, None),
+        (nn.Sequential(nn.ReLU(), nn.Linear(64, 5)), cross_entropy, None),
+        (hooked, cross_entropy, None),
+        (linear, lambda output, labels: cross_entropy(output, labels), None),
+        (linear, cross_entropy, Jitter()),
     ]:
-        assert isinstance(kernel_for(model, loss, views), NetworkGradients)
+        assert isinstance(kernel_for(model, loss, augmentation), NetworkGradients)
 
 
 def test_the_closed_form_keeps_norms_and_names_parameters_as_the_model_does():
     model = build("linear", (1, 8, 8), 5, key="test", run=0, base_seed=0)
     x, labels = records((64,), dtype=torch.float32)
-    kernel = kernel_for(model, cross_entropy)
+    kernel = SoftmaxGradients(model.head, "head.")
     fresh = kernel.clipped_sum(x, labels, 0.7)
     kept = kernel.clipped_sum(x, labels, 0.7, kernel.constants(x))
     assert list(fresh.gradients) == list(kernel.empty().gradients) == ["head.weight", "head.bias"]
     torch.testing.assert_close(kept.gradients, fresh.gradients)
+
+
+@pytest.mark.parametrize("held", [1, 80])
+@on(["weight norm", "tokens and factors", "rms norm"])
+def test_copies_for_every_record_are_held_a_few_at_a_time(case, held, monkeypatch):
+    model, x, labels = case
+    expected = kernel_of(model).clipped_sum(x, labels, 0.3)
+    monkeypatch.setattr(per_record, "HELD", held)
+    found = kernel_of(model)
+    close(found.clipped_sum(x, labels, 0.3).gradients, expected.gradients)
+    assert found.at_once < len(x)
+
+
+def test_copies_of_large_parameters_are_told():
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(200, 200)))
+    x, labels = records((200,), dtype=torch.float32)
+    with pytest.warns(
+        PerRecordWarning, match="every record's gradient of 0.parametrizations.*is held"
+    ) as told:
+        NetworkGradients(model).clipped_sum(x, labels, 1.0)
+    assert len(told) == 1
+
+
+def test_copies_are_told_once_for_all_phases():
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(200, 200)))
+    x, labels = records((200,), dtype=torch.float32)
+    phases = [phase(FullBatch(len(x)), steps=1, lr=lr) for lr in (0.1, 0.2)]
+    with pytest.warns(PerRecordWarning) as told:
+        PrivateTraining(model, phases, x, labels, noise=Noise()).run()
+    assert len(told) == 1
+
+
+def test_nothing_to_train_and_a_bad_clip_bound_are_refused():
+    with pytest.raises(InputError, match="no trainable parameter"):
+        NetworkGradients(nn.Linear(7, 5).requires_grad_(False))
+    x, labels = torch.zeros(2, 7), torch.zeros(2, dtype=torch.int64)
+    for kernel in (NetworkGradients, SoftmaxGradients):
+        for bound in (0, -1.0, float("inf"), float("nan")):
+            with pytest.raises(InputError, match="max_grad_norm"):
+                kernel(nn.Linear(7, 5)).clipped_sum(x, labels, bound)
+
+
+LARGE = ("resnet18", "mobilenet-v3", "vit-tiny", "wrn16-4")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE))
+        for name in NAMES
+        if name != "linear"
+    ],
+)
+def test_every_network_of_the_workflow_has_the_clipped_sum_of_a_loop(name):
+    side = 64 if name == "alexnet" else 16
+    model = build(name, (1, side, side), 5, key="test", run=0, base_seed=0).double()
+    for value in model.parameters():
+        # Heads may be zero at first.
+        if not value.any():
+            nn.init.normal_(value, std=0.1)
+    x, labels = records((side * side,), rows=3)
+    found = NetworkGradients(model).clipped_sum(x, labels, 0.5)
+    expected = clipped_sum(per_record_gradients(model, x, labels), 0.5)
+    assert distance(found.gradients, expected) < 1e-9

@@ -6,6 +6,7 @@ import emulate_precision
 import pytest
 import torch
 from reference_gradients import NETWORKS, records, seeded
+from torch.utils._python_dispatch import _disable_current_modes
 
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_config
@@ -102,6 +103,9 @@ def largest_share(network, clipping="flat"):
     make, shape = NETWORKS[network]
     model, (x, labels) = seeded(make, dtype=torch.float32), records(shape, dtype=torch.float32)
     kernel = NetworkGradients(model, clipping=clipping)
+    # Outside of what emulates rounding, whose operations would be traced.
+    with _disable_current_modes():
+        kernel.trace(x, labels)
     found = [
         kernel.clipped_sum(x[i : i + 1], labels[i : i + 1], 1e-3).gradients.values()
         for i in range(len(x))

@@ -16,12 +16,10 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.special import gammaln, ndtr
 from scipy.stats import chisquare, geom, logser, norm, poisson
 
-from dpatlas.core.seeds import Noise
-from dpatlas.errors import InputError
-from dpatlas.privacy.accountants import RDP_ORDERS
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Shuffled
-from dpatlas.privacy.selection import (
+from dpatlas.accounting.accountants import RDP_ORDERS
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Poisson, Shuffled
+from dpatlas.accounting.selection import (
     LAWS,
     PoissonTrials,
     Score,
@@ -30,6 +28,8 @@ from dpatlas.privacy.selection import (
     selected_guarantee,
     trials_law,
 )
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
 
 DELTA = 1e-5
 GENERAL = [
@@ -232,8 +232,8 @@ def test_noise_is_calibrated_to_the_guarantee_of_the_selection():
         calibrate_selected(phases, 3.0, DELTA, "add_remove", law=law, score=Score(300, 1.0))
 
 
-def test_the_table_of_costs_of_the_engine_s_page_is_right():
-    text = (Path(__file__).parents[2] / "docs/engine.md").read_text(encoding="utf-8")
+def test_the_table_of_costs_of_the_page_is_right():
+    text = (Path(__file__).parents[2] / "docs/private_training.md").read_text(encoding="utf-8")
     sampler = Poisson(1200, 600)
     for trials in (3, 10, 30):
         phases = [Phase(sampler, 11.95, 40)]

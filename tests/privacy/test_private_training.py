@@ -28,15 +28,15 @@ from small_training import (
 )
 from torch import nn
 
+from dpatlas.accounting.parameter_names import belongs
+from dpatlas.accounting.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.core import seeds
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.losses import cross_entropy
-from dpatlas.privacy.parameter_names import belongs
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.privacy.training import PrivateTraining
 
 pytestmark = pytest.mark.usefixtures("device")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 FACE = (
     *("PrivateTraining", "TrainingPhase", "calibrate", "guarantee", "Noise", "epsilon_lower_bound"),
     *("Poisson", "FixedSize", "Shuffled", "Cyclic", "FullBatch"),
-    *("Rule", "PerRecordWarning", "cross_entropy", "binary_cross_entropy", "squared_error"),
+    *("PerRecordWarning", "cross_entropy", "binary_cross_entropy", "squared_error"),
     *("TokenCrossEntropy", "load_model", "load_weights", "lora_parameters", "with_lora"),
     *("AdaptiveClip", "LayerBounds", "ParameterGroup", "InverseTime", "StepDecay", "WarmupCosine"),
 )
@@ -39,9 +39,9 @@ def test_every_public_name_is_the_one_of_its_module():
     "code",
     [
         "import dpatlas.privacy",
-        "from dpatlas.privacy import mean_release",
+        "from dpatlas.accounting import mean_release",
         "from dpatlas.privacy import Poisson, calibrate, guarantee, Noise, epsilon_lower_bound",
-        "from dpatlas.privacy import ledger",
+        "from dpatlas.accounting import ledger",
     ],
 )
 def test_what_does_not_train_does_not_load_torch(code):
@@ -56,8 +56,8 @@ def test_the_project_imports_from_the_modules_themselves():
         assert found is None or path.parent.name == "privacy", path
 
 
-def test_the_trainings_of_the_engine_s_page_run_and_the_first_prints_its_guarantee(tmp_path):
-    text = (ROOT / "docs/engine.md").read_text(encoding="utf-8")
+def test_the_trainings_of_the_page_run_and_the_first_prints_its_guarantee(tmp_path):
+    text = (ROOT / "docs/private_training.md").read_text(encoding="utf-8")
     snippets = re.findall(r"```python\n(.*?)```", text, re.S)
     for name in ("PrivateTraining", "at_epsilon", ".guarantee(", ".ledger("):
         assert name in snippets[0]

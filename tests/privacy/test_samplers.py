@@ -6,9 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpatlas.core.seeds import Noise
-from dpatlas.errors import InputError
-from dpatlas.privacy.samplers import (
+from dpatlas.accounting.samplers import (
     SAMPLERS,
     Cyclic,
     FixedSize,
@@ -18,6 +16,8 @@ from dpatlas.privacy.samplers import (
     _permutation,
     sampler,
 )
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
 
 NOISE = Noise("a spec's digest", "keyed")
 # A statistic that is off does not come near these; one that is right misses them once in 10^4.

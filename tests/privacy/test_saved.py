@@ -9,13 +9,13 @@ import torch
 from small_training import N, data, network, phase, training, weights
 from torch import nn
 
+from dpatlas.accounting.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.core import progress
 from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy import saved
-from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
-from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.saved import CARD, CONFIG, LEDGER, WEIGHTS, load_model, load_weights
 
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 from small_training import N, check_resumes, flat, network, phase, sums_of, training, weights
 
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.samplers import FullBatch, Poisson, Shuffled
+from dpatlas.accounting.schedules import MOST_LEVELS, InverseTime, StepDecay, WarmupCosine
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.optimizers import ParameterGroup
-from dpatlas.privacy.samplers import FullBatch, Poisson, Shuffled
-from dpatlas.privacy.schedules import MOST_LEVELS, InverseTime, StepDecay, WarmupCosine
 
 pytestmark = pytest.mark.usefixtures("device")
 

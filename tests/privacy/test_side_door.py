@@ -9,12 +9,12 @@ from gaussian_profile import gaussian_profile
 from scipy import stats
 from torch import nn
 
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.one_run import PROFILE_DELTAS, one_run_profile_test
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.one_run import PROFILE_DELTAS, one_run_profile_test
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.side_door import (
     SideDoor,
     side_door_canaries,

@@ -12,6 +12,7 @@ import torch
 from small_training import N, data, flat, network, phase, weights
 from torch import Tensor
 
+from dpatlas.accounting.samplers import FixedSize, Poisson
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import build
 from dpatlas.models.mlp import initial_weights
@@ -22,7 +23,6 @@ from dpatlas.privacy import clipping
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.kl import noisy_step, record_gaps, squared_row_norms
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
-from dpatlas.privacy.samplers import FixedSize, Poisson
 from dpatlas.privacy.training import PrivateTraining
 
 READS = ("item", "tolist", "cpu", "nonzero", "__bool__", "__float__", "__int__")

@@ -9,12 +9,12 @@ from small_training import flat, weights
 from torch import nn
 from torchvision.models import VisionTransformer, resnet18
 
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.group_norm import to_group_norm
 from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import FullBatch
 from dpatlas.privacy.training import PrivateTraining
 
 ROWS, CLASSES = 4, 3

@@ -3,23 +3,25 @@
 import copy
 import json
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 from small_training import N, network, phase, training
 from torch import nn
 
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.accounting.guarantees import default_delta, guarantee
+from dpatlas.accounting.ledger import UNTOLD
+from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Shuffled
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy import PrivateTraining
-from dpatlas.privacy.accounting import default_delta, guarantee
+from dpatlas.privacy import PrivateTraining, saved
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
-from dpatlas.privacy.ledger import UNTOLD
-from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Shuffled
 from dpatlas.privacy.saved import load_weights
 from dpatlas.privacy.training import FOLLOWED
 
@@ -102,20 +104,34 @@ def test_a_restored_training_states_the_steps_before_and_after(steps):
 
 
 @pytest.mark.parametrize(
-    ("follows", "warned"), [("kept", 1), ("loaded", 1), ("wrapped", 1), ("reset", 0)]
+    ("follows", "warned"),
+    [
+        ("kept", 1),
+        ("loaded", 1),
+        ("wrapped", 1),
+        ("copied", 1),
+        ("filled", 1),
+        ("averaged", 1),
+        ("reset", 0),
+    ],
 )
 def test_a_training_of_weights_that_another_left_says_that_it_counts_its_own_steps(
     tmp_path, follows, warned
 ):
     model = network("mlp")
     fresh = copy.deepcopy(model.state_dict())
-    first = training([ALL], model, Noise())
+    first = training([ALL], model, Noise(), ema_decay=0.9)
     first.run()
     if follows == "loaded":
         first.save(tmp_path / "model")
         load_weights(tmp_path / "model", model := network("mlp", run=1))
     elif follows == "wrapped":
         model = nn.Sequential(model, nn.Linear(5, 5))
+    elif follows == "copied":
+        model = pickle.loads(pickle.dumps(copy.deepcopy(model)))  # noqa: S301
+    elif follows in ("filled", "averaged"):
+        left = model.state_dict() if follows == "filled" else first.ema
+        (model := network("mlp", run=1)).load_state_dict(left)
     elif follows == "reset":
         model.load_state_dict(fresh)
     whole = replace(ALL, trainable=("",))
@@ -129,6 +145,47 @@ def test_a_training_of_weights_that_another_left_says_that_it_counts_its_own_ste
     again.restore(*through_json(second.state()))
     assert list(again.guarantee(1e-3).warnings) == [FOLLOWED] * warned
     assert first.guarantee(1e-3).warnings == ()
+
+
+def test_weights_that_come_from_a_state_are_known_in_another_process(monkeypatch):
+    first = training([ALL], network("mlp"), Noise())
+    first.run()
+    state = through_json(first.state())
+    monkeypatch.setattr(saved, "_left", set())
+    del first
+    again = training([ALL], model := network("mlp"), Noise())
+    again.restore(*state)
+    second = training([ALL], model, Noise())
+    second.run()
+    assert second.guarantee(1e-3).warnings == (FOLLOWED,)
+
+
+@pytest.mark.parametrize("left_by", ["run", "state", "save"])
+def test_copies_of_all_that_any_phase_trained_are_known_and_nothing_else(left_by, tmp_path):
+    model = network("mlp")
+    fresh = copy.deepcopy(model.state_dict())
+    phases = [phase(steps=1, trainable=("linear1",)), phase(steps=2, trainable=("head",))]
+    first = training(phases, model, Noise())
+    first.run() if left_by == "run" else first.step()
+    first.state() if left_by == "state" else first.save(tmp_path / "m")
+    left = copy.deepcopy(model.state_dict())
+    model.load_state_dict(fresh)
+    for name, warned in (("linear1.weight", 1), ("head.weight", left_by == "run"), ("", 0)):
+        other = network("mlp")
+        assert all(torch.equal(value, fresh[each]) for each, value in other.named_parameters())
+        other.load_state_dict({**fresh, **({name: left[name]} if name else {})})
+        second = training([ALL], other, Noise())
+        second.run()
+        assert second.guarantee(1e-3).warnings == (FOLLOWED,) * warned
+
+
+def test_a_branch_that_counts_the_training_before_it_does_not_warn():
+    model = network("mlp")
+    first = training([ALL], model, noise := Noise(), shared_noise="branches")
+    first.run()
+    branch = training([ALL], copy.deepcopy(model), noise, shared_noise="branches", after=first.ran)
+    branch.run()
+    assert branch.guarantee(1e-3).warnings == () and len(branch.ran.phases) == 2
 
 
 class Interrupted(Exception):
@@ -187,7 +244,7 @@ VIEWS = ShiftAndFlip((1, 8, 8), views=2, padding=1, flip=False)
     [
         ([HEAD], {}, "checkpoint: found 2 phases; allowed: 1, as planned"),
         ([HEAD, ALL], {"augmentation": VIEWS}, "another plan: augmentation None"),
-        ([HEAD, ALL], {"loss": lambda output, labels: output.sum(1)}, "plan: loss 'cross_entropy "),
+        ([HEAD, ALL], {"loss": lambda output, labels: output.sum(1)}, "another plan: network '"),
         ([HEAD, ALL], {"repetition": 1}, "checkpoint: found a state of another run"),
         ([HEAD, ALL], {"ema_decay": 0.5}, "checkpoint: found a state of another run"),
         ([ALL], {"model": network("mlp")}, "checkpoint: found a state of another run"),
@@ -199,13 +256,16 @@ def test_a_state_of_another_training_is_refused(phases, options, message):
         training(phases, **options).restore(*state)
 
 
-def test_memory_at_a_time_may_differ_after_a_restore_and_a_state_must_have_its_phases():
+def test_memory_at_a_time_may_differ_after_a_restore_and_a_state_must_have_its_plan():
     arrays, facts = through_json(stopped_after(2, [phase()]).state())
     again = training([phase(max_physical_batch=2)])
     again.restore(arrays, facts)
     assert again.steps_done == 2
-    with pytest.raises(InputError, match="a state without its phases"):
-        again.restore(arrays, {**facts, "plan": None})
+    old = {name: value for name, value in facts["plan"].items() if name != "engine"}
+    for plan, version in ((None, "0.1"), (old, "0.1"), ({**old, "engine": "7.5"}, "7.5")):
+        with pytest.raises(InputError, match=f"a state that version {version} .*; allowed") as said:
+            again.restore(arrays, {**facts, "plan": plan})
+        assert "\n" not in str(said.value)
 
 
 @pytest.mark.parametrize(("steps", "times"), [(100, 11.4), (1000, 16.7)])

@@ -563,11 +563,11 @@ BAD = {
     ),
     "private validation records that meet": (
         {"model": "mine.py:centred_in_evaluation", "test": None, **selecting(**PRIVATE)},
-        "select.validation: layer network.0 (TestTime): found a record's output depends on other",
+        "select.validation: layer 0 (TestTime): found a batch whose records meet",
     ),
     "a private validation record that stays in the network": (
         {"model": "mine.py:keeps_in_evaluation", "test": None, **selecting(**PRIVATE)},
-        "select.validation: layer network.0: buffer kept: found set from the records",
+        "select.validation: layer 0 (TestTime): found 0.kept, a buffer that a record moves",
     ),
     "a score of no class": (
         {**OF_NUMBERS, **selecting(validation="mine.py:other_numbers")},
@@ -586,9 +586,12 @@ BAD = {
 RAISES = {
     "a word outside of the embedding": (
         {"data": "mine.py:words", "model": "mine.py:embedded"},
-        "layer 0 (Embedding): found fails: IndexError",
+        "network or loss: found fails: IndexError: index out of range",
     ),
-    "a class that is none": ({"data": "mine.py:of_another_class"}, "loss: found fails: IndexError"),
+    "a class that is none": (
+        {"data": "mine.py:of_another_class"},
+        "network or loss: found fails: RuntimeError: index 9 is out of bounds",
+    ),
 }
 
 
@@ -606,7 +609,7 @@ def test_bad_settings_are_named_before_anything_is_trained(case, tmp_path, monke
     def trained(*arguments):
         raise AssertionError("a noisy sum was made")
 
-    monkeypatch.setattr("dpatlas.privacy.training.add_noise", trained)
+    monkeypatch.setattr("dpatlas.privacy.noise.add_noise", trained)
     changes, said = BAD[case]
     path = write(tmp_path, {} if changes is None else None, **(changes or {}))
     with pytest.raises(InputError) as error:

@@ -23,14 +23,14 @@ MODULES = {
     "dpatlas.audit.audit": ("audit_training",),
     "dpatlas.audit.report": ("Report",),
     "dpatlas.audit.loops": ("opacus", "plant", "torch_loop", "watch_opacus"),
-    "dpatlas.privacy.one_run": ("one_run_profile_test",),
+    "dpatlas.accounting.one_run": ("one_run_profile_test",),
     "dpatlas.privacy.side_door": (
         "SideDoor",
         "side_door_canaries",
         "side_door_records",
         "side_door_scores",
     ),
-    "dpatlas.privacy.audit_statistics": (
+    "dpatlas.accounting.audit_statistics": (
         "epsilon_lower_bound",
         "one_run_lower_bound",
         "one_run_p_value",

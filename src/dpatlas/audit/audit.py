@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dpatlas.accounting.audit_statistics import epsilon_lower_bound, profile_excess
+from dpatlas.accounting.one_run import OneRunTest, one_run_profile_test
 from dpatlas.audit.adversaries import Adversaries, Observed, separation
 from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import REPEATED_PAIRS, Pair, from_arrays, run_pair, to_arrays
@@ -23,8 +25,6 @@ from dpatlas.core.files import read_json, replacing, write_json
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.progress import Progress
 from dpatlas.errors import InputError
-from dpatlas.privacy.audit_statistics import epsilon_lower_bound, profile_excess
-from dpatlas.privacy.one_run import OneRunTest, one_run_profile_test
 
 RUNS, PAIRS, LEVEL = 100, 40, 0.99
 # Its complement is shared by premises and adversaries, and a share of 0 would contradict nothing.

@@ -4,14 +4,14 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dpatlas.accounting.audit_statistics import LowerBound, ProfileTest
+from dpatlas.accounting.one_run import OneRunTest
 from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import REPEATED_PAIRS, sampled_steps
 from dpatlas.audit.premises import COUNTED, UNTESTED, VIOLATED, Premise
 from dpatlas.core.progress import duration
 from dpatlas.core.rounding import downward, rounded_up, upward
 from dpatlas.errors import EXIT_FAILED_RUN
-from dpatlas.privacy.audit_statistics import LowerBound, ProfileTest
-from dpatlas.privacy.one_run import OneRunTest
 
 NOT_CONTRADICTED, CONTRADICTED = "not contradicted", "contradicted"
 PREMISES_FAIL, POWERLESS = "the claim's premises fail", "could not have contradicted the claim"

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.bench.steps import repetition
 from dpatlas.models.build import build
-from dpatlas.privacy.samplers import FullBatch
 
 VOCABULARY = 5000
 

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpatlas.accounting.samplers import FullBatch, sampler
 from dpatlas.bench.steps import repetition
 from dpatlas.models.build import build
-from dpatlas.privacy.samplers import FullBatch, sampler
 
 
 def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], list[Tensor]], float]:

@@ -26,7 +26,7 @@ from dpatlas.papers.max_information.formulas.certificates import (
     kl_inverse,
     monte_carlo_risk,
 )
-from dpatlas.privacy.fingerprint import row_digests
+from dpatlas.privacy.digest import row_digests
 from dpatlas.privacy.noise import device_generator
 from dpatlas.privacy.saved import are_trained
 
@@ -87,12 +87,12 @@ def certify(
 
     Beside it stands the plain held-out bound at the same delta: the network is trained on the part
     of the records that a prior "held-out" learns from, and its errors on the others are counted
-    (Clopper-Pearson). The report says which is tighter.
+    (Clopper-Pearson). The report says which is tighter; often it is that one.
 
     Raises InputError for a model of another form, for records or settings that do not fit, and for
     weights that a private training in this process left, or that `load_weights` read, unless
     `redraw`: whatever the prior, a model that has seen the records has no certificate. A training
-    without privacy cannot be seen here: the certificate of a model that it left is false.
+    without privacy cannot be seen here: of such a model the certificate is false, and says nothing.
     """
     start = time.monotonic()
     one_of(*PRIORS).check("prior", prior)
@@ -107,7 +107,7 @@ def certify(
     grid = _grid(taus)
     noise = Noise(f"certify/{seed}", "keyed")
     network = chain(model)
-    if not redraw and are_trained(model.parameters()):
+    if not redraw and are_trained(model.parameters(), copies=False):
         found = "weights that a private training left, which may have seen the records"
         allowed = "redraw=True, or copy.deepcopy(model) where it was trained on other records alone"
         raise InputError("model", found, allowed)
@@ -122,11 +122,8 @@ def certify(
         redrawn(network, _draws(noise, 0, "weights"))
     delta_mc = MONTE_CARLO * delta
     beta = MAX_INFORMATION * delta if prior == DP_SGD else 0.0
+    plain = held_out_bound(network, records, labels, settings, noise=noise, delta=delta)
     centred = make_prior(prior, network, records, labels, settings, noise=noise, beta=beta)
-    centre = centred.centre if prior == HELD_OUT else None
-    plain = held_out_bound(
-        network, records, labels, settings, noise=noise, delta=delta, centre=centre
-    )
     records, labels = records[centred.certified], labels[centred.certified]
     n, K2 = len(records), len(grid)
     # The posterior and the prior of every tau are counted, each at its share of delta_mc.

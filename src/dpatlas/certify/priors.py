@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dpatlas.accounting.samplers import Shuffled
 from dpatlas.certify.report import HeldOut
 from dpatlas.certify.settings import Settings
 from dpatlas.core.seeds import Noise
@@ -19,7 +20,6 @@ from dpatlas.papers.max_information.formulas.certificates import monte_carlo_ris
 from dpatlas.papers.max_information.formulas.kappa import kappa, kappa_repaired, standing
 from dpatlas.privacy.noise import device_generator
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import Shuffled
 from dpatlas.privacy.training import PrivateTraining
 
 # Records whose outputs are computed together.
@@ -77,29 +77,17 @@ def make_prior(
 
 
 def held_out_bound(
-    network: Network,
-    x: Tensor,
-    y: Tensor,
-    settings: Settings,
-    *,
-    noise: Noise,
-    delta: float,
-    centre: Tensor | None,
+    network: Network, x: Tensor, y: Tensor, settings: Settings, *, noise: Noise, delta: float
 ) -> HeldOut | None:
     """What a plain held-out set gives at the same confidence; x (n, ...), y (n,).
 
     The network is trained as the prior "held-out" is, on the same records, and its errors on the
-    others are counted. centre: of that prior, whose training is then not repeated. None where the
-    split leaves no record on one side.
+    others are counted. None where the split leaves no record on one side.
     """
     learnt, others = _split(len(x), settings, noise)
     if not len(learnt) or not len(others):
         return None
-    if centre is None:
-        trained = _trained(network, x[learnt], y[learnt], settings, noise)
-    else:
-        trained = deepcopy(network)
-        torch.nn.utils.vector_to_parameters(centre, trained.parameters())
+    trained = _trained(network, x[learnt], y[learnt], settings, noise)
     with torch.no_grad():
         blocks = zip(x[others].split(BLOCK), y[others].split(BLOCK), strict=True)
         errors = sum(int(misclassified(trained(rows), goals).sum()) for rows, goals in blocks)

@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from dpatlas.accounting.guarantees import ACCOUNTANTS, RELATIONS
+from dpatlas.accounting.samplers import SAMPLERS, sampler
+from dpatlas.accounting.selection import LAWS
 from dpatlas.checks.audit.records import selection as of_selection
 from dpatlas.checks.audit.records import training as of_training
 from dpatlas.checks.audit.records.classifier import Extras
@@ -30,9 +33,6 @@ from dpatlas.core.rounding import rounded_up, upward
 from dpatlas.core.scripts import printing_to_stderr
 from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError
-from dpatlas.privacy.accounting import ACCOUNTANTS, RELATIONS
-from dpatlas.privacy.samplers import SAMPLERS, sampler
-from dpatlas.privacy.selection import LAWS
 from dpatlas.records import Record, parse_record
 
 TrainingRecord = Record[of_training.Spec, of_training.Metrics]

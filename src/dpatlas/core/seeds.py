@@ -122,16 +122,27 @@ class Noise:
         self._root = self.secret or root
         self._process = os.getpid()
 
+    @property
+    def name(self) -> str:
+        """By which a state tells its noise from another; the root does not follow from it."""
+        return sha256(f"name {self._root}")[: KEY_BITS // 4]
+
     def carry(self, secret: str | None) -> None:
         """Go on with the secret from a checkpoint; None where the noise is keyed.
 
-        Raises InputError for a checkpoint of the other source.
+        Raises InputError for a checkpoint of the other source, and for another secret once a
+        training has drawn: its sums stay released, and others may go on from this object.
         """
         if (secret is None) != (self.source == "keyed"):
             stored = "keyed noise" if secret is None else "noise of the operating system"
             allowed = f"one with source={self.source!r}"
             raise InputError("checkpoint", f"a run with {stored}", allowed)
         if secret is not None:
+            if secret != self.secret and any(root == self._root for root, _ in _claims):
+                found = "a run of another secret, after noise of this one was drawn"
+                raise InputError(
+                    "checkpoint", found, "its own Noise(), and a training made with it"
+                )
             self.secret = self._root = secret
         self._process = os.getpid()
 
@@ -145,9 +156,9 @@ class Noise:
         claimed in this process, and for a secret that came from another process but not by a
         checkpoint: what others drew from it there is not known here.
         """
-        if self.source == "os" and self._process != os.getpid():
-            found = f"noise of the operating system from process {self._process}"
-            raise InputError("noise", found, "a Noise() made in each process, or a checkpoint's")
+        if self.source == "os":
+            self.check_process()
+        self._process = os.getpid()
         first, name, _ = _claims.setdefault((self._root, repetition), (training, shared, {}))
         if (first, name) != (training, shared) and (shared is None or name != shared):
             raise InputError(
@@ -162,20 +173,31 @@ class Noise:
         """InputError if the noise of this step was added to another sum before, in this process.
 
         As by a training that repeats one up to a step from which its weights, loss or records were
-        changed by other hands. number: of the noisy sum, a tensor too; scale: of the noise in it.
-        Trainings that share their noise by name may differ.
+        changed by other hands. number: of the noisy sum, real or complex, a tensor too; scale: of
+        the noise in it. Trainings that share their noise by name may differ.
         """
+        self.check_process()
         _, shared, numbers = _claims.get((self._root, repetition), ("", None, {}))
         before = numbers.setdefault(step, number)
         if shared is not None or before is number:
             return
-        one, other = float(before), float(number)
+        one, other = complex(before), complex(number)
         if abs(one - other) > SAME_NOISE * scale + SAME_SUM * abs(one):
             raise InputError(
                 "noise",
                 f"that of step {step}, which was added to another sum before",
                 "the same training to the bit, or a Noise or a repetition of its own",
             )
+
+    def check_process(self) -> None:
+        """InputError in another process than the one that made, restored or claimed this noise.
+
+        After a fork, or in what was pickled, each would draw the same.
+        """
+        if self._process != os.getpid():
+            of = "the operating system" if self.source == "os" else "a root"
+            found = f"noise of {of} from process {self._process}"
+            raise InputError("noise", found, "a Noise made in each process, or a checkpoint's")
 
     def key(self, repetition: int, step: int, use: str, part: str = "") -> int:
         """The 128-bit key of one draw, or of the part of it that `part` names."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpatlas.accounting.accountants import RDP_ORDERS, epsilon_of_curve, rdp_curve
+from dpatlas.accounting.gaussian_dp import LARGEST_MU, gaussian_epsilon
+from dpatlas.accounting.guarantees import ACCOUNTANTS
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.epsilon.claim import NEAR
 from dpatlas.epsilon.valid import Event, cached_least_epsilon, cached_pld_epsilon
-from dpatlas.privacy.accountants import RDP_ORDERS, epsilon_of_curve, rdp_curve
-from dpatlas.privacy.accounting import ACCOUNTANTS
-from dpatlas.privacy.gaussian_dp import LARGEST_MU, gaussian_epsilon
-from dpatlas.privacy.samplers import Poisson
 
 # Lists of orders that libraries and tutorials print, of which some end at 63.
 SHORT = (*(1 + tenth / 10 for tenth in range(1, 100)), *map(float, range(12, 64)))

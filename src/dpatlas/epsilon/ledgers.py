@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpatlas.accounting.guarantees import Phase, composition
+from dpatlas.accounting.samplers import SAMPLERS, sampler
 from dpatlas.core.guard import one_of, real
 from dpatlas.core.rounding import rounded_up, upward
 from dpatlas.epsilon.claim import MOST_STEPS, MOST_TRIALS, NOISE
 from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import Phase, composition
-from dpatlas.privacy.samplers import SAMPLERS, sampler
 
 # How a ledger's neighbour relation begins.
 RELATIONS = {

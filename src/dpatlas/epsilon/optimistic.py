@@ -20,14 +20,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from dpatlas.privacy.accountants import (
+from dpatlas.accounting.accountants import (
     FFT_ERROR,
     HOPELESS_INTERVAL,
     Mechanism,
     loss_interval,
     sensitivity,
 )
-from dpatlas.privacy.gaussian_dp import LARGEST_MU, gaussian_epsilon
+from dpatlas.accounting.gaussian_dp import LARGEST_MU, gaussian_epsilon
 
 # Outputs further than this many standard deviations from both means share a cell.
 REACH = 12.0

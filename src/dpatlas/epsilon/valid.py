@@ -22,18 +22,18 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from dpatlas.epsilon.claim import Claim, Phase
-from dpatlas.epsilon.optimistic import gaussian_parameter, least_epsilon
-from dpatlas.privacy.accountants import (
+from dpatlas.accounting.accountants import (
     Mechanism,
     fft_error,
     pld_epsilon,
     rdp_epsilon,
     sensitivity,
 )
-from dpatlas.privacy.accounting import UNRESOLVED_DELTA, accountants_of, smallest_noise
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
-from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Sampler
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.accounting.guarantees import UNRESOLVED_DELTA, accountants_of, smallest_noise
+from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Sampler
+from dpatlas.epsilon.claim import Claim, Phase
+from dpatlas.epsilon.optimistic import gaussian_parameter, least_epsilon
 
 # Nothing depends on the number of records of a full batch.
 EVERYTHING = FullBatch(1)

@@ -11,12 +11,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import nn
 
+from dpatlas.accounting.ledger import Ran
 from dpatlas.core.progress import say
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.deals import Dealt
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages, Work
-from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import PrivateTraining
 

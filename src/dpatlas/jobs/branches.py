@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpatlas.accounting.ledger import Ran
 from dpatlas.jobs.resume import State, Watched
-from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.training import PrivateTraining
 
 

@@ -5,11 +5,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpatlas.accounting.guarantees import Phase, calibrate, guarantee
+from dpatlas.accounting.ledger import EVERY_ITERATE
+from dpatlas.accounting.samplers import Sampler
 from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import Phase, calibrate, guarantee
-from dpatlas.privacy.ledger import EVERY_ITERATE
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import Sampler
 
 # Clip bound of training without noise, far above the norm of a gradient.
 NO_CLIP = 1e6

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from dpatlas.accounting.guarantees import default_relation
+from dpatlas.accounting.ledger import Ran, holds_for, ledger
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.facts import ReportedRow
 from dpatlas.core.progress import Progress
@@ -19,8 +21,6 @@ from dpatlas.jobs.arms import A, Arms, D, OneRun, Setting
 from dpatlas.jobs.deals import FIXED, Deals, is_generated
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages
-from dpatlas.privacy.accounting import default_relation
-from dpatlas.privacy.ledger import Ran, holds_for, ledger
 
 R = TypeVar("R", bound=ReportedRow)
 SHARED = "the arms of one run"

@@ -1,10 +1,10 @@
 """The best of a random number of private trainings, as stages of a job that survive a kill.
 
 A trial draws settings log-uniformly from ranges, trains, and counts right answers on validation
-records. `privacy.selection` states what releasing the best trial guarantees. The guarantee requires
-that the number of trials and the results of the other trials stay secret: checkpoints hold them,
-and neither a record nor stderr reveals them. Settings are drawn as the noise is, and so must
-initial weights be, since known ones would identify the released trial.
+records. `accounting.selection` states what releasing the best trial guarantees. The guarantee
+requires that the number of trials and the results of the other trials stay secret: checkpoints
+hold them, and neither a record nor stderr reveals them. Settings are drawn as the noise is, and so
+must initial weights be, since known ones would identify the released trial.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from dpatlas.accounting.guarantees import Guarantee
+from dpatlas.accounting.ledger import PUBLIC, Ran, ledger, private_selection
+from dpatlas.accounting.selection import Score, TrialsLaw, selected_guarantee
 from dpatlas.core.progress import say
 from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages
-from dpatlas.privacy.accounting import Guarantee
-from dpatlas.privacy.ledger import PUBLIC, Ran, ledger, private_selection
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.selection import Score, TrialsLaw, selected_guarantee
 from dpatlas.privacy.training import PrivateTraining
 
 RELEASED = "settings, model and score of the best trial, or that no trial was drawn,"

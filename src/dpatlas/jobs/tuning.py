@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from dpatlas.accounting.guarantees import default_relation
+from dpatlas.accounting.ledger import Ran, holds_for, ledger
 from dpatlas.core.facts import MAX_RUNS_PER_SETTING, TuningMetrics, TuningRow
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
@@ -22,8 +24,6 @@ from dpatlas.jobs.arms import A, Arms, Chosen, D, OneRun
 from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.job import Job, Outcome
 from dpatlas.jobs.resume import Stages
-from dpatlas.privacy.accounting import default_relation
-from dpatlas.privacy.ledger import Ran, holds_for, ledger
 
 M = TypeVar("M", bound=TuningMetrics)
 SETTINGS = integer(ge=1, lt=MAX_RUNS_PER_SETTING)

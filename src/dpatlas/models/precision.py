@@ -8,7 +8,7 @@ factor follows from the very numbers that enter the sum, so the bound on a recor
 
 A script may have told torch to round factors, which is the default of cuDNN's convolutions, and by
 `torch.set_float32_matmul_precision("medium")` what a CPU does, to 8 bits. Within `passes` and
-`exact` that is off.
+`exact` that is off, and within `exact` autocast is, which would round what norms are made of.
 """
 
 import contextlib
@@ -46,10 +46,21 @@ def passes() -> Iterator[None]:
         yield
 
 
+def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Inside, a caller's autocast has no effect on this device."""
+    if not torch.is_autocast_enabled(device.type):
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, enabled=False)
+
+
 @contextlib.contextmanager
 def exact() -> Iterator[None]:
     """Inside, products are full float32, also within a pass."""
-    with _tf32(False):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_tf32(False))
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
         yield
 
 

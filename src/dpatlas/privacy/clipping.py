@@ -38,6 +38,23 @@ class ClippedSum:
         self.skipped += other.skipped
 
 
+@dataclass
+class NoisySum:
+    """A clipped sum with its noise, which alone an update takes: nothing of a record is in it bare.
+
+    `scale`: standard deviation of the noise; 0 where a training asked for none.
+    """
+
+    gradients: dict[str, Tensor]
+    scale: float
+
+    def divided(self, expected_batch: float) -> "NoisySum":
+        """The noisy mean, in place."""
+        for gradient in self.gradients.values():
+            gradient.div_(expected_batch)
+        return NoisySum(self.gradients, self.scale / expected_batch)
+
+
 def company_rounding(records: int, dtype: torch.dtype = torch.float32) -> float:
     """2 sqrt(SUM_BLOCK) n u: what rounding adds to a record's contribution to a sum over n records.
 

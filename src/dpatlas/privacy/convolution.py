@@ -1,14 +1,14 @@
-"""Per-record gradients of convolutions, by the cheaper of two ways where there are two."""
+"""Per-record gradients of a convolution's weight, by the cheaper way where there are two."""
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from dpatlas.errors import InputError
 from dpatlas.models.precision import exact
 from dpatlas.privacy import clipping
 from dpatlas.privacy.factors import Factored, gram, gram_roundings, slices
@@ -26,102 +26,25 @@ FEW_PIXELS, FEW_PIXELS_SHARE = 16, 1.0
 SMALL_CONVOLUTION = 2_000_000
 
 
-class Convolution(Factored):
-    """nn.Conv3d and transposed convolutions: each record's weight gradient is stored for the sum.
+@dataclass(frozen=True)
+class Shape:
+    """Settings of a convolution in any number of dimensions, as torch's operation takes them."""
 
-    Any padding, stride, dilation and groups. Padding that torch's convolution does not do itself
-    (of one side only, circular, reflected, replicated) is done before it, under autograd.
-    """
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    transposed: bool
+    output_padding: tuple[int, ...]
+    groups: int
 
-    layer: nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d
-
-    def __init__(self, name: str, layer: nn.Module, views: int = 1):
-        super().__init__(name, layer, views)
-        settings = self.layer
-        self.kernel, self.stride = settings.kernel_size, settings.stride
-        self.dilation, self.groups = settings.dilation, settings.groups
-        self.transposed, self.output_padding = settings.transposed, settings.output_padding
-        # Pixels that are added before the convolution, as `F.pad` takes them.
-        self.around: list[int] = []
-        if settings.padding_mode == "zeros" and not isinstance(settings.padding, str):
-            self.padding = tuple(map(int, settings.padding))
-        else:
-            self.around = settings._reversed_padding_repeated_twice
-            self.padding = (0,) * len(self.kernel)
-
-    def __call__(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """The output; `output_size` is refused."""
-        if output_size is not None:
-            raise InputError(f"layer {self.name}", "a call with output_size", "output_padding")
-        if any(self.around):
-            mode = self.layer.padding_mode
-            x = F.pad(x, self.around, "constant" if mode == "zeros" else mode)
-        return super().__call__(x)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """The convolution."""
-        return (
-            torch.convolution(
-                x,
-                self.weights(),
-                self.value_if_any("bias"),
-                self.stride,
-                self.padding,
-                self.dilation,
-                self.transposed,
-                self.output_padding,
-                self.groups,
-            ),
-        )
-
-    def weights(self) -> Tensor:
-        """The weight's values, with as many dimensions of space as the maps have."""
-        return self.value("weight")
-
-    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
-        """Stores factors or per-record gradients, whichever costs less."""
-        if "weight" in self.trainable:
-            if self._keeps_factors(delta, x):
-                self.inputs, self.delta = x, delta
-            else:
-                with exact():
-                    self.record_gradients["weight"] = self._per_record(x, delta)
-        if "bias" in self.trainable:
-            self.record_gradients["bias"] = self.summed(delta.sum(tuple(range(2, delta.dim()))), 1)
-        return self._input_gradient(delta, x) if needs_x else None
-
-    def _keeps_factors(self, delta: Tensor, x: Tensor) -> bool:
-        """Whether x and delta are stored, because per-record gradients would cost more."""
-        return False
-
-    def _per_record(self, x: Tensor, delta: Tensor) -> Tensor:
-        """(records, *weight.shape): one call with a group per record, or a call per record."""
-        weight, views = self.weights(), self.views
-        records = len(x) // views
-        positions = math.prod((x if self.transposed else delta).shape[2:])
-        small = positions * views * weight.numel() < SMALL_CONVOLUTION
-        if small or not clipping.may_look(x):
-            grouped_delta, grouped_x = (
-                rows.view(records, views, *rows.shape[1:]).transpose(0, 1).flatten(1, 2)
-                for rows in (delta, x)
-            )
-            # A weight gradient reads only the shape of the weights.
-            shape = weight.new_empty(records * len(weight), *weight.shape[1:])
-            gradients = self._gradients(grouped_delta, grouped_x, shape, "weight", records)
-            return gradients.view(records, *weight.shape)
-        gradients = torch.empty(records, *weight.shape, dtype=x.dtype, device=x.device)
-        for record in range(records):
-            rows = slice(record * views, (record + 1) * views)
-            gradients[record] = self._gradients(delta[rows], x[rows], weight, "weight")
-        return gradients
-
-    def _input_gradient(self, delta: Tensor, x: Tensor) -> Tensor:
-        return self._gradients(delta, x, self.weights(), "input")
-
-    def _gradients(
+    def gradients(
         self, delta: Tensor, x: Tensor, weight: Tensor, of: str, records: int = 1
     ) -> Tensor:
-        gradients = torch.ops.aten.convolution_backward(
+        """The gradient with respect to the "input" or the "weight".
+
+        records: of which each has groups of its own, side by side in the channels.
+        """
+        found = torch.ops.aten.convolution_backward(
             delta,
             x,
             weight,
@@ -135,27 +58,110 @@ class Convolution(Factored):
             [of == "input", of == "weight", False],
         )
         # Contiguous for every memory format of x and of the weights.
-        return gradients[0] if of == "input" else gradients[1].contiguous()
+        return found[0] if of == "input" else found[1].contiguous()
+
+    def input_gradient(self, delta: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        """The gradient with respect to x."""
+        sides = [
+            size - 1 - padding for size, padding in zip(weight.shape[2:], self.padding, strict=True)
+        ]
+        plain = max(self.stride) == max(self.dilation) == self.groups == 1 and not self.transposed
+        if x.device.type != "cpu" or x.dim() != 4 or not plain or min(sides) < 0:
+            return self.gradients(delta, x, weight, "input")
+        # The convolution with the kernel turned round: the same sums, a quarter faster.
+        weight = weight.flip(2, 3).transpose(0, 1).contiguous()
+        return F.conv2d(delta, weight, None, 1, sides)
 
 
-class Conv2d(Convolution):
-    """nn.Conv2d.
+class Convolution(Factored):
+    """x (records * rows, in, ...) and delta (records * rows, out, ...) of a convolution.
 
-    With few positions, norms follow from Gram matrices of patches and of output gradients; else
-    from each record's weight gradient, which is stored for the sum.
+    In two dimensions and with few positions, norms follow from Gram matrices of patches and of
+    output gradients; else from each record's weight gradient, which is stored for the sum.
     """
 
-    def norms2(self, small: float = 0.0) -> Tensor:
-        """||g_i||^2 = <patches patches^T, delta^T delta> where factors are stored."""
-        total = super().norms2(small)
-        if self.delta is None:
-            return total
-        return total + self.factored_norms2(small)
+    def __init__(self, weight: Tensor, shape: Shape, x: Tensor, delta: Tensor, rows: int):
+        self.weight, self.shape, self.rows = weight, shape, rows
+        self.kernel = tuple(weight.shape[2:])
+        if self._keeps_factors(delta, x):
+            self.inputs, self.delta = x, delta
+        else:
+            with exact():
+                self.stored = self._per_record(x, delta)
+
+    def each(self) -> Tensor:
+        """As `Factored.each`."""
+        if self.stored is not None:
+            return self.stored
+        inputs, delta = self.gradient_factors()
+        with exact():
+            return self._per_record(inputs, delta)
+
+    def _keeps_factors(self, delta: Tensor, x: Tensor) -> bool:
+        """Whether x and delta are stored, because per-record gradients would cost more."""
+        shape = self.shape
+        if x.dim() != 4 or shape.transposed or self.rows > 1:
+            return False
+        if shape.groups > 1 or max(shape.dilation) > 1:
+            return False
+        if not clipping.may_look(delta):
+            # By memory: in time there is little between them.
+            return self.weight.numel() > x[0].numel() + delta[0].numel()
+        into, out = x.shape[1], delta.shape[1]
+        positions = math.prod(delta.shape[2:])
+        products = positions * self.weight.numel()
+        if few_pixels(x):
+            pixels = math.prod(x.shape[2:])
+            pairs = pixels * (pixels + 1) // 2
+            gram = pixels**2 * into + positions**2 * (out + pairs)
+            return gram < FEW_PIXELS_SHARE * products
+        phase = math.prod(
+            size + (kernel - 1) // stride
+            for size, kernel, stride in zip(delta.shape[2:], self.kernel, shape.stride, strict=True)
+        )
+        phases = math.prod(map(min, self.kernel, shape.stride))
+        gram = phases * phase**2 * into + positions**2 * out
+        return gram < GRAM_SHARE * products
+
+    def _per_record(self, x: Tensor, delta: Tensor) -> Tensor:
+        """(records, *weight.shape): one call with a group per record, or a call per record.
+
+        On a GPU products of patches, where there are patches.
+        """
+        weight, rows, shape = self.weight, self.rows, self.shape
+        records = len(x) // rows
+        plain = x.dim() == 4 and not shape.transposed and shape.groups == max(shape.dilation) == 1
+        if plain and not clipping.may_look(delta):
+            positions = rows * math.prod(delta.shape[2:])
+            gradients = []
+            for part in slices(records, positions * weight[0].numel()):
+                where = slice(part.start * rows, part.stop * rows)
+                patches = self._patches(x[where])
+                deltas = delta[where].flatten(2).unflatten(0, (-1, rows)).transpose(1, 2).flatten(2)
+                products = torch.bmm(deltas, patches.view(-1, positions, patches.shape[2]))
+                gradients.append(self.in_weight_shape(products))
+            return torch.cat(gradients).contiguous()
+        positions = math.prod((x if shape.transposed else delta).shape[2:])
+        if positions * rows * weight.numel() < SMALL_CONVOLUTION or not clipping.may_look(x):
+            grouped_delta, grouped_x = (
+                each.view(records, rows, *each.shape[1:]).transpose(0, 1).flatten(1, 2)
+                for each in (delta, x)
+            )
+            # A weight gradient reads only the shape of the weights.
+            like = weight.new_empty(records * len(weight), *weight.shape[1:])
+            found = shape.gradients(grouped_delta, grouped_x, like, "weight", records)
+            return found.view(records, *weight.shape)
+        result = torch.empty(records, *weight.shape, dtype=x.dtype, device=x.device)
+        for record in range(records):
+            where = slice(record * rows, (record + 1) * rows)
+            result[record] = shape.gradients(delta[where], x[where], weight, "weight")
+        return result
 
     def grams(self) -> tuple[Tensor, Tensor, int]:
         """Of patches and of output gradients."""
         images, delta = self.gradient_factors()
-        inputs = patch_gram(images, self.kernel, self.stride, self.padding)
+        stride, padding = self.shape.stride, self.shape.padding
+        inputs = patch_gram(images, self.kernel, stride, padding)
         outputs = gram(delta.flatten(2).transpose(1, 2))
         # Inner products of pixels, then sums over the kernel: of few pixels all at once, else over
         # its rows, its columns and the phases.
@@ -163,19 +169,12 @@ class Conv2d(Convolution):
         if few_pixels(images):
             roundings += math.prod(self.kernel)
         else:
-            roundings += sum(self.kernel) + math.prod(map(min, self.kernel, self.stride))
+            roundings += sum(self.kernel) + math.prod(map(min, self.kernel, stride))
         return inputs, outputs, roundings
-
-    def weighted(self, factors: Tensor) -> dict[str, Tensor]:
-        """The ordinary weight gradient of the scaled output gradients where factors are stored."""
-        gradients = super().weighted(factors)
-        if self.delta is not None:
-            gradients["weight"] = self.weighted_factors(factors)
-        return gradients
 
     def product(self, delta: Tensor, inputs: Tensor) -> Tensor:
         """The ordinary weight gradient."""
-        return self._gradients(delta, inputs, self.weights(), "weight")
+        return self.shape.gradients(delta, inputs, self.weight, "weight")
 
     def positions(self) -> int:
         """Positions of the output."""
@@ -188,98 +187,18 @@ class Conv2d(Convolution):
 
     def in_weight_shape(self, gradient: Tensor) -> Tensor:
         """(..., out, height * width * in) in the shape of the weight."""
-        into = self.weights().shape[1]
+        into = self.weight.shape[1]
         return gradient.unflatten(-1, (*self.kernel, into)).movedim(-1, -3)
 
     def _patches(self, x: Tensor) -> Tensor:
         """What each output position sees of x: (records, positions, height * width * in)."""
+        padding, stride = self.shape.padding, self.shape.stride
         # Channels last: they are then read and written one after the other.
         x = x.contiguous(memory_format=torch.channels_last)
-        x = F.pad(x, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
+        x = F.pad(x, (padding[1], padding[1], padding[0], padding[0]))
         for dim in (0, 1):
-            x = x.unfold(2 + dim, self.kernel[dim], self.stride[dim])
+            x = x.unfold(2 + dim, self.kernel[dim], stride[dim])
         return x.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)
-
-    def _per_record(self, x: Tensor, delta: Tensor) -> Tensor:
-        """As `Convolution._per_record`; on a GPU products of patches, where there are patches."""
-        if clipping.may_look(delta) or self.groups > 1 or max(self.dilation) > 1:
-            return super()._per_record(x, delta)
-        weight, views = self.weights(), self.views
-        positions = views * math.prod(delta.shape[2:])
-        gradients = []
-        for records in slices(len(x) // views, positions * weight[0].numel()):
-            rows = slice(records.start * views, records.stop * views)
-            patches = self._patches(x[rows])
-            deltas = delta[rows].flatten(2).unflatten(0, (-1, views)).transpose(1, 2).flatten(2)
-            products = torch.bmm(deltas, patches.view(-1, positions, patches.shape[2]))
-            gradients.append(self.in_weight_shape(products))
-        return torch.cat(gradients).contiguous()
-
-    def _keeps_factors(self, delta: Tensor, x: Tensor) -> bool:
-        if self.views > 1 or self.groups > 1 or max(self.dilation) > 1:
-            return False
-        if not clipping.may_look(delta):
-            # By memory: in time there is little between them.
-            return self.weights().numel() > x[0].numel() + delta[0].numel()
-        into, out = x.shape[1], delta.shape[1]
-        positions = math.prod(delta.shape[2:])
-        products = positions * self.layer.weight.numel()
-        if few_pixels(x):
-            pixels = math.prod(x.shape[2:])
-            pairs = pixels * (pixels + 1) // 2
-            gram = pixels**2 * into + positions**2 * (out + pairs)
-            return gram < FEW_PIXELS_SHARE * products
-        phase = math.prod(
-            size + (kernel - 1) // stride
-            for size, kernel, stride in zip(delta.shape[2:], self.kernel, self.stride, strict=True)
-        )
-        phases = math.prod(map(min, self.kernel, self.stride))
-        gram = phases * phase**2 * into + positions**2 * out
-        return gram < GRAM_SHARE * products
-
-    def _input_gradient(self, delta: Tensor, x: Tensor) -> Tensor:
-        sides = [
-            size - 1 - padding for size, padding in zip(self.kernel, self.padding, strict=True)
-        ]
-        if (
-            x.device.type != "cpu"
-            or (max(self.stride), max(self.dilation), self.groups) != (1, 1, 1)
-            or min(sides) < 0
-        ):
-            return super()._input_gradient(delta, x)
-        # The convolution with the kernel turned round: the same sums, a quarter faster.
-        weight = self.weights().flip(2, 3).transpose(0, 1).contiguous()
-        return F.conv2d(delta, weight, None, 1, sides)
-
-
-class Conv1d(Conv2d):
-    """nn.Conv1d, as a convolution of maps of height one."""
-
-    def __init__(self, name: str, layer: nn.Module, views: int = 1):
-        super().__init__(name, layer, views)
-        self.kernel, self.stride = (1, *self.kernel), (1, *self.stride)
-        self.padding, self.dilation = (0, *self.padding), (1, *self.dilation)
-        self.output_padding = (0, *self.output_padding)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """The convolution."""
-        return (super().forward(x.unsqueeze(2))[0].squeeze(2),)
-
-    def weights(self) -> Tensor:
-        """The weight's values, (out, in, 1, length)."""
-        return self.value("weight").unsqueeze(2)
-
-    def backward(self, delta: Tensor, x: Tensor, *saved: Tensor, needs_x: bool) -> Tensor | None:
-        """As `Conv2d.backward`."""
-        gradient = super().backward(delta.unsqueeze(2), x.unsqueeze(2), needs_x=needs_x)
-        return None if gradient is None else gradient.squeeze(2)
-
-    def weighted(self, factors: Tensor) -> dict[str, Tensor]:
-        """As `Conv2d.weighted`, in the shape of the weight."""
-        gradients = super().weighted(factors)
-        if "weight" in gradients:
-            gradients["weight"] = gradients["weight"].squeeze(2)
-        return gradients
 
 
 def few_pixels(x: Tensor) -> bool:

@@ -6,51 +6,36 @@ are indexed where they are, and the rows are moved. Of a map-style dataset (`__g
 for item 0, whose shapes the probe needs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.data import IterableDataset
 from torch.utils.weak import WeakIdKeyDictionary
 
 from dpatlas.errors import InputError
-from dpatlas.privacy.fingerprint import arrays_in, fingerprint, is_mapped
-from dpatlas.privacy.structured import Structured
+from dpatlas.privacy.digest import digest, is_mapped
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.units import Rows
 
-# Of datasets, by object: their fingerprints when they were first seen.
+# Of datasets, by object: their digests when they were first seen.
 _identities: Any = WeakIdKeyDictionary()
 
 # Rows on the model's device: a slice, or a tensor of indices.
 Located = slice | Tensor
 
 
-class WithoutTargets:
-    """The loss of records without targets: loss(output, None)."""
-
-    def __init__(self, loss: Any):
-        self.loss = loss
-
-    def __call__(self, output: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each row; the targets hold no number."""
-        values: Tensor = self.loss(output, None)
-        return values
-
-
 class InMemory:
-    """Tensors or arrays, each (n, ...), or a tuple or dict of them; targets (n, ...) or None."""
+    """Tensors or arrays (n, ...), or a tuple or dict of them; targets alike, or None."""
 
     def __init__(self, x: Any, targets: Any, device: torch.device):
         self.x, self.targets, self.device = x, targets, device
-        self.leaves = _leaves(x)
-        lengths = {f"x {name}".strip(): len(leaf) for name, leaf in self.leaves.items()}
-        if targets is not None:
-            _refuse_without_numbers("labels", targets)
-            lengths["labels"] = len(targets)
+        self.leaves = _leaves("x", x) | ({} if targets is None else _leaves("labels", targets))
+        lengths = {name: len(leaf) for name, leaf in self.leaves.items()}
         self.n = next(iter(lengths.values()))
         if self.n == 0:
             raise InputError("data", "0 records", "at least one")
@@ -63,33 +48,33 @@ class InMemory:
         """Whether the records are one tensor on the model's device."""
         return isinstance(self.x, Tensor) and self.x.device == self.device
 
-    def take(self, rows: Rows, where: Located) -> tuple[Any, Tensor]:
+    def take(self, rows: Rows, where: Located) -> tuple[Any, Any]:
         """Records and targets of some rows, on the model's device; `where`: the same rows there.
 
-        Targets (rows, 0) where there are none.
+        In tuples and dicts as they were given; None for targets where there are none.
         """
-        taken = {name: self._rows(leaf, rows, where) for name, leaf in self.leaves.items()}
-        inputs: Any = next(iter(taken.values()))
-        if isinstance(self.x, tuple):
-            inputs = Structured(tuple(taken.values()))
-        elif isinstance(self.x, dict):
-            inputs = Structured(taken)
-        if self.targets is None:
-            return inputs, torch.zeros(len(inputs), 0, device=self.device)
-        return inputs, self._rows(self.targets, rows, where)
 
-    def sample(self) -> tuple[Any, Tensor]:
+        def some(values: Any) -> Any:
+            if isinstance(values, dict):
+                return {name: some(each) for name, each in values.items()}
+            if isinstance(values, tuple):
+                return tuple(map(some, values))
+            return None if values is None else self._rows(values, rows, where)
+
+        return some(self.x), some(self.targets)
+
+    def sample(self) -> tuple[Any, Any]:
         """The first record and its target."""
         return self.take(slice(0, 1), slice(0, 1))
 
     def identity(self) -> Any:
-        """What tells these records from others, for `fingerprint`."""
+        """What tells these records from others, for `digest`."""
         return self.x, self.targets
 
     def digest(self) -> str | None:
         """The same as a text that is valid everywhere; None for mapped files: none is read."""
-        mapped = any(map(is_mapped, (*self.leaves.values(), self.targets)))
-        return None if mapped else fingerprint(self.x, self.targets)
+        mapped = any(map(is_mapped, self.leaves.values()))
+        return None if mapped else digest(self.x, self.targets)
 
     def _rows(self, values: Any, rows: Rows, where: Located) -> Tensor:
         if isinstance(values, Tensor) and values.device == self.device:
@@ -120,7 +105,7 @@ class FromDataset:
             raise InputError("data", "0 records", "at least one")
         # What the fetched items were like: the parts of their inputs, and whether without a target.
         self._kinds: set[tuple[str, bool]] = set()
-        self._first: tuple[Any, Tensor | None] | None = None
+        self._first: tuple[Any, Any] | None = None
         first, again = self._fetch([0]), self._fetch([0])
         for one, other in zip(_tensors_of(first), _tensors_of(again), strict=True):
             if not torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)):
@@ -129,22 +114,21 @@ class FromDataset:
         self._first = first
         self.targets = first[1]
 
-    def take(self, rows: Rows, where: Located) -> tuple[Any, Tensor]:
+    def take(self, rows: Rows, where: Located) -> tuple[Any, Any]:
         """As `InMemory.take`."""
         indices = range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
         assert self._first is not None
-        inputs, targets = self._fetch(list(indices)) if len(indices) else self._first
-        inputs = self._moved(inputs)[: len(indices)]
-        if targets is None:
-            return inputs, torch.zeros(len(indices), 0, device=self.device)
-        return inputs, to_device(targets, self.device)[: len(indices)]
+        fetched = self._fetch(list(indices)) if len(indices) else self._first
+        count = len(indices)
+        moved = tree_map_only(Tensor, lambda each: to_device(each, self.device)[:count], fetched)
+        return moved[0], moved[1]
 
-    def sample(self) -> tuple[Any, Tensor]:
+    def sample(self) -> tuple[Any, Any]:
         """The first record and its target."""
         return self.take(slice(0, 1), slice(0, 1))
 
     def identity(self) -> Any:
-        """What tells this dataset from others, for `fingerprint`; none of its items is read.
+        """What tells this dataset from others, for `digest`; none of its items is read.
 
         A text in its attribute `fingerprint` (or `_fingerprint`), else its class and attributes
         when it was first trained on, so that lists and dicts that it fills later make it no other
@@ -156,12 +140,7 @@ class FromDataset:
         """The text of its own; None without one, as objects are known within a process only."""
         return _own_text(self.dataset)
 
-    def _moved(self, inputs: Any) -> Any:
-        if isinstance(inputs, Structured):
-            return inputs.each(lambda leaf: to_device(leaf, self.device))
-        return to_device(inputs, self.device)
-
-    def _fetch(self, indices: list[int]) -> tuple[Any, Tensor | None]:
+    def _fetch(self, indices: list[int]) -> tuple[Any, Any]:
         """Inputs and targets of items, stacked; InputError for items unlike the others."""
         items = list(self._map(self._item, indices))
         inputs, targets = ([item[place] for item in items] for place in (0, 1))
@@ -172,7 +151,7 @@ class FromDataset:
         if len(missing := {without for _, without in self._kinds}) > 1:
             allowed = "a target in every item, or None in every item"
             raise InputError("dataset", "items with a target and items without", allowed)
-        stacked = _stacked(inputs), None if missing == {True} else _stack(targets)
+        stacked = _stacked(inputs), None if missing == {True} else _stacked(targets)
         if self._first:
             for one, other in zip(_tensors_of(stacked), _tensors_of(self._first), strict=True):
                 _refuse_other_shape(one.shape[1:], other.shape[1:])
@@ -194,6 +173,27 @@ class FromDataset:
         return item
 
 
+def plain(values: Any) -> Any:
+    """Tensors and arrays as torch's and numpy's own classes, on the same memory.
+
+    The code of another class would run at each step, and see the rows of a batch together.
+    """
+    if isinstance(values, dict):
+        return {name: plain(each) for name, each in values.items()}
+    if isinstance(values, tuple):
+        return tuple(map(plain, values))
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError("data", "a masked array", "an array, and its mask as an input of its own")
+    if isinstance(values, np.ndarray) and type(values) not in (np.ndarray, np.memmap):
+        return values.view(np.ndarray)
+    if isinstance(values, Tensor) and type(values) not in (Tensor, torch.nn.Parameter):
+        if type(values).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+            raise InputError("data", f"a {type(values).__name__}", "a plain tensor")
+        with torch._C.DisableTorchFunctionSubclass():
+            return values.as_subclass(Tensor)
+    return values
+
+
 def rows_of(values: Tensor, where: Located) -> Tensor:
     """The rows of a tensor on its own device; of a slice, a view."""
     return values[where] if isinstance(where, slice) else values.index_select(0, where)
@@ -208,14 +208,25 @@ def _identity_of(dataset: Any) -> str:
     """The identity of a dataset without a text of its own."""
     try:
         if dataset not in _identities:
-            _identities[dataset] = fingerprint(dataset)
+            _identities[dataset] = digest(type(dataset), getattr(dataset, "__dict__", dataset))
         first = str(_identities[dataset])
     except TypeError:
         # An object that takes no weak reference.
-        first = fingerprint(dataset)
-    attributes = getattr(dataset, "__dict__", {}).items()
+        first = digest(dataset)
+    return digest(first, _plain_parts(dataset))
+
+
+def _plain_parts(dataset: Any) -> list[Any]:
     kinds = (Tensor, np.ndarray, bool, int, float, str, bytes)
-    return fingerprint(first, [pair for pair in attributes if isinstance(pair[1], kinds)])
+    parts: list[Any] = []
+    for name, value in getattr(dataset, "__dict__", {}).items():
+        # As those of torch's TensorDataset.
+        several = isinstance(value, tuple | list) and bool(value)
+        if several and all(isinstance(each, Tensor | np.ndarray) for each in value):
+            parts += [(f"{name}.{number}", each) for number, each in enumerate(value)]
+        elif isinstance(value, kinds):
+            parts.append((name, value))
+    return parts
 
 
 def data_of(x: Any, targets: Any, device: torch.device, workers: int = 0) -> InMemory | FromDataset:
@@ -224,7 +235,7 @@ def data_of(x: Any, targets: Any, device: torch.device, workers: int = 0) -> InM
     workers: of a dataset; records in memory need none.
     """
     if isinstance(x, Tensor | np.ndarray | tuple | dict):
-        return InMemory(x, targets, device)
+        return InMemory(plain(x), plain(targets), device)
     by_index = hasattr(x, "__getitem__") and hasattr(x, "__len__")
     if not by_index or isinstance(x, list | str | IterableDataset):
         allowed = "a tensor, an array, a tuple or dict of them, or a map-style dataset"
@@ -234,31 +245,26 @@ def data_of(x: Any, targets: Any, device: torch.device, workers: int = 0) -> InM
     return FromDataset(x, device, workers)
 
 
-def refuse_held(data: InMemory | FromDataset, **parts: Any) -> None:
-    """InputError for a tensor in `parts`, given by name, that is the private records or targets.
+def refuse_held(data: InMemory | FromDataset, held: Mapping[str, Tensor]) -> None:
+    """InputError for a tensor of the network or loss, by name, that is private records or targets.
 
     That is what shares memory with them, or has their shape and values; other copies go unnoticed.
     """
-    whole: dict[str, Any]
     if isinstance(data, InMemory):
-        whole = {"records": data.x, "labels": data.targets}
+        private = data.leaves
     else:
-        whole = {"records": data.dataset}
-    private = [
-        (kind, array)
-        for kind, value in whole.items()
-        for _, array in arrays_in("", value)
-        if array.ndim and len(array) == data.n
-    ]
-    for name, part in parts.items():
-        for where, held in arrays_in(name, part):
-            for kind, array in private:
-                if _overlap(held, array) or _equal(held, array):
-                    allowed = "values that do not depend on them: nothing clips or accounts for it"
-                    raise InputError(where, f"the private {kind}", allowed)
+        leaves = tree_leaves(getattr(data.dataset, "__dict__", {}))
+        arrays = [each for each in leaves if isinstance(each, Tensor | np.ndarray) and each.ndim]
+        private = {f"records {at}": each for at, each in enumerate(arrays) if len(each) == data.n}
+    for name, tensor in held.items():
+        for kind, array in private.items():
+            if overlap(tensor, array) or _equal(tensor, array):
+                what = "labels" if kind.startswith("labels") else "records"
+                allowed = "values that do not depend on them: nothing clips or accounts for it"
+                raise InputError(name, f"the private {what}", allowed)
 
 
-def _overlap(one: Tensor | np.ndarray, other: Tensor | np.ndarray) -> bool:
+def overlap(one: Tensor | np.ndarray, other: Tensor | np.ndarray) -> bool:
     """Whether the memory from the first to the last number of each has a part in common."""
     (start, stop), (begin, end) = _extent(one), _extent(other)
     return max(start, begin) < min(stop, end)
@@ -300,20 +306,20 @@ def _on_host(values: Tensor | np.ndarray) -> np.ndarray:
     return np.nan_to_num(values)
 
 
-def _leaves(x: Any) -> dict[str, Any]:
-    """The tensors and arrays of an input by name; of a single one, the name is empty."""
-    named = {"": x}
-    if isinstance(x, dict):
-        named = x
-    elif isinstance(x, tuple):
-        named = {str(place): leaf for place, leaf in enumerate(x)}
+def _leaves(where: str, values: Any) -> dict[str, Any]:
+    """The tensors and arrays of records or targets by name."""
+    named = {where: values}
+    if isinstance(values, dict):
+        named = {f"{where} {name}": leaf for name, leaf in values.items() if isinstance(name, str)}
+    elif isinstance(values, tuple):
+        named = {f"{where} {place}": leaf for place, leaf in enumerate(values)}
     for name, leaf in named.items():
-        if not isinstance(name, str) or not isinstance(leaf, Tensor | np.ndarray) or not leaf.ndim:
-            found = type(leaf).__name__
-            raise InputError(f"x {name}".strip(), found, "tensors or arrays, records first")
-        _refuse_without_numbers(f"x {name}".strip(), leaf)
-    if not named:
-        raise InputError("x", f"an empty {type(x).__name__}", "at least one tensor or array")
+        if not isinstance(leaf, Tensor | np.ndarray) or not leaf.ndim:
+            raise InputError(name, type(leaf).__name__, "tensors or arrays, records first")
+        _refuse_without_numbers(name, leaf)
+    if not named or (isinstance(values, dict) and len(named) < len(values)):
+        found = f"an empty {type(values).__name__}" if not values else "names that are no texts"
+        raise InputError(where, found, "at least one tensor or array, by names that are texts")
     return named
 
 
@@ -321,9 +327,9 @@ def _stacked(inputs: Sequence[Any]) -> Any:
     """Inputs of single items as one batch."""
     first = inputs[0]
     if isinstance(first, dict):
-        return Structured({name: _stack([each[name] for each in inputs]) for name in first})
+        return {name: _stack([each[name] for each in inputs]) for name in first}
     if isinstance(first, tuple):
-        return Structured(tuple(_stack(column) for column in zip(*inputs, strict=True)))
+        return tuple(_stack(column) for column in zip(*inputs, strict=True))
     return _stack(inputs)
 
 
@@ -363,6 +369,7 @@ def _refuse_without_numbers(where: str, value: Any) -> None:
 
 
 def _tensor(value: Any) -> Tensor:
+    value = plain(value)
     _refuse_without_numbers("data", value)
     try:
         return value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
@@ -371,7 +378,5 @@ def _tensor(value: Any) -> Tensor:
         raise InputError("data", f"{found}", "numbers that torch takes") from None
 
 
-def _tensors_of(item: tuple[Any, Tensor | None]) -> list[Tensor]:
-    inputs, target = item
-    tensors = inputs.leaves if isinstance(inputs, Structured) else [inputs]
-    return [*tensors, *([] if target is None else [target])]
+def _tensors_of(item: Any) -> list[Tensor]:
+    return [each for each in tree_leaves(item) if isinstance(each, Tensor)]

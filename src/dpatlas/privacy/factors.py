@@ -31,7 +31,7 @@ from torch import Tensor
 
 from dpatlas.privacy import clipping
 from dpatlas.privacy.clipping import SUM_BLOCK
-from dpatlas.privacy.rules import Rule, in_blocks, rounding, rows_norm2
+from dpatlas.privacy.norms import in_blocks, rounding, rows_norm2, stored_sum
 
 # The bound is used where it exceeds the squared norm by at most this share of it (or of the largest
 # squared norm that is not clipped); the gradient is then clipped by half that share too far.
@@ -44,19 +44,41 @@ INNER = 512
 MULTIPLIED, GPU_CHUNK = 2**24, 2**25
 
 
-class Factored(Rule):
-    """A rule that stores gradients, or `inputs` and `delta` of every record where that costs less.
+class Factored:
+    """Gradients of one weight: `stored` for every record, or their factors `inputs` and `delta`.
 
-    `loose`: indices of the records of the last pass that are multiplied out in float64; None for
-    none.
+    weight: the parameter as the operation has it, for its shape and type. Records are the first
+    dimension of everything. `loose`: indices of the records that are multiplied out in float64;
+    None for none. A bound on a norm holds for what the record adds to the computed sum, rounding
+    included: for stored gradients their own norm, for factors the norm of their rounded product.
     """
 
+    weight: Tensor
+    stored: Tensor | None = None
     inputs: Tensor | None = None
     delta: Tensor | None = None
     loose: Tensor | None = None
 
+    def norms2(self, small: float) -> Tensor:
+        """Upper bounds on ||g_i||^2, float64 (records,).
+
+        `small`: squared norms up to it are not clipped. A bound exceeds the squared norm by a small
+        share of the larger of the norm and `small`.
+        """
+        return self.factored_norms2(small) if self.stored is None else rows_norm2(self.stored)
+
+    def weighted(self, factors: Tensor) -> Tensor:
+        """sum_i c_i g_i in the shape of `weight`, from factors c (records,) in float64."""
+        if self.stored is None:
+            return self.weighted_factors(factors.to(self.gradient_factors()[1].dtype))
+        return stored_sum(factors.to(self.stored.dtype), self.stored)
+
+    def each(self) -> Tensor:
+        """The gradient of every record, (records, *weight.shape)."""
+        raise NotImplementedError
+
     def gradient_factors(self) -> tuple[Tensor, Tensor]:
-        """`inputs` and `delta` of a pass that stored them."""
+        """`inputs` and `delta`, where they are kept."""
         assert self.inputs is not None and self.delta is not None
         return self.inputs, self.delta
 
@@ -130,21 +152,17 @@ class Factored(Rule):
         raise NotImplementedError
 
     def discard(self, bad: Tensor) -> None:
-        """As `Rule.discard`; factors are copied, because `inputs` may be the caller's records."""
-        super().discard(bad)
-        if self.delta is not None:
-            for key in ("inputs", "delta"):
-                factor = getattr(self, key)
+        """Zero the gradients of the records in the mask `bad`: 0 times infinity would be NaN.
+
+        Factors are copied, because `inputs` may be the caller's records.
+        """
+        for key in ("stored", "inputs", "delta"):
+            if (factor := getattr(self, key)) is not None:
                 mask = bad.view(-1, *[1] * (factor.dim() - 1))
                 setattr(self, key, torch.where(mask, 0, factor))
 
-    def reset(self) -> None:
-        """Forget the last pass."""
-        super().reset()
-        self.inputs = self.delta = self.loose = None
-
     def _at_once(self) -> int:
-        return max(1, MULTIPLIED // self.value("weight").numel())
+        return max(1, MULTIPLIED // self.weight.numel())
 
     def _norms(self, rows: Tensor) -> Tensor:
         norms = []
@@ -156,7 +174,7 @@ class Factored(Rule):
 
     def _bounds2_by_products(self) -> Tensor:
         """Upper bounds on ||g_i||^2, float64, from products in the records' type."""
-        weight, bounds = self.value("weight"), []
+        weight, bounds = self.weight, []
         numbers = max(weight.numel(), self.positions() * weight[0].numel())
         for rows in slices(len(self.gradient_factors()[1]), numbers):
             a, delta = self.pairs(rows)
@@ -171,7 +189,7 @@ class Factored(Rule):
 
         In blocks as `in_blocks` has them, as many as fit into memory at a time.
         """
-        weight, positions = self.value("weight"), self.positions()
+        weight, positions = self.weight, self.positions()
         size = max(1, SUM_BLOCK // positions)
         numbers = max(weight.numel() // size, positions * weight[0].numel())
         total = weight.new_zeros(len(weight), weight[0].numel(), dtype=torch.float64)

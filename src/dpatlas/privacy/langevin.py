@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpatlas.accounting.samplers import FullBatch, Sampler
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy.fingerprint import fingerprint
-from dpatlas.privacy.samplers import FullBatch, Sampler
+from dpatlas.privacy.digest import digest
 from dpatlas.privacy.to_device import to_device
 
 # Relative error by which float32 arithmetic may make a record of norm R longer.
@@ -146,9 +146,11 @@ class LangevinRun:
     def step(self) -> None:
         """One Langevin step."""
         if self.settings.sigma and not self._claimed:
-            run = fingerprint(type(self), self.settings, self.x, self.labels, len(self.weights))
+            run = digest(type(self), self.settings, self.x, self.labels, len(self.weights))
             self.noise.claim(self.repetition, run, self.shared_noise)
             self._claimed = True
+        if self.settings.sigma:
+            self.noise.check_process()
         settings, k = self.settings, self.steps_done
         eta = settings.rates[k]
         x, onehot = self.x, self.onehot

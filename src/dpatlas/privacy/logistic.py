@@ -5,13 +5,16 @@
 where the 1 is for the bias, if there is one. No autograd is needed, and ||x_i||^2 is constant.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from dpatlas.core.guard import checked, real
 from dpatlas.models.precision import exact
 from dpatlas.privacy.clipping import ClippedSum, bad_records, clip_factors, empty_sum
-from dpatlas.privacy.rules import in_blocks, inputs_norms2
+from dpatlas.privacy.norms import in_blocks, inputs_norms2
 
 BLOCK = 4096
 
@@ -19,10 +22,12 @@ BLOCK = 4096
 class SoftmaxGradients:
     """Clipped per-record gradients of the cross-entropy of one linear layer (outputs, d)."""
 
-    def __init__(self, layer: nn.Linear, prefix: str = ""):
+    def __init__(self, layer: nn.Linear, prefix: str = "", trained: Sequence[str] | None = None):
         self.layer, self.prefix = layer, prefix
         self.order = [
-            prefix + name for name, value in layer.named_parameters() if value.requires_grad
+            prefix + name
+            for name, value in layer.named_parameters()
+            if (value.requires_grad if trained is None else prefix + name in trained)
         ]
 
     def empty(self) -> ClippedSum:
@@ -31,12 +36,11 @@ class SoftmaxGradients:
 
     def constants(self, x: Tensor) -> Tensor:
         """Constant factors of the squared norms: ||x_i||^2, plus 1 for the bias; float64 (n,)."""
-        layer = self.layer
         norms2 = x.new_zeros(len(x), dtype=torch.float64)
-        if layer.weight.requires_grad:
+        if f"{self.prefix}weight" in self.order:
             # In blocks: a float64 copy of all records would take twice the memory of the data.
             norms2 = torch.cat([inputs_norms2(rows) for rows in x.split(BLOCK)])
-        if layer.bias is not None and layer.bias.requires_grad:
+        if f"{self.prefix}bias" in self.order:
             norms2 = norms2 + 1
         return norms2
 
@@ -44,7 +48,12 @@ class SoftmaxGradients:
     @torch.no_grad()
     @exact()
     def clipped_sum(
-        self, x: Tensor, labels: Tensor, max_grad_norm: float, constants: Tensor | None = None
+        self,
+        x: Tensor,
+        labels: Tensor,
+        max_grad_norm: float,
+        constants: Tensor | None = None,
+        draws: Any = None,
     ) -> ClippedSum:
         """Sum over records of clipped gradients; x (records, d), labels (records,) int64.
 

@@ -3,15 +3,18 @@
 A loss is any function of (outputs, targets) that gives one value per record, (records,).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from dpatlas.core.guard import one_of
 from dpatlas.errors import InputError
-from dpatlas.privacy.probe import Loss, losses_of
+
+# Of a network's output and the targets, one value a record.
+Loss = Callable[..., Tensor]
 
 
 def cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
@@ -19,7 +22,7 @@ def cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
 
     output (records, classes), labels (records,) whole numbers.
     """
-    return F.cross_entropy(output, labels, reduction="none")
+    return F.cross_entropy(_logits(output), labels, reduction="none")
 
 
 def binary_cross_entropy(output: Tensor, targets: Tensor) -> Tensor:
@@ -28,6 +31,7 @@ def binary_cross_entropy(output: Tensor, targets: Tensor) -> Tensor:
     output (records, ...), targets of the same shape, from 0 to 1: any number of labels may hold for
     a record. InputError for other shapes.
     """
+    output = _logits(output)
     targets = _of_shape(output, targets, "binary_cross_entropy")
     return _mean(F.binary_cross_entropy_with_logits(output, targets, reduction="none"))
 
@@ -38,6 +42,7 @@ def squared_error(output: Tensor, targets: Tensor) -> Tensor:
     output (records, ...), targets of the same shape; (records, 1) and (records,) fit each other.
     InputError for other shapes, which would broadcast over records.
     """
+    output = _logits(output)
     return _mean((output - _of_shape(output, targets, "squared_error")).square())
 
 
@@ -58,6 +63,7 @@ class TokenCrossEntropy:
 
     def __call__(self, output: Tensor, labels: Tensor) -> Tensor:
         """The loss of each record; InputError for labels of another shape than the positions'."""
+        output = _logits(output)
         if labels.shape != output.shape[:-1]:
             found = f"labels of shape {tuple(labels.shape)} for outputs of {tuple(output.shape)}"
             raise InputError("loss TokenCrossEntropy", found, "one label a position, classes last")
@@ -74,6 +80,22 @@ class TokenCrossEntropy:
         return sums / counted.clamp_min(1)
 
 
+def losses_of(loss: Loss, output: Any, targets: Any) -> Tensor:
+    """The loss of each row; InputError for a result of another shape than (rows,)."""
+    losses, rows = loss(output, targets), len(_logits(output))
+    if losses.shape != (rows,):
+        found = f"a result of shape {tuple(losses.shape)} for {rows} records"
+        allowed = "one value a record (reduction='none', then a mean over each record's own values)"
+        raise InputError("loss", found, allowed)
+    return losses
+
+
+def _logits(output: Any) -> Tensor:
+    """The output, or the logits of an output that has more than one part."""
+    found: Tensor = getattr(output, "logits", output)
+    return found
+
+
 def _of_shape(output: Tensor, targets: Tensor, name: str) -> Tensor:
     """The targets in the output's type and shape."""
     if targets.numel() != output.numel() or len(targets) != len(output):
@@ -85,34 +107,3 @@ def _of_shape(output: Tensor, targets: Tensor, name: str) -> Tensor:
 def _mean(losses: Tensor) -> Tensor:
     """The mean of a record's losses."""
     return losses.reshape(len(losses), -1).mean(1)
-
-
-def output_gradient(
-    loss: Loss, x: Tensor, output: Tensor, labels: Tensor, views: int
-) -> Tensor | None:
-    """The gradient of the summed losses, each divided by `views`, with respect to `output`.
-
-    x, output, labels: (rows, ...), of which `output` is what a network gave for x. None if the loss
-    has no gradient. Raises InputError as `losses_of`.
-    """
-    if loss is cross_entropy and output.dim() == 2 and labels.dim() == 1:
-        return _of_cross_entropy(output, labels, views)
-    with torch.enable_grad():
-        leaf = output.detach().requires_grad_()
-        # A copy, which the loss may change in place.
-        losses = losses_of(lambda _: leaf.clone(), loss, x, labels)
-        if not losses.requires_grad:
-            return None
-        # Of a scalar: an explicit output gradient makes torch import sympy for a second.
-        return torch.autograd.grad(losses.sum() / views, leaf, allow_unused=True)[0]
-
-
-def _of_cross_entropy(output: Tensor, labels: Tensor, views: int) -> Tensor:
-    """What autograd computes, operation by operation, in a quarter of its time."""
-    logs = F.log_softmax(output, 1)
-    # Refuses labels out of range, which the backward pass would not.
-    losses = F.nll_loss(logs, labels, reduction="none")
-    each = torch.full_like(losses, 1 / views)
-    none = losses.new_zeros(())
-    chosen = torch.ops.aten.nll_loss_backward(each, logs, labels, None, 0, -100, none)
-    return torch.ops.aten._log_softmax_backward_data(chosen, logs, 1, output.dtype)

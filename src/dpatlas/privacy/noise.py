@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 
 from dpatlas.core.seeds import Noise, generator
+from dpatlas.errors import InputError
+from dpatlas.privacy.clipping import ClippedSum, NoisySum
 
 LARGE = 2**14
 # Number of pairs of normals made at a time.
@@ -52,6 +54,20 @@ def add_noise(
             flat = np.zeros(tensor.numel())
             _add_flat(flat, scale, generator(key))
             tensor.add_(torch.from_numpy(flat).view(tensor.shape))
+
+
+def noisy_sum(
+    clipped: ClippedSum, scale: float, noise: Noise, *, repetition: int, step: int
+) -> NoisySum:
+    """The clipped sum with its noise, in the same tensors; InputError for anything else.
+
+    scale: noise_multiplier times max_grad_norm.
+    """
+    if not isinstance(clipped, ClippedSum):
+        allowed = "a ClippedSum, once: noise belongs to the sum of clipped gradients"
+        raise InputError("noisy_sum", type(clipped).__name__, allowed)
+    add_noise(clipped.gradients, scale, noise, repetition=repetition, step=step)
+    return NoisySum(clipped.gradients, scale)
 
 
 def device_generator(key: int, device: torch.device | str) -> torch.Generator:

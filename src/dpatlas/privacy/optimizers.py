@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dpatlas.accounting.parameter_names import longest_prefix
 from dpatlas.core.guard import hold, real
 from dpatlas.errors import InputError
-from dpatlas.privacy.parameter_names import longest_prefix
+from dpatlas.privacy.clipping import NoisySum
 
 OPTIMIZER_NAMES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -66,10 +67,13 @@ class Optimizer:
         self.steps = 0
 
     @torch.no_grad()
-    def step(self, gradients: Mapping[str, Tensor]) -> None:
-        """One update; may overwrite the gradients."""
+    def step(self, noisy: NoisySum) -> None:
+        """One update by a noisy mean, whose tensors it may overwrite; InputError for another."""
+        if not isinstance(noisy, NoisySum):
+            allowed = "a NoisySum (dpatlas.privacy.noisy_sum of a clipped sum)"
+            raise InputError("update", type(noisy).__name__, allowed)
         self.steps += 1
-        for name, gradient in gradients.items():
+        for name, gradient in noisy.gradients.items():
             value, setting = self.parameters[name], self.settings[name]
             rate = self.size(setting.lr, self.steps - 1)
             if setting.weight_decay and self.decoupled:

@@ -7,19 +7,19 @@ from typing import Any
 
 from torch import nn
 
-from dpatlas.core.guard import hold, integer, one_of, real
-from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import MOST_STATED_NOISE, Phase
-from dpatlas.privacy.clip_bounds import AdaptiveClip, Clipping, LayerBounds, clipping_facts
-from dpatlas.privacy.clipping import CLIPPINGS
-from dpatlas.privacy.optimizers import OPTIMIZER_NAMES, ParameterGroup
-from dpatlas.privacy.samplers import Sampler, check_sampler
-from dpatlas.privacy.schedules import (
+from dpatlas.accounting.clip_bounds import AdaptiveClip, Clipping, LayerBounds, clipping_facts
+from dpatlas.accounting.guarantees import MOST_STATED_NOISE, Phase
+from dpatlas.accounting.samplers import Sampler, check_sampler
+from dpatlas.accounting.schedules import (
     Schedule,
     accounted_levels,
     public_schedule,
     schedule_facts,
 )
+from dpatlas.core.guard import hold, integer, one_of, real
+from dpatlas.errors import InputError
+from dpatlas.privacy.clipping import CLIPPINGS
+from dpatlas.privacy.optimizers import OPTIMIZER_NAMES, ParameterGroup
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TrainingPhase:
     of the phase, from 0, has the step size lr / (1 + lr_decay k).
 
     lr_schedule, noise_schedule: factors of lr (at most 1e6) and of noise_multiplier by the step of
-    the phase (`dpatlas.privacy.schedules`, or any pure function, evaluated here and never again).
+    the phase (`dpatlas.accounting.schedules`, or any pure function, evaluated here, once).
     parameter_groups: learning rates and weight decays of their own for some of the parameters.
     clipping: flat, per-layer (each of L layers at max_grad_norm / sqrt(L)), a bound for each part
     of the network (`LayerBounds`, whose total is max_grad_norm), or a bound that follows a quantile

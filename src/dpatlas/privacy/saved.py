@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -22,6 +23,7 @@ from dpatlas.core.files import read_json, replacing_folder, write_atomic, write_
 from dpatlas.core.rounding import rounded_up
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
+from dpatlas.privacy.digest import content_of
 
 WEIGHTS, LEDGER, CONFIG, CARD = "model.safetensors", "ledger.json", "config.json", "README.md"
 # Characters of a setting that the card shows.
@@ -30,6 +32,8 @@ LONGEST_SETTING = 200
 BUILT = ("network", "image_shape", "outputs")
 # For each parameter, its version (a list of one number) after its latest private step or loading.
 _trained_versions: WeakIdKeyDictionary = WeakIdKeyDictionary()
+# Digests of values that trainings left.
+_left: set[str] = set()
 
 
 def save_model(
@@ -87,6 +91,7 @@ def load_weights(folder: Path | str, model: nn.Module) -> dict[str, Any]:
             raise InputError(str(path), found, f"{shapes.get(name, 'none')}, as the model has it")
     model.load_state_dict(weights)
     mark_trained(marks_of(model.parameters()))
+    remember_values(model.parameters())
     ledger: dict[str, Any] = read_json(Path(folder) / LEDGER)
     return ledger
 
@@ -102,12 +107,44 @@ def mark_trained(marks: Iterable[tuple[nn.Parameter, list[int]]]) -> None:
         mark[:] = [value._version]
 
 
-def are_trained(parameters: Iterable[nn.Parameter]) -> bool:
+def are_trained(parameters: Iterable[nn.Parameter], copies: bool = True) -> bool:
     """Whether any parameter still has the values that a private training gave it.
 
-    Parameters made in inference mode have no version; they have no mark, which is asked first.
+    Also those of a parameter that it trained and that is still there, or had when a run ended or
+    was saved: so `copies` are known, made in whatever way. Parameters made in inference mode have
+    no version; they have no mark, which is asked first.
     """
-    return any(mark and mark == [value._version] for value, mark in marks_of(parameters))
+    parameters = list(parameters)
+    if any(mark and mark == [value._version] for value, mark in marks_of(parameters)):
+        return True
+    if not copies:
+        return False
+    left = [
+        value
+        for value, mark in list(_trained_versions.items())
+        if mark and mark == [value._version]
+    ]
+    return any(
+        content_of(value) in _left or any(_same(value, other) for other in left)
+        for value in parameters
+        if _tells(value)
+    )
+
+
+def remember_values(parameters: Iterable[Tensor]) -> None:
+    """Note that a private training left these values."""
+    _left.update(content_of(value) for value in parameters if _tells(value))
+
+
+def _tells(value: Tensor) -> bool:
+    """Whether nobody would come to the same values by accident: unlike zeros or ones."""
+    flat = value.detach().reshape(-1)
+    return len(flat) > 3 and bool((flat != flat[0]).any())
+
+
+def _same(value: Tensor, other: Tensor) -> bool:
+    alike = value.shape == other.shape and value.device == other.device
+    return alike and torch.equal(value.detach(), other.detach())
 
 
 def load_model(folder: Path | str) -> nn.Module:

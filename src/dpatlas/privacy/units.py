@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from dpatlas.accounting.ledger import Persons
 from dpatlas.errors import InputError
-from dpatlas.privacy.fingerprint import fingerprint
-from dpatlas.privacy.ledger import Persons
+from dpatlas.privacy.digest import digest
 
 # Rows of the data: a slice, or indices.
 Rows = slice | np.ndarray
@@ -66,7 +66,7 @@ class PersonsWithRecords(OneRecord):
         self._order = np.argsort(person, kind="stable")
         self._counts = counts
         self._starts = np.cumsum(counts) - counts
-        self._digest = fingerprint(person)
+        self._digest = digest(person)
         self.sizes = tuple(np.unique(counts).tolist())
         self.persons = Persons(len(people), int(counts.max()), records)
 

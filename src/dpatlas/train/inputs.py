@@ -1,6 +1,5 @@
 """What a user's files give a training: records, network, loss, and the training's settings."""
 
-import copy
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -12,29 +11,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpatlas.accounting import schedules
+from dpatlas.accounting.clip_bounds import AdaptiveClip, LayerBounds
+from dpatlas.accounting.samplers import Sampler, sampler
 from dpatlas.core.arrays import read_arrays
 from dpatlas.core.canonical import sha256
 from dpatlas.core.progress import say
 from dpatlas.core.scripts import error_place, imported_from, named_function
 from dpatlas.errors import InputError
-from dpatlas.privacy import losses, schedules
+from dpatlas.privacy import losses
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.privacy.data import FromDataset, InMemory, data_of
-from dpatlas.privacy.fingerprint import fingerprint, initial_values, row_digests
+from dpatlas.privacy.digest import digest, row_digests, values_of
 from dpatlas.privacy.optimizers import ParameterGroup
-from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.probe import Loss, losses_of
-from dpatlas.privacy.samplers import Sampler, sampler
-from dpatlas.privacy.structured import Structured, TakesStructured
+from dpatlas.privacy.plain_batch import refuse_meeting
+from dpatlas.privacy.trace import called, outputs_alone
 from dpatlas.privacy.training import check_classes, check_labels
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords
 from dpatlas.train import settings as configured
 from dpatlas.train.settings import Settings
 
 ARRAYS = ("x", "y", "groups")
-NAMED_LOSSES: dict[str, Loss] = {
+NAMED_LOSSES: dict[str, losses.Loss] = {
     "cross_entropy": losses.cross_entropy,
     "binary_cross_entropy": losses.binary_cross_entropy,
     "squared_error": losses.squared_error,
@@ -61,7 +60,7 @@ class Records:
     def digest(self) -> str | None:
         """Digest of arrays and tensors in memory; of a dataset its `fingerprint`, if it has one."""
         if isinstance(self.x, Tensor | np.ndarray | tuple | dict):
-            return fingerprint(self.x, self.y, self.groups)
+            return digest(self.x, self.y, self.groups)
         named = getattr(self.x, "fingerprint", getattr(self.x, "_fingerprint", None))
         return named if isinstance(named, str) else None
 
@@ -107,7 +106,7 @@ class Inputs:
         """A network; InputError unless the function makes a new one each time, by torch's seed."""
         one, other = (self.network(self.settings.seed, "cpu") for _ in range(2))
         allowed = "a new network at every call, whose weights follow from torch.manual_seed"
-        if initial_values(one) != initial_values(other):
+        if values_of(one) != values_of(other):
             raise InputError("model", "two different networks for one seed", allowed)
         first, second = (
             {value.data_ptr() for value in each.state_dict().values()} for each in (one, other)
@@ -142,23 +141,8 @@ class Inputs:
     def _check_passes(self, model: nn.Module) -> None:
         """InputError for test and validation records that network, loss or score do not take."""
         if self.validation is not None:
-            chosen = self.settings.select
-            if chosen is not None and chosen.score_noise is not None:
-                self._called("select.validation", self._refuse_meeting, copy.deepcopy(model))
             self.right(model, "cpu")
         self.measured(model, "cpu")
-
-    def _refuse_meeting(self, model: nn.Module) -> None:
-        """InputError where private validation records meet in the network as it scores.
-
-        One record moves the count by 1 only if it moves no other one's answer, and nothing of it
-        may stay in the network. In training mode the engine sees to that.
-        """
-        assert self.validation is not None
-        x, targets = self.validation.on("cpu", self.settings.workers).sample()
-        model.eval()
-        scored = _Scored(TakesStructured(model) if isinstance(x, Structured) else model).eval()
-        NetworkGradients(scored, _size).probe(x, targets)
 
     @functools.cached_property
     def units(self) -> int:
@@ -222,7 +206,7 @@ class Inputs:
         data = self.test.on(device, self.settings.workers)
         total, right = 0.0, 0
         for output, targets in self._passes("test", model, data):
-            values = self._called("test", losses_of, nn.Identity(), self.loss, output, targets)
+            values = self._called("test", losses.losses_of, self.loss, output, targets)
             total += float(values.double().sum())
             if self._classes(targets):
                 right += int((output.argmax(1) == targets).sum())
@@ -271,16 +255,19 @@ class Inputs:
         was_training = model.training
         classes = self.settings.loss == "cross_entropy" and (key == "test" or self._right is None)
         model.eval()
+        chosen = self.settings.select
+        network = functools.partial(called, model)
+        if key == "select.validation" and chosen and chosen.score_noise is not None:
+            # Private: a record moves the count by 1 only if it moves no other one's answer.
+            network = self._called(key, _alone, model, data.sample()[0])
         try:
             for start in range(0, data.n, rows):
                 chunk = slice(start, min(start + rows, data.n))
                 x, targets = data.take(chunk, chunk)
-                network = TakesStructured(model) if isinstance(x, Structured) else model
                 output = self._called(key, network, x)
-                given = None if data.targets is None else targets
                 if classes:
-                    self._called(key, _check_targets, given, output)
-                yield output, given
+                    self._called(key, _check_targets, targets, output)
+                yield output, targets
         finally:
             model.train(was_training)
 
@@ -337,25 +324,6 @@ class Inputs:
             raise InputError(key, found, "a call without an error") from None
 
 
-class _Scored(nn.Module):
-    """A network whose outputs are multiplied by its one trained number."""
-
-    def __init__(self, network: nn.Module):
-        super().__init__()
-        self.network = network.requires_grad_(False)
-        self.factor = nn.Parameter(torch.ones(1))
-
-    def forward(self, x: Any) -> Tensor:
-        """Outputs of all rows, (rows, numbers)."""
-        output: Tensor = self.network(x)
-        return output.reshape(len(output), -1) * self.factor
-
-
-def _size(output: Tensor, targets: Tensor) -> Tensor:
-    """A loss of each output, whatever the targets."""
-    return output.square().mean(1)
-
-
 def _check_targets(targets: Any, output: Tensor) -> None:
     check_classes(targets)
     check_labels(targets, output.shape[-1], losses.cross_entropy)
@@ -391,3 +359,14 @@ def _schedule(key: str, given: Any, steps: int) -> Any:
     if isinstance(given, configured.InverseTime):
         return schedules.InverseTime(**values)
     return schedules.StepDecay(**values)
+
+
+def _alone(model: nn.Module, x: Any) -> Callable[[Any], Tensor]:
+    """`outputs_alone` of a network that does with a batch what it does with each record."""
+
+    def total(output: Any, _: Any) -> Tensor:
+        return getattr(output, "logits", output).flatten(1).sum(1)
+
+    network = outputs_alone(model, x)
+    refuse_meeting(model, total, network.graph, x, None)  # type: ignore[attr-defined]
+    return network

@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from dpatlas.accounting.guarantees import default_delta, default_relation, guarantee
+from dpatlas.accounting.ledger import UNTOLD, tuning_of
+from dpatlas.accounting.selection import Score, calibrate_selected, trials_law
 from dpatlas.config.model import check_shape, validated
 from dpatlas.core import records
 from dpatlas.core.checkpoints import Checkpoints
@@ -24,12 +27,9 @@ from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, numerics, resolve_device, torch_device
 from dpatlas.jobs.resume import Stages
 from dpatlas.jobs.trials import Choice, Trials
-from dpatlas.privacy.accounting import default_delta, default_relation, guarantee
 from dpatlas.privacy.calibration import at_epsilon
-from dpatlas.privacy.ledger import UNTOLD, tuning_of
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.saved import save_model
-from dpatlas.privacy.selection import Score, calibrate_selected, trials_law
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas.train.earlier import earlier_records, say_what_adds_up
 from dpatlas.train.inputs import Inputs
@@ -107,9 +107,9 @@ def _step_in_words(training: PrivateTraining) -> Callable[[], None]:
 
 
 def _where(error: Exception, model: nn.Module) -> str:
-    """The innermost layer that was called as the error occurred; else the loss."""
+    """The innermost layer that was called as the error occurred; of a traced step, both."""
     names = {id(module): name for name, module in model.named_modules()}
-    trace, where = error.__traceback__, "loss"
+    trace, where = error.__traceback__, "network or loss"
     while trace is not None:
         layer = trace.tb_frame.f_locals.get("self")
         if isinstance(layer, nn.Module) and id(layer) in names:

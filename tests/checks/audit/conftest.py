@@ -4,7 +4,7 @@ from small_classifier import save_data
 
 import dpatlas.privacy.logistic
 import dpatlas.privacy.per_record
-from dpatlas.privacy.selection import PoissonTrials, TruncatedNegativeBinomial
+from dpatlas.accounting.selection import PoissonTrials, TruncatedNegativeBinomial
 
 
 @pytest.fixture

@@ -7,6 +7,10 @@ import pytest
 from scipy import stats
 from small_audits import audited, no_progress
 
+from dpatlas.accounting.gaussian_dp import gaussian_delta
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.mean_release import noise_deviation
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.checks.audit import settings as specs
 from dpatlas.checks.audit.jobs import feature_releases
 from dpatlas.checks.audit.jobs.feature_releases import (
@@ -23,10 +27,6 @@ from dpatlas.config.load import load_config
 from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.papers.feature_learning.jobs import layers
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.gaussian_dp import gaussian_delta
-from dpatlas.privacy.mean_release import noise_deviation
-from dpatlas.privacy.samplers import FullBatch
 
 # In simulations 58 of 60 audits of 150 + 150 runs catch half the noise, all of 200 + 200.
 ENOUGH = 300

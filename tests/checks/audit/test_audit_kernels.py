@@ -5,6 +5,7 @@ import pytest
 import torch
 from small_audits import audited
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 import dpatlas.privacy.per_record
 import dpatlas.privacy.training
@@ -12,20 +13,21 @@ from dpatlas.checks.audit.jobs import mechanisms as audit_mechanisms
 from dpatlas.checks.audit.jobs.kernels import ATTACKED_NETWORKS, CANARY, OFFSET
 from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS
 from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
 from dpatlas.models.vit import ClassToken, Offset
-from dpatlas.privacy.convolution import Conv2d
+from dpatlas.privacy.convolution import Convolution, Shape
+from dpatlas.privacy.factors import Factored
+from dpatlas.privacy.matrix import Matrix
 from dpatlas.privacy.noise import LARGE
 from dpatlas.privacy.per_record import NetworkGradients
-from dpatlas.privacy.registry import RULES
-from dpatlas.privacy.rules import Rule
 
 pytestmark = pytest.mark.usefixtures("one_thread_without_gradients")
 
 OFFSETS = [name for name, attacked in ATTACKED_NETWORKS.items() if attacked.offset]
 
 
-def rules_of(attacked):
-    """The layers' rules after a pass, of every phase."""
+def gradients_of(attacked):
+    """(module, its factored gradients) of every parameter, in every phase."""
     (x, labels), _ = attacked.neighbours()
     model = attacked.network()
     views = 1
@@ -34,38 +36,40 @@ def rules_of(attacked):
         moves = attacked.augmentation.draw(np.random.default_rng(0), len(x))
         x, labels = attacked.augmentation.apply(x, moves), labels.repeat_interleave(views)
     for phase in attacked.phases:
-        for name, value in model.named_parameters():
-            value.requires_grad_(
-                any(dpatlas.privacy.training.belongs(name, prefix) for prefix in phase.trainable)
-            )
-        kernel = NetworkGradients(model, views=views)
-        kernel._backward(x, labels)
-        yield from kernel.rules.values()
+        trained = [
+            name
+            for name, _ in model.named_parameters()
+            if any(dpatlas.privacy.training.belongs(name, prefix) for prefix in phase.trainable)
+        ]
+        kernel = NetworkGradients(model, views=views, trained=trained)
+        record = kernel.trace(x, labels)
+        data = [x.unsqueeze(1), labels.unsqueeze(1)]
+        found = kernel._graph.gradients(record.state(), data, len(x) // views)
+        for name, gradient in found.items():
+            module = model.get_submodule(name.rpartition(".")[0])
+            yield from ((module, part) for _, part in gradient.parts)
 
 
-def has_one_position(rule: Rule) -> bool:
-    return type(rule.layer) is nn.Linear and rule.delta is not None and rule.delta.shape[1] == 1
-
-
-def way(rule: Rule) -> str:
-    """How the rule comes by the norms of its weight's gradients."""
-    if rule.record_gradients.keys() & {"weight", "value"}:
+def way(part: Factored) -> str:
+    """How the norms of a weight's gradients come about."""
+    if part.stored is not None:
         return "gradients"
-    return "one position" if has_one_position(rule) else "gram"
+    return "one position" if part.positions() == 1 else "gram"
 
 
 def test_rows_reach_every_kind_of_layer_and_every_way_to_a_norm():
-    rules = [rule for attacked in ATTACKED_NETWORKS.values() for rule in rules_of(attacked)]
-    layers = [rule.layer for rule in rules]
+    found = [each for attacked in ATTACKED_NETWORKS.values() for each in gradients_of(attacked)]
+    layers = [layer for layer, _ in found]
     assert set(map(type, layers)) >= {
         *(nn.Linear, nn.Conv2d, nn.GroupNorm, nn.LayerNorm, Offset, ClassToken)
     }
-    assert {(type(rule.layer), way(rule)) for rule in rules} >= {
-        (nn.Linear, "one position"),
-        (nn.Linear, "gram"),
-        (nn.Linear, "gradients"),
-        (nn.Conv2d, "gram"),
-        (nn.Conv2d, "gradients"),
+    weights = [each for each in found if isinstance(each[1], Matrix | Convolution)]
+    assert {(type(part), way(part)) for _, part in weights} >= {
+        (Matrix, "one position"),
+        (Matrix, "gram"),
+        (Matrix, "gradients"),
+        (Convolution, "gram"),
+        (Convolution, "gradients"),
     }
     convolutions = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
     assert any(layer.groups > 1 for layer in convolutions)
@@ -78,15 +82,18 @@ def test_rows_reach_every_kind_of_layer_and_every_way_to_a_norm():
 )
 def test_gradients_of_convolutions_take_one_call_or_one_a_record(name, expected, monkeypatch):
     calls = set()
-    honest = Conv2d._gradients
+    honest = Shape.gradients
 
     def watch(self, delta, x, weight, of, records=1):
-        if of == "weight":
+        # Not those of the check when a graph is built.
+        if of == "weight" and not isinstance(delta, FakeTensor):
             calls.add(records)
         return honest(self, delta, x, weight, of, records)
 
-    monkeypatch.setattr(Conv2d, "_gradients", watch)
-    list(rules_of(ATTACKED_NETWORKS[name]))
+    monkeypatch.setattr(dpatlas.privacy.per_record, "_graphs", {})
+    monkeypatch.setattr(dpatlas.privacy.per_record, "check_rules", lambda *_: None)
+    monkeypatch.setattr(Shape, "gradients", watch)
+    list(gradients_of(ATTACKED_NETWORKS[name]))
     assert calls == expected
 
 
@@ -126,7 +133,7 @@ def test_the_canary_s_offset_moves_no_output(name):
 
 @pytest.fixture
 def silence(monkeypatch):
-    monkeypatch.setattr(dpatlas.privacy.training, "add_noise", lambda *given, **named: None)
+    monkeypatch.setattr(dpatlas.privacy.noise, "add_noise", lambda *given, **named: None)
 
 
 @pytest.fixture
@@ -167,14 +174,19 @@ def test_an_offset_record_contributes_no_more_than_the_clip_bound(name, steps):
 @pytest.mark.parametrize("name", OFFSETS)
 def test_a_record_that_contributes_more_only_where_it_is_offset_is_caught(name, monkeypatch):
     """A norm that reads too small in one layer, as a rounded Gram form does."""
-    kind = RULES[nn.Linear if "linear" in name else nn.Conv2d]
+    kind = Matrix if "linear" in name else Convolution
     honest = kind.norms2
 
     def small(self, *arguments):
         norms2 = honest(self, *arguments)
-        return norms2 if has_one_position(self) else torch.zeros_like(norms2)
+        return norms2 if way(self) == "one position" else torch.zeros_like(norms2)
 
+    # Graphs are checked once in a process.
+    monkeypatch.setattr(dpatlas.privacy.per_record, "_graphs", {})
     monkeypatch.setattr(kind, "norms2", small)
+    with pytest.raises(InputError, match="a gradient by rules that differs"):
+        list(gradients_of(ATTACKED_NETWORKS[name]))
+    monkeypatch.setattr(dpatlas.privacy.per_record, "check_rules", lambda *_: None)
     assert audited(name, runs=100).contradicted
 
 

@@ -6,6 +6,8 @@ import torch
 from scipy import stats
 from small_audits import DELTA, LEVEL, audited, no_progress
 
+from dpatlas.accounting.audit_statistics import epsilon_lower_bound
+from dpatlas.accounting.samplers import FixedSize
 from dpatlas.checks.audit.jobs import langevin as audit_langevin
 from dpatlas.checks.audit.jobs.langevin import (
     CLASSES,
@@ -19,9 +21,7 @@ from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS
 from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
-from dpatlas.privacy.audit_statistics import epsilon_lower_bound
 from dpatlas.privacy.langevin import BoundedRecords, LangevinRun, bound_records
-from dpatlas.privacy.samplers import FixedSize
 
 pytestmark = pytest.mark.usefixtures("one_thread_without_gradients")
 

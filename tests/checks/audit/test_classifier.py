@@ -7,6 +7,8 @@ import torch
 from small_classifier import record_of, run_main, save_data
 from small_jobs import killed_at
 
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.checks.audit.jobs import canaries
 from dpatlas.checks.audit.jobs import training as classifier
 from dpatlas.checks.audit.jobs.classifier import training_phase
@@ -19,8 +21,6 @@ from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.models.build import build
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining
 
 SETTINGS = {**small_jobs.TRAINING, "steps": 5, "runs": 2, "settings_tried": 3}

@@ -9,6 +9,12 @@ import torch
 from small_classifier import record_of, run_main, save_data
 from small_jobs import counted, killed_at
 
+from dpatlas.accounting.guarantees import guarantee
+from dpatlas.accounting.selection import (
+    Score,
+    selected_guarantee,
+    trials_law,
+)
 from dpatlas.checks.audit.jobs import selection
 from dpatlas.checks.audit.records.selection import Spec
 from dpatlas.checks.audit.settings import selection_spec
@@ -18,12 +24,6 @@ from dpatlas.core.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
-from dpatlas.privacy.accounting import guarantee
-from dpatlas.privacy.selection import (
-    Score,
-    selected_guarantee,
-    trials_law,
-)
 from dpatlas.privacy.training import PrivateTraining
 
 SELECTION = {

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from dpatlas.accounting.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.formulas import guarantees as dp_sgld_guarantees
 from dpatlas.papers.dp_sgld.formulas.exact import exact_renyi, one_step_renyi2
@@ -24,7 +25,6 @@ from dpatlas.papers.dp_sgld.formulas.guarantees import (
     renyi_given_batches,
 )
 from dpatlas.papers.dp_sgld.formulas.theorems import claimed_rdp_constant
-from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
 
 STEP = dict(eta=0.5, lam=0.1, beta=1.0, sensitivity=0.02, sigma2=1e-3)
 RENYI = dict(L=1.5, lam=0.1, sigma2=0.01, eta=0.5)

@@ -10,6 +10,9 @@ import torch
 from sgld_small import chosen_of, metrics_of, run, save_backbone, save_data, spec_of
 from small_jobs import Killed
 
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.ledger import together
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.core import seeds
 from dpatlas.core.seeds import Noise
 from dpatlas.data import prepared
@@ -25,10 +28,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
 from dpatlas.papers.dp_sgld.jobs import arms as sgld_arms
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.jobs.regression import THEOREM
-from dpatlas.privacy.accounting import Phase, guarantee
 from dpatlas.privacy.langevin import LangevinRun
-from dpatlas.privacy.ledger import together
-from dpatlas.privacy.samplers import Poisson
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow

@@ -5,9 +5,9 @@ import math
 import pytest
 from sgld_small import long_chosen, metrics_of, save_data, spec_of
 
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon, gaussian_mu
 from dpatlas.papers.dp_sgld.formulas.guarantees import noisy_gd_gdp
 from dpatlas.papers.dp_sgld.formulas.theorems import claimed_epsilon_constant
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow

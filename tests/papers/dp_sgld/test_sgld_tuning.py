@@ -8,6 +8,7 @@ import pytest
 from sgld_small import BACKBONE, long_chosen, run, save_backbone, save_data, spec_of
 from small_jobs import arguments, counted, killed_at
 
+from dpatlas.accounting.ledger import Ran, tuning_of
 from dpatlas.core import seeds
 from dpatlas.core.records import checked_fields
 from dpatlas.core.seeds import Noise
@@ -19,7 +20,6 @@ from dpatlas.jobs.run import main
 from dpatlas.papers.dp_sgld import cost
 from dpatlas.papers.dp_sgld.records import long_training
 from dpatlas.privacy.langevin import LangevinRun
-from dpatlas.privacy.ledger import Ran, tuning_of
 from dpatlas.privacy.training import PrivateTraining
 
 METHODS = ("repaired-full, guaranteed", "dp-sgd, guaranteed", "noisy-gd, theorem")

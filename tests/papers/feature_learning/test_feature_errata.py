@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from feature_small import MIXED, drawn, with_record
 
+from dpatlas.accounting.gaussian_dp import gaussian_delta
+from dpatlas.accounting.mean_release import clip_factors, noise_deviation
 from dpatlas.papers.feature_learning.formulas.rates import (
     eps_n,
     first_layer_rate,
@@ -30,8 +32,6 @@ from dpatlas.papers.feature_learning.jobs.layers import (
     normalised,
     stepped,
 )
-from dpatlas.privacy.gaussian_dp import gaussian_delta
-from dpatlas.privacy.mean_release import clip_factors, noise_deviation
 
 D, N, Q, EPS, DELTA = 64, 20_000, 2, 2.0, 1e-5
 LARGE = 1e9

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpatlas.accounting.gaussian_dp import gaussian_delta
 from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.formulas.rates import (
@@ -23,7 +24,6 @@ from dpatlas.papers.feature_learning.formulas.rates import (
     second_layer_delta,
     second_layer_mu,
 )
-from dpatlas.privacy.gaussian_dp import gaussian_delta
 
 DELTAS = (1e-10, 1e-5, 1e-2, 0.3)
 levels = st.floats(1e-10, 0.3)

@@ -12,6 +12,8 @@ import yaml
 from sgld_small import BACKBONE, CLASSES, SCALE, save_backbone, save_data, save_features
 from small_jobs import arguments, labelled
 
+from dpatlas.accounting import guarantees as accounting
+from dpatlas.accounting import ledger
 from dpatlas.core.records import checked_fields
 from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
@@ -19,7 +21,6 @@ from dpatlas.data import prepared
 from dpatlas.jobs import job, private_plan
 from dpatlas.jobs.run import kind_of, main
 from dpatlas.papers.lp_fft import cost
-from dpatlas.privacy import accounting, ledger
 from dpatlas.privacy.training import PrivateTraining
 
 COMMON = yaml.safe_load("""

@@ -13,6 +13,8 @@ from lpfft_sample_records import (
 )
 from scipy import stats
 
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.core.files import read_rows
 from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures.lpfft_lora import lpfft_lora
@@ -27,8 +29,6 @@ from dpatlas.papers.lp_fft.published import (
     PrintedAccuracy,
     contradictions,
 )
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.samplers import Poisson
 from dpatlas.registry import all_papers
 from dpatlas.show.output import table_files
 

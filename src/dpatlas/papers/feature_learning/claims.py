@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from dpatlas.accounting.gaussian_dp import gaussian_mu
 from dpatlas.core.statistics import Comparison, difference_estimate, mean_estimate
 from dpatlas.evidence.arguments import Group, Positive
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, exact_comparison
@@ -25,7 +26,6 @@ from dpatlas.papers.feature_learning.formulas.rates import (
     second_layer_mu,
 )
 from dpatlas.papers.feature_learning.records import simulation
-from dpatlas.privacy.gaussian_dp import gaussian_mu
 from dpatlas.records import Record as RecordOf
 
 Record = RecordOf[simulation.Spec, simulation.Metrics]

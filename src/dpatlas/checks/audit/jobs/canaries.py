@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from dpatlas.accounting.audit_statistics import one_run_lower_bound
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.one_run import PROFILE_DELTAS, one_run_profile_test
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.checks.audit.records.bounds import Bound, OneRun
 from dpatlas.checks.audit.records.training import Audit, Spec
 from dpatlas.core.guard import integer, real
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.audit_statistics import one_run_lower_bound
-from dpatlas.privacy.one_run import PROFILE_DELTAS, one_run_profile_test
-from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.side_door import (
     SideDoor,
     side_door_canaries,

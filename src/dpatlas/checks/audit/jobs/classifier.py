@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dpatlas.accounting.guarantees import Phase, calibrate
+from dpatlas.accounting.samplers import Sampler
 from dpatlas.checks.audit.records.classifier import Classifier
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job
-from dpatlas.privacy.accounting import Phase, calibrate
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import Sampler
 from dpatlas.privacy.saved import save_model
 
 # Fields of the spec that a training phase takes unchanged.

@@ -11,16 +11,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.accounting.guarantees import Phase
+from dpatlas.accounting.ledger import GAUSSIAN, LastIterate, Ran, ledger
+from dpatlas.accounting.mean_release import noise_deviation
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.checks.audit.mechanisms import MECHANISMS
 from dpatlas.core.seeds import Noise
 from dpatlas.papers.feature_learning.jobs import layers as feature_layers
 from dpatlas.papers.feature_learning.jobs.draws import REAL, Records, Start
 from dpatlas.papers.feature_learning.jobs.layers import Normal, SecondLayer
-from dpatlas.privacy.accounting import Phase
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
-from dpatlas.privacy.ledger import GAUSSIAN, LastIterate, Ran, ledger
-from dpatlas.privacy.mean_release import noise_deviation
-from dpatlas.privacy.samplers import FullBatch
 
 RECORDS, INPUTS, NEURONS, STEPS = 16, 5, 4, 4
 CANARY, LABEL = 0, 1e3

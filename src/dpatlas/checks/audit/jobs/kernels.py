@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dpatlas.accounting.samplers import Cyclic, FullBatch
 from dpatlas.core.seeds import generator, seed
 from dpatlas.models.build import initialise, normals
 from dpatlas.models.lora import Adapted, lora_parameters, with_lora
@@ -26,7 +27,6 @@ from dpatlas.models.network import Network
 from dpatlas.models.vit import Attention, ClassToken, First, Offset, Tokens
 from dpatlas.privacy.augmentation import Augmentation, ShiftAndFlip
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import Cyclic, FullBatch
 
 CLASSES = 2
 CANARY = 0

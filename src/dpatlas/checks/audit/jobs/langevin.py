@@ -22,6 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.accounting.guarantees import Guarantee, Phase, guarantee
+from dpatlas.accounting.ledger import GAUSSIAN, LastIterate, Ran, ledger
+from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Sampler
 from dpatlas.checks.audit.mechanisms import MECHANISMS
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -33,11 +37,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
     smoothness,
     step_noise_multiplier,
 )
-from dpatlas.privacy.accounting import Guarantee, Phase, guarantee
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
-from dpatlas.privacy.ledger import GAUSSIAN, LastIterate, Ran, ledger
-from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Sampler
 
 CLASSES = 100
 FEATURE_NORM, LAM = 1.0, 5.0

@@ -6,6 +6,7 @@ beside the guaranteed epsilon and the one that a paper claims.
 
 from dataclasses import asdict
 
+from dpatlas.accounting.audit_statistics import epsilon_lower_bound, profile_excess
 from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS, Advance
 from dpatlas.checks.audit.mechanisms import MECHANISMS as ENTRIES
 from dpatlas.checks.audit.records.bounds import Bound, Excess
@@ -13,7 +14,6 @@ from dpatlas.checks.audit.records.mechanism import Metrics, Profile, Spec
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas.privacy.audit_statistics import epsilon_lower_bound, profile_excess
 
 # Points of the privacy profile epsilon(delta) that the attack's error rates are compared with.
 PROFILE_DELTAS = (1e-5, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.3)

@@ -27,15 +27,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpatlas.accounting.guarantees import guarantee
+from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Poisson, Sampler, Shuffled
 from dpatlas.checks.audit.jobs.feature_releases import FEATURES
 from dpatlas.checks.audit.jobs.kernels import ATTACKED_NETWORKS
 from dpatlas.checks.audit.jobs.langevin import LANGEVIN
 from dpatlas.core.seeds import Noise
 from dpatlas.models.build import build
-from dpatlas.privacy.accounting import guarantee
 from dpatlas.privacy.augmentation import Augmentation, drawn_views
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Poisson, Sampler, Shuffled
 from dpatlas.privacy.training import PrivateTraining
 
 IMAGE, CLASSES, WIDTHS = (1, 4, 4), 2, (16,)

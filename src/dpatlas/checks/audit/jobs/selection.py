@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpatlas.accounting.samplers import sampler
+from dpatlas.accounting.selection import Score, calibrate_selected, trials_law
 from dpatlas.checks.audit.jobs.classifier import (
     accuracy,
     check_data,
@@ -24,8 +26,6 @@ from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.trials import Choice, Trials
 from dpatlas.models.build import build
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import sampler
-from dpatlas.privacy.selection import Score, calibrate_selected, trials_law
 from dpatlas.privacy.training import PrivateTraining
 
 

@@ -13,6 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from dpatlas.accounting.guarantees import composition, guarantee
+from dpatlas.accounting.ledger import UNTOLD, Ran, ledger, tuning_of
+from dpatlas.accounting.samplers import Poisson, Sampler, sampler
 from dpatlas.checks.audit.jobs.canaries import Canaries, PoissonWithEmptySlots, verdict
 from dpatlas.checks.audit.jobs.classifier import (
     accuracy,
@@ -28,11 +31,8 @@ from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages, Watched
 from dpatlas.models.build import build
-from dpatlas.privacy.accounting import composition, guarantee
-from dpatlas.privacy.ledger import UNTOLD, Ran, ledger, tuning_of
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import Poisson, Sampler, sampler
 from dpatlas.privacy.training import PrivateTraining
 
 # Number of points of the accuracy curve, the start not counted.

@@ -1,7 +1,7 @@
 """Lower bounds on epsilon in a record.
 
-These are the results of `dpatlas.privacy.audit_statistics` as strictly typed parts of a record: who
-reads a record loads neither scipy nor the attack's code.
+These are the results of `dpatlas.accounting.audit_statistics` as strictly typed parts of a record:
+who reads a record loads neither scipy nor the attack's code.
 """
 
 from dpatlas.core.records import Typed

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from dpatlas.accounting.samplers import Shuffled
 from dpatlas.checks.pretrain.jobs.examples import examples
 from dpatlas.checks.pretrain.jobs.public import NO_PRIVATE_RECORD
 from dpatlas.checks.pretrain.records.backbone import Metrics, Spec
@@ -22,7 +23,6 @@ from dpatlas.models.backbone import save
 from dpatlas.models.build import NAMES, build
 from dpatlas.models.precision import passes
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.samplers import Shuffled
 
 # The one-cycle schedule: share of the steps that warm up; first and last rate over the peak.
 WARM_UP = 0.3

@@ -23,11 +23,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln, log_ndtr
 
+from dpatlas.accounting.gaussian_dp import amplified
 from dpatlas.core.formulas import bound
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.formulas.theorems import check_batch
-from dpatlas.privacy.gaussian_dp import amplified
 
 # lam and beta of the example.
 CURVATURE = 1.0

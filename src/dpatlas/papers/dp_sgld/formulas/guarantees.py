@@ -7,6 +7,7 @@ the declared domains.
 
 import numpy as np
 
+from dpatlas.accounting.gaussian_dp import amplified, gaussian_mu
 from dpatlas.core.formulas import bound
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
@@ -19,7 +20,6 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
     rdp_to_epsilon,
     symbols,
 )
-from dpatlas.privacy.gaussian_dp import amplified, gaussian_mu
 
 BATCHES = ("random", "cyclic", "every")
 # Longer runs are split into this many blocks of steps; a block counts its largest term throughout.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.jobs.arms import Arms, Chosen, Setting
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
@@ -25,7 +26,6 @@ from dpatlas.papers.dp_sgld.jobs.regression import (
 )
 from dpatlas.papers.dp_sgld.jobs.regression_data import Bounded
 from dpatlas.papers.dp_sgld.records.accuracy import Accuracy, LangevinArm, Metrics, SgdArm, Spec
-from dpatlas.privacy.samplers import Poisson
 
 FULL_BATCH = ("noisy-gd", "repaired-full")
 BOTH = "both"

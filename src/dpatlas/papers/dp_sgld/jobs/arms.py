@@ -19,6 +19,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import brentq
 
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon, gaussian_mu
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.ledger import EVERY_ITERATE, GAUSSIAN, GIVEN_BATCHES, LastIterate, Ran
+from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Sampler
 from dpatlas.jobs.private_plan import Stated, calibrate_steps
 from dpatlas.papers.dp_sgld.formulas.guarantees import (
     conditional_epsilon,
@@ -34,11 +38,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
     smoothness,
     step_noise_multiplier,
 )
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
 from dpatlas.privacy.langevin import Langevin, LangevinRun
-from dpatlas.privacy.ledger import EVERY_ITERATE, GAUSSIAN, GIVEN_BATCHES, LastIterate, Ran
-from dpatlas.privacy.samplers import Cyclic, FixedSize, FullBatch, Sampler
 
 COMPARISONS = ("published", "theorem", "guaranteed")
 LANGEVIN = {

@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dpatlas.accounting.ledger import Ran
+from dpatlas.accounting.parameter_names import belongs
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.core.facts import BackboneUsed
 from dpatlas.errors import InputError
 from dpatlas.jobs.arms import Arms, Chosen, OneRun, Setting, accuracy
@@ -24,9 +27,6 @@ from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.network import Network
 from dpatlas.papers.dp_sgld.jobs.regression import arm_name, sgd_facts
 from dpatlas.papers.dp_sgld.records.finetune import Finetune, Metrics, Row, Spec
-from dpatlas.privacy.ledger import Ran
-from dpatlas.privacy.parameter_names import belongs
-from dpatlas.privacy.samplers import Poisson
 
 
 @dataclass(frozen=True)

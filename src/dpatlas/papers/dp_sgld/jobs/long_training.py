@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from dpatlas.accounting.samplers import FullBatch
 from dpatlas.jobs.arms import Arms, Chosen, Setting
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
@@ -30,7 +31,6 @@ from dpatlas.papers.dp_sgld.records.long_training import (
     SgdArm,
     Spec,
 )
-from dpatlas.privacy.samplers import FullBatch
 
 DP_SGD = "dp-sgd"
 # The comparison under which each method's noise is calibrated.

@@ -8,6 +8,9 @@ from itertools import pairwise, product
 
 import numpy as np
 
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Sampler
 from dpatlas.core.progress import Progress
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.papers.dp_sgld.formulas.exact import CURVATURE, exact_epsilon, lipschitz_constant
@@ -37,9 +40,6 @@ from dpatlas.papers.dp_sgld.records.privacy_loss import (
     SmallLaw,
     Spec,
 )
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
-from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Sampler
 
 REPLACE = "replace_one"
 LEDGER = {"mechanism": "none: nothing is trained and nothing of any data is released"}

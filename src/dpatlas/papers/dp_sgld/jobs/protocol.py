@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.errors import InputError
 from dpatlas.jobs.arms import Arms, Chosen, Setting
 from dpatlas.jobs.job import Job, Kind, Outcome
@@ -34,7 +35,6 @@ from dpatlas.papers.dp_sgld.records.protocol import (
     SgdArm,
     Spec,
 )
-from dpatlas.privacy.samplers import Poisson
 
 DP_SGLD, DP_SGD, NO_DP = "dp-sgld", "dp-sgd", "no-dp"
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import nn
 
+from dpatlas.accounting.ledger import PUBLIC, Ran
 from dpatlas.core.facts import BackboneUsed, FeaturesUsed
 from dpatlas.core.progress import say
 from dpatlas.jobs.arms import Arms, Chosen, OneRun, Setting, accuracy
@@ -21,7 +22,6 @@ from dpatlas.papers.dp_sgld.jobs.regression_data import Bounded, bounded
 from dpatlas.papers.dp_sgld.records.regression import RegressionFields
 from dpatlas.papers.dp_sgld.records.trained import ArmRow
 from dpatlas.privacy.langevin import LangevinRun
-from dpatlas.privacy.ledger import PUBLIC, Ran
 from dpatlas.privacy.training import PrivateTraining
 
 CONSTANTS = ("feature_norm", "lambda", "max_grad_norm", "n", "radius", "smoothness")

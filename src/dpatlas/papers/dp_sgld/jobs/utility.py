@@ -16,6 +16,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
+from dpatlas.accounting.samplers import FixedSize
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.errors import InputError, RunError
@@ -41,7 +42,6 @@ from dpatlas.papers.dp_sgld.formulas.utility import (
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.records.utility import Lemma, Metrics, Row, Spec, Theorem
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
-from dpatlas.privacy.samplers import FixedSize
 
 LEDGER = {"mechanism": "Langevin SGD on generated, public records: nothing to protect"}
 FEATURE_NORM, CLASSES = 1.0, 2

@@ -8,10 +8,10 @@ Formulas raise `InputError` for what lies outside the declared domains.
 
 import math
 
+from dpatlas.accounting.gaussian_dp import gaussian_delta, gaussian_mu
 from dpatlas.core.formulas import bound
 from dpatlas.core.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
-from dpatlas.privacy.gaussian_dp import gaussian_delta, gaussian_mu
 
 # Sensitivity of a mean of clipped gradients, in units of C / n. Where a record is added or removed
 # the divisor n is public and stays.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpatlas.accounting.mean_release import clip_factors
 from dpatlas.papers.feature_learning.jobs.draws import REAL, Records, Start
-from dpatlas.privacy.mean_release import clip_factors
 
 # Number of records whose features are in memory at once in the first layer.
 BLOCK = 4096

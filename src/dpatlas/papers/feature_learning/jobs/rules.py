@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dpatlas.accounting.mean_release import mu_per_use, noise_deviation
 from dpatlas.papers.feature_learning.formulas.rates import (
     first_layer_rate,
     largest_epsilon,
@@ -31,7 +32,6 @@ from dpatlas.papers.feature_learning.records.simulation import (
     Condition,
 )
 from dpatlas.papers.feature_learning.records.simulation import Link as LinkFacts
-from dpatlas.privacy.mean_release import mu_per_use, noise_deviation
 
 REHEARSED = 2000
 SHARED = "shared"

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from dpatlas.accounting.ledger import holds_for
 from dpatlas.core.progress import Progress, say
 from dpatlas.core.seeds import Noise, note_stream
 from dpatlas.jobs.job import Job, Kind, Outcome
@@ -56,7 +57,6 @@ from dpatlas.papers.feature_learning.records.simulation import (
     Spec,
 )
 from dpatlas.papers.feature_learning.sizes import runs_at_once
-from dpatlas.privacy.ledger import holds_for
 
 PRIVATE, DIRECTION, NONPRIVATE = "private", "direction", "nonprivate"
 RANDOM, RANDOM_BOTH, PRINTED = "random", "random-both", "printed"

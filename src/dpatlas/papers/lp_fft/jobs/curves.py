@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from dpatlas.accounting.ledger import Ran
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.branches import Stem, stem_of
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages, Watched
-from dpatlas.privacy.ledger import Ran
 from dpatlas.privacy.training import PrivateTraining
 
 Look = Callable[[], dict[str, Any]]

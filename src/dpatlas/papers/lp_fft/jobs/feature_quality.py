@@ -12,6 +12,8 @@ from typing import Any
 
 from torch import nn
 
+from dpatlas.accounting.guarantees import Phase
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
 from dpatlas.data.prepared import Prepared
@@ -35,8 +37,6 @@ from dpatlas.papers.lp_fft.jobs.features import (
 from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, public_images
 from dpatlas.papers.lp_fft.records.feature_quality import Metrics, PublicTask, Row, Spec, Strategy
 from dpatlas.papers.lp_fft.records.private import FULL, HEAD
-from dpatlas.privacy.accounting import Phase
-from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining
 
 COMPARED: tuple[Strategy, ...] = ("fft", "lp-fft")

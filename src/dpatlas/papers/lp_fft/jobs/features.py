@@ -12,6 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.ledger import Ran, ledger
+from dpatlas.accounting.samplers import Sampler
 from dpatlas.core.facts import BackboneUsed
 from dpatlas.data.prepared import Prepared
 from dpatlas.jobs.arms import accuracy
@@ -21,9 +24,6 @@ from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.network import Network
 from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, outputs
 from dpatlas.papers.lp_fft.records.private import Part, PrivateFields
-from dpatlas.privacy.accounting import Phase, guarantee
-from dpatlas.privacy.ledger import Ran, ledger
-from dpatlas.privacy.samplers import Sampler
 from dpatlas.privacy.training import PrivateTraining
 
 # The shipped rates and steps were chosen by earlier curves on the same data set (claims.yaml).

@@ -16,6 +16,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from dpatlas.accounting.ledger import PUBLIC, Ran
+from dpatlas.accounting.parameter_names import belongs
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.core.facts import BackboneUsed, FeaturesUsed
 from dpatlas.core.progress import say
 from dpatlas.errors import InputError
@@ -31,9 +34,6 @@ from dpatlas.papers.lp_fft.records.private import HEAD, Part
 from dpatlas.papers.lp_fft.records.strategies import Metrics, Row, Spec, Strategies
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.ledger import PUBLIC, Ran
-from dpatlas.privacy.parameter_names import belongs
-from dpatlas.privacy.samplers import Poisson
 from dpatlas.privacy.training import PrivateTraining
 
 

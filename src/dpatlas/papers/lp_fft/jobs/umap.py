@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dpatlas.accounting.guarantees import Phase
+from dpatlas.accounting.samplers import Poisson, Sampler
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import generator, seed
@@ -32,8 +34,6 @@ from dpatlas.papers.lp_fft.jobs.features import (
 from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen
 from dpatlas.papers.lp_fft.records.private import FULL, HEAD
 from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Moment, Panel, Spec, Spent
-from dpatlas.privacy.accounting import Phase
-from dpatlas.privacy.samplers import Poisson, Sampler
 from dpatlas.privacy.training import PrivateTraining
 
 # Decimals recorded of a coordinate.

@@ -33,6 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dpatlas.accounting.samplers import Shuffled
 from dpatlas.core.seeds import Noise
 from dpatlas.models.mean_field import MeanField, rho_of
 from dpatlas.models.mean_field_passes import noise_sizes
@@ -41,7 +42,6 @@ from dpatlas.papers.max_information.formulas.certificates import kl_inverse
 from dpatlas.papers.max_information.jobs.gradients import gradients_of
 from dpatlas.papers.max_information.jobs.normals import standard_normals
 from dpatlas.papers.max_information.records.certified import CertifiedFields, Loss, Objective
-from dpatlas.privacy.samplers import Shuffled
 from dpatlas.privacy.to_device import to_device
 
 # Keeps the square roots of a bound differentiable, and kl^-1 away from 0 and 1.

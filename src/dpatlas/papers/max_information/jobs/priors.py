@@ -19,6 +19,8 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
+from dpatlas.accounting.ledger import Ran, ledger
+from dpatlas.accounting.samplers import Cyclic, Sampler, Shuffled
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.network import Network
@@ -34,10 +36,8 @@ from dpatlas.papers.max_information.records.certified import (
     Kappas,
     PriorFields,
 )
-from dpatlas.privacy.ledger import Ran, ledger
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.samplers import Cyclic, Sampler, Shuffled
 from dpatlas.privacy.training import PrivateTraining
 
 INDEPENDENT, DP_SGD, NOISE_ONLY = KINDS = get_args(PriorKind)

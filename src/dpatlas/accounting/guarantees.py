@@ -24,9 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.guard import checked, hold, integer, one_of, plain, real
-from dpatlas.errors import InputError
-from dpatlas.privacy.accountants import (
+from dpatlas.accounting.accountants import (
     RDP_ORDERS,
     Mechanism,
     fft_error,
@@ -36,7 +34,7 @@ from dpatlas.privacy.accountants import (
     repeat_and_select_epsilon,
     sensitivity,
 )
-from dpatlas.privacy.samplers import (
+from dpatlas.accounting.samplers import (
     Cyclic,
     FixedSize,
     FullBatch,
@@ -45,6 +43,8 @@ from dpatlas.privacy.samplers import (
     Shuffled,
     check_sampler,
 )
+from dpatlas.core.guard import checked, hold, integer, one_of, plain, real
+from dpatlas.errors import InputError
 
 RELATIONS = ("add_remove", "replace_one")
 CHOICES = ("auto", "pld", "rdp")

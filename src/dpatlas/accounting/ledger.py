@@ -11,22 +11,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpatlas.core.guard import checked, one_of, real
-from dpatlas.core.rounding import rounded_up
-from dpatlas.core.seeds import SHARED_NOISE
-from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_rdp
-from dpatlas.papers.dp_sgld.formulas.theorems import ORDERS, rdp_to_epsilon
-from dpatlas.privacy.accounting import (
+from dpatlas.accounting.clip_bounds import StatedClip, stated_clip
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.accounting.guarantees import (
     CHOICES,
     RELATIONS,
     Phase,
     composition,
     guarantee,
 )
-from dpatlas.privacy.clip_bounds import StatedClip, stated_clip
-from dpatlas.privacy.gaussian_dp import gaussian_epsilon
-from dpatlas.privacy.samplers import sampler
+from dpatlas.accounting.samplers import sampler
+from dpatlas.core.guard import checked, one_of, real
+from dpatlas.core.rounding import rounded_up
+from dpatlas.core.seeds import SHARED_NOISE
+from dpatlas.errors import InputError
+from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_rdp
+from dpatlas.papers.dp_sgld.formulas.theorems import ORDERS, rdp_to_epsilon
 
 NEIGHBOURS = {
     "add_remove": "add or remove one record; sample rates, divisors and steps stay as they are",

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
+from dpatlas.accounting.gaussian_dp import gaussian_mu
 from dpatlas.core.guard import checked, integer, real
-from dpatlas.privacy.gaussian_dp import gaussian_mu
 
 
 @checked(max_norm=real(gt=0))

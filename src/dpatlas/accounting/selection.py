@@ -29,12 +29,8 @@ from typing import Protocol
 
 import numpy as np
 
-from dpatlas.core.guard import checked, integer, one_of, real
-from dpatlas.core.rounding import upward
-from dpatlas.core.seeds import Noise
-from dpatlas.errors import InputError
-from dpatlas.privacy.accountants import RDP_ORDERS, epsilon_of_curve
-from dpatlas.privacy.accounting import (
+from dpatlas.accounting.accountants import RDP_ORDERS, epsilon_of_curve
+from dpatlas.accounting.guarantees import (
     NO_CROSS_CHECK,
     RELATIONS,
     Guarantee,
@@ -44,7 +40,11 @@ from dpatlas.privacy.accounting import (
     repeat_and_select,
     smallest_noise,
 )
-from dpatlas.privacy.samplers import FullBatch
+from dpatlas.accounting.samplers import FullBatch
+from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.core.rounding import upward
+from dpatlas.core.seeds import Noise
+from dpatlas.errors import InputError
 
 # The tail of a distribution is cut off below this probability, which is less than the rounding of a
 # double.

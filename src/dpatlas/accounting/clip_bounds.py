@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dpatlas.accounting.parameter_names import longest_prefix
 from dpatlas.core.guard import hold, plain, real
 from dpatlas.errors import InputError
-from dpatlas.privacy.parameter_names import longest_prefix
 
 # An adaptive bound stays within this factor of the first one: noise cannot drive it to 0 or
 # infinity.

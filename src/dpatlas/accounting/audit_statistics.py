@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from dpatlas.accounting.error_rates import SCORE, ErrorRates, rates_of_test, vector
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.seeds import note_stream
 from dpatlas.errors import InputError
-from dpatlas.privacy.error_rates import SCORE, ErrorRates, rates_of_test, vector
 
 Numbers = float | np.ndarray
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.privacy.gaussian_dp import amplified, gaussian_delta
+from dpatlas.accounting.gaussian_dp import amplified, gaussian_delta
 
 
 def widest_loss(q: float, mu: float) -> float:

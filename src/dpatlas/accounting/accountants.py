@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.privacy.fixed_size_pld import fixed_size_losses
-from dpatlas.privacy.fixed_size_rdp import fixed_size_rdp
-from dpatlas.privacy.samplers import FixedSize, FullBatch, Poisson, Sampler, Shuffled
+from dpatlas.accounting.fixed_size_pld import fixed_size_losses
+from dpatlas.accounting.fixed_size_rdp import fixed_size_rdp
+from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Sampler, Shuffled
 
 # Neighbouring orders a ratio r apart (in order - 1) cost at most (r^0.25 - r^-0.25)^2 / 2 of
 # epsilon. The package's own list jumps from 63 to 128, 256, 512, 1024, where r = 2 costs up to 6 %

@@ -1,0 +1,1 @@
+"""What mechanisms guarantee: samplers, accountants, ledgers, and tests of claims; no torch."""
