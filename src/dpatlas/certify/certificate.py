@@ -87,12 +87,12 @@ def certify(
 
     Beside it stands the plain held-out bound at the same delta: the network is trained on the part
     of the records that a prior "held-out" learns from, and its errors on the others are counted
-    (Clopper-Pearson). The report says which is tighter; often it is that one.
+    (Clopper-Pearson). The report says which is tighter.
 
     Raises InputError for a model of another form, for records or settings that do not fit, and for
     weights that a private training in this process left, or that `load_weights` read, unless
     `redraw`: whatever the prior, a model that has seen the records has no certificate. A training
-    without privacy cannot be seen here: of such a model the certificate is false, and says nothing.
+    without privacy cannot be seen here: the certificate of a model that it left is false.
     """
     start = time.monotonic()
     one_of(*PRIORS).check("prior", prior)
@@ -122,8 +122,11 @@ def certify(
         redrawn(network, _draws(noise, 0, "weights"))
     delta_mc = MONTE_CARLO * delta
     beta = MAX_INFORMATION * delta if prior == DP_SGD else 0.0
-    plain = held_out_bound(network, records, labels, settings, noise=noise, delta=delta)
     centred = make_prior(prior, network, records, labels, settings, noise=noise, beta=beta)
+    centre = centred.centre if prior == HELD_OUT else None
+    plain = held_out_bound(
+        network, records, labels, settings, noise=noise, delta=delta, centre=centre
+    )
     records, labels = records[centred.certified], labels[centred.certified]
     n, K2 = len(records), len(grid)
     # The posterior and the prior of every tau are counted, each at its share of delta_mc.

@@ -77,17 +77,29 @@ def make_prior(
 
 
 def held_out_bound(
-    network: Network, x: Tensor, y: Tensor, settings: Settings, *, noise: Noise, delta: float
+    network: Network,
+    x: Tensor,
+    y: Tensor,
+    settings: Settings,
+    *,
+    noise: Noise,
+    delta: float,
+    centre: Tensor | None,
 ) -> HeldOut | None:
     """What a plain held-out set gives at the same confidence; x (n, ...), y (n,).
 
     The network is trained as the prior "held-out" is, on the same records, and its errors on the
-    others are counted. None where the split leaves no record on one side.
+    others are counted. centre: of that prior, whose training is then not repeated. None where the
+    split leaves no record on one side.
     """
     learnt, others = _split(len(x), settings, noise)
     if not len(learnt) or not len(others):
         return None
-    trained = _trained(network, x[learnt], y[learnt], settings, noise)
+    if centre is None:
+        trained = _trained(network, x[learnt], y[learnt], settings, noise)
+    else:
+        trained = deepcopy(network)
+        torch.nn.utils.vector_to_parameters(centre, trained.parameters())
     with torch.no_grad():
         blocks = zip(x[others].split(BLOCK), y[others].split(BLOCK), strict=True)
         errors = sum(int(misclassified(trained(rows), goals).sum()) for rows, goals in blocks)

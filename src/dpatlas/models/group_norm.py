@@ -6,9 +6,10 @@ from dpatlas.core.guard import checked, integer
 from dpatlas.errors import InputError
 
 CONVERTED = (nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-# Least number in a group: of one number, as of one pixel, nothing is left, of two which is larger.
-CHANNELS = 4
 REFUSED = (nn.BatchNorm1d, nn.LazyBatchNorm1d, nn.LazyBatchNorm2d, nn.LazyBatchNorm3d)
+# The fewest channels in a group. With one pixel a channel, a group of one channel always normalises
+# to 0, and a group of two to plus and minus 1.
+CHANNELS = 4
 
 
 @checked(groups=integer(ge=1))
@@ -17,8 +18,8 @@ def to_group_norm(model: nn.Module, groups: int = 32) -> nn.Module:
 
     A layer of c channels becomes a GroupNorm with the largest divisor of c that is at most `groups`
     and leaves `CHANNELS` channels or more in each group; one group of all where there is none. A
-    layer does not know how many pixels its channels have: behind global pooling it is one, of
-    which a group of a single channel leaves only the bias, whatever the record. Weight and bias are
+    layer does not know how many pixels its channels have. After global pooling it is one, and a
+    group of a single channel would then give the bias for every record. Weight and bias are
     taken over as they are. What is lost is the running mean and variance, so a trained network
     computes something else afterwards and has to be trained further; what is gained is that a
     record's output and gradient depend on that record alone, in training mode too.
