@@ -69,10 +69,10 @@ CHANGES = {
     "network": [
         "model.body = nn.Sequential(model.body)",
         "FACTOR = 3.0",
-        "scaled = cross_entropy",
         "model.head.register_forward_hook(lambda *given: given[-1] + torch.ones(3))",
         "Network.forward = lambda self, x: self.head(self.norm(torch.tanh(self.body(x))))",
     ],
+    "loss": ["scaled = cross_entropy"],
     "augmentation": ["augmentation = Views(5.0)", "augmentation = None"],
 }
 

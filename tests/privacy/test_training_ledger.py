@@ -244,7 +244,7 @@ VIEWS = ShiftAndFlip((1, 8, 8), views=2, padding=1, flip=False)
     [
         ([HEAD], {}, "checkpoint: found 2 phases; allowed: 1, as planned"),
         ([HEAD, ALL], {"augmentation": VIEWS}, "another plan: augmentation None"),
-        ([HEAD, ALL], {"loss": lambda output, labels: output.sum(1)}, "another plan: network '"),
+        ([HEAD, ALL], {"loss": lambda output, labels: output.sum(1)}, "another plan: loss '"),
         ([HEAD, ALL], {"repetition": 1}, "checkpoint: found a state of another run"),
         ([HEAD, ALL], {"ema_decay": 0.5}, "checkpoint: found a state of another run"),
         ([ALL], {"model": network("mlp")}, "checkpoint: found a state of another run"),
