@@ -16,8 +16,8 @@ class ClippedSum:
     a GPU a tensor, so that the host need not wait for it.
 
     A record alone adds at most C (1 + 1e-6), including all rounding. Among n records, adding or
-    removing one moves the computed sum by at most C (1 + `clipping.company_rounding(n)`), as long as the
-    passes through the network round the activations of the others in the same way.
+    removing one moves the computed sum by at most C (1 + `clipping.company_rounding(n)`), as long
+    as the passes through the network round the activations of the others in the same way.
     """
 
     gradients: dict[str, Tensor]
