@@ -119,7 +119,7 @@ def command(*words: str) -> int:
 def rules() -> Files:
     """The names of all rules of the default tier."""
     words = [sys.executable, "-m", "snakemake", "--list-rules"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     yield "rules.txt", text(sorted(line.partition(" ")[0] for line in done.stdout.splitlines()))
 
 
