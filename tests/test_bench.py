@@ -245,7 +245,7 @@ def test_the_ratio_of_memory_is_to_plain_and_of_the_peak_since_set_up(fake):
 RATIOS = json.loads(Path(__file__).with_name("bench_ratios.json").read_text())
 
 
-@pytest.mark.parametrize(("name", "case"), [(name, case) for name in RATIOS for case in RATIOS[name]])
+@pytest.mark.parametrize(("name", "case"), [(name, one) for name in RATIOS for one in RATIOS[name]])
 def test_no_case_has_lost_a_third_of_its_speed(name, case):
     kernel = KERNELS[name]
     ours = [each for each in kernel.candidates if each.name in ("plain", "dpatlas")]
