@@ -157,7 +157,7 @@ NO_JOB = {
     "a comment of a plot": (f"{SRC}/show/panels.py", "\n\n\n", "\n# a remark\n\n\n"),
     "a docstring": (f"{SRC}/privacy/kl.py", '"""The KL kernel:', '"""This KL kernel:'),
     "a place in the paper": (f"{LP_FFT}/products.py", '"Figs. 4, 5"', '"Fig. 4"'),
-    "an estimate of memory": (f"{LP_FFT}/cost.py", "COMPILER_MB = 1200", "COMPILER_MB = 1300"),
+    "an estimate of memory": (f"{LP_FFT}/cost.py", "base_mb=1700", "base_mb=1800"),
     "what is registered": (f"{LP_FFT}/block.py", 'title="', 'title="Edited: '),
     "a sentence of the settings": (
         f"{LP_FFT}/settings.py",

@@ -14,12 +14,7 @@ from dpatlas.core.digest import check_code_of, code_digest, remember_code
 from dpatlas.core.environment import keep_caches_in, put_own_python_first
 from dpatlas.core.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
-from dpatlas.cost.rates import (
-    features_minutes,
-    job_seconds,
-    runtime_minutes,
-    seconds_per_run,
-)
+from dpatlas.cost.estimate import job_seconds, minutes, seconds_per_run
 from dpatlas.config.atlas import Atlas
 from dpatlas.cost.standing import Standing, planned
 from dpatlas.registry import all_papers
@@ -60,8 +55,7 @@ put_own_python_first()
 keep_caches_in(Path(".snakemake/caches"))
 
 # Snakemake asks for every job that waits whenever another one ends.
-runtime_minutes = functools.cache(runtime_minutes)
-features_minutes = functools.cache(features_minutes)
+job_seconds = functools.cache(job_seconds)
 
 CHECKPOINTS = f"{ATLAS.folder}/checkpoints"
 FIGURES = f"{ATLAS.folder}/figures"
