@@ -10,7 +10,7 @@ from pathlib import Path
 from snakemake.logging import logger
 
 from dpatlas.config.load import load_config
-from dpatlas.core.digest import code_digest, remember_code
+from dpatlas.core.digest import check_code_of, code_digest, remember_code
 from dpatlas.core.environment import keep_caches_in, put_own_python_first
 from dpatlas.core.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
@@ -21,15 +21,21 @@ from dpatlas.registry import all_papers
 
 # Only sys.exit gives the exit code; an exception in a Snakefile would end in 1.
 try:
+    # Snakemake runs no `onstart` of a module, and its rules would take the names of others.
+    if not workflow.modifier.is_main_snakefile():
+        allowed = "run in a checkout of its own, with a config file"
+        raise InputError("module", "dp-atlas as a part of another workflow", allowed)
     if not Path.cwd().samefile(workflow.basedir):
         allowed = f"{workflow.basedir}: change to it, and leave out --directory"
         raise InputError("working folder", Path.cwd(), allowed)
+    check_code_of(Path(workflow.basedir))
     ATLAS = Atlas(
         load_config(
             workflow.config_settings.configfiles, workflow.config_settings.config
         )
     )
-    check_writable(ATLAS.folder)
+    if not workflow.dryrun:
+        check_writable(ATLAS.folder)
     ATLAS.check_data_root()
     if ATLAS.config.data.offline:
         from dpatlas.commands.data import missing
