@@ -29,7 +29,11 @@ NETWORK = {
     *("pooch", "requests", "urllib3", "httpx", "aiohttp", "torch.hub", "huggingface_hub"),
 }
 # Calls that must say this, in these words.
-MUST_SAY = {"torch.load": ("weights_only", True), "np.load": ("allow_pickle", False)}
+MUST_SAY = {
+    "torch.load": ("weights_only", True),
+    "np.load": ("allow_pickle", False),
+    "YAML": ("typ", "'safe'"),
+}
 NEVER_CALLED = {
     *("eval", "exec", "compile", "os.system", "os.popen", "pickle.load", "pickle.loads"),
     "pickle.Unpickler",
@@ -90,6 +94,7 @@ def test_no_file_and_no_text_runs_as_code(path):
         "torch.load(f, weights_only=trusted)",
         "np.load(f)",
         "yaml.load(f, yaml.Loader)",
+        "YAML()",
         "subprocess.run(x, shell=True)",
         "eval(x)",
         "pickle.loads(x)",
