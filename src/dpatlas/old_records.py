@@ -77,8 +77,32 @@ def kl_constants(spec: Any, old: Old) -> dict[str, Any]:
     return {"inputs": old["inputs"], "rows": old["rows"]}
 
 
+def feature_simulation(spec: Any, old: Old) -> dict[str, Any]:
+    """Of feature_learning's simulations."""
+    runs, axes = spec.run_numbers, ("d", "n", "p", "epsilon", "features")
+    measures = ("overlap", "cosine", "risk_private", "risk", "risk_floor", "clipped")
+    norms = ("matrix", "direction", "head")
+    return {
+        **old["link"],
+        "warnings": old["warnings"],
+        "conditions": [
+            {name: value for name, value in row.items() if name != "max_norms"}
+            | {f"{name}_norm": row["max_norms"][name] for name in norms}
+            for row in old["conditions"]
+        ],
+        "rows": [
+            {**each, **{name: row[name] for name in axes}}
+            for row in old["rows"]
+            for each in rows_of(
+                {"run": runs}, **{n: row.get(n) or [None] * len(runs) for n in measures}
+            )
+        ],
+    }
+
+
 OLD: dict[tuple[str, str], Callable[[Any, Old], dict[str, Any]]] = {
     ("kl_privacy", "training"): kl_training,
     ("kl_privacy", "linearized"): kl_linearized,
     ("kl_privacy", "constants"): kl_constants,
+    ("feature_learning", "simulation"): feature_simulation,
 }
