@@ -100,9 +100,60 @@ def feature_simulation(spec: Any, old: Old) -> dict[str, Any]:
     }
 
 
+def audit_training(spec: Any, old: Old) -> dict[str, Any]:
+    """Of a private training of a classifier."""
+    names = ("n_train", "n_test", "noise_multiplier", "expected_batch", "selection", "audit")
+    of_runs = {name: old[name] for name in ("accuracy", "skipped_records")}
+    averaged = old["ema_accuracy"] or [None] * spec.runs
+    curves = enumerate(old["curves"])
+    return {
+        **{name: old[name] for name in names},
+        "runs": rows_of({"run": range(spec.runs)}, ema_accuracy=averaged, **of_runs),
+        "curves": [{"run": run, **look} for run, curve in curves for look in curve],
+    }
+
+
+def audit_selection(spec: Any, old: Old) -> dict[str, Any]:
+    """Of a private selection among trainings."""
+    return {"loss": None, **old}
+
+
+def pretrain_backbone(spec: Any, old: Old) -> dict[str, Any]:
+    """Of the training of a public backbone."""
+    facts = {name: value for name, value in old.items() if name != "loss"}
+    epochs = rows_of({"epoch": range(len(old["loss"]))}, loss=old["loss"])
+    return {**facts, "epochs": epochs, "examples": _examples(old)}
+
+
+def pretrain_transfer(spec: Any, old: Old) -> dict[str, Any]:
+    """Of what frozen features are worth."""
+    measures = ("zero_shot", "knn", "logistic")
+    rows = [
+        {name: value for name, value in row.items() if name not in measures} | each
+        for row in old["rows"]
+        for each in rows_of(
+            {"split": range(len(row["knn"]))},
+            **{name: row[name] or [None] * len(row["knn"]) for name in measures},
+        )
+    ]
+    return {**old, "rows": rows, "examples": _examples(old)}
+
+
+def _examples(old: Old) -> list[Row]:
+    return [
+        {"class": name, "number": number, "image": image}
+        for name, images in (old["examples"] or {}).items()
+        for number, image in enumerate(images)
+    ]
+
+
 OLD: dict[tuple[str, str], Callable[[Any, Old], dict[str, Any]]] = {
     ("kl_privacy", "training"): kl_training,
     ("kl_privacy", "linearized"): kl_linearized,
     ("kl_privacy", "constants"): kl_constants,
     ("feature_learning", "simulation"): feature_simulation,
+    ("audit", "training"): audit_training,
+    ("audit", "selection"): audit_selection,
+    ("pretrain", "backbone"): pretrain_backbone,
+    ("pretrain", "transfer"): pretrain_transfer,
 }
