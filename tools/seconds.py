@@ -18,7 +18,7 @@ from dpatlas.cost.estimate import PastRun, past_runs
 TABLE = Path(dpatlas.cost.__file__).with_name("seconds.csv")
 COLUMNS = ("block", "kind", "start_s", "unit_s", "gpu_unit_s")
 # Jobs that take at least this many times as long as the quickest tell the time of a unit.
-LONGER = 2
+LONGER = 4
 
 
 def main(results: Path) -> None:

@@ -9,11 +9,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import seconds
 from small_run import FIELDS, spec_of, write_run
 
 from dpatlas.commands import plan as command
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier, read_tier, validate
+from dpatlas.core.files import read_rows
 from dpatlas.core.networks import NETWORKS
 from dpatlas.core.specs import Spec
 from dpatlas.cost.counting import VIT, Cost, cost_of, pass_work, units
@@ -186,12 +188,30 @@ def test_the_plan_says_how_far_estimates_were_off_and_what_never_ran(tmp_path):
     jobs = [job(), Job("dp_sgld", "utility", False, 100.0)]
     plan = make_plan(jobs, "cpu", past_runs(tmp_path, MACHINE), 1, "embedded")
     off = {"runs": 4, "of_sum": 3.0, "median": 3.0, "low": 3.0, "high": 3.0}
-    assert plan["past"]["cpu"]["by_tier"] == {"embedded": pytest.approx(off)}
+    assert plan["past"] == {"cpu": {"embedded": pytest.approx(off)}, "cuda": {}}
     assert plan["rough"] == ["dp_sgld utility"]
     text = describe_plan(plan)
     assert "actual / estimate before it 3.00 in all" in text
     assert "rough, since none was timed here: dp_sgld utility" in text
     assert "no past runs on cpu" in describe_plan(make_plan(jobs, "cpu", (), 1, "embedded"))
+
+
+def test_the_table_is_written_from_finished_runs(tmp_path, monkeypatch):
+    """A kind's quickest job is its start; the longer ones, the time of a unit."""
+    table = tmp_path / "seconds.csv"
+    shutil.copy(seconds.TABLE, table)
+    monkeypatch.setattr(seconds, "TABLE", table)
+    short, long = spec_of(depth=2, width=32, steps=1), spec_of(depth=6, width=64, steps=20_000)
+    work = units(typed(long.fields)) / 1e3
+    for spec, spent in ((short, 2.0), (long, 2.0 + work)):
+        write_past(tmp_path, 1.0, spec, cpu_s=spent, wall_s=spent)
+    before = {(row["block"], row["kind"]): row for row in read_rows(table)}
+    seconds.main(tmp_path)
+    after = {(row["block"], row["kind"]): row for row in read_rows(table)}
+    moved = {kind for kind, row in after.items() if row != before[kind]}
+    assert after.keys() == before.keys() and moved == {KIND}
+    assert (after[KIND]["start_s"], after[KIND]["unit_s"]) == ("2", "0.001")
+    assert after[KIND]["gpu_unit_s"] == before[KIND]["gpu_unit_s"]
 
 
 def test_other_machines_other_devices_and_broken_records_are_passed_over(tmp_path):

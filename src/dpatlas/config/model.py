@@ -85,32 +85,35 @@ def validated(model: type[M], content: Any, context: Any = None, place: str = ""
         raise InputError(f"{place}{where}", found, allowed) from None
 
 
-def check_shape(content: Mapping[str, Any]) -> None:
+def check_shape(
+    content: Mapping[str, Any] | list[Any], place: str = "", most: int = MAX_VALUES
+) -> None:
     """InputError for what YAML allows and no config can mean.
 
     That is 5 as a key, a list that contains itself, aliases of aliases of aliases, and integers
-    with more digits than a double or a message can hold.
+    with more digits than a double or a message can hold. place: prefix of keys in messages. most:
+    values, where an alias counts at every use.
     """
     waiting: list[tuple[tuple[str, ...], Any]] = [((), content)]
     count = 0
     while waiting:
         keys, value = waiting.pop()
+        where = f"{place}{joined(*keys) or 'config'}"
         count += len(value)
-        if count > MAX_VALUES or len(keys) > MAX_DEPTH:
-            allowed = f"at most {MAX_DEPTH} levels and {MAX_VALUES} values"
-            found = "more levels or values than a config has"
-            raise InputError(joined(*keys) or "config", found, allowed)
+        if count > most or len(keys) > MAX_DEPTH:
+            allowed = f"at most {MAX_DEPTH} levels and {most:,} values"
+            raise InputError(where, "more levels, or values with every use of an alias", allowed)
         has_names = isinstance(value, Mapping)
         for key, inner in value.items() if has_names else enumerate(value):
             if has_names and not isinstance(key, str):
                 found = f"{key!r} ({type(key).__name__}) as a key"
-                raise InputError(joined(*keys) or "config", found, "text: write it in quotes")
+                raise InputError(where, found, "text: write it in quotes")
             if has_names and not _is_unicode(str(key)):
-                raise InputError(joined(*keys) or "config", f"{key!r} as a key", "Unicode text")
+                raise InputError(where, f"{key!r} as a key", "Unicode text")
             if isinstance(inner, int):
                 if abs(inner) > MAX_NUMBER:
                     found = f"a whole number of {inner.bit_length()} bits"
-                    where = joined(*keys, str(key))
+                    where = f"{place}{joined(*keys, str(key))}"
                     raise InputError(where, found, f"numbers up to {MAX_NUMBER:g}")
             # What most values are first: asking for a mapping takes longest.
             elif not isinstance(inner, float | str) and isinstance(inner, list | Mapping):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.sizes import inputs_of, records_of
-from dpatlas.core.costs import SECONDS_AND_MB, read_cost
+from dpatlas.core.costs import read_cost
 from dpatlas.core.records import read_record
 from dpatlas.cost.counting import cost_of, pass_work, units
 from dpatlas.errors import InputError
@@ -98,7 +98,7 @@ def seconds_per_run(atlas: Atlas) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class PastRun:
-    """A finished run: seconds that it took and by `seconds.csv`, wall over CPU time, memory."""
+    """A finished run: its units of work, and its seconds, actual and by `seconds.csv`."""
 
     tier: str
     kind: Kind
@@ -106,8 +106,6 @@ class PastRun:
     units: float
     actual_s: float
     estimated_s: float
-    waited: float
-    memory_mb: float
 
 
 def past_runs(results: Path, machine: str) -> list[PastRun]:
@@ -132,15 +130,14 @@ def _read(path: Path, machine: str) -> Iterator[PastRun]:
         amount = units(spec, backbone)
         # Work that stays on the CPU says nothing about the host's GPU.
         gpu = cost_of(spec).gpu and cost["device"] == "cuda"
-        cpu_s, wall_s, memory_mb = (float(cost[name]) for name in SECONDS_AND_MB)
-        if cost["machine"] != machine or min(cpu_s, wall_s) <= 0:
+        actual_s = float(cost["wall_s" if gpu else "cpu_s"])
+        if cost["machine"] != machine or actual_s <= 0:
             return
     except (InputError, KeyError, TypeError, ValueError):
         return
-    kind, seconds = (spec.key, spec.kind), (wall_s if gpu else cpu_s)
+    kind, tier = (spec.key, spec.kind), path.parents[3].name
     estimated_s = seconds_of(kind).of(amount, gpu)
-    tier = path.parents[3].name
-    yield PastRun(tier, kind, gpu, amount, seconds, estimated_s, wall_s / cpu_s, memory_mb)
+    yield PastRun(tier, kind, gpu, amount, actual_s, estimated_s)
 
 
 class Estimates:

@@ -10,8 +10,6 @@ import numpy as np
 from dpatlas.core.progress import duration
 from dpatlas.cost.estimate import Estimates, PastRun, actual_over_estimate
 
-# Ratio of wall to CPU time above which the plan says that past runs shared their cores.
-SLOWED = 1.2
 PERCENTILES = (10, 50, 90)
 
 
@@ -111,7 +109,7 @@ def make_plan(
             "wall_hours": max(makespan(gpu_s, gpus), makespan(cpu_s, cores)) / 3600,
         },
         "past": {
-            name: _past([run for run in past if run.gpu == (name == "cuda")])
+            name: _off([run for run in past if run.gpu == (name == "cuda")])
             for name in ("cpu", "cuda")
         },
         "rough": sorted(rough),
@@ -127,22 +125,17 @@ def makespan(seconds: Iterable[float], cores: int) -> float:
     return max(busy)
 
 
-def _past(runs: Sequence[PastRun]) -> dict[str, Any]:
-    """What past runs on a device took, and how far the estimates of `seconds.csv` were off."""
-    tiers = dict.fromkeys(run.tier for run in runs)
-    return {
-        "runs": len(runs),
-        "by_tier": {tier: _off([run for run in runs if run.tier == tier]) for tier in tiers},
-        "wall_over_cpu": float(np.median([run.waited for run in runs])) if runs else None,
-        "peak_memory_mb": max((run.memory_mb for run in runs), default=None),
-    }
-
-
-def _off(runs: Sequence[PastRun]) -> dict[str, float]:
-    """Actual over estimated seconds of these jobs, of each and of all together."""
-    low, median, high = np.percentile([run.actual_s / run.estimated_s for run in runs], PERCENTILES)
-    together = actual_over_estimate(runs)
-    return {"runs": len(runs), "of_sum": together, "median": median, "low": low, "high": high}
+def _off(runs: Sequence[PastRun]) -> dict[str, dict[str, float]]:
+    """By tier, actual over estimated seconds (by `seconds.csv`) of all its runs, and of each."""
+    found = {}
+    for tier in dict.fromkeys(run.tier for run in runs):
+        of_tier = [run for run in runs if run.tier == tier]
+        ratios = [run.actual_s / run.estimated_s for run in of_tier]
+        low, median, high = map(float, np.percentile(ratios, PERCENTILES))
+        together = actual_over_estimate(of_tier)
+        counts = {"runs": len(of_tier), "of_sum": together}
+        found[tier] = {**counts, "low": low, "median": median, "high": high}
+    return found
 
 
 def describe_plan(plan: Mapping[str, Any]) -> str:
@@ -170,28 +163,21 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
         lines.append(f"  to download: {plan['download_mb']:.0f} MB of data sets")
     for name in ["cpu"] if plan["device"] == "cpu" else ["cpu", "cuda"]:
         lines += [f"  {line}" for line in _past_lines(name, plan["past"][name])]
-    if plan["rough"] and any(each["runs"] for each in plan["past"].values()):
+    if plan["rough"] and any(plan["past"].values()):
         lines.append(f"  rough, since none was timed here: {', '.join(plan['rough'])}")
     lines += [f"  assumed: {assumption}" for assumption in plan["assumptions"]]
     return "\n".join(lines)
 
 
-def _past_lines(device: str, past: Mapping[str, Any]) -> list[str]:
-    if not past["runs"]:
+def _past_lines(device: str, tiers: Mapping[str, Any]) -> list[str]:
+    if not tiers:
         return [f"no past runs on {device}: rough, by seconds measured on other machines"]
-    memory = f"largest memory {past['peak_memory_mb']:.0f} MB"
-    lines = [f"past runs on {device}: {past['runs']}; {memory}"]
-    for tier, off in past["by_tier"].items():
-        lines.append(
-            f"  tier {tier}, {off['runs']} jobs: actual / estimate before it {off['of_sum']:.2f} "
-            f"in all, {off['median']:.2f} of a job (10-90 %: {off['low']:.2f}-{off['high']:.2f})"
-        )
-    if past["wall_over_cpu"] > SLOWED:
-        lines.append(
-            f"past runs on {device} took {past['wall_over_cpu']:.1f} times their CPU time: "
-            "their cores were shared"
-        )
-    return lines
+    return [
+        f"past runs on {device}, tier {tier}, {off['runs']} jobs: actual / estimate before it "
+        f"{off['of_sum']:.2f} in all, {off['median']:.2f} of a job (10-90 %: {off['low']:.2f}-"
+        f"{off['high']:.2f})"
+        for tier, off in tiers.items()
+    ]
 
 
 def _table(header: Sequence[str], blocks: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
