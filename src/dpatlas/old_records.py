@@ -77,8 +77,83 @@ def kl_constants(spec: Any, old: Old) -> dict[str, Any]:
     return {"inputs": old["inputs"], "rows": old["rows"]}
 
 
+def feature_simulation(spec: Any, old: Old) -> dict[str, Any]:
+    """Of feature_learning's simulations."""
+    runs, axes = spec.run_numbers, ("d", "n", "p", "epsilon", "features")
+    measures = ("overlap", "cosine", "risk_private", "risk", "risk_floor", "clipped")
+    norms = ("matrix", "direction", "head")
+    return {
+        **old["link"],
+        "warnings": old["warnings"],
+        "conditions": [
+            {name: value for name, value in row.items() if name != "max_norms"}
+            | {f"{name}_norm": row["max_norms"][name] for name in norms}
+            for row in old["conditions"]
+        ],
+        "rows": [
+            {**each, **{name: row[name] for name in axes}}
+            for row in old["rows"]
+            for each in rows_of(
+                {"run": runs}, **{n: row.get(n) or [None] * len(runs) for n in measures}
+            )
+        ],
+    }
+
+
+def audit_training(spec: Any, old: Old) -> dict[str, Any]:
+    """Of a private training of a classifier."""
+    names = ("n_train", "n_test", "noise_multiplier", "expected_batch", "selection", "audit")
+    of_runs = {name: old[name] for name in ("accuracy", "skipped_records")}
+    averaged = old["ema_accuracy"] or [None] * spec.runs
+    curves = enumerate(old["curves"])
+    return {
+        **{name: old[name] for name in names},
+        "runs": rows_of({"run": range(spec.runs)}, ema_accuracy=averaged, **of_runs),
+        "curves": [{"run": run, **look} for run, curve in curves for look in curve],
+    }
+
+
+def audit_selection(spec: Any, old: Old) -> dict[str, Any]:
+    """Of a private selection among trainings."""
+    return {"loss": None, **old}
+
+
+def pretrain_backbone(spec: Any, old: Old) -> dict[str, Any]:
+    """Of the training of a public backbone."""
+    facts = {name: value for name, value in old.items() if name != "loss"}
+    epochs = rows_of({"epoch": range(len(old["loss"]))}, loss=old["loss"])
+    return {**facts, "epochs": epochs, "examples": _examples(old)}
+
+
+def pretrain_transfer(spec: Any, old: Old) -> dict[str, Any]:
+    """Of what frozen features are worth."""
+    measures = ("zero_shot", "knn", "logistic")
+    rows = [
+        {name: value for name, value in row.items() if name not in measures} | each
+        for row in old["rows"]
+        for each in rows_of(
+            {"split": range(len(row["knn"]))},
+            **{name: row[name] or [None] * len(row["knn"]) for name in measures},
+        )
+    ]
+    return {**old, "rows": rows, "examples": _examples(old)}
+
+
+def _examples(old: Old) -> list[Row]:
+    return [
+        {"class": name, "number": number, "image": image}
+        for name, images in (old["examples"] or {}).items()
+        for number, image in enumerate(images)
+    ]
+
+
 OLD: dict[tuple[str, str], Callable[[Any, Old], dict[str, Any]]] = {
     ("kl_privacy", "training"): kl_training,
     ("kl_privacy", "linearized"): kl_linearized,
     ("kl_privacy", "constants"): kl_constants,
+    ("feature_learning", "simulation"): feature_simulation,
+    ("audit", "training"): audit_training,
+    ("audit", "selection"): audit_selection,
+    ("pretrain", "backbone"): pretrain_backbone,
+    ("pretrain", "transfer"): pretrain_transfer,
 }

@@ -33,8 +33,8 @@ Where = dict[Name, Value | Annotated[list[Value], Field(min_length=1)]]
 Text = Annotated[str, Field(min_length=1)]
 # A value that begins so names a number of the paper's settings, or half of it: $early, $early/2.
 SETTING = "$"
-# Of the records taken, the least number of steps.
-LAST = "$last"
+# Of the records taken, the least number of steps; of a column, the largest value in the rows.
+LAST, LARGEST = "$last", "$largest"
 SCALES: dict[str, Callable[..., np.ndarray]] = {
     "linear": np.asarray,
     "log": np.log,
@@ -122,6 +122,8 @@ class ColumnTest(Model):
         for name, value in at.items():
             if name not in rows:
                 raise InputError(f"where of {self.label}", name, ", ".join(rows.columns))
+            if value == LARGEST:
+                value = rows[name].max()
             value = rows.steps.min() if value == LAST else value
             rows = rows[rows[name] == value]
             self._need(rows, name, value)
@@ -131,7 +133,9 @@ class ColumnTest(Model):
         """These values, with numbers for the names of settings; NotRun for a setting not there."""
         horizons, found = records.settings.get("horizons", {}), dict(at)
         for name, value in at.items():
-            if isinstance(value, str) and value.startswith(SETTING) and value != LAST:
+            if value in (LAST, LARGEST):
+                continue
+            if isinstance(value, str) and value.startswith(SETTING):
                 key, _, half = value.removeprefix(SETTING).partition("/")
                 if key not in horizons:
                     raise NotRun(f"the config has no horizon {key}")
@@ -249,7 +253,7 @@ class Difference(ColumnTest):
         """One for each cell and each value that is subtracted."""
         for at, rows in self.cells(records):
             for less in _points(self.less):
-                of_other = {name: at[name] for name in self.where} | less
+                of_other = {name: at[name] for name in (*self.where, *self.by)} | less
                 for other, others in self.cells(records, of_other):
                     label = self.label.format(**at, **{f"less_{n}": v for n, v in other.items()})
                     yield Comparison(label, self.difference(rows, others), *self.limits)
@@ -263,6 +267,7 @@ class AlongAxis(ColumnTest):
     values: list[Value] = setting(
         "Values on the axis that are taken; all by default.", default=None
     )
+    falls: bool = setting("Whether its fall is compared, not its rise.", default=False)
 
     def sweeps(
         self, records: PaperRecords
@@ -285,13 +290,33 @@ class AlongAxis(ColumnTest):
 
     def named(self, at: Mapping[str, Any]) -> str:
         """A cell in words."""
-        return ", ".join(at[name] for name in self.where if isinstance(at[name], str))
+        names = (*self.where, *self.by)
+        return ", ".join(at[name] for name in names if isinstance(at[name], str))
 
     def pair(
         self, at: Mapping[str, Any], sweep: Mapping[Any, pd.DataFrame], high: Any, low: Any
     ) -> tuple[dict[str, Any], Estimate]:
         """What the label of a pair of values on the axis says, and the difference."""
-        return {**at, "high": high, "low": low}, self.difference(sweep[high], sweep[low])
+        first, second = (low, high) if self.falls else (high, low)
+        return {**at, "high": high, "low": low}, self.difference(sweep[first], sweep[second])
+
+
+class Change(AlongAxis):
+    """The column at the higher of two values on an axis less that at the lower.
+
+    In labels, low and high are the two values.
+    """
+
+    between: Literal["neighbours", "ends"] = setting("Which values on the axis.")
+
+    def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
+        """One for each cell and pair of values."""
+        for at, sweep in self.sweeps(records):
+            values = list(sweep)
+            ends = [(values[0], values[-1])]
+            for low, high in ends if self.between == "ends" else itertools.pairwise(values):
+                words, estimate = self.pair(at, sweep, high, low)
+                yield Comparison(self.label.format(**words), estimate, *self.limits)
 
 
 class Slope(AlongAxis):
@@ -315,7 +340,8 @@ class Slope(AlongAxis):
         slopes = centred @ np.ascontiguousarray(values.to_numpy().T) / (centred @ centred)
         low, *_, high = sweep
         label = self.label.format(**{**at, "low": low, "high": high})
-        return Comparison(label, mean_estimate(slopes), *self.limits)
+        estimate = mean_estimate(-slopes if self.falls else slopes)
+        return Comparison(label, estimate, *self.limits)
 
 
 class Rises(Slope):
@@ -383,6 +409,7 @@ TESTS: dict[str, type[ColumnTest]] = {
     "exact": Exact,
     "normal": Normal,
     "difference": Difference,
+    "change": Change,
     "slope": Slope,
     "rises": Rises,
     "peak": Peak,

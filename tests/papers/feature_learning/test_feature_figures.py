@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from feature_records import BASE, change
+from feature_records import BASE
 from feature_sample_records import (
     R0,
     RANDOM_RISK,
@@ -67,11 +67,11 @@ class TestOverlap:
     def test_values_are_those_of_the_runs(self):
         record = simulation_record("n")
         rows = select(show("feature_overlap", [record]).rows, series="private")
-        private = next(row for row in record.metrics.rows if row.features == "private")
-        estimate = mean_estimate(private.overlap)
+        private = select(record.tables["rows"], features="private", n=500)
+        estimate = mean_estimate([row["overlap"] for row in private])
         assert rows[0]["value"] == pytest.approx(estimate.value)
         assert (rows[0]["low"], rows[0]["high"]) == pytest.approx(estimate.interval(0.95))
-        assert rows[0]["cosine"] == pytest.approx(np.mean(private.cosine))
+        assert rows[0]["cosine"] == pytest.approx(np.mean([row["cosine"] for row in private]))
 
     def test_sigma_w_and_the_cosine_that_it_leaves_are_told(self):
         shown = show("feature_overlap")
@@ -108,9 +108,8 @@ class TestRisk:
     def test_slopes_are_fitted_run_by_run(self):
         record = simulation_record("n")
         exponents = (-0.1, -0.2, -0.6)
-        for row in record.metrics.rows:
-            if row.features == "private":
-                change(row, risk_private=[row.n**exponent for exponent in exponents])
+        for row in select(record.tables["rows"], features="private"):
+            row["risk_private"] = row["n"] ** exponents[row["run"]]
         shown = show("feature_risk", [record])
         (row,) = select(shown.rows, part="slope", series="private")
         assert (row["least"], row["most"], row["points"]) == (500, 20_000, 5)
@@ -181,7 +180,6 @@ class TestTable:
     def test_means_and_errors_are_those_of_the_runs(self):
         record = simulation_record("n", values=[1000])
         (row,) = show("feature_risk_table", [record]).rows
-        found = {each.features: each for each in record.metrics.rows}
         for name, features, measure in (
             ("overlap_private", "private", "overlap"),
             ("risk_private", "private", "risk_private"),
@@ -189,7 +187,8 @@ class TestTable:
             ("risk_non_private", "nonprivate", "risk"),
             ("ridge_floor", "private", "risk_floor"),
         ):
-            estimate = mean_estimate(getattr(found[features], measure))
+            found = select(record.tables["rows"], features=features)
+            estimate = mean_estimate([each[measure] for each in found])
             assert row[f"{name}_mean"] == pytest.approx(estimate.value)
             assert row[f"{name}_standard_error"] == pytest.approx(estimate.standard_error)
 

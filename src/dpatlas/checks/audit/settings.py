@@ -4,11 +4,12 @@ No paper stands behind this block: it checks the code that the papers' results r
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from pydantic import model_validator
 
 from dpatlas.checks.audit.mechanisms import MECHANISMS
+from dpatlas.checks.audit.records.mechanism import Levels, Mechanism
 from dpatlas.config.root import General
 from dpatlas.config.types import DigitsSplit, SmallNetwork
 from dpatlas.core.fields import (
@@ -22,7 +23,6 @@ from dpatlas.core.fields import (
     Optimizer,
     Rate,
     SettingsTried,
-    Share,
     Updates,
     setting,
 )
@@ -30,10 +30,6 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 KEY = "audit"
-if TYPE_CHECKING:
-    Mechanism = str
-else:
-    Mechanism = Literal[tuple(MECHANISMS)]
 # Fields of a `training` spec that no config sets; the command `train` may change them.
 DEFAULTS: Mapping[str, Any] = {
     "relation": "add_remove",
@@ -111,17 +107,15 @@ class Canaries(PrivateTraining):
         return self
 
 
-class Settings(Model):
-    """Attacks on our own private mechanisms, and a network trained by them."""
+class Enabled(Model):
+    """What comes first in the block."""
 
     enabled: bool = setting("Whether the audit is part of the run.")
-    delta: Share = setting("The delta at which lower bounds on epsilon are given.")
-    level: Share = setting(
-        "Confidence of each lower bound, and of the verdict on the audit by canaries."
-    )
-    verdict_level: Share = setting(
-        "Confidence with which repeated runs count as contradicting a guarantee."
-    )
+
+
+class Settings(Levels, Enabled):
+    """Attacks on our own private mechanisms, and a network trained by them."""
+
     runs: int = setting(
         "Runs of every mechanism on each of two neighbouring data sets; Langevin SGD takes 2 to 6 "
         "times as many, the releases of feature_learning 10 times.",

@@ -1,5 +1,6 @@
 """Training images of the backbones beside real digits, and accuracy with their features."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpatlas.checks.pretrain.records import backbone, transfer
+from dpatlas.checks.pretrain.records.backbone import BackboneSpec
+from dpatlas.checks.pretrain.records.transfer import TransferSpec
 from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
 from dpatlas.show.output import Row, Settings, ShownFigure
@@ -15,8 +17,8 @@ from dpatlas.show.panels import percent_axis
 from dpatlas.show.rows import mean_and_error
 from dpatlas.show.series import BLUE, GREEN, RED, handle, only
 
-TransferRecord = Record[transfer.Spec, transfer.Metrics]
-BackboneRecord = Record[backbone.Spec, backbone.Metrics]
+TransferRecord = Record[TransferSpec, Any]
+BackboneRecord = Record[BackboneSpec, Any]
 # Images per line and lines of a sheet; pixels between images; number of grey levels.
 PER_LINE, LINES = 20, 2
 GAP, BASE = 1, 17
@@ -47,15 +49,15 @@ def pretrain_samples(records: Sequence[Record[Any, Any]], settings: Settings) ->
     """Images of every source above, accuracies on the private data below."""
     measured: TransferRecord = only(records, "transfer")
     sheets = [
-        (rows, record.metrics.image_shape)
+        (rows, record.facts["image_shape"])
         for record in _one_per_source(records)
         if (rows := image_rows(record))
     ]
     rows = transfer_rows(measured)
-    metrics = measured.metrics
+    n_train, n_test = (measured.facts[name] for name in ("n_train", "n_test"))
     notes = [
         f"images: {PER_LINE * LINES} of each source, its classes in turn; below: accuracy on "
-        f"{metrics.n_test} of the {metrics.n_train + metrics.n_test} "
+        f"{n_test} of the {n_train + n_test} "
         f"{measured.spec.data.name} after training on the others with frozen features; mean and "
         f"standard error over {rows[0]['splits']} random splits, whose test records overlap; for "
         "the reader only: no setting is chosen by it",
@@ -81,40 +83,37 @@ def samples_figure(
 
 def image_rows(record: TransferRecord | BackboneRecord) -> list[Row]:
     """A row for every image shown of a record, classes in turn; none if it keeps no images."""
-    examples = record.metrics.examples or {}
-    largest = max(map(len, examples.values()), default=0)
-    rows = [
+    images = sorted(record.tables["examples"], key=lambda row: row["number"])
+    return [
         {
             "part": "real image" if record.kind == "transfer" else "generated image",
             "source": record.spec.data.name,
-            "class": name,
-            "example": number,
-            "image": images[number],
+            "class": row["class"],
+            "example": row["number"],
+            "image": row["image"],
             "runs": [record.id],
         }
-        for number in range(largest)
-        for name, images in examples.items()
-        if number < len(images)
+        for row in images[: PER_LINE * LINES]
     ]
-    return rows[: PER_LINE * LINES]
 
 
 def transfer_rows(record: TransferRecord) -> list[Row]:
     """A row for raw pixels and one for each backbone."""
     rows = []
-    for measured in record.metrics.rows:
+    for _, of_backbone in itertools.groupby(record.tables["rows"], lambda row: row["backbone"]):
+        first, *others = of_backbone
         row: Row = {
             "part": "transfer",
-            "backbone": _name(measured),
-            "source": measured.source,
-            "architecture": measured.architecture,
-            "features": measured.features,
-            "splits": len(measured.knn),
+            "backbone": _name(first),
+            "source": first["source"],
+            "architecture": first["architecture"],
+            "features": first["features"],
+            "splits": 1 + len(others),
             "runs": [record.id],
         }
         for measure in MEASURES:
-            if (accuracies := getattr(measured, measure)) is not None:
-                row |= mean_and_error(measure, accuracies)
+            if first[measure] is not None:
+                row |= mean_and_error(measure, [split[measure] for split in (first, *others)])
         rows.append(row)
     return rows
 
@@ -135,9 +134,10 @@ def _one_per_source(records: Sequence[Record[Any, Any]]) -> list[TransferRecord 
     return list(by_source.values())
 
 
-def _name(row: transfer.Row) -> str:
+def _name(row: Row) -> str:
     """Name of the backbone, without the digest of its spec."""
-    return row.backbone if row.source is None else row.backbone.rpartition("-")[0]
+    backbone: str = row["backbone"]
+    return backbone if row["source"] is None else backbone.rpartition("-")[0]
 
 
 def _draw_sheet(axes: Axes, rows: list[Row], shape: Sequence[int]) -> None:

@@ -16,10 +16,10 @@ from dpatlas.papers.feature_learning.figures.rows import (
     OVERLAPS,
     Record,
     Series,
-    condition,
     series_rows,
 )
 from dpatlas.papers.feature_learning.figures.words import setting_note, warning_notes
+from dpatlas.rows import columns
 from dpatlas.show.draw import frame
 from dpatlas.show.output import Row, Settings, ShownFigure
 from dpatlas.show.panels import legend
@@ -59,12 +59,9 @@ def overlap_rows(record: Record, name: str) -> list[Row]:
     for row, cosine in zip(rows, cosines, strict=True):
         row["cosine"], row["cosine_standard_error"] = cosine["value"], cosine["standard_error"]
     if name == "printed":
-        noise = {
-            tuple(condition(record, point).values()): point.printed_noise
-            for point in record.metrics.conditions
-        }
+        conditions = columns([record], "conditions").groupby(list(CONDITION)).printed_noise
         for row in rows:
-            row["sigma_W"] = noise[tuple(row[key] for key in CONDITION)]
+            row["sigma_W"] = conditions.get_group(tuple(row[key] for key in CONDITION)).iloc[0]
     return rows
 
 

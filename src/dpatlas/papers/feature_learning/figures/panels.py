@@ -107,7 +107,7 @@ def label_x(figure: Figure, panels: Panels) -> None:
     figure.draw_without_rendering()
     for axes, record in panels:
         axis, free, labelled = record.spec.along, math.inf, []
-        for value in sorted({getattr(row, axis) for row in record.metrics.rows}, reverse=True):
+        for value in sorted({row[axis] for row in record.tables["rows"]}, reverse=True):
             position = axes.transData.transform((value, 1.0))[0] * 72 / figure.dpi
             half = DIGIT * len(f"{value:g}") / 2
             if position + half <= free:
@@ -143,13 +143,13 @@ def limit_y(axes: Axes, data: pd.DataFrame, above: float = 0.0) -> None:
 
 def title(record: Record) -> str:
     """Name of a link, with its Hermite expansion along n, and the axis elsewhere."""
-    name, facts = record.spec.link, record.metrics.link
+    name = record.spec.link
     if record.spec.axis == "ladder":
         return f"{name}, {ladder_powers(record)}"
     if record.spec.axis != "n":
         return f"{name}, against {SYMBOLS[record.spec.axis]}"
-    exponent = facts.information_exponent
-    return f"{name}, information exponent {exponent}\n$s$ = {expansion(facts.hermite)}"
+    exponent, hermite = record.facts["information_exponent"], record.facts["hermite"]
+    return f"{name}, information exponent {exponent}\n$s$ = {expansion(hermite)}"
 
 
 def ladder_powers(record: Record) -> str:
