@@ -26,9 +26,9 @@ from dpatlas.papers.kl_privacy.formulas.theorems import CONVENTIONS, kl_step
 from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
 from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import legend, number, write_in
-from dpatlas.show.rows import positive_mean_interval
+from dpatlas.show.rows import Records, Row, Settings, positive_mean_interval
 from dpatlas.show.series import handle
 
 # The measured KL is under the exact convention; the paper's is this many times larger.
@@ -46,7 +46,7 @@ LOOKS = {
 }
 
 
-def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
+def kl_bounds(records: Records, settings: Settings) -> DrawnFigure:
     """Our estimate beside Lemma 3.2 (above) and, for the linearised network, Cor. 4.2 (below)."""
     trained: list[TrainingRecord] = conditions(records, "training")
     linearized: list[LinearizedRecord] = conditions(records, "linearized")
@@ -83,7 +83,7 @@ def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
         "above",
         *divergence_notes(trained),
     ]
-    return ShownFigure(
+    return DrawnFigure(
         figure,
         ("init", "network", "depth", "step", "time", "share", *VALUES, *COUNTS),
         lemma + corollary,

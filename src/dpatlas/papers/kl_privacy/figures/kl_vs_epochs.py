@@ -31,8 +31,9 @@ from dpatlas.papers.kl_privacy.figures.words import (
 from dpatlas.papers.kl_privacy.kinds import TrainingRecord
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_decades, legend
+from dpatlas.show.rows import Records, Row, Settings
 from dpatlas.show.series import handle
 
 LINEAR = Look("linear in steps", "black", "", ":")
@@ -41,7 +42,7 @@ STEPS_LABEL = "full-batch steps (= epochs)"
 MARKED = 4
 
 
-def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
+def kl_vs_epochs(records: Records, settings: Settings) -> DrawnFigure:
     """Fig. 1: KL against steps for every init, the training loss, and the early growth."""
     end = horizon(settings, "early")
     trained: list[TrainingRecord] = conditions(
@@ -67,7 +68,7 @@ def epochs_figure(
     end: int,
     trained: Sequence[TrainingRecord],
     early: Sequence[TrainingRecord],
-) -> ShownFigure:
+) -> DrawnFigure:
     """The figure of these rows of its csv; the records give words alone."""
     inits = inits_of(early)
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.4))
@@ -103,7 +104,7 @@ def epochs_figure(
         *dict.fromkeys([*divergence_notes(trained), *divergence_notes(early)]),
     ]
     names = ("init", "step", *VALUES, *COUNTS)
-    return ShownFigure(figure, names, rows + exponents, notes)
+    return DrawnFigure(figure, names, rows + exponents, notes)
 
 
 def _steps(record: TrainingRecord, quantity: str) -> list[int]:

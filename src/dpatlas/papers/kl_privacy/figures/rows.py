@@ -15,8 +15,14 @@ from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
 from dpatlas.papers.kl_privacy.readings import at_step, growth_exponents, largest_mean
 from dpatlas.records import Record
 from dpatlas.show.look import INITS
-from dpatlas.show.output import LEAST_RUNS, Records, Row, Settings
-from dpatlas.show.rows import mean_interval, positive_mean_interval
+from dpatlas.show.rows import (
+    LEAST_RUNS,
+    Records,
+    Row,
+    Settings,
+    mean_interval,
+    positive_mean_interval,
+)
 
 COUNTS = ("runs_used", "runs_diverged")
 VALUES = ("quantity", "value", "low", "high")
