@@ -7,7 +7,7 @@ import numpy as np
 from dpatlas.papers.max_information.records.coefficients import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import RED, Look, ramp
-from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure, series, spaced
+from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure, printed, series, spaced
 from dpatlas.show.rows import Records, Row, Settings, only, where
 
 PURE = Look("Dwork et al., pure privacy", RED)
@@ -36,8 +36,8 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     record = only(records, "coefficients")
     rows = coefficient_rows(record)
     if PRINTED_RATIO["alpha"] in record.metrics.alphas:
-        printed = {"panel": "ratio", "source": PRINTED, **PRINTED_RATIO, "runs": [record.id]}
-        rows.append(printed)
+        theirs = {"panel": "ratio", "source": PRINTED, **PRINTED_RATIO, "runs": [record.id]}
+        rows.append(theirs)
     alphas = sorted(record.metrics.alphas)
     looks: dict[Any, Look] = dict(
         zip(alphas, ramp([rf"$\alpha$ = {alpha:g}" for alpha in alphas]), strict=True)
