@@ -26,6 +26,7 @@ FIGURES = {
 }
 # Rows of the csv that stand in the notes, or in another way in a panel.
 UNDRAWN = {
+    "feature_risk": lambda row: row["part"] == "slope",
     "sgld_along_n": lambda row: row["schedule"] != "constant",
     "sgld_counterexample": lambda row: row["panel"] == "region",
     "sgld_utility": lambda row: row["step"] > 50,

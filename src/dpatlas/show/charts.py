@@ -18,7 +18,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from dpatlas.show.look import MUTED, Look
 from dpatlas.show.mathtext import in_unicode
 from dpatlas.show.panel import Axis, Contours, Ends, Grid, Legend, Panel, Series, ShownFigure, Words
-from dpatlas.show.plot import EDGE, draw_contours
+from dpatlas.show.plot import EDGE, FEW, draw_contours
 
 Chart = dict[str, Any]
 
@@ -63,7 +63,7 @@ def chart_of(shown: ShownFigure, notes: Sequence[str]) -> Chart:
 
 def ticks_between(low: float, high: float, log: bool) -> list[list[Any]]:
     """Round numbers inside [low, high] with their words: powers of ten, or steps of 1, 2, 5, 10."""
-    if log:
+    if log and high >= FEW * low:
         decades = math.log10(high / low)
         subs = (1.0,) if decades > 2 else (1.0, 2.0, 5.0)
         found = LogLocator(subs=subs, numticks=7).tick_values(low, high)

@@ -313,6 +313,8 @@ def series(
             ends = {} if np.isnan(low).all() else {"low": low, "high": high}
             shares = [_share_diverged(row) for row in shown]
             lost = {"diverged": shares} if any(shares) else {}
+            # A line through one point would not be seen.
+            look = replace(look, marker=look.marker or "_") if len(shown) == 1 else look
             at, heights = [_of(row, x) for row in shown], [_number(row.get(y)) for row in shown]
             found.append(Series(look, at, heights, **{**ends, **lost, **style}))
     return found

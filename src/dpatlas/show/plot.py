@@ -19,6 +19,7 @@ from matplotlib.ticker import (
     FixedLocator,
     FuncFormatter,
     LogLocator,
+    MaxNLocator,
     NullFormatter,
     NullLocator,
     StrMethodFormatter,
@@ -31,15 +32,17 @@ from dpatlas.show.mathtext import plain
 from dpatlas.show.panel import Axis, Contours, Ends, Grid, Legend, Panel, Series, ShownFigure
 
 POINTS_PER_INCH = 72
+# A log axis whose ends have a ratio below this gets evenly spaced ticks.
+FEW = 3
 BAR_WIDTH = 0.9
 # Height, as a share of the panel, of the crosses where every run diverged.
 EDGE = 0.97
 # Height of a line of a curve's name, as a share of a panel of about 1.6 inches.
 LINE_OF_LABEL = 0.075
 # Inches: of a legend's entry without its words, of a letter, and of a panel's words at its left.
-ENTRY, LETTER, LEFT = 0.5, 0.055, 0.5
+ENTRY, LETTER, LEFT = 0.5, 0.055, 0.35
 # Points: of a digit of a tick, and between two.
-DIGIT, BETWEEN = 4.5, 4.0
+DIGIT, BETWEEN = 4.5, 3.0
 HALO = [withStroke(linewidth=1.5, foreground="white")]
 # Where the legend of a panel stands that is not inside.
 OUTSIDE: dict[str, dict[str, Any]] = {
@@ -148,7 +151,11 @@ def _scale(axes: Axes, drawn: DrawnAxis, axis: Axis, ends: Ends, inches: float) 
     elif axis.log:
         drawn.set_minor_formatter(NullFormatter())
         low, high = ends
-        if high < 100 * low and low > 1e-4 and high < 1e5:
+        if high < FEW * low:
+            drawn.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+            drawn.set_minor_locator(NullLocator())
+            drawn.set_major_formatter(StrMethodFormatter("{x:g}"))
+        elif high < 100 * low and low > 1e-4 and high < 1e5:
             # Less than two decades: labels at 2 and 5 as well; in one decade also at 3 and 7.
             drawn.set_major_formatter(StrMethodFormatter("{x:g}"))
             drawn.set_minor_locator(LogLocator(subs=(2, 5) if high > 10 * low else (2, 3, 5, 7)))

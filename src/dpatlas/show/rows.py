@@ -45,6 +45,14 @@ def where(rows: Iterable[Row], **values: Any) -> list[Row]:
     return [row for row in rows if all(row.get(name) == value for name, value in values.items())]
 
 
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows by their values in the columns `names`, in order of appearance."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
+    return groups
+
+
 def over_runs(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Row:
     """Mean of the runs, its standard error from 2 runs on, its t interval from LEAST_RUNS on."""
     estimate = mean_estimate(values)
