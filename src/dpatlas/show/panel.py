@@ -199,6 +199,13 @@ class Panel:
         return [*found, *chain.from_iterable(filter(None, spans))]
 
 
+def picture(title: str, image: np.ndarray) -> Panel:
+    """A panel of an image alone: grey levels from 0 to 1, (height, width), nan for none."""
+    height, width = image.shape
+    x, y = (Axis(ends=ends, ticks=()) for ends in ((-0.5, width - 0.5), (height - 0.5, -0.5)))
+    return Panel(title, x, y, image=image, framed=False)
+
+
 @dataclass(frozen=True)
 class Grid:
     """Lines of panels, None where a place is free, under a heading.

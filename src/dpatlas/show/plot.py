@@ -110,7 +110,8 @@ def _draw_grid(
     for line, column, panel in grid.places():
         axes = box.add_subplot(cells[line : line + panel.lines, column])
         inches = width * widths[column] / widths.sum() - LEFT
-        axes.set_title(panel.title)
+        above = isinstance(panel.legend, Legend) and panel.legend.at == "above"
+        axes.set_title(panel.title, loc="left" if above else "center")
         (x_ends, y_ends) = next(ends)
         _scale(axes, axes.xaxis, panel.x, x_ends, inches)
         _scale(axes, axes.yaxis, panel.y, y_ends, math.inf)
