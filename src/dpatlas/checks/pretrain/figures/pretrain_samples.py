@@ -149,7 +149,7 @@ def _accuracies(title: str, rows: Sequence[Row]) -> Panel:
     for place, (name, look) in enumerate(MEASURES.items()):
         known = [line for line, row in enumerate(rows) if row.get(f"{name}_mean") is not None]
         means = np.array([rows[line][f"{name}_mean"] for line in known])
-        errors = np.array([rows[line][f"{name}_standard_error"] or np.nan for line in known])
+        errors = np.array([rows[line][f"{name}_standard_error"] for line in known], float)
         aside = DODGE * (place / (len(MEASURES) - 1) - 0.5)
         at = [line + aside for line in known]
         ends = {"left": (means - errors).tolist(), "right": (means + errors).tolist()}
