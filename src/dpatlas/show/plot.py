@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
@@ -40,7 +41,7 @@ EDGE = 0.97
 # Height of a line of a curve's name, as a share of a panel of about 1.6 inches.
 LINE_OF_LABEL = 0.075
 # Inches: of a legend's entry without its words, of a letter, and of a panel's words at its left.
-ENTRY, LETTER, LEFT = 0.5, 0.055, 0.35
+ENTRY, LETTER, LEFT = 0.47, 0.045, 0.35
 # Points: of a digit of a tick, and between two.
 DIGIT, BETWEEN = 4.5, 3.0
 HALO = [withStroke(linewidth=1.5, foreground="white")]
@@ -72,8 +73,8 @@ def plot(shown: ShownFigure) -> Figure:
 
 
 def entry(look: Look) -> Line2D:
-    """An entry of a legend."""
-    return Line2D([], [], label=look.label, **_style(look))
+    """An entry of a legend, its marker not too small to be told from others."""
+    return Line2D([], [], label=look.label, **_style(replace(look, size=max(look.size, 4))))
 
 
 def _style(look: Look) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def _draw_grid(
         (x_ends, y_ends) = next(ends)
         _scale(axes, axes.xaxis, panel.x, x_ends, inches)
         _scale(axes, axes.yaxis, panel.y, y_ends, math.inf)
-        if grid.neighbour(line, column, "x"):
+        if all(grid.neighbour(line, at, "x") for at, each in enumerate(grid.panels[line]) if each):
             axes.set_xlabel("")
             axes.tick_params(axis="x", which="both", labelbottom=False)
         if grid.neighbour(line, column, "y"):
@@ -173,7 +174,8 @@ def fitting(axis: Axis, ends: Ends, inches: float) -> dict[float, str]:
     kept, free = {}, math.inf
     for value in sorted(words, reverse=True):
         place = POINTS_PER_INCH * inches * (turn(value) - start) / (end - start)
-        half = DIGIT * len(plain(words[value])) / 2
+        text = plain(words[value])
+        half = DIGIT * (len(text) - text.count(".") / 2) / 2
         if place + half <= free or math.isinf(inches):
             kept[value] = words[value]
             free = place - half - BETWEEN
@@ -217,7 +219,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.spines[:].set_visible(False)
         axes.grid(visible=False)
         axes.tick_params(length=0)
-    axes.set_box_aspect(1 if panel.square else None)
+    if panel.square:
+        axes.set_box_aspect(1)
+        axes.set_anchor("N")
 
 
 def draw_contours(axes: Axes, contours: Contours) -> tuple[ContourSet, ContourSet]:

@@ -31,10 +31,10 @@ from dpatlas.papers.lp_fft.figures import (
     lpfft_theory,
     theory_series,
 )
-from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.figures.lpfft_privacy_utility import _apart
 from dpatlas.papers.lp_fft.figures.lpfft_umap import class_looks
 from dpatlas.papers.lp_fft.published import TABLE_1
+from dpatlas.show.rows import grouped
 
 FIGURES = [name for name in RECORDS if name not in ("lpfft_strategies", "lpfft_lora")]
 

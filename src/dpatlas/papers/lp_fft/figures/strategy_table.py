@@ -17,7 +17,6 @@ from dpatlas.papers.lp_fft.figures.arms import (
     arms,
     level,
 )
-from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.published import (
     BACKBONES,
     BATCH,
@@ -31,7 +30,7 @@ from dpatlas.papers.lp_fft.published import (
     contradictions,
 )
 from dpatlas.show.output import ShownTable
-from dpatlas.show.rows import Records, Row
+from dpatlas.show.rows import Records, Row, grouped
 from dpatlas.show.tables import Cell, Measured, Part
 
 OURS, PRINTED = "ours", "printed"
