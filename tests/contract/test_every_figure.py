@@ -26,6 +26,8 @@ FIGURES = {
 }
 # Rows of the csv that stand in the notes, or in another way in a panel.
 UNDRAWN = {
+    "lpfft_feature_quality": lambda row: row["part"] == "early loss",
+    "lpfft_theory": lambda row: row["panel"] == "outside the bracket",
     "feature_risk": lambda row: row["part"] == "slope",
     "sgld_along_n": lambda row: row["schedule"] != "constant",
     "sgld_counterexample": lambda row: row["panel"] == "region",
