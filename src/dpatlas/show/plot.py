@@ -215,6 +215,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         )
     if panel.image is not None:
         axes.imshow(panel.image, cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
+        axes.set_axis_off()
     if not panel.framed:
         axes.spines[:].set_visible(False)
         axes.grid(visible=False)
