@@ -22,7 +22,7 @@ from dpatlas.core.records import (
     versions,
 )
 from dpatlas.core.specs import Spec
-from dpatlas.records import parse_record
+from dpatlas.records import parse_record, types_of
 from dpatlas.show import look
 from dpatlas.show.output import to_csv
 from dpatlas.show.panel import ShownFigure
@@ -34,10 +34,12 @@ EDGE = 1.5
 
 
 def sample_record(spec, metrics, slug=None, data=None, ledger=None):
-    """The `Record` that a job with these fields and metrics writes, both of its kind's classes."""
+    """The `Record` that a job with these fields and facts and rows writes."""
+    shape = getattr(types_of(spec.key, spec.kind), "RECORD", None)
     frozen = Spec.of(spec.model_dump(mode="json", exclude_unset=True), slug or spec.kind)
     content = make_record(
         frozen,
+        shape,
         code_digest="0" * 16,
         versions=versions("numpy"),
         device="cpu",
@@ -51,11 +53,14 @@ def sample_record(spec, metrics, slug=None, data=None, ledger=None):
 
 def as_json(record):
     """What `record.json` holds of a `Record`."""
-    models = ("spec", "metrics")
     parts = {name: getattr(record, name) for name in FIELDS if name != "schema_version"}
-    dumped = {name: parts[name].model_dump(mode="json", exclude_unset=True) for name in models}
-    version = {"metrics_version": record.metrics.VERSION}
-    return {"schema_version": SCHEMA_VERSION, **parts, **dumped, **version}
+    parts["spec"] = record.spec.model_dump(mode="json", exclude_unset=True)
+    if record.shape:
+        parts["metrics"], version = {**record.facts, **record.tables}, record.shape.version
+    else:
+        parts["metrics"] = record.metrics.model_dump(mode="json", exclude_unset=True)
+        version = record.metrics.VERSION
+    return {"schema_version": SCHEMA_VERSION, **parts, "metrics_version": version}
 
 
 def blocks_of(record, size):
@@ -64,11 +69,25 @@ def blocks_of(record, size):
     return [
         sample_record(
             record.spec.model_copy(update={"first_run": first, "runs": size}),
-            runs_from(record.metrics, first, size),
+            rows_from(record, first, size)
+            if record.shape
+            else runs_from(record.metrics, first, size),
             f"{slug}-run{first}",
         )
         for first in range(0, record.spec.runs, size)
     ]
+
+
+def rows_from(record, first, size):
+    """Facts and rows of a record without any but `size` runs from `first` on."""
+    runs = range(first, first + size)
+    return {
+        **record.facts,
+        **{
+            table: [row for row in rows if row.get("run", first) in runs]
+            for table, rows in record.tables.items()
+        },
+    }
 
 
 def runs_from(part, first, size):

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.config.own import check_backbone
 from dpatlas.config.root import General
-from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path, Seed
+from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path
 from dpatlas.core import networks
+from dpatlas.core.fields import Model, Once, Seed, optional, setting
 from dpatlas.core.guard import one_of
 from dpatlas.core.networks import FROM_FILES, IMPORTED
 from dpatlas.core.specs import Spec

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
-from dpatlas.config.model import Model, Once, setting
 from dpatlas.config.sizes import INPUTS
-from dpatlas.config.types import OWN_NAME, Classes, ImageShape, Path, Seed
+from dpatlas.config.types import OWN_NAME, Classes, ImageShape, Path
+from dpatlas.core.fields import Model, Once, Seed, setting
 from dpatlas.core.own_data import definition
 from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from dpatlas.config.common import run_blocks
 from dpatlas.config.load import read_checked
-from dpatlas.config.model import AsWritten, Model, setting
 from dpatlas.config.root import General
+from dpatlas.core.fields import AsWritten, Model, setting
 from dpatlas.core.guard import integer
 from dpatlas.core.specs import Spec
 from dpatlas.registry import all_blocks

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import yaml
 
 from dpatlas.config.load import project_root
-from dpatlas.config.model import Model, setting
+from dpatlas.core.fields import Model, setting
 from dpatlas.core.statistics import Comparison, Estimate, Judged
 from dpatlas.errors import InputError
 from dpatlas.evidence import looks

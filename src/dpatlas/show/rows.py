@@ -1,10 +1,11 @@
 """Rows of a csv: which records are behind them, estimates over runs, and these in words."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
@@ -85,6 +86,29 @@ def positive_mean_interval(values: Sequence[float] | np.ndarray) -> Row:
         half = (row["high"] - row["value"]) / row["value"]
         row |= {"low": row["value"] * math.exp(-half), "high": row["value"] * math.exp(half)}
     return row
+
+
+def summaries(
+    data: pd.DataFrame,
+    by: Sequence[str],
+    column: str,
+    over: Callable[[np.ndarray], Row] = mean_interval,
+    **keys: Any,
+) -> list[Row]:
+    """A row for each combination of the columns `by`, in order of first appearance.
+
+    data: as of `dpatlas.rows.columns`, a row per run. over: what is shown of the runs' values of
+    `column`; runs without a value diverged and take no part, and a row without any has none. keys:
+    further entries of every row.
+    """
+    rows = []
+    for at, runs in data.groupby(list(by), sort=False):
+        values = runs[column].dropna().to_numpy(float)
+        row = {name: getattr(v, "item", lambda v=v: v)() for name, v in zip(by, at, strict=True)}
+        row |= {**keys, "runs": list(runs.ids.iloc[0])}
+        row |= {"runs_used": len(values), "runs_diverged": len(runs) - len(values)}
+        rows.append(row | over(values) if len(values) else row)
+    return rows
 
 
 def averaged(runs: Iterable[int]) -> str:

@@ -1,17 +1,17 @@
 """What the figures of kl_privacy show, on small synthetic records."""
 
-import dataclasses
 from itertools import product
 
 import numpy as np
 import pytest
 from figure_samples import (
+    blocks_of,
     heights,
     in_style,
     maker,
     names_of,
     not_in_rows,
-    runs_from,
+    select,
     shown_rows,
 )
 from kl_sample_records import (
@@ -27,10 +27,9 @@ from kl_sample_records import (
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
-from dpatlas.papers.kl_privacy.drift_constants import drift_constants
-from dpatlas.papers.kl_privacy.figures.rows import training_row
+from dpatlas.papers.kl_privacy.figures.rows import training_rows
 from dpatlas.papers.kl_privacy.formulas.theorems import lazy_distance, lazy_distance_corrected
-from dpatlas.papers.kl_privacy.readings import largest_mean
+from dpatlas.papers.kl_privacy.readings import drift_constants, largest_means
 from dpatlas.records import joined
 
 FIGURES = names_of("kl_privacy", "figure")
@@ -65,10 +64,11 @@ def test_kl_is_the_mean_of_the_largest_with_its_interval_above_the_largest_mean(
         for row in show("kl_vs_depth", records).rows
     }
     for record in records:
-        spec, curves = record.spec, record.metrics.curves
+        spec = record.spec
         for name in ("short", "long"):
             condition, step = (spec.init, spec.depth, name), SETTINGS["horizons"][name]
-            estimate = mean_estimate(curves.kl_max[step - 1])
+            kl = [row["kl_max"] for row in select(record.tables["curves"], step=step)]
+            estimate = mean_estimate(kl)
             half = (estimate.interval(0.95)[1] - estimate.value) / estimate.value
             row = rows["kl_mean", *condition]
             drawn = [row["value"], row["low"], row["high"]]
@@ -76,36 +76,26 @@ def test_kl_is_the_mean_of_the_largest_with_its_interval_above_the_largest_mean(
             assert row["runs"] == [record.id]
             # The sample's worst record is the same in all runs.
             worst = rows["kl_worst", *condition]["value"]
-            assert worst == pytest.approx(np.mean(curves.kl_max[step - 1]))
+            assert worst == pytest.approx(np.mean(kl))
 
 
 def test_blocks_of_runs_show_what_one_record_of_all_runs_does():
     whole = training_record("he", runs=4)
-    first, second = (
-        dataclasses.replace(
-            whole,
-            id=f"block-{number}",
-            spec=whole.spec.model_copy(update={"first_run": 2 * number, "runs": 2}),
-            metrics=part,
-        )
-        for number, part in enumerate(halves(whole.metrics))
-    )
+    first, second = blocks = blocks_of(whole, 2)
+    for block in blocks:
+        for row in block.tables["by_record"]:
+            row |= {"runs": 2, "run": max(block.spec.run_numbers)}
+            row["sums"] = [value / 2 for value in row["sums"]]
     (together,) = joined([second, first])
-    assert together.ids == ("block-0", "block-1")
-    for step in whole.spec.shown_steps:
-        for quantity in ("kl_mean", "kl_worst", "training_loss"):
-            row, of_whole = (training_row(each, quantity, step) for each in (together, whole))
-            assert row.keys() == of_whole.keys()
-            assert row.get("value", 0) == pytest.approx(of_whole.get("value", 0), rel=1e-12)
-    assert largest_mean(together.cut(2), 8) is None
-
-
-def halves(metrics):
-    """The metrics of the first two runs and of the other two."""
-    sums = [[value / 2 for value in row] for row in metrics.by_record.sums]
-    by_record = metrics.by_record.model_copy(update={"runs": 2, "sums": sums})
-    parts = (runs_from(metrics, first, 2) for first in (0, 2))
-    return [part.model_copy(update={"by_record": by_record}) for part in parts]
+    assert together.ids == (first.id, second.id)
+    for quantity in ("kl_mean", "kl_worst", "training_loss"):
+        shown, of_whole = (training_rows([each], quantity) for each in (together, whole))
+        for row, same in zip(shown, of_whole, strict=True):
+            assert row["step"] == same["step"]
+            assert row["value"] == pytest.approx(same["value"], rel=1e-12)
+    # The sums of a block are those of all its runs.
+    assert largest_means([together.cut(3)]).kl_worst.notna().all()
+    assert largest_means([together.cut(1)]).empty
 
 
 @pytest.mark.parametrize("lost", [1, RUNS])
@@ -144,7 +134,7 @@ def test_bounds_follow_lemma_and_corollary_under_both_conventions():
             network, steps = "trained", range(1, 9)
             bound = [drift_constants(record).kl_bound(1e-3 * k, "exact") for k in steps]
         else:
-            network, steps = "linearized", record.metrics.depths[1].shares
+            network, steps = "linearized", [0.01, 0.1, 1.0]
             bound = [share * record.spec.epsilon for share in steps]
             paper = [rows[init, network, "bound_paper", step]["value"] for step in steps]
             np.testing.assert_allclose(paper, 2 * np.array(bound))

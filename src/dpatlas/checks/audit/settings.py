@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import model_validator
 
 from dpatlas.checks.audit.mechanisms import MECHANISMS
-from dpatlas.config.model import Model, Once, setting
 from dpatlas.config.root import General
-from dpatlas.config.types import (
+from dpatlas.config.types import DigitsSplit, SmallNetwork
+from dpatlas.core.fields import (
     Batch,
     Delta,
-    DigitsSplit,
     Epsilon,
     MaxGradNorm,
+    Model,
     Momentum,
+    Once,
     Optimizer,
     Rate,
     SettingsTried,
     Share,
-    SmallNetwork,
     Updates,
+    setting,
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError

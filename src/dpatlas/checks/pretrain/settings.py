@@ -5,9 +5,9 @@ from typing import Literal
 from pydantic import model_validator
 
 from dpatlas.config.backbones import KEY, Backbones, backbone_spec, check_named
-from dpatlas.config.model import Model, Once, setting
 from dpatlas.config.root import General
 from dpatlas.config.types import DataSet
+from dpatlas.core.fields import Model, Once, setting
 from dpatlas.core.specs import Spec
 
 

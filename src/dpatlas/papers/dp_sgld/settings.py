@@ -7,24 +7,26 @@ from pydantic import Field, model_validator
 
 from dpatlas.config.backbones import backbone_spec, check_private
 from dpatlas.config.common import run_blocks, run_spec
-from dpatlas.config.model import AsWritten, Model, Once, optional, setting
 from dpatlas.config.root import General
 from dpatlas.config.tuned import TunedRuns, tuned_runs
-from dpatlas.config.types import (
+from dpatlas.config.types import PrivateSplit, PublicBackbone, Repeated
+from dpatlas.core.fields import (
     Accountant,
+    AsWritten,
     Batch,
     CountList,
     Delta,
     Epsilon,
     MaxGradNorm,
+    Model,
+    Once,
     PositiveList,
-    PrivateSplit,
-    PublicBackbone,
     Relation,
-    Repeated,
     Seed,
     TuningRuns,
     Updates,
+    optional,
+    setting,
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError

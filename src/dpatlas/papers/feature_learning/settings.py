@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from dpatlas.config.common import run_blocks
-from dpatlas.config.model import Model, Once, setting
 from dpatlas.config.root import General
-from dpatlas.config.types import Delta, Repeated, Share
+from dpatlas.config.types import Repeated
+from dpatlas.core.fields import Delta, Model, Once, Share, setting
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.formulas.single_index import link

@@ -7,9 +7,9 @@ from dpatlas.config.sizes import size_of
 from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Backbone, JobCost, Size, Work
 from dpatlas.papers.kl_privacy.formulas.theorems import gradient_norm_constant
 from dpatlas.papers.kl_privacy.records import KlSpec
-from dpatlas.papers.kl_privacy.records.constants import Spec as Constants
-from dpatlas.papers.kl_privacy.records.linearized import Spec as Linearized
-from dpatlas.papers.kl_privacy.records.training import Spec as Training
+from dpatlas.papers.kl_privacy.records.constants import ConstantsSpec
+from dpatlas.papers.kl_privacy.records.linearized import LinearizedSpec
+from dpatlas.papers.kl_privacy.records.training import TrainingSpec
 
 # B R / n on real data at most depths; it determines the number of Langevin steps of Cor. 6.4.
 BR_OVER_N = 90.0
@@ -19,7 +19,7 @@ SHARE_OF_DIGITS, SHARE_OF_PHOTOGRAPHS, MOST_INPUTS_OF_DIGITS = 0.4, 0.1, 784
 SHARES = 16
 
 
-def training(fields: Training, size: Size, backbone: Backbone | None) -> Work:
+def training(fields: TrainingSpec, size: Size, backbone: Backbone | None) -> Work:
     """Per step: forward, weight gradients, input gradients (not of layer 1), cross products."""
     units = _units(size.inputs, fields.width, fields.depth, fields.outputs)
     parameters = sum(map(math.prod, itertools.pairwise(units)))
@@ -43,7 +43,7 @@ def training(fields: Training, size: Size, backbone: Backbone | None) -> Work:
     )
 
 
-def linearized(fields: Linearized, size: Size, backbone: Backbone | None) -> Work:
+def linearized(fields: LinearizedSpec, size: Size, backbone: Backbone | None) -> Work:
     """Per depth and run: the NTK matrix, its factorisations, Langevin steps in function space."""
     n, runs = fields.n_train, fields.runs
     records = n + min(n, size.n_add)
@@ -71,7 +71,7 @@ def linearized(fields: Linearized, size: Size, backbone: Backbone | None) -> Wor
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * numbers)
 
 
-def _fixed_steps(fields: Linearized, inputs: int, depth: int) -> int:
+def _fixed_steps(fields: LinearizedSpec, inputs: int, depth: int) -> int:
     """Steps at the fixed noise: T times the largest eigenvalue / (4 n), with B of Table 1."""
     bound = gradient_norm_constant(fields.init, inputs, fields.width, depth, 1)
     return max(fields.min_steps, math.ceil(_largest_share(inputs) * fields.time * bound / 4))
@@ -81,7 +81,7 @@ def _largest_share(inputs: int) -> float:
     return SHARE_OF_DIGITS if inputs <= MOST_INPUTS_OF_DIGITS else SHARE_OF_PHOTOGRAPHS
 
 
-def constants(fields: Constants, size: Size, backbone: Backbone | None) -> Work:
+def constants(fields: ConstantsSpec, size: Size, backbone: Backbone | None) -> Work:
     """Per draw: fresh weights, one forward pass and a backward pass per output, of one record."""
     conditions = len(fields.inits) * fields.draws
     counts = dict.fromkeys(("layers", "steps", "normals", "streamed"), 0.0)
@@ -106,13 +106,13 @@ def memory_mb(fields: KlSpec) -> int:
     n_train, n_add, inputs = size_of(fields.data)
     records = n_train + n_add
     values = 3 * records * inputs
-    if isinstance(fields, Training):
+    if isinstance(fields, TrainingSpec):
         values += records * fields.width * (fields.depth + 3)
         values += 6 * fields.width * (inputs + fields.width * fields.depth)
         # Cumulative KL of a network and its copy, and what is kept of every run, in float64.
         values += 2 * 2 * fields.steps * records
         values += 2 * 2 * fields.runs * len(fields.record_steps) * records
-    elif isinstance(fields, Linearized):
+    elif isinstance(fields, LinearizedSpec):
         side = 2 * fields.n_train
         values += 2 * side * side * 8 + 4 * side * max(fields.width, *fields.widths)
         values += 2 * side * 2 * _fixed_steps(fields, inputs, max(fields.depths))

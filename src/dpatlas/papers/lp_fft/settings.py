@@ -7,23 +7,24 @@ from pydantic import Field, model_validator
 
 from dpatlas.config.backbones import backbone_spec, check_private
 from dpatlas.config.common import run_blocks, run_spec
-from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.config.root import General
 from dpatlas.config.tuned import TunedRuns, tuned_runs
-from dpatlas.config.types import (
+from dpatlas.config.types import PrivateSplit, PublicBackbone, Repeated
+from dpatlas.core.fields import (
     Accountant,
     Batch,
     CountList,
     Delta,
     MaxGradNorm,
+    Model,
+    Once,
     PositiveList,
-    PrivateSplit,
-    PublicBackbone,
     Rate,
     Relation,
-    Repeated,
     TuningRuns,
     Updates,
+    optional,
+    setting,
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError

@@ -1,17 +1,18 @@
 """Figure kl_bounds of kl_privacy."""
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from dpatlas.errors import InputError
-from dpatlas.papers.kl_privacy.drift_constants import drift_constants
 from dpatlas.papers.kl_privacy.figures.rows import (
     COUNTS,
     VALUES,
     conditions,
-    training_row,
+    training_rows,
 )
 from dpatlas.papers.kl_privacy.figures.words import (
     KL_LABEL,
@@ -23,12 +24,14 @@ from dpatlas.papers.kl_privacy.figures.words import (
     net_words,
 )
 from dpatlas.papers.kl_privacy.formulas.theorems import CONVENTIONS, kl_step
-from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
+from dpatlas.papers.kl_privacy.readings import drift_constants
+from dpatlas.records import Record
+from dpatlas.rows import columns
 from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
 from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import legend, number, write_in
-from dpatlas.show.rows import Records, Row, Settings, positive_mean_interval
+from dpatlas.show.rows import Records, Row, Settings, positive_mean_interval, summaries
 from dpatlas.show.series import handle
 
 # The measured KL is under the exact convention; the paper's is this many times larger.
@@ -48,8 +51,8 @@ LOOKS = {
 
 def kl_bounds(records: Records, settings: Settings) -> DrawnFigure:
     """Our estimate beside Lemma 3.2 (above) and, for the linearised network, Cor. 4.2 (below)."""
-    trained: list[TrainingRecord] = conditions(records, "training")
-    linearized: list[LinearizedRecord] = conditions(records, "linearized")
+    trained = conditions(records, "training")
+    linearized = conditions(records, "linearized")
     inits = inits_of(trained)
     if inits != inits_of(linearized):
         both = f"trained {', '.join(inits)}; linearized {', '.join(inits_of(linearized))}"
@@ -91,43 +94,33 @@ def kl_bounds(records: Records, settings: Settings) -> DrawnFigure:
     )
 
 
-def lemma_rows(record: TrainingRecord) -> list[Row]:
+def lemma_rows(record: Record[Any, Any]) -> list[Row]:
     """Estimate and Lemma 3.2 after every step of a trained network, both conventions.
 
     A record that lost all runs gives one row without a value.
     """
-    steps, rate = record.spec.steps, record.spec.lr
-    keys = {"network": "trained", "depth": record.spec.depth}
-    if not record.metrics.runs_used:
-        return [training_row(record, "estimate_exact", steps, time=rate * steps, **keys)]
+    estimates = training_rows([record], "kl_mean", axes=["depth"], network="trained")
+    estimates = [row | {"time": record.spec.lr * row["step"]} for row in estimates]
+    if not estimates[0]["runs_used"]:
+        return [row | {"quantity": "estimate_exact"} for row in estimates]
     constants = drift_constants(record)
     rows = []
-    for step in record.spec.shown_steps:
-        time = rate * step
-        estimate = training_row(record, "kl_mean", step, time=time, **keys)
-        bounds = {name: float(constants.kl_bound(time, name)) for name in CONVENTIONS}
+    for estimate in estimates:
+        bounds = {name: float(constants.kl_bound(estimate["time"], name)) for name in CONVENTIONS}
         rows += _both_conventions(estimate, bounds)
     return rows
 
 
-def corollary_rows(record: LinearizedRecord, depth: int) -> list[Row]:
+def corollary_rows(record: Record[Any, Any], depth: int) -> list[Row]:
     """Measured KL and Cor. 4.2 of a linearised network against the share of its training time."""
-    result = next((row for row in record.metrics.depths if row.depth == depth), None)
-    if result is None:
+    shares = columns([record], "shares", depth=depth)
+    if shares.empty:
         raise InputError(record.id, f"no result at depth {depth}", "a result for every depth")
+    by = ("init", "depth", "share")
     rows = []
-    for share, values in zip(result.shares, result.kl_max_runs, strict=True):
-        estimate = {
-            "init": record.spec.init,
-            "network": "linearized",
-            "depth": depth,
-            "share": share,
-            **positive_mean_interval(values),
-            "runs_diverged": 0,
-            "runs": list(record.ids),
-        }
+    for estimate in summaries(shares, by, "kl_max", positive_mean_interval, network="linearized"):
         # The noise of a run is such that the bound reaches the budget at the end of its time.
-        bound = share * record.spec.epsilon
+        bound = estimate["share"] * record.spec.epsilon
         bounds = {
             name: bound * kl_step(1.0, 1.0, 1.0, name) / kl_step(1.0, 1.0, 1.0)
             for name in CONVENTIONS

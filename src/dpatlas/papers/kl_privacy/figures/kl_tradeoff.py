@@ -1,6 +1,6 @@
 """Figure kl_tradeoff of kl_privacy."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -21,9 +21,8 @@ from dpatlas.papers.kl_privacy.formulas.theorems import (
     lazy_distance,
     lazy_distance_corrected,
 )
-from dpatlas.papers.kl_privacy.kinds import LinearizedRecord
-from dpatlas.papers.kl_privacy.readings import risk_bound
-from dpatlas.papers.kl_privacy.records.linearized import AtDepth
+from dpatlas.papers.kl_privacy.readings import bounded
+from dpatlas.records import Record
 from dpatlas.show.draw import draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, INITS, ORANGE, Look
 from dpatlas.show.output import DrawnFigure
@@ -67,14 +66,29 @@ PANELS = {
     "KL at fixed noise\n(nats)": {"kl_fixed": "measured"},
 }
 
+# Columns by quantity: shown as means, and as geometric means.
+MEANS = {
+    "B_measured": "B_run",
+    "kl_over_budget": "kl_over_budget",
+    "risk_over_bound": "risk_over_bound",
+}
+AS_LOGARITHMS = {
+    "R_measured": "R",
+    "BR_over_n_measured": "BR_over_n",
+    "BR_over_n_sphere": "BR_over_n_sphere",
+    "excess_risk": "excess_risk",
+    "initial_risk": "initial_risk",
+    "kl_fixed": "kl_fixed",
+}
+
 
 def kl_tradeoff(records: Records, settings: Settings) -> DrawnFigure:
     """Sec. 6: B, R and B R / n against depth, then the network trained at a fixed KL budget."""
-    trained: list[LinearizedRecord] = conditions(records, "linearized")
+    trained = conditions(records, "linearized")
     return tradeoff_figure([row for record in trained for row in tradeoff_rows(record)], trained)
 
 
-def tradeoff_figure(rows: list[Row], trained: Sequence[LinearizedRecord]) -> DrawnFigure:
+def tradeoff_figure(rows: list[Row], trained: Records) -> DrawnFigure:
     """The figure of these rows of its csv; the records give words alone."""
     figure = Figure(figsize=(DOUBLE_COLUMN, 9.0))
     panels = figure.subplots(len(PANELS), len(trained), sharex=True, sharey="row", squeeze=False)
@@ -103,46 +117,32 @@ def tradeoff_figure(rows: list[Row], trained: Sequence[LinearizedRecord]) -> Dra
     return DrawnFigure(figure, ("init", "depth", *VALUES, "runs_used"), rows, notes)
 
 
-def tradeoff_rows(record: LinearizedRecord) -> list[Row]:
+def tradeoff_rows(record: Record[Any, Any]) -> list[Row]:
     """B, R, B R / n, the excess risk and the KL of a `linearized` record, every depth."""
-    return [row for result in record.metrics.depths for row in _rows_at_depth(record, result)]
-
-
-def _rows_at_depth(record: LinearizedRecord, result: AtDepth) -> list[Row]:
-    spec, n = record.spec, record.metrics.n_train
-    layers = (spec.init, input_size(record), spec.width, result.depth)
-    printed = float(lazy_distance(*layers, n))
-    corrected = float(lazy_distance_corrected(*layers, n))
-    bounds = [risk_bound(record, result, run, "corollary") for run in range(spec.runs)]
-    numbers = {
-        "B_formula": result.B,
-        "R_printed": printed,
-        "R_corrected": corrected,
-        "BR_over_n_printed": result.B * printed / n,
-        "BR_over_n_corrected": result.B * corrected / n,
-        "excess_risk_bound": float(np.mean(bounds)),
-        "bound": 1.0,
-    }
-    means: dict[str, Sequence[float] | np.ndarray] = {
-        "B_measured": result.B_runs,
-        "kl_over_budget": np.array(result.kl_max_runs[-1]) / spec.epsilon,
-        "risk_over_bound": np.array(result.excess_risk_runs) / bounds,
-    }
-    as_logarithms = {
-        "R_measured": result.data.R_runs,
-        "BR_over_n_measured": result.data.BR_over_n_runs,
-        "BR_over_n_sphere": result.sphere.BR_over_n_runs,
-        "excess_risk": result.excess_risk_runs,
-        "initial_risk": result.initial_risk_runs,
-        "kl_fixed": result.kl_fixed_runs,
-    }
-    base = {"init": spec.init, "depth": result.depth, "runs": list(record.ids)}
-    rows: list[Row] = [base | {"quantity": name, "value": value} for name, value in numbers.items()]
-    rows += [
-        base | {"quantity": name} | positive_mean_interval(values) for name, values in means.items()
-    ]
-    rows += [
-        base | {"quantity": name} | geometric_interval(values)
-        for name, values in as_logarithms.items()
-    ]
+    data = bounded([record])
+    data = data.assign(
+        kl_over_budget=data.kl_max / data.epsilon, risk_over_bound=data.excess_risk / data.corollary
+    )
+    rows = []
+    for depth, runs in data.groupby("depth", sort=False):
+        network = (record.spec.init, input_size(record), record.spec.width, int(depth))
+        n, B = record.facts["n_train"], runs.B.iloc[0]
+        printed = float(lazy_distance(*network, n))
+        corrected = float(lazy_distance_corrected(*network, n))
+        numbers = {
+            "B_formula": B,
+            "R_printed": printed,
+            "R_corrected": corrected,
+            "BR_over_n_printed": B * printed / n,
+            "BR_over_n_corrected": B * corrected / n,
+            "excess_risk_bound": np.mean(runs.corollary.to_numpy()),
+            "bound": 1.0,
+        }
+        base = {"init": record.spec.init, "depth": depth, "runs": list(record.ids)}
+        rows += [base | {"quantity": name, "value": value} for name, value in numbers.items()]
+        for over, shown in ((positive_mean_interval, MEANS), (geometric_interval, AS_LOGARITHMS)):
+            rows += [
+                base | {"quantity": name} | over(runs[column].to_numpy())
+                for name, column in shown.items()
+            ]
     return rows

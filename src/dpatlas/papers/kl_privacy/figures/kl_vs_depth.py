@@ -1,7 +1,5 @@
 """Figure kl_vs_depth of kl_privacy."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -11,7 +9,7 @@ from dpatlas.papers.kl_privacy.figures.rows import (
     conditions,
     horizon,
     need_steps,
-    training_row,
+    training_rows,
 )
 from dpatlas.papers.kl_privacy.figures.words import (
     KL_LABEL,
@@ -23,7 +21,6 @@ from dpatlas.papers.kl_privacy.figures.words import (
     looks_of,
     net_words,
 )
-from dpatlas.papers.kl_privacy.kinds import TrainingRecord
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN
 from dpatlas.show.output import DrawnFigure
@@ -33,22 +30,20 @@ from dpatlas.show.rows import Records, Row, Settings
 
 def kl_vs_depth(records: Records, settings: Settings) -> DrawnFigure:
     """Fig. 2a and 2b: KL against depth after short and after long training."""
-    trained: list[TrainingRecord] = conditions(records, "training", ["depth"])
+    trained = conditions(records, "training", ["depth"])
     horizons = {name: horizon(settings, name) for name in ("short", "long")}
     need_steps(trained, max(horizons.values()), "horizons")
     quantities = ("kl_mean", "kl_worst", "training_loss")
     rows = [
-        training_row(record, quantity, steps, depth=record.spec.depth, horizon=name)
+        row
         for name, steps in horizons.items()
         for quantity in quantities
-        for record in trained
+        for row in training_rows(trained, quantity, steps, ["depth"], horizon=name)
     ]
     return depth_figure(rows, horizons, trained)
 
 
-def depth_figure(
-    rows: list[Row], horizons: dict[str, int], trained: Sequence[TrainingRecord]
-) -> DrawnFigure:
+def depth_figure(rows: list[Row], horizons: dict[str, int], trained: Records) -> DrawnFigure:
     """The figure of these rows of its csv; the records give words alone."""
     figure = Figure(figsize=(DOUBLE_COLUMN, 3.6))
     panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=[1.8, 1])

@@ -1,6 +1,5 @@
 """Figure kl_vs_epochs of kl_privacy."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from dpatlas.papers.kl_privacy.figures.rows import (
     conditions,
     horizon,
     need_steps,
-    training_row,
+    training_rows,
 )
 from dpatlas.papers.kl_privacy.figures.words import (
     FEW_POINTS,
@@ -28,7 +27,6 @@ from dpatlas.papers.kl_privacy.figures.words import (
     net_words,
     runs_words,
 )
-from dpatlas.papers.kl_privacy.kinds import TrainingRecord
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
 from dpatlas.show.output import DrawnFigure
@@ -45,20 +43,16 @@ MARKED = 4
 def kl_vs_epochs(records: Records, settings: Settings) -> DrawnFigure:
     """Fig. 1: KL against steps for every init, the training loss, and the early growth."""
     end = horizon(settings, "early")
-    trained: list[TrainingRecord] = conditions(
-        [record for record in records if record.spec.steps != end], "training"
-    )
-    early: list[TrainingRecord] = conditions(
-        [record for record in records if record.spec.steps == end], "training"
-    )
+    trained = conditions([record for record in records if record.spec.steps != end], "training")
+    early = conditions([record for record in records if record.spec.steps == end], "training")
     need_steps(trained, horizon(settings, "long"), "horizons.long")
     rows = [
-        training_row(record, quantity, step)
+        row
         for record in trained
         for quantity in ("kl_mean", "kl_worst", "training_loss")
-        for step in _steps(record, quantity)
+        for row in training_rows([record], quantity)
     ]
-    exponents = [training_row(record, "growth_exponent", end) for record in early]
+    exponents = training_rows(early, "growth_exponent", end)
     return epochs_figure(rows, exponents, end, trained, early)
 
 
@@ -66,8 +60,8 @@ def epochs_figure(
     rows: list[Row],
     exponents: list[Row],
     end: int,
-    trained: Sequence[TrainingRecord],
-    early: Sequence[TrainingRecord],
+    trained: Records,
+    early: Records,
 ) -> DrawnFigure:
     """The figure of these rows of its csv; the records give words alone."""
     inits = inits_of(early)
@@ -105,13 +99,6 @@ def epochs_figure(
     ]
     names = ("init", "step", *VALUES, *COUNTS)
     return DrawnFigure(figure, names, rows + exponents, notes)
-
-
-def _steps(record: TrainingRecord, quantity: str) -> list[int]:
-    """The steps at which a quantity is drawn; without any run left the last one, to say so."""
-    if not record.metrics.runs_used:
-        return [record.spec.steps]
-    return record.spec.record_steps if quantity == "kl_worst" else record.spec.shown_steps
 
 
 def _linear_guide(axes: Axes, data: pd.DataFrame) -> None:

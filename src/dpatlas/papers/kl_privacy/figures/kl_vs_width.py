@@ -1,10 +1,8 @@
 """Figure kl_vs_width of kl_privacy."""
 
-from collections.abc import Sequence
-
 from matplotlib.figure import Figure
 
-from dpatlas.papers.kl_privacy.figures.rows import COUNTS, VALUES, conditions, training_row
+from dpatlas.papers.kl_privacy.figures.rows import COUNTS, VALUES, conditions, training_rows
 from dpatlas.papers.kl_privacy.figures.words import (
     KL_LABEL,
     THIN_LINE,
@@ -14,7 +12,6 @@ from dpatlas.papers.kl_privacy.figures.words import (
     looks_of,
     net_words,
 )
-from dpatlas.papers.kl_privacy.kinds import TrainingRecord
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import SINGLE_COLUMN
 from dpatlas.show.output import DrawnFigure
@@ -27,17 +24,17 @@ def kl_vs_width(records: Records, settings: Settings) -> DrawnFigure:
 
     A condition that another sweep trains for longer is read on the way.
     """
-    trained: list[TrainingRecord] = conditions(records, "training", ["width"], free=["steps"])
+    trained = conditions(records, "training", ["width"], free=["steps"])
     steps = min(record.spec.steps for record in trained)
     rows = [
-        training_row(record, quantity, steps, width=record.spec.width)
+        row
         for quantity in ("kl_mean", "kl_worst")
-        for record in trained
+        for row in training_rows(trained, quantity, steps, ["width"])
     ]
     return width_figure(rows, steps, trained)
 
 
-def width_figure(rows: list[Row], steps: int, trained: Sequence[TrainingRecord]) -> DrawnFigure:
+def width_figure(rows: list[Row], steps: int, trained: Records) -> DrawnFigure:
     """The figure of these rows of its csv; the records give words alone."""
     figure = Figure(figsize=(SINGLE_COLUMN, 2.9))
     axes = figure.subplots()

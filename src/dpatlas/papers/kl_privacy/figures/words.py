@@ -1,13 +1,12 @@
 """How figures of kl_privacy name what they show: inits, networks, and runs that diverged."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from matplotlib.lines import Line2D
 
-from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
 from dpatlas.papers.kl_privacy.records import KlSpec
+from dpatlas.rows import columns
 from dpatlas.show.look import INITS, THIN, Look
 from dpatlas.show.panels import number
 from dpatlas.show.rows import Records, span
@@ -34,7 +33,7 @@ def looks_of(records: Records) -> dict[str, Look]:
     return {init: INITS[init] for init in inits_of(records)}
 
 
-def init_handles(records: Sequence[TrainingRecord]) -> list[Line2D]:
+def init_handles(records: Records) -> list[Line2D]:
     """A legend entry per init, with the step sizes where they differ."""
     rates = {record.spec.init: record.spec.lr for record in records}
     differ = len(set(rates.values())) > 1
@@ -68,11 +67,11 @@ def looks_in(looks: dict[str, Look], init: str) -> dict[str, Look]:
     }
 
 
-def net_words(records: Sequence[TrainingRecord], without: str | None = None) -> str:
+def net_words(records: Records, without: str | None = None) -> str:
     """The settings that the records of a figure share, in words."""
     spec = records[0].spec
     sizes = {"depth": spec.depth, "width": spec.width}
-    shown = [f"{_data_words(spec)}, n = {records[0].metrics.n_train}"]
+    shown = [f"{_data_words(spec)}, n = {records[0].facts['n_train']}"]
     shown += [f"{name} {size}" for name, size in sizes.items() if name != without]
     # Where the step sizes differ they are in the legend.
     if len({record.spec.lr for record in records}) == 1:
@@ -86,12 +85,12 @@ def _data_words(spec: KlSpec) -> str:
     return f"{spec.data.name} {classes}".strip()
 
 
-def runs_words(records: Sequence[TrainingRecord] | Sequence[LinearizedRecord]) -> str:
+def runs_words(records: Records) -> str:
     """How many runs the conditions of a figure have."""
     return f"{span(record.spec.runs for record in records)} runs"
 
 
-def linearized_net_words(records: Sequence[LinearizedRecord]) -> str:
+def linearized_net_words(records: Records) -> str:
     """The settings of linearised networks, in words."""
     spec = records[0].spec
     return (
@@ -100,16 +99,15 @@ def linearized_net_words(records: Sequence[LinearizedRecord]) -> str:
     )
 
 
-def divergence_notes(records: Sequence[TrainingRecord], field: str | None = None) -> list[str]:
+def divergence_notes(records: Records, field: str | None = None) -> list[str]:
     """One sentence per init that lost runs, naming the conditions by the spec's `field`."""
     notes = []
-    for init in inits_of(records):
+    for init, of_init in columns(records, "runs").groupby("init", sort=False):
         parts = []
-        for record in records:
-            runs, used = len(record.metrics.diverged), record.metrics.runs_used
-            if record.spec.init == init and used < runs:
-                where = f" at {field} {getattr(record.spec, field)}" if field else ""
-                parts.append(f"{runs - used} of {runs}{where}")
+        for _, runs in of_init.groupby("condition", sort=False):
+            if lost := runs.diverged.count():
+                where = f" at {field} {runs[field].iloc[0]}" if field else ""
+                parts.append(f"{lost} of {len(runs)}{where}")
         if parts:
             notes.append(f"{INITS[init].label}, runs diverged: {', '.join(parts)}")
     if notes and field:
