@@ -19,7 +19,6 @@ from matplotlib.ticker import (
     FixedFormatter,
     FixedLocator,
     FuncFormatter,
-    LogLocator,
     MaxNLocator,
     NullFormatter,
     NullLocator,
@@ -135,33 +134,32 @@ def _draw_grid(
 def _scale(axes: Axes, drawn: DrawnAxis, axis: Axis, ends: Ends, inches: float) -> None:
     """Scale, ends, label and ticks of an axis."""
     name = "x" if drawn is axes.xaxis else "y"
-    axes.set(
-        **{
-            f"{name}scale": "log" if axis.log else "linear",
-            f"{name}lim": ends,
-            f"{name}label": axis.label,
-        }
-    )
+    scale, (low, high) = "log" if axis.log else "linear", ends
+    axes.set(**{f"{name}scale": scale, f"{name}lim": ends, f"{name}label": axis.label})
+    if axis.ticks is None and axis.log and FEW * low <= high < 100 * low and 1e-4 < low < 1e4:
+        axis = replace(axis, ticks=_round_numbers(low, high))
     if axis.ticks is not None:
         ticks = fitting(axis, ends, inches)
         drawn.set_major_locator(FixedLocator(list(ticks)))
         drawn.set_major_formatter(FixedFormatter(list(ticks.values())))
         drawn.set_minor_locator(NullLocator())
-        axes.tick_params(axis=name, rotation=45 if axis.turned else 0)  # type: ignore[arg-type]
+        drawn.set_tick_params(rotation=45 if axis.turned else 0)
     elif axis.percent:
         drawn.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
     elif axis.log:
         drawn.set_minor_formatter(NullFormatter())
-        low, high = ends
         if high < FEW * low:
             drawn.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
             drawn.set_minor_locator(NullLocator())
             drawn.set_major_formatter(StrMethodFormatter("{x:g}"))
-        elif high < 100 * low and low > 1e-4 and high < 1e5:
-            # Less than two decades: labels at 2 and 5 as well; in one decade also at 3 and 7.
-            drawn.set_major_formatter(StrMethodFormatter("{x:g}"))
-            drawn.set_minor_locator(LogLocator(subs=(2, 5) if high > 10 * low else (2, 3, 5, 7)))
-            drawn.set_minor_formatter(StrMethodFormatter("{x:g}"))
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Powers of ten and their multiples by 2 and 5, within a decade also by 3 and 7."""
+    leads = (1, 2, 5) if high > 10 * low else (1, 2, 3, 5, 7)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    numbers = (float(f"{lead}e{power}") for power in powers for lead in leads)
+    return [number for number in numbers if low <= number <= high]
 
 
 def fitting(axis: Axis, ends: Ends, inches: float) -> dict[float, str]:
