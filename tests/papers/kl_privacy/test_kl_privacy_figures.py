@@ -4,16 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from figure_samples import (
-    blocks_of,
-    heights,
-    in_style,
-    maker,
-    names_of,
-    not_in_rows,
-    select,
-    shown_rows,
-)
+from figure_samples import blocks_of, maker, names_of, select
 from kl_sample_records import (
     INITS,
     RECORDS,
@@ -31,30 +22,14 @@ from dpatlas.papers.kl_privacy.figures.rows import training_rows
 from dpatlas.papers.kl_privacy.formulas.theorems import lazy_distance, lazy_distance_corrected
 from dpatlas.papers.kl_privacy.readings import drift_constants, largest_means
 from dpatlas.records import joined
+from dpatlas.show.charts import chart_of
 
 FIGURES = names_of("kl_privacy", "figure")
-# Lines that are no data: the slope of linear growth, and its exponent.
-GUIDES = {"kl_vs_epochs": 2}
 
 
 def show(name, records=None, settings=SETTINGS):
     records = RECORDS[name]() if records is None else records
-    return in_style(maker(name), records, settings)
-
-
-def series_of(shown):
-    """Rows of the csv by what tells the lines of a figure apart."""
-    series = {}
-    for row in shown_rows(shown):
-        keys = ("init", "network", "horizon", "quantity")
-        series.setdefault(tuple(row.get(key) for key in keys), []).append(row)
-    return list(series.values())
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_csv_holds_exactly_the_lines_and_intervals_that_are_drawn(name):
-    shown = show(name)
-    assert len(not_in_rows(shown.figure, series_of(shown))) == GUIDES.get(name, 0)
+    return maker(name)(records, settings)
 
 
 def test_kl_is_the_mean_of_the_largest_with_its_interval_above_the_largest_mean():
@@ -108,11 +83,18 @@ def test_conditions_that_lost_runs_are_marked_and_named(lost):
         assert (row["init"], row["depth"], row["runs_used"]) == ("he", 3, RUNS - lost)
         assert ("value" in row) == (lost < RUNS)
     marked = [row for row in marked if row["quantity"] != "kl_worst"]
-    lines = [line for axes in shown.figure.axes for line in axes.get_lines()]
-    in_white = [line for line in lines if line.get_markerfacecolor() == "white"]
-    drawn = {height for line in in_white for height in heights(line.get_ydata())}
-    assert drawn == set(heights(row.get("value") for row in marked))
-    crosses = [line for line in lines if line.get_marker() == "X" and heights(line.get_ydata())]
+    drawn = {
+        (each.y[place], share)
+        for panel in shown.panels
+        for each in panel.series
+        for place, share in enumerate(each.diverged)
+        if share
+    }
+    assert all(share == lost / RUNS for _, share in drawn)
+    if lost < RUNS:
+        assert {value for value, _ in drawn} == {row["value"] for row in marked}
+    charts = chart_of(shown, [])["panels"]
+    crosses = [each for chart in charts for each in chart["series"] if each.get("edge")]
     assert len(crosses) == (4 if lost == RUNS else 0)
     assert f"He, runs diverged: {lost} of {RUNS} at depth 3" in shown.notes
 

@@ -12,10 +12,8 @@ import numpy as np
 from dpatlas.papers.feature_learning.records.simulation import SimulationSpec
 from dpatlas.records import Record as RecordOf
 from dpatlas.rows import columns
-from dpatlas.show.look import MUTED, Look
-from dpatlas.show.output import Row
-from dpatlas.show.rows import over_runs
-from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED
+from dpatlas.show.look import BLUE, GREEN, MUTED, ORANGE, PINK, RED, Look
+from dpatlas.show.rows import Row, over_runs
 
 Record = RecordOf[SimulationSpec, Any]
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from dpatlas.papers.kl_privacy.figures.rows import (
     VALUES,
@@ -11,29 +10,21 @@ from dpatlas.papers.kl_privacy.figures.rows import (
     geometric_interval,
     input_size,
 )
-from dpatlas.papers.kl_privacy.figures.words import (
-    OF_INIT,
-    inits_of,
-    linearized_net_words,
-    looks_in,
-)
+from dpatlas.papers.kl_privacy.figures.words import inits_of, linearized_net_words, looks_in
 from dpatlas.papers.kl_privacy.formulas.theorems import (
     lazy_distance,
     lazy_distance_corrected,
 )
 from dpatlas.papers.kl_privacy.readings import bounded
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_points, frame
-from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_ticks, legend
-from dpatlas.show.rows import positive_mean_interval
-from dpatlas.show.series import ORANGE, handle
+from dpatlas.show.look import ANY_COLOR, INITS, ORANGE, Look
+from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure, series
+from dpatlas.show.rows import Records, Row, Settings, positive_mean_interval, where
 
 LOOKS = {
-    "measured": Look("measured", OF_INIT, "o", "-"),
-    "sphere": Look("measured on the sphere", OF_INIT, "", "-."),
-    "risk": Look("measured excess risk / bound", OF_INIT, "o", "--"),
+    "measured": Look("measured", ANY_COLOR, "o", "-"),
+    "sphere": Look("measured on the sphere", ANY_COLOR, "", "-."),
+    "risk": Look("measured excess risk / bound", ANY_COLOR, "o", "--"),
     "corrected": Look("formula of $B$ or $R$, corrected", "black", "", "-"),
     "printed": Look("formula of $R$, as printed", "black", "", ":"),
     "of product": Look("formula of $BR/n$, corrected", ORANGE, "", "-"),
@@ -90,21 +81,18 @@ def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
 
 def tradeoff_figure(rows: list[Row], trained: Records) -> ShownFigure:
     """The figure of these rows of its csv; the records give words alone."""
-    figure = Figure(figsize=(DOUBLE_COLUMN, 9.0))
-    panels = figure.subplots(len(PANELS), len(trained), sharex=True, sharey="row", squeeze=False)
-    data = frame(rows)
-    for init, column in zip(inits_of(trained), panels.T, strict=True):
-        looks = looks_in(LOOKS, init)
-        for axes, roles in zip(column, PANELS.values(), strict=True):
-            axes.set_yscale("log", nonpositive="clip")
+    depth = Axis("depth (weight matrices)", ticks=trained[0].spec.depths)
+    inits = inits_of(trained)
+    lines: list[list[Panel]] = []
+    for label, roles in PANELS.items():
+        y = Axis(label, log=True)
+        lines.append([])
+        for init in inits:
+            looks = looks_in(LOOKS, init)
             drawn = {quantity: looks[role] for quantity, role in roles.items()}
-            draw_points(axes, data[data.init == init], "depth", drawn, "quantity", apart=False)
-        column[0].set_title(INITS[init].label)
-        column[-1].set_xlabel("depth (weight matrices)")
-        label_ticks(column[-1], trained[0].spec.depths)
-    for axes, label in zip(panels[:, 0], PANELS, strict=True):
-        axes.set_ylabel(label)
-    legend(figure, [handle(look) for look in LOOKS.values()], columns=4)
+            shown = series(where(rows, init=init), "depth", drawn, "quantity")
+            title = INITS[init].label if len(lines) == 1 else ""
+            lines[-1].append(Panel(title, depth, y, shown))
     notes = [
         f"{linearized_net_words(trained)}; mean over runs for $B$ and "
         "shares of a bound, geometric mean for all else; bars: 95% t interval of its logarithm; "
@@ -114,7 +102,8 @@ def tradeoff_figure(rows: list[Row], trained: Records) -> ShownFigure:
         "records at the end of training, last row with "
         f"$\\sigma$ = {trained[0].spec.sigma:g} and time {trained[0].spec.time:g}",
     ]
-    return ShownFigure(figure, ("init", "depth", *VALUES, "runs_used"), rows, notes)
+    names = ("init", "depth", *VALUES, "runs_used")
+    return ShownFigure([Grid(lines, 9.0)], names, rows, notes, list(LOOKS.values()))
 
 
 def tradeoff_rows(record: Record[Any, Any]) -> list[Row]:
