@@ -25,6 +25,8 @@ from dpatlas.core.specs import Spec
 from dpatlas.records import parse_record, types_of
 from dpatlas.show import look
 from dpatlas.show.output import to_csv
+from dpatlas.show.panel import ShownFigure
+from dpatlas.show.plot import plot
 
 FIGURE_FILES, TABLE_FILES = ("csv", "json", "pdf", "png", "svg"), ("csv", "md", "tex")
 # Pixels by which rounding may take a text beyond the edge of its figure.
@@ -149,6 +151,12 @@ def in_style(draw, records, settings):
     """What `draw` shows in the style that a job sets."""
     with matplotlib.style.context(["default", look.STYLE]):
         return draw(records, settings)
+
+
+def drawn(shown):
+    """The picture of a figure, without the notes below it."""
+    with matplotlib.style.context(["default", look.STYLE]):
+        return plot(shown) if isinstance(shown, ShownFigure) else shown.figure
 
 
 def csv_rows(content):

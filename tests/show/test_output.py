@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from dpatlas.errors import EXIT_BAD_INPUT, run_command
 from dpatlas.evidence.claims import read_papers
 from dpatlas.show.make import main
-from dpatlas.show.output import INTERVALS_NOTE, ShownFigure, figure_files, to_csv
+from dpatlas.show.output import INTERVALS_NOTE, DrawnFigure, figure_files, to_csv
 from dpatlas.show.tables import Math, Measured, Part, to_markdown, to_tex
 
 
@@ -98,7 +98,7 @@ def test_a_torn_record_is_named_with_what_to_do(job, tmp_path, capsys, content, 
 def test_a_figure_with_intervals_says_that_verdicts_rest_on_others():
     for low, ends in ((0.1, INTERVALS_NOTE), (None, "as computed")):
         row = {"value": 0.2, "low": low, "runs": ["x"]}
-        shown = ShownFigure(Figure(), ("value", "low"), [row], ["as computed"])
+        shown = DrawnFigure(Figure(), ("value", "low"), [row], ["as computed"])
         figure_files("f", shown, "trial")
         below = shown.figure.get_supxlabel()
         assert below.startswith("tier trial; as computed")
@@ -108,7 +108,7 @@ def test_a_figure_with_intervals_says_that_verdicts_rest_on_others():
 @pytest.mark.parametrize("place", range(100, 130))
 def test_formulas_in_a_note_are_never_broken_and_letters_are_drawn(place):
     note = f"{'x' * place} lambda 0.1 and $v v^T - B B^T$ with sigma_W"
-    shown = ShownFigure(Figure(), ("value",), [{"value": 1, "runs": ["x"]}], [note])
+    shown = DrawnFigure(Figure(), ("value",), [{"value": 1, "runs": ["x"]}], [note])
     figure_files("f", shown, "trial")
     below = shown.figure.get_supxlabel()
     assert all(line.count("$") % 2 == 0 for line in below.splitlines())
@@ -122,7 +122,7 @@ def test_labels_of_a_nested_grid_are_aligned_by_themselves():
     for axes, name in zip(panels, ("a", "a long name of what is beside an axis"), strict=True):
         axes.set_yticks([0], [name])
         axes.set_ylabel("y")
-    figure_files("f", ShownFigure(figure, ("x",), [{"x": 1, "runs": ["x"]}], []), "trial")
+    figure_files("f", DrawnFigure(figure, ("x",), [{"x": 1, "runs": ["x"]}], []), "trial")
     first, second = [axes.get_window_extent().x0 for axes in panels]
     assert first < second / 2
 
@@ -164,6 +164,6 @@ def test_the_labels_of_panels_above_each_other_are_aligned():
     for axes, top in zip(panels, (1, 10**5), strict=True):
         axes.plot([0, top])
         axes.set_ylabel("y")
-    figure_files("f", ShownFigure(figure, ("x",), [{"x": 1, "runs": ["x"]}], []), "trial")
+    figure_files("f", DrawnFigure(figure, ("x",), [{"x": 1, "runs": ["x"]}], []), "trial")
     lefts = [axes.yaxis.label.get_window_extent().x0 for axes in panels]
     assert lefts[0] == pytest.approx(lefts[1])

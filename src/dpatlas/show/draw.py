@@ -19,7 +19,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import ScaledTranslation
 
 from dpatlas.show.look import BAND_ALPHA, MUTED, NOTE_SIZE, Look
-from dpatlas.show.output import Row
+from dpatlas.show.rows import Row
 
 Looks = Mapping[Any, Look]
 

@@ -18,7 +18,8 @@ from dpatlas.core.records import versions
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.records import joined, read_record
 from dpatlas.show.look import STYLE
-from dpatlas.show.output import Settings, ShownFigure, figure_files, table_files
+from dpatlas.show.output import ShownTable, figure_files, table_files
+from dpatlas.show.rows import Settings
 
 # Whose versions a lineage states; tables draw nothing.
 PACKAGES, FIGURE_PACKAGES = ("matplotlib", "numpy"), ("pandas", "seaborn")
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     records = joined(read_record(path) for path in paths)
     with matplotlib.style.context(["default", STYLE]):
         shown = make(records, settings)
-        is_figure = isinstance(shown, ShownFigure)
+        is_figure = not isinstance(shown, ShownTable)
         files = (figure_files if is_figure else table_files)(name, shown, options.tier)
     for file, content in files.items():
         remove_parts(options.output, file)

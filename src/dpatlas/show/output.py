@@ -19,20 +19,16 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpecFromSubplotSpec
 
 from dpatlas.core.canonical import canonical_json
-from dpatlas.records import Record
-from dpatlas.show.chart import chart_of
+from dpatlas.show.chart import chart_of as old_chart_of
+from dpatlas.show.charts import chart_of
 from dpatlas.show.look import MUTED, NOTE_SIZE
+from dpatlas.show.plot import plot
+from dpatlas.show.rows import LEAST_RUNS, Row
 from dpatlas.show.tables import Part, to_markdown, to_tex
-
-Row = dict[str, Any]
-Records = Sequence[Record[Any, Any]]
-Settings = dict[str, Any]
 
 TIER_WARNINGS = {"smoke": "smoke settings: numbers mean nothing"}
 LAST_COLUMNS = ("tier", "runs")
 INTERVALS_NOTE = "verdicts rest on intervals of their own, most of them wider: see claims.csv"
-# Of fewer runs a t interval says next to nothing: their values are shown without one.
-LEAST_RUNS = 3
 FEW_NOTE = f"values of fewer than {LEAST_RUNS} runs have no interval"
 NOTE_CHARACTERS_PER_INCH = 20
 NOTE_LINE = 0.12
@@ -48,7 +44,7 @@ METADATA = {
 
 
 @dataclass(frozen=True)
-class ShownFigure:
+class DrawnFigure:
     """A drawn figure, the numbers in it, and what a reader must be told below it.
 
     `rows` have the keys `columns` and `runs`, the ids of the records behind the row.
@@ -62,7 +58,7 @@ class ShownFigure:
 
 @dataclass(frozen=True)
 class ShownTable:
-    """A table: all its numbers as `rows` (as in `ShownFigure`), and the parts that people read."""
+    """A table: all its numbers as `rows` (as in `DrawnFigure`), and the parts that people read."""
 
     columns: tuple[str, ...]
     rows: list[Row]
@@ -74,9 +70,10 @@ def tier_note(tier: str) -> str:
     return "; ".join([f"tier {tier}", *filter(None, [TIER_WARNINGS.get(tier)])])
 
 
-def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
+def figure_files(name: str, shown: Any, tier: str) -> dict[str, bytes]:
     """File contents by file name; draws the notes and the tier into the figure."""
-    width = int(shown.figure.get_figwidth() * NOTE_CHARACTERS_PER_INCH)
+    figure = shown.figure if isinstance(shown, DrawnFigure) else plot(shown)
+    width = int(figure.get_figwidth() * NOTE_CHARACTERS_PER_INCH)
     told = [*shown.notes, *([FEW_NOTE] if any(map(_of_few_runs, shown.rows)) else [])]
     # In front, so that no line break divides it.
     notes = ["; ".join([tier_note(tier), *told[:1]]), *told[1:]]
@@ -85,21 +82,23 @@ def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
     wrapped = [line for note in notes for line in textwrap.wrap(_with_values(note), width)]
     lines = [_with_symbols(line.replace(IN_FORMULA, " ")) for line in wrapped]
     # The layout makes room for a label of the whole figure, which it does not for a free text.
-    shown.figure.set_figheight(shown.figure.get_figheight() + NOTE_LINE * len(lines))
-    shown.figure.supxlabel(
+    figure.set_figheight(figure.get_figheight() + NOTE_LINE * len(lines))
+    figure.supxlabel(
         "\n".join(lines), x=0.005, ha="left", ma="left", fontsize=NOTE_SIZE, color=MUTED
     )
-    _align_ylabels(shown.figure)
+    if isinstance(shown, DrawnFigure):
+        _align_ylabels(figure)
     # Laid out once: the same in all formats, and in a third of the time.
-    shown.figure.draw_without_rendering()
-    shown.figure.set_layout_engine("none")
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     files = {}
     for kind, metadata in METADATA.items():
         buffer = io.BytesIO()
-        shown.figure.savefig(buffer, format=kind, metadata=metadata)
+        figure.savefig(buffer, format=kind, metadata=metadata)
         files[f"{name}.{kind}"] = buffer.getvalue()
     files[f"{name}.csv"] = to_csv(shown.columns, shown.rows, tier)
-    files[f"{name}.json"] = canonical_json(chart_of(shown.figure, told)).encode()
+    chart = old_chart_of(figure, told) if isinstance(shown, DrawnFigure) else chart_of(shown, told)
+    files[f"{name}.json"] = canonical_json(chart).encode()
     return files
 
 

@@ -1,4 +1,4 @@
-"""Estimates over repeated runs as columns of rows, and their description in words."""
+"""Rows of a csv: which records are behind them, estimates over runs, and these in words."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -8,9 +8,42 @@ import numpy as np
 import pandas as pd
 
 from dpatlas.core.statistics import mean_estimate
-from dpatlas.show.output import LEAST_RUNS, Row
+from dpatlas.errors import InputError
+from dpatlas.records import Record
+
+Row = dict[str, Any]
+Records = Sequence[Record[Any, Any]]
+Settings = dict[str, Any]
 
 CONFIDENCE = 0.95
+# Of fewer runs a t interval says next to nothing: their values are shown without one.
+LEAST_RUNS = 3
+
+
+def only(records: Records, kind: str) -> Record[Any, Any]:
+    """The record of that kind; InputError unless there is exactly one."""
+    matching = of_kind(records, kind)
+    if len(matching) != 1:
+        raise InputError("--records", f"{len(matching)} of kind {kind}", "exactly one")
+    return matching[0]
+
+
+def of_kind(records: Records, kind: str) -> list[Record[Any, Any]]:
+    """The records of that kind."""
+    return [record for record in records if record.kind == kind]
+
+
+def some(records: Records, kind: str) -> list[Record[Any, Any]]:
+    """The records of that kind; InputError where there is none."""
+    matching = of_kind(records, kind)
+    if not matching:
+        raise InputError("--records", f"none of kind {kind}", "at least one")
+    return matching
+
+
+def where(rows: Iterable[Row], **values: Any) -> list[Row]:
+    """The rows that have these values."""
+    return [row for row in rows if all(row.get(name) == value for name, value in values.items())]
 
 
 def over_runs(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Row:

@@ -5,9 +5,8 @@ from typing import Any
 
 from dpatlas.checks.audit.records import mechanism, training
 from dpatlas.records import Record
-from dpatlas.show.output import Row, Settings, ShownTable
-from dpatlas.show.rows import mean_and_error
-from dpatlas.show.series import of_kind
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Row, Settings, mean_and_error, of_kind
 from dpatlas.show.tables import Cell, Measured, Part
 
 MechanismRecord = Record[mechanism.Spec, mechanism.Metrics]

@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 
 from dpatlas.checks.pretrain.records import backbone, transfer
 from dpatlas.records import Record
-from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
-from dpatlas.show.output import Row, Settings, ShownFigure
+from dpatlas.show.look import BLUE, DOUBLE_COLUMN, GREEN, NOTE_SIZE, RED, Look
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import percent_axis
-from dpatlas.show.rows import mean_and_error
-from dpatlas.show.series import BLUE, GREEN, RED, handle, only
+from dpatlas.show.rows import Row, Settings, mean_and_error, only
+from dpatlas.show.series import handle
 
 TransferRecord = Record[transfer.Spec, transfer.Metrics]
 BackboneRecord = Record[backbone.Spec, backbone.Metrics]
@@ -43,7 +43,7 @@ COLUMNS = (
 )
 
 
-def pretrain_samples(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownFigure:
+def pretrain_samples(records: Sequence[Record[Any, Any]], settings: Settings) -> DrawnFigure:
     """Images of every source above, accuracies on the private data below."""
     measured: TransferRecord = only(records, "transfer")
     sheets = [
@@ -65,7 +65,7 @@ def pretrain_samples(records: Sequence[Record[Any, Any]], settings: Settings) ->
 
 def samples_figure(
     sheets: Sequence[tuple[list[Row], Sequence[int]]], rows: list[Row], data: str, notes: list[str]
-) -> ShownFigure:
+) -> DrawnFigure:
     """The figure of these rows of its csv: images by source with their shape, and accuracies."""
     heights = [SHEET_HEIGHT] * len(sheets) + [AXIS_HEIGHT + LINE_HEIGHT * len(rows)]
     figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights)))
@@ -76,7 +76,7 @@ def samples_figure(
     _draw_accuracies(below, rows)
     _title(below, f"accuracy on {data} with frozen features")
     shown = [row for sheet, _ in sheets for row in sheet]
-    return ShownFigure(figure, COLUMNS, [*shown, *rows], notes)
+    return DrawnFigure(figure, COLUMNS, [*shown, *rows], notes)
 
 
 def image_rows(record: TransferRecord | BackboneRecord) -> list[Row]:

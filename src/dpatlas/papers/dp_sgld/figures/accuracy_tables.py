@@ -19,9 +19,8 @@ from dpatlas.papers.dp_sgld.figures.words import in_words
 from dpatlas.papers.dp_sgld.records import protocol
 from dpatlas.papers.dp_sgld.records.accuracy import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.output import Records, Row, ShownTable
-from dpatlas.show.rows import mean_and_error
-from dpatlas.show.series import of_kind
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, mean_and_error, of_kind
 from dpatlas.show.tables import Cell, Math, Measured, Part
 
 # Behind the name of a method whose weights are not decayed.

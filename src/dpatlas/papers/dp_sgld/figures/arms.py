@@ -6,8 +6,7 @@ from typing import Any
 from dpatlas.papers.dp_sgld.figures.words import backbone_name
 from dpatlas.papers.dp_sgld.records.trained import ArmRow
 from dpatlas.records import Record
-from dpatlas.show.output import Row
-from dpatlas.show.rows import mean_and_error
+from dpatlas.show.rows import Row, mean_and_error
 from dpatlas.show.tables import Measured
 
 METHODS = {

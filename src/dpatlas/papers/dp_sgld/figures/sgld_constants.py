@@ -9,8 +9,8 @@ from dpatlas.papers.dp_sgld.formulas.published import PRINTED_TABLE_4, TABLE_4
 from dpatlas.papers.dp_sgld.formulas.theorems import smoothness, table4_ratio
 from dpatlas.papers.dp_sgld.records.accuracy import LangevinArm, Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.series import some
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings, some
 from dpatlas.show.tables import Cell, Math, Part
 
 CONSTANTS = (

@@ -11,8 +11,8 @@ from dpatlas.papers.dp_sgld.figures.arms import (
 )
 from dpatlas.papers.dp_sgld.records.finetune import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.series import some
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings, some
 from dpatlas.show.tables import Cell, Math, Part
 
 COLUMNS = (

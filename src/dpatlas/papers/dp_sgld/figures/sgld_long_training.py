@@ -1,19 +1,13 @@
 """dp_sgld: accuracy and privacy against the number of full-batch steps."""
 
-from matplotlib.figure import Figure
-
 from dpatlas.papers.dp_sgld.figures.arms import columns_of
 from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.records.long_training import LangevinArm, Metrics, SgdArm, Spec
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_points, frame
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import accuracy_axis, label_decades, label_ticks, legend
-from dpatlas.show.rows import mean_interval
-from dpatlas.show.series import BLUE, GREEN, RED, handle, only
+from dpatlas.show.look import BLUE, GREEN, RED, Look
+from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure, accuracy, points, series
+from dpatlas.show.rows import Records, Row, Settings, mean_interval, only, where
 
-STEPS_LABEL = "full-batch steps $K$ (= epochs)"
 METHODS = {
     "repaired-full": Look("repaired DP-SGLD", BLUE, "o", "-"),
     "dp-sgd": Look("DP-SGD", RED, "s", "--"),
@@ -50,24 +44,25 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     record: Record[Spec, Metrics] = only(records, "long_training")
     fields = record.spec
     rows = [row for arm in record.metrics.rows for row in long_rows(record, arm)]
-    figure = Figure(figsize=(DOUBLE_COLUMN, 2.6))
-    accuracy, privacy = figure.subplots(1, 2)
-    accuracy.set(xscale="log", xlabel=STEPS_LABEL, ylabel="test accuracy, %")
-    accuracy.set_title("accuracy of the last iterate")
-    privacy.set(xscale="log", yscale="log", xlabel=STEPS_LABEL)
-    privacy.set_title("privacy loss of all iterates")
-    privacy.set_ylabel(r"$\varepsilon$ if all iterates were released")
-    data = frame(rows)
-    draw_points(accuracy, data[data.quantity == "accuracy"], "steps", METHODS, "method")
-    accuracy_axis(accuracy)
-    epsilons = data[data.quantity == "ordinary epsilon"]
-    draw_points(privacy, epsilons, "steps", METHODS, "method", apart=False)
-    privacy.axhline(fields.epsilon, color=MUTED, linewidth=THIN)
-    label_decades(privacy.yaxis)
-    for axes in (accuracy, privacy):
-        label_ticks(axes, fields.steps)
-    legend(figure, [handle(look) for look in METHODS.values()])
-    return ShownFigure(figure, COLUMNS, rows, _notes(record))
+    steps = Axis("full-batch steps $K$ (= epochs)", log=True, ticks=fields.steps)
+    epsilon = Axis(r"$\varepsilon$ if all iterates were released", log=True)
+    measured, spent = (where(rows, quantity=name) for name in ("accuracy", "ordinary epsilon"))
+    panels = [
+        Panel(
+            "accuracy of the last iterate",
+            steps,
+            accuracy(),
+            points(measured, "steps", METHODS, "method"),
+        ),
+        Panel(
+            "privacy loss of all iterates",
+            steps,
+            epsilon,
+            series(spent, "steps", METHODS, "method"),
+            across=[fields.epsilon],
+        ),
+    ]
+    return ShownFigure([Grid([panels], 2.6)], COLUMNS, rows, _notes(record))
 
 
 def long_rows(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> list[Row]:

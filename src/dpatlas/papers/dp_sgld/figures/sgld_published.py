@@ -8,9 +8,8 @@ from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.formulas.published import COUNTS, PUBLISHED_RUNS, PublishedRun
 from dpatlas.papers.dp_sgld.records import accuracy, privacy_loss
 from dpatlas.records import Record
-from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.rows import over_runs
-from dpatlas.show.series import of_kind, only
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings, of_kind, only, over_runs
 from dpatlas.show.tables import Cell, Math, Measured, Part
 
 SETTINGS = (

@@ -3,24 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
-from typing import Any
 
 import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from dpatlas.papers.dp_sgld.records import utility
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_curves, frame
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import legend
-from dpatlas.show.rows import positive_mean_interval
-from dpatlas.show.series import SERIES, handle, only
+from dpatlas.show.look import MUTED, SERIES, THIN, Look
+from dpatlas.show.panel import Axis, Grid, Panel, Series, ShownFigure, series
+from dpatlas.show.rows import Records, Row, Settings, only, positive_mean_interval, where
 
+STEPS = Axis("steps", log=True)
+LEMMAS = {
+    "exact": Look("lemma, corrected", "black", "", "--"),
+    "paper": Look("lemma, as printed", "black", "", ":"),
+}
 # Of order alpha, and of (epsilon, delta).
-THEOREMS = {"Thm 4.1": "*", "Thm 4.2": "P", "Thm 4.3": "*", "Thm 4.4": "P"}
+THEOREMS = (Look("Thms 4.1, 4.3", "black", "*", ""), Look("Thms 4.2, 4.4", "black", "P", ""))
+OF_THEOREM = dict(zip(("Thm 4.1", "Thm 4.2", "Thm 4.3", "Thm 4.4"), THEOREMS * 2, strict=True))
+AT_ZERO = Look("excess risk at zero weights", MUTED, width=THIN)
 
 
 def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
@@ -28,36 +28,25 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
     record: Record[utility.Spec, utility.Metrics] = only(records, "utility")
     fields, metrics = record.spec, record.metrics
     schedules = dict.fromkeys(measured.schedule for measured in metrics.rows)
-    figure = Figure(figsize=(DOUBLE_COLUMN, 3.3))
-    panels = figure.subplots(1, len(schedules), squeeze=False, sharey=True)[0]
     looks = {
-        epsilon: replace(look, label=rf"$\epsilon$ = {epsilon:g}", linestyle="-")
+        epsilon: replace(look, label=rf"$\epsilon$ = {epsilon:g}", linestyle="-", size=3)
         for epsilon, look in zip(fields.epsilons, cycle(SERIES), strict=False)
     }
-    rows: list[Row] = []
-    beyond: list[str] = []
-    for schedule, axes in zip(schedules, panels, strict=True):
+    rows = [row for measured in metrics.rows for row in utility_rows(record.ids, measured)]
+    rows = [row for schedule in schedules for row in where(rows, schedule=schedule)]
+    risk = Axis("excess risk (nats)", log=True, ends=(min(row["value"] for row in rows) / 3, None))
+    panels = []
+    for schedule in schedules:
         what = "last iterate" if schedule == "constant" else "mean of all iterates"
-        axes.set(xscale="log", yscale="log", xlabel="steps", title=f"{schedule} steps: {what}")
-        axes.axhline(metrics.excess_risk_at_zero, color=MUTED, linewidth=0.6, zorder=1)
-        shown = [
-            row
-            for measured in metrics.rows
-            if measured.schedule == schedule
-            for row in utility_rows(record.ids, measured)
-        ]
-        rows += shown
-        beyond += _draw_panel(axes, frame(shown), looks, fields.steps)
-    panels[0].set_ylim(bottom=min(row["value"] for row in rows) / 3)
-    panels[0].set_ylabel("excess risk (nats)")
-    kinds = [
-        handle(Look("lemma, corrected", "black", "", "--")),
-        handle(Look("lemma, as printed", "black", "", ":")),
-        handle(Look("Thms 4.1, 4.3", "black", "*", "")),
-        handle(Look("Thms 4.2, 4.4", "black", "P", "")),
-        handle(Look("excess risk at zero weights", MUTED, "", "-")),
+        drawn = _curves(where(rows, schedule=schedule), looks, fields.steps)
+        title = f"{schedule} steps: {what}"
+        panels.append(Panel(title, STEPS, risk, drawn, across=[metrics.excess_risk_at_zero]))
+    beyond = [
+        f"{row['quantity'].partition(',')[0]} at epsilon = {row['epsilon']:g}: {row['value']:.3g} "
+        f"at K = {row['step']:.2g}"
+        for row in rows
+        if row["step"] > fields.steps and row["quantity"].endswith(", exact")
     ]
-    legend(figure, [*map(handle, looks.values()), *kinds], columns=4)
     notes = [
         f"n = {fields.n} generated records in the unit ball, batch {fields.batch}, "
         f"{metrics.parameters} parameters, lambda = {fields.lam:g}, noise of Thm 4.2 at "
@@ -68,7 +57,8 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
         *([f"beyond the axis: {'; '.join(beyond)}"] if beyond else []),
     ]
     names = ("schedule", "epsilon", "quantity", "step", "value", "low", "high", "runs_used")
-    return ShownFigure(figure, names, rows, notes)
+    legend = [*looks.values(), *LEMMAS.values(), *THEOREMS, AT_ZERO]
+    return ShownFigure([Grid([panels], 3.3)], names, rows, notes, legend)
 
 
 def utility_rows(runs: Sequence[str], measured: utility.Row) -> list[Row]:
@@ -100,33 +90,32 @@ def utility_rows(runs: Sequence[str], measured: utility.Row) -> list[Row]:
     return rows
 
 
-def _draw_panel(
-    axes: Axes, data: pd.DataFrame, looks: Mapping[float, Look], last: int
-) -> list[str]:
-    """Draw one schedule; what lies beyond the last step, in words."""
-    measured = data[data.quantity == "measured"]
-    draw_curves(axes, measured, "step", looks, "epsilon", markevery=3, markersize=3)
-    for convention, style in (("exact", "--"), ("paper", ":")):
-        lemma = data[data.quantity.str.fullmatch(f"Lemma.*, {convention}")]
-        lines = {
-            epsilon: replace(look, marker="", linestyle=style) for epsilon, look in looks.items()
-        }
-        draw_curves(axes, lemma, "step", lines, "epsilon")
-    beyond = []
-    theorems = data[data.quantity.str.startswith("Thm")]
-    # What is printed first, under the corrections.
-    theorems = theorems.sort_values(
-        "quantity", key=lambda names: ~names.str.endswith("paper"), kind="stable"
+def _curves(rows: Sequence[Row], looks: Mapping[float, Look], last: int) -> list[Series]:
+    """Measured risk, lemmas, and the theorems up to the last step, corrected ones on top."""
+    drawn = series(
+        where(rows, quantity="measured"), "step", looks, "epsilon", band=True, every=(3, 0)
     )
-    for row in theorems.itertuples():
-        name, _, convention = row.quantity.partition(", ")
-        printed = convention == "paper"
-        if row.step <= last:
-            color = "white" if printed else looks[row.epsilon].color
-            mark: dict[str, Any] = {"markersize": 6, "mec": "black", "mew": 0.6}
-            order = 2 if printed else 3
-            axes.plot(row.step, row.value, THEOREMS[name], color=color, zorder=order, **mark)
-        elif not printed:
-            where = f"{name} at epsilon = {row.epsilon:g}"
-            beyond.append(f"{where}: {row.value:.3g} at K = {row.step:.2g}")
-    return beyond
+    for name, lemma in LEMMAS.items():
+        of_lemma = [
+            row
+            for row in rows
+            if row["quantity"].startswith("Lemma") and row["quantity"].endswith(name)
+        ]
+        lines = {
+            epsilon: replace(look, marker="", linestyle=lemma.linestyle)
+            for epsilon, look in looks.items()
+        }
+        drawn += series(of_lemma, "step", lines, "epsilon", told=(lemma.label,))
+    for fill, convention in (("none", "paper"), ("full", "exact")):
+        for name, mark in OF_THEOREM.items():
+            at = [
+                row for row in where(rows, quantity=f"{name}, {convention}") if row["step"] <= last
+            ]
+            marks = {
+                epsilon: replace(
+                    mark, label=look.label, color=look.color, size=6, fill=fill, edge="black"
+                )
+                for epsilon, look in looks.items()
+            }
+            drawn += series(at, "step", marks, "epsilon", told=(mark.label,))
+    return drawn

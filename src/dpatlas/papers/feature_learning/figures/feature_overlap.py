@@ -21,9 +21,9 @@ from dpatlas.papers.feature_learning.figures.rows import (
 )
 from dpatlas.papers.feature_learning.figures.words import setting_note, warning_notes
 from dpatlas.show.draw import frame
-from dpatlas.show.output import Row, Settings, ShownFigure
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import legend
-from dpatlas.show.rows import span
+from dpatlas.show.rows import Row, Settings, span
 from dpatlas.show.series import handle
 
 # Markers at 1 are whole.
@@ -32,7 +32,7 @@ LOOKS = {name: kind.look for name, kind in OVERLAPS.items()}
 OVERLAP_COLUMNS = (*COLUMNS, "cosine", "cosine_standard_error", "sigma_W")
 
 
-def feature_overlap(records: Sequence[Record], settings: Settings) -> ShownFigure:
+def feature_overlap(records: Sequence[Record], settings: Settings) -> DrawnFigure:
     """Mean |cosine| of the neurons with mu, by how the first layer was made."""
     figure, lines = panels_of(layout(records))
     panels = list(chain(*lines))
@@ -48,7 +48,7 @@ def feature_overlap(records: Sequence[Record], settings: Settings) -> ShownFigur
     label_x(figure, panels)
     shown_records = [record for _, record in panels]
     notes = [setting_note(shown_records), *_printed_notes(rows), *warning_notes(shown_records)]
-    return ShownFigure(figure, OVERLAP_COLUMNS, rows, notes)
+    return DrawnFigure(figure, OVERLAP_COLUMNS, rows, notes)
 
 
 def overlap_rows(record: Record, name: str) -> list[Row]:

@@ -34,9 +34,9 @@ from dpatlas.papers.feature_learning.figures.rows import (
 from dpatlas.papers.feature_learning.figures.words import risk_words, setting_note, warning_notes
 from dpatlas.show.draw import frame
 from dpatlas.show.look import MUTED, NOTE_SIZE, THIN, Look
-from dpatlas.show.output import Row, Settings, ShownFigure
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import legend
-from dpatlas.show.rows import CONFIDENCE
+from dpatlas.show.rows import CONFIDENCE, Row, Settings
 from dpatlas.show.series import handle
 
 RATE = Look("fitted rate", "black", "", "--")
@@ -58,7 +58,7 @@ ROOM_FOR_MEETING = 0.12
 RISK_COLUMNS = ("part", *COLUMNS, "R0", "c", "least", "most", "points")
 
 
-def feature_risk(records: Sequence[Record], settings: Settings) -> ShownFigure:
+def feature_risk(records: Sequence[Record], settings: Settings) -> DrawnFigure:
     """Risk by features and read-out, with the fitted rate, and where private meets random."""
     figure, lines = panels_of(layout(records))
     panels = list(chain(*lines))
@@ -79,7 +79,7 @@ def feature_risk(records: Sequence[Record], settings: Settings) -> ShownFigure:
         *_law_notes(data),
         *warning_notes(shown_records),
     ]
-    return ShownFigure(figure, RISK_COLUMNS, rows, notes)
+    return DrawnFigure(figure, RISK_COLUMNS, rows, notes)
 
 
 def risk_rows(record: Record) -> list[Row]:

@@ -17,9 +17,8 @@ from dpatlas.papers.feature_learning.figures.rows import (
     measured,
 )
 from dpatlas.papers.feature_learning.figures.words import privacy_words, risk_words
-from dpatlas.show.output import Row, Settings, ShownTable
-from dpatlas.show.rows import CONFIDENCE, mean_and_error, span
-from dpatlas.show.series import some
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import CONFIDENCE, Row, Settings, mean_and_error, some, span
 from dpatlas.show.tables import Cell, Math, Measured, Part
 
 MEASURED = {

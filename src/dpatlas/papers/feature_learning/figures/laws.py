@@ -17,8 +17,7 @@ from dpatlas.papers.feature_learning.figures.rows import (
 )
 from dpatlas.papers.feature_learning.formulas.rates import risk_rate
 from dpatlas.papers.feature_learning.records.simulation import Point
-from dpatlas.show.output import Row
-from dpatlas.show.rows import over_runs
+from dpatlas.show.rows import Row, over_runs
 
 # Sweeps along which the risk is fitted by a power: of n, of p, and of d on a ladder.
 SLOPE_AXES = ("n", "p", "ladder")

@@ -14,7 +14,7 @@ from dpatlas.papers.feature_learning.figures.rows import AXES, Record
 from dpatlas.show.draw import draw_points
 from dpatlas.show.look import DOUBLE_COLUMN, Look
 from dpatlas.show.panels import label_decades, label_ticks
-from dpatlas.show.series import some
+from dpatlas.show.rows import some
 
 Panels = list[tuple[Axes, Record]]
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from dpatlas.papers.feature_learning.records import simulation
 from dpatlas.records import Record as RecordOf
-from dpatlas.show.look import MUTED, Look
-from dpatlas.show.output import Row
-from dpatlas.show.rows import over_runs
-from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED
+from dpatlas.show.look import BLUE, GREEN, MUTED, ORANGE, PINK, RED, Look
+from dpatlas.show.rows import Row, over_runs
 
 Record = RecordOf[simulation.Spec, simulation.Metrics]
 

@@ -29,9 +29,9 @@ from dpatlas.records import Record
 from dpatlas.rows import columns
 from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import legend, number, write_in
-from dpatlas.show.rows import positive_mean_interval, summaries
+from dpatlas.show.rows import Records, Row, Settings, positive_mean_interval, summaries
 from dpatlas.show.series import handle
 
 # The measured KL is under the exact convention; the paper's is this many times larger.
@@ -49,7 +49,7 @@ LOOKS = {
 }
 
 
-def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
+def kl_bounds(records: Records, settings: Settings) -> DrawnFigure:
     """Our estimate beside Lemma 3.2 (above) and, for the linearised network, Cor. 4.2 (below)."""
     trained = conditions(records, "training")
     linearized = conditions(records, "linearized")
@@ -86,7 +86,7 @@ def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
         "above",
         *divergence_notes(trained),
     ]
-    return ShownFigure(
+    return DrawnFigure(
         figure,
         ("init", "network", "depth", "step", "time", "share", *VALUES, *COUNTS),
         lemma + corollary,

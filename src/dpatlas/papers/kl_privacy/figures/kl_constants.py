@@ -15,8 +15,8 @@ from dpatlas.papers.kl_privacy.formulas.theorems import (
 from dpatlas.records import Record
 from dpatlas.rows import columns
 from dpatlas.show.look import INITS
-from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.rows import mean_and_error
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings, mean_and_error
 from dpatlas.show.tables import Math, Measured, Part
 
 SYMBOLS = ("variance", "B", "R_printed", "R_corrected", "risk_printed", "risk_corrected")

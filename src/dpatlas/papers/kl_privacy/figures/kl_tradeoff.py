@@ -24,11 +24,11 @@ from dpatlas.papers.kl_privacy.formulas.theorems import (
 from dpatlas.papers.kl_privacy.readings import bounded
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_points, frame
-from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.look import DOUBLE_COLUMN, INITS, ORANGE, Look
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_ticks, legend
-from dpatlas.show.rows import positive_mean_interval
-from dpatlas.show.series import ORANGE, handle
+from dpatlas.show.rows import Records, Row, Settings, positive_mean_interval
+from dpatlas.show.series import handle
 
 LOOKS = {
     "measured": Look("measured", OF_INIT, "o", "-"),
@@ -82,13 +82,13 @@ AS_LOGARITHMS = {
 }
 
 
-def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
+def kl_tradeoff(records: Records, settings: Settings) -> DrawnFigure:
     """Sec. 6: B, R and B R / n against depth, then the network trained at a fixed KL budget."""
     trained = conditions(records, "linearized")
     return tradeoff_figure([row for record in trained for row in tradeoff_rows(record)], trained)
 
 
-def tradeoff_figure(rows: list[Row], trained: Records) -> ShownFigure:
+def tradeoff_figure(rows: list[Row], trained: Records) -> DrawnFigure:
     """The figure of these rows of its csv; the records give words alone."""
     figure = Figure(figsize=(DOUBLE_COLUMN, 9.0))
     panels = figure.subplots(len(PANELS), len(trained), sharex=True, sharey="row", squeeze=False)
@@ -114,7 +114,7 @@ def tradeoff_figure(rows: list[Row], trained: Records) -> ShownFigure:
         "records at the end of training, last row with "
         f"$\\sigma$ = {trained[0].spec.sigma:g} and time {trained[0].spec.time:g}",
     ]
-    return ShownFigure(figure, ("init", "depth", *VALUES, "runs_used"), rows, notes)
+    return DrawnFigure(figure, ("init", "depth", *VALUES, "runs_used"), rows, notes)
 
 
 def tradeoff_rows(record: Record[Any, Any]) -> list[Row]:

@@ -23,11 +23,12 @@ from dpatlas.papers.kl_privacy.figures.words import (
 )
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_decades, label_ticks, legend
+from dpatlas.show.rows import Records, Row, Settings
 
 
-def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
+def kl_vs_depth(records: Records, settings: Settings) -> DrawnFigure:
     """Fig. 2a and 2b: KL against depth after short and after long training."""
     trained = conditions(records, "training", ["depth"])
     horizons = {name: horizon(settings, name) for name in ("short", "long")}
@@ -42,7 +43,7 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
     return depth_figure(rows, horizons, trained)
 
 
-def depth_figure(rows: list[Row], horizons: dict[str, int], trained: Records) -> ShownFigure:
+def depth_figure(rows: list[Row], horizons: dict[str, int], trained: Records) -> DrawnFigure:
     """The figure of these rows of its csv; the records give words alone."""
     figure = Figure(figsize=(DOUBLE_COLUMN, 3.6))
     panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=[1.8, 1])
@@ -69,7 +70,7 @@ def depth_figure(rows: list[Row], horizons: dict[str, int], trained: Records) ->
         "mean and range over runs",
         *divergence_notes(trained, "depth"),
     ]
-    return ShownFigure(figure, ("init", "depth", "horizon", "step", *VALUES, *COUNTS), rows, notes)
+    return DrawnFigure(figure, ("init", "depth", "horizon", "step", *VALUES, *COUNTS), rows, notes)
 
 
 def _range(losses: pd.Series) -> str:

@@ -29,8 +29,9 @@ from dpatlas.papers.kl_privacy.figures.words import (
 )
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_decades, legend
+from dpatlas.show.rows import Records, Row, Settings
 from dpatlas.show.series import handle
 
 LINEAR = Look("linear in steps", "black", "", ":")
@@ -39,7 +40,7 @@ STEPS_LABEL = "full-batch steps (= epochs)"
 MARKED = 4
 
 
-def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
+def kl_vs_epochs(records: Records, settings: Settings) -> DrawnFigure:
     """Fig. 1: KL against steps for every init, the training loss, and the early growth."""
     end = horizon(settings, "early")
     trained = conditions([record for record in records if record.spec.steps != end], "training")
@@ -61,7 +62,7 @@ def epochs_figure(
     end: int,
     trained: Records,
     early: Records,
-) -> ShownFigure:
+) -> DrawnFigure:
     """The figure of these rows of its csv; the records give words alone."""
     inits = inits_of(early)
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.4))
@@ -97,7 +98,7 @@ def epochs_figure(
         *dict.fromkeys([*divergence_notes(trained), *divergence_notes(early)]),
     ]
     names = ("init", "step", *VALUES, *COUNTS)
-    return ShownFigure(figure, names, rows + exponents, notes)
+    return DrawnFigure(figure, names, rows + exponents, notes)
 
 
 def _linear_guide(axes: Axes, data: pd.DataFrame) -> None:

@@ -14,11 +14,12 @@ from dpatlas.papers.kl_privacy.figures.words import (
 )
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import SINGLE_COLUMN
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_decades, label_ticks, legend
+from dpatlas.show.rows import Records, Row, Settings
 
 
-def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
+def kl_vs_width(records: Records, settings: Settings) -> DrawnFigure:
     """Fig. 2c: KL against width at the last step of the width sweep.
 
     A condition that another sweep trains for longer is read on the way.
@@ -33,7 +34,7 @@ def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
     return width_figure(rows, steps, trained)
 
 
-def width_figure(rows: list[Row], steps: int, trained: Records) -> ShownFigure:
+def width_figure(rows: list[Row], steps: int, trained: Records) -> DrawnFigure:
     """The figure of these rows of its csv; the records give words alone."""
     figure = Figure(figsize=(SINGLE_COLUMN, 2.9))
     axes = figure.subplots()
@@ -50,4 +51,4 @@ def width_figure(rows: list[Row], steps: int, trained: Records) -> ShownFigure:
         "logarithm (claims compare geometric means)",
         *divergence_notes(trained, "width"),
     ]
-    return ShownFigure(figure, ("init", "width", "step", *VALUES, *COUNTS), rows, notes)
+    return DrawnFigure(figure, ("init", "width", "step", *VALUES, *COUNTS), rows, notes)

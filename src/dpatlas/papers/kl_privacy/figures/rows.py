@@ -15,8 +15,15 @@ from dpatlas.papers.kl_privacy.readings import growth, largest_means
 from dpatlas.records import Record
 from dpatlas.rows import columns
 from dpatlas.show.look import INITS
-from dpatlas.show.output import LEAST_RUNS, Records, Row, Settings
-from dpatlas.show.rows import mean_interval, positive_mean_interval, summaries
+from dpatlas.show.rows import (
+    LEAST_RUNS,
+    Records,
+    Row,
+    Settings,
+    mean_interval,
+    positive_mean_interval,
+    summaries,
+)
 
 COUNTS = ("runs_used", "runs_diverged")
 VALUES = ("quantity", "value", "low", "high")

@@ -8,9 +8,8 @@ from matplotlib.lines import Line2D
 from dpatlas.papers.kl_privacy.records import KlSpec
 from dpatlas.rows import columns
 from dpatlas.show.look import INITS, THIN, Look
-from dpatlas.show.output import Records
 from dpatlas.show.panels import number
-from dpatlas.show.rows import span
+from dpatlas.show.rows import Records, span
 from dpatlas.show.series import handle
 
 KL_LABEL = "KL privacy loss (nats)"

@@ -14,10 +14,8 @@ from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures.averages import SKY, backbone_of
 from dpatlas.papers.lp_fft.records.strategies import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.look import Look
-from dpatlas.show.output import Records, Row
-from dpatlas.show.rows import over_runs
-from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, of_kind
+from dpatlas.show.look import BLUE, GREEN, ORANGE, PINK, RED, Look
+from dpatlas.show.rows import Records, Row, of_kind, over_runs
 
 STRATEGIES = {
     "lp": Look("LP", GREEN, "^", "-."),

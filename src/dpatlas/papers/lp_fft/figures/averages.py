@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dpatlas.records import Record
-from dpatlas.show.output import Row
+from dpatlas.show.rows import Row
 
 SKY = "#56B4E9"
 

@@ -27,11 +27,11 @@ from dpatlas.papers.lp_fft.figures.strategy_panels import (
     panel_title,
 )
 from dpatlas.show.draw import BAR_WIDTH, draw_points, frame, move_aside
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.look import DOUBLE_COLUMN, MUTED, Look, ramp
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_ticks, legend, percent_axis
-from dpatlas.show.rows import span
-from dpatlas.show.series import handle, ramp
+from dpatlas.show.rows import Records, Row, Settings, span
+from dpatlas.show.series import handle
 
 PANELS_IN_A_LINE = 3
 HEADING_HEIGHT = 0.25
@@ -50,7 +50,7 @@ CONTROL_SIZE = 3
 Panel = list[Row]
 
 
-def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
+def lpfft_budget_sweep(records: Records, settings: Settings) -> DrawnFigure:
     """Figs. 2b and 6: accuracy against the share of the budget spent on LP, and the clip bound."""
     trained = arms(records, "strategies", "lora")
     swept = _share_panels(trained)
@@ -60,7 +60,7 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
     return sweep_figure(swept, clipped)
 
 
-def sweep_figure(swept: list[Panel], clipped: list[Panel]) -> ShownFigure:
+def sweep_figure(swept: list[Panel], clipped: list[Panel]) -> DrawnFigure:
     """The figure of these panels, rows of its csv: along the share of LP, and the clip bound."""
     front, rest = _front(swept)
     heading = "Scenarios whose best shares of LP differ at the largest noise" if rest else ""
@@ -77,7 +77,7 @@ def sweep_figure(swept: list[Panel], clipped: list[Panel]) -> ShownFigure:
     finish(subplots)
     rows = [row for panel in (*front, *rest, *clipped) for row in panel]
     legend(figure, [*map(handle, looks.values()), *_of_controls(rows)], LEGEND_COLUMNS)
-    return ShownFigure(figure, ("panel", *ARM_COLUMNS), rows, _sweep_notes(rows))
+    return DrawnFigure(figure, ("panel", *ARM_COLUMNS), rows, _sweep_notes(rows))
 
 
 def _share_panels(rows: Sequence[Row]) -> list[Panel]:

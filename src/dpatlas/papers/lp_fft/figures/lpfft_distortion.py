@@ -21,15 +21,15 @@ from dpatlas.papers.lp_fft.records import distortion
 from dpatlas.papers.lp_fft.records.distortion import Share
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_points, frame
-from dpatlas.show.look import Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.look import BLUE, RED, Look, ramp
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_ticks
-from dpatlas.show.series import BLUE, RED, only, ramp
+from dpatlas.show.rows import Records, Row, Settings, only
 
 Distortion = Record[distortion.Spec, distortion.Metrics]
 
 
-def lpfft_distortion(records: Records, settings: Settings) -> ShownFigure:
+def lpfft_distortion(records: Records, settings: Settings) -> DrawnFigure:
     """Thms 3.3 and 3.4 compared with simulation, a line for each.
 
     InputError unless there is exactly one record of kind distortion.
@@ -43,7 +43,7 @@ def lpfft_distortion(records: Records, settings: Settings) -> ShownFigure:
         ),
     }
     figure, rows = draw_parts(record, panels)
-    return ShownFigure(figure, COLUMNS, rows, [_note(record.spec)])
+    return DrawnFigure(figure, COLUMNS, rows, [_note(record.spec)])
 
 
 def _note(spec: distortion.Spec) -> str:

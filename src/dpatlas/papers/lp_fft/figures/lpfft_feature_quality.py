@@ -28,11 +28,20 @@ from dpatlas.papers.lp_fft.records.feature_quality import TASKS, Metrics, Spec
 from dpatlas.papers.lp_fft.records.feature_quality import Row as Curves
 from dpatlas.records import Record
 from dpatlas.show.draw import BAR_WIDTH, draw_curves, frame
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import LEAST_RUNS, Records, Row, Settings, ShownFigure
+from dpatlas.show.look import BLUE, DOUBLE_COLUMN, MUTED, RED, THIN, Look
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import accuracy_axis, legend, percent_axis
-from dpatlas.show.rows import CONFIDENCE, averaged, mean_interval
-from dpatlas.show.series import BLUE, RED, handle, some
+from dpatlas.show.rows import (
+    CONFIDENCE,
+    LEAST_RUNS,
+    Records,
+    Row,
+    Settings,
+    averaged,
+    mean_interval,
+    some,
+)
+from dpatlas.show.series import handle
 
 QualityRecord = Record[Spec, Metrics]
 
@@ -68,7 +77,7 @@ OF_VALUE = ("value", "low", "high", "runs_used", "confidence", "answer")
 COLUMNS = ("part", *OF_RECORD, *OF_TRAINING, *OF_POINT, *OF_VALUE)
 
 
-def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
+def lpfft_feature_quality(records: Records, settings: Settings) -> DrawnFigure:
     """Figs. 2 (left) and 7: kNN accuracy during training; whether LP first saves some of it."""
     families = _families(some(records, "feature_quality"))
     shown = [record for family in families for record in family]
@@ -89,7 +98,7 @@ def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
         _name_conditions(below)
     used = {(row["strategy"], row["task"]) for row in curves}
     legend(figure, [handle(look) for key, look in CURVES.items() if key in used])
-    return ShownFigure(figure, COLUMNS, [*curves, *losses], _notes(families, losses))
+    return DrawnFigure(figure, COLUMNS, [*curves, *losses], _notes(families, losses))
 
 
 def _families(records: Records) -> list[list[QualityRecord]]:

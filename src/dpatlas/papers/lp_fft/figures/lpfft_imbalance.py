@@ -18,12 +18,12 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
 )
 from dpatlas.papers.lp_fft.records.imbalance import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.look import DOUBLE_COLUMN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.series import SERIES, only
+from dpatlas.show.look import DOUBLE_COLUMN, SERIES, Look
+from dpatlas.show.output import DrawnFigure
+from dpatlas.show.rows import Records, Row, Settings, only
 
 
-def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
+def lpfft_imbalance(records: Records, settings: Settings) -> DrawnFigure:
     """Fig. 10: the Jensen gap of the least eigenvalue, and the drift of the mean eigenvalue.
 
     InputError unless there is exactly one record of kind imbalance.
@@ -41,7 +41,7 @@ def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
         rf"$\sigma^2$ = {drift.sigma2:g}, {drift.paths} paths; under layer-wise noise the printed "
         "and the corrected formula are both zero; bars: 95% normal intervals over paths",
     ]
-    return ShownFigure(figure, COLUMNS, rows, notes)
+    return DrawnFigure(figure, COLUMNS, rows, notes)
 
 
 def _jensen(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:

@@ -25,8 +25,9 @@ from dpatlas.papers.lp_fft.figures.strategy_panels import (
 from dpatlas.papers.lp_fft.published import BY_METHOD, printed_of
 from dpatlas.show.draw import draw_points, draw_printed, frame, printed_handle
 from dpatlas.show.look import MUTED, THIN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import legend
+from dpatlas.show.rows import Records, Row, Settings
 from dpatlas.show.series import handle
 
 OURS, PRINTED = "ours", "printed"
@@ -44,7 +45,7 @@ ASIDE, LEAST_ASIDE = 0.25, 0.15
 BETWEEN_LABELS = 0.13
 
 
-def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
+def lpfft_privacy_utility(records: Records, settings: Settings) -> DrawnFigure:
     """Fig. 8: accuracy of every strategy against epsilon, a panel per scenario and backbone."""
     scenarios = grouped(arms(records, "strategies", "lora"), *PLACE)
     if not scenarios:
@@ -52,7 +53,7 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
     return utility_figure([row for rows in scenarios.values() for row in _with_printed(rows)])
 
 
-def utility_figure(rows: list[Row]) -> ShownFigure:
+def utility_figure(rows: list[Row]) -> DrawnFigure:
     """The figure of these rows of its csv: all panels have the same axes and looks."""
     panels = list(grouped(rows, *PLACE).values())
     figure, subplots = panel_grid(len(panels), MANY if len(panels) > FEW else FEW)
@@ -74,7 +75,7 @@ def utility_figure(rows: list[Row]) -> ShownFigure:
     if any(row["source"] == PRINTED for row in rows):
         handles.append(printed_handle())
     legend(figure, handles, min(LEGEND_COLUMNS, len(handles)))
-    return ShownFigure(figure, ("source", *ARM_COLUMNS), rows, _utility_notes(rows))
+    return DrawnFigure(figure, ("source", *ARM_COLUMNS), rows, _utility_notes(rows))
 
 
 def _with_printed(rows: Sequence[Row]) -> list[Row]:

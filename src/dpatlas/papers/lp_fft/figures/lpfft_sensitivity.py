@@ -15,10 +15,10 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
 )
 from dpatlas.papers.lp_fft.records.sensitivity import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.look import BLUE, DOUBLE_COLUMN, GREEN, MUTED, PINK, RED, THIN, Look
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_sparsely, label_ticks
-from dpatlas.show.series import BLUE, GREEN, PINK, RED, only
+from dpatlas.show.rows import Records, Row, Settings, only
 
 LAYERS = {
     "head": Look("head", BLUE, "o", "-"),
@@ -32,7 +32,7 @@ READINGS = {
 }
 
 
-def lpfft_sensitivity(records: Records, settings: Settings) -> ShownFigure:
+def lpfft_sensitivity(records: Records, settings: Settings) -> DrawnFigure:
     """Fig. 9: sensitivities of both layers, their ratio against d, and its drift in DP-GD.
 
     InputError unless there is exactly one record of kind sensitivity.
@@ -58,7 +58,7 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> ShownFigure:
         rf"$h/\sqrt{{d}}$, steps of {moving.step:g}, $\sigma^2$ = {moving.sigma2:g}, "
         f"{moving.seeds} paths",
     ]
-    return ShownFigure(figure, COLUMNS, rows, notes)
+    return DrawnFigure(figure, COLUMNS, rows, notes)
 
 
 def _layer_sizes(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:

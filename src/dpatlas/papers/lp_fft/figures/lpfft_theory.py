@@ -22,10 +22,10 @@ from dpatlas.papers.lp_fft.records import dynamics
 from dpatlas.papers.lp_fft.records.dynamics import BracketRow
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_curves, frame
-from dpatlas.show.look import BAND_ALPHA, MUTED, NOTE_SIZE, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
+from dpatlas.show.look import BAND_ALPHA, BLUE, MUTED, NOTE_SIZE, RAMP, RED, Look, ramp
+from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_sparsely
-from dpatlas.show.series import BLUE, RAMP, RED, only, ramp
+from dpatlas.show.rows import Records, Row, Settings, only
 
 Dynamics = Record[dynamics.Spec, dynamics.Metrics]
 
@@ -51,7 +51,7 @@ OUTSIDE = {
 DARK, CELL = 0.5, 0.95
 
 
-def lpfft_theory(records: Records, settings: Settings) -> ShownFigure:
+def lpfft_theory(records: Records, settings: Settings) -> DrawnFigure:
     """Eq. 161 and Thms 4.2 to 4.5 compared with simulation, a line for every kind of network.
 
     InputError unless there is exactly one record of kind dynamics.
@@ -66,7 +66,7 @@ def lpfft_theory(records: Records, settings: Settings) -> ShownFigure:
         ),
     }
     figure, rows = draw_parts(record, panels)
-    return ShownFigure(figure, COLUMNS, rows, _notes(record.spec))
+    return DrawnFigure(figure, COLUMNS, rows, _notes(record.spec))
 
 
 def _notes(spec: dynamics.Spec) -> list[str]:

@@ -17,8 +17,8 @@ from dpatlas.papers.lp_fft.figures.averages import backbone_of
 from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.series import some
+from dpatlas.show.output import DrawnFigure
+from dpatlas.show.rows import Records, Row, Settings, some
 
 UmapRecord = Record[Spec, Metrics]
 
@@ -40,7 +40,7 @@ PANEL = ("lp_steps", "moment", "fft_steps", "knn", "silhouette", "accuracy")
 COLUMNS = ("part", "data", "backbone", *PANEL, "epsilon_of_all_steps", "point", "class", "x", "y")
 
 
-def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
+def lpfft_umap(records: Records, settings: Settings) -> DrawnFigure:
     """Figs. 4 and 5: a line of panels for every record and number of LP steps.
 
     LP leaves the features as they are: of every record one panel shows them before FFT.
@@ -57,7 +57,7 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
 
 def umap_figure(
     pictures: Sequence[list[Row]], classes: Sequence[Sequence[str]], notes: list[str]
-) -> ShownFigure:
+) -> DrawnFigure:
     """The figure of these rows of its csv, by record, with the classes of each record."""
     count = sum(len(_lp_steps(rows)) for rows in pictures)
     figure = Figure(figsize=(DOUBLE_COLUMN, PANEL_HEIGHT * count))
@@ -82,7 +82,7 @@ def umap_figure(
             if steps == first:
                 _name_classes(axes, names, rows[0]["data"])
             line += 1
-    return ShownFigure(figure, COLUMNS, [row for rows in pictures for row in rows], notes)
+    return DrawnFigure(figure, COLUMNS, [row for rows in pictures for row in rows], notes)
 
 
 def _same(steps: Sequence[int]) -> set[tuple[str, int]]:

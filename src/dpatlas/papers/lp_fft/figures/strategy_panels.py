@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 
 from dpatlas.papers.lp_fft.figures.arms import CHOSEN_ON, NEIGHBOURS
 from dpatlas.show.look import DOUBLE_COLUMN
-from dpatlas.show.output import Row
 from dpatlas.show.panels import accuracy_axis
-from dpatlas.show.rows import averaged, span
+from dpatlas.show.rows import Row, averaged, span
 
 LINE_HEIGHT = 2.2
 

@@ -30,7 +30,8 @@ from dpatlas.papers.lp_fft.published import (
     PrintedAccuracy,
     contradictions,
 )
-from dpatlas.show.output import Records, Row, ShownTable
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row
 from dpatlas.show.tables import Cell, Measured, Part
 
 OURS, PRINTED = "ours", "printed"

@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 from dpatlas.core.statistics import Estimate
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_curves, draw_points, frame
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import Row
-from dpatlas.show.rows import CONFIDENCE
-from dpatlas.show.series import BLUE, GREEN, RED, handle
+from dpatlas.show.look import BLUE, DOUBLE_COLUMN, GREEN, MUTED, RED, THIN, Look
+from dpatlas.show.rows import CONFIDENCE, Row
+from dpatlas.show.series import handle
 
 MARKER_SIZE = 3
 # Height in inches of a line of panels under its heading.
