@@ -18,7 +18,7 @@ from dpatlas.jobs.job import Job
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.tuning import Tuning
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
-from dpatlas.papers.dp_sgld.records.long_training_tuning import Spec
+from dpatlas.papers.dp_sgld.records.long_training_tuning import LongTrainingTuningSpec
 
 ACCOUNTS = (1e-5, "add_remove")
 PROBLEM = Problem(n=1150, classes=10, feature_norm=1.0, delta=1e-5)
@@ -79,7 +79,7 @@ def small_tuning(folder: Path, after):
     data = save_data(folder / "data").parent
     spec = spec_of("long_training_tuning", accountant="rdp")
     store = Checkpoints(folder / "checkpoints", {})
-    fields = checked_fields(Spec, spec.fields, "--spec: ")
+    fields = checked_fields(LongTrainingTuningSpec, spec.fields, "--spec: ")
     job = Job(spec, fields, prepared.load(data), "cpu", store, Stopwatch())
     tried = []
 

@@ -28,6 +28,7 @@ from dpatlas.core.fields import (
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.records.strategies import Spec as StrategiesSpec
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
 
 KEY = "lp_fft"
@@ -40,8 +41,6 @@ SHARED = ("delta", "relation", "accountant", "max_grad_norm", "max_physical_batc
 OF_SCENARIO = ("lrs", "head_scale", "augmentation", "ema_decay", "lora_rank")
 # Keys of a scenario that a sweep of clip bounds overrides.
 OF_SWEEP = ("strategies", "shares", "control_shares", "runs", "runs_per_job")
-# Fields of a tuning alone.
-GRID = ("lrs", "tuning_runs")
 REPEATED = ("runs", "runs_per_job")
 # Keys in which two entries with the same scenario name may differ.
 OF_ENTRY = ("noise_multipliers", "epsilons", "tuning_runs", *OF_SWEEP)
@@ -636,7 +635,7 @@ def _clip_sweep(config: General) -> Iterator[TunedRuns]:
 
 def _runs(config: General, scenario: Scenario, fields: dict[str, Any], name: str) -> TunedRuns:
     runs = scenario.runs, scenario.runs_per_job
-    return tuned_runs(config, KEY, "strategies", fields, GRID, name, *runs)
+    return tuned_runs(config, KEY, "strategies", fields, StrategiesSpec, name, *runs)
 
 
 def _scenario(config: General, scenario: Scenario, group: str) -> dict[str, Any]:
