@@ -61,6 +61,9 @@ class ColumnTest(Model):
     at_least: dict[Name, float] = setting(
         "By column the least value of the rows that are taken.", default={}
     )
+    at_most: dict[Name, float] = setting(
+        "By column the largest value of the rows that are taken.", default={}
+    )
     may_lack: Once[Name] = setting(
         "Columns of `where`: with by: [record], a record without such a value is left out.",
         default=[],
@@ -133,12 +136,15 @@ class ColumnTest(Model):
         rows = make(taken) if make else columns(taken, self.table)
         if make and rows.empty:
             return rows
-        for name in (*self.at_least, *at):
+        for name in (*self.at_least, *self.at_most, *at):
             if name not in rows:
                 raise InputError(f"where of {self.label}", name, ", ".join(rows.columns))
         for name, least in self.at_least.items():
             rows = rows[rows[name] >= least]
             self._need(rows, {name: least})
+        for name, most in self.at_most.items():
+            rows = rows[rows[name] <= most]
+            self._need(rows, {name: most})
         by_record, every = "record" in self.by, rows
         for name in sorted(at, key=lambda name: name not in self.may_lack):
             value = rows.steps.min() if at[name] == LAST else at[name]

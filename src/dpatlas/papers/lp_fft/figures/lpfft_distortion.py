@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -17,8 +18,7 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     legend_of,
     row_of,
 )
-from dpatlas.papers.lp_fft.records import distortion
-from dpatlas.papers.lp_fft.records.distortion import Share
+from dpatlas.papers.lp_fft.records.distortion import DistortionSpec
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_points, frame
 from dpatlas.show.look import BLUE, RED, Look, ramp
@@ -26,7 +26,7 @@ from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_ticks
 from dpatlas.show.rows import Records, Row, Settings, only
 
-Distortion = Record[distortion.Spec, distortion.Metrics]
+Distortion = Record[DistortionSpec, Any]
 
 
 def lpfft_distortion(records: Records, settings: Settings) -> DrawnFigure:
@@ -46,7 +46,7 @@ def lpfft_distortion(records: Records, settings: Settings) -> DrawnFigure:
     return DrawnFigure(figure, COLUMNS, rows, [_note(record.spec)])
 
 
-def _note(spec: distortion.Spec) -> str:
+def _note(spec: DistortionSpec) -> str:
     clusters, two, after = spec.clusters, spec.two_records, spec.after_probing
     return (
         "bars: 95% Clopper-Pearson intervals; Thm 3.3, two records: distorted by heads between "
@@ -60,20 +60,20 @@ def _note(spec: distortion.Spec) -> str:
 
 def claimed_distortion(axes: Axes, record: Distortion) -> list[Row]:
     """Probability of distortion on random clusters against h, for every variance of the head."""
-    clusters, panel = record.metrics.clusters, "distortion, clusters"
-    claimed = {row.h: row.claimed for row in clusters}
+    clusters, panel = record.tables["clusters"], "distortion, clusters"
+    claimed = {row["h"]: row["claimed"] for row in clusters}
     look = Look(r"$1 - 2^{-h}$", "black", "", "-")
     rows = curve_rows(record, panel, look, list(claimed), list(claimed.values()))
     draw_series(axes, rows, (look,))
-    variances = sorted({row.head_variance for row in clusters})
+    variances = sorted({row["head_variance"] for row in clusters})
     marked = [
         replace(style, linestyle="")
         for style in ramp([rf"$\beta_h$ = {variance:g}" for variance in variances])
     ]
     looks = {series.label: series for series in marked}
     for variance, series in zip(variances, marked, strict=True):
-        shares = [row for row in clusters if row.head_variance == variance]
-        rows += _share_rows(record, panel, series, [row.h for row in shares], shares)
+        shares = [row for row in clusters if row["head_variance"] == variance]
+        rows += _share_rows(record, panel, series, [row["h"] for row in shares], shares)
     with mpl.rc_context({"lines.markersize": MARKER_SIZE}):
         draw_points(axes, frame(rows), "x", looks)
     axes.set(xlabel="number of features $h$", ylim=(0.45, 1.02), ylabel="distortion probability")
@@ -84,16 +84,13 @@ def claimed_distortion(axes: Axes, record: Distortion) -> list[Row]:
 
 
 def _share_rows(
-    record: Distortion, panel: str, look: Look, at: Sequence[float], shares: Sequence[Share]
+    record: Distortion, panel: str, look: Look, at: Sequence[float], shares: Sequence[Row]
 ) -> list[Row]:
     """Rows of shares with the intervals of the record."""
     return [
         {
-            **row_of(record, panel, look, x, row.share),
-            "low": row.low,
-            "high": row.high,
-            "count": row.count,
-            "trials": row.trials,
+            **row_of(record, panel, look, x, row["share"]),
+            **{name: row[name] for name in ("low", "high", "count", "trials")},
         }
         for x, row in zip(at, shares, strict=True)
     ]
@@ -101,13 +98,13 @@ def _share_rows(
 
 def two_records(axes: Axes, record: Distortion) -> list[Row]:
     """Probability of distortion of one feature by two records, against the head's variance."""
-    variances, panel = record.metrics.two_records, "distortion, two records"
-    at = [row.head_variance for row in variances]
+    variances, panel = record.tables["two_records"], "distortion, two records"
+    at = [row["head_variance"] for row in variances]
     claimed, exact = Look("Thm 3.3", RED, "", "--"), Look("exact", BLUE, "", "-")
     look = Look("simulated", "black", "o", "")
     rows = [
-        *curve_rows(record, panel, claimed, at, [row.claimed for row in variances]),
-        *curve_rows(record, panel, exact, at, [row.exact for row in variances]),
+        *curve_rows(record, panel, claimed, at, [row["claimed"] for row in variances]),
+        *curve_rows(record, panel, exact, at, [row["exact"] for row in variances]),
         *_share_rows(record, panel, look, at, variances),
     ]
     axes.set(xscale="log", xlabel=r"variance of the head $\beta_h$", ylim=(0, 0.6))
@@ -119,13 +116,13 @@ def two_records(axes: Axes, record: Distortion) -> list[Row]:
 
 def after_probing(axes: Axes, record: Distortion) -> list[Row]:
     """Share of networks without a falling cosine after LP, against the width of the clusters."""
-    networks, panel = record.metrics.after_probing, "no fall after LP"
+    networks, panel = record.tables["after_probing"], "no fall after LP"
     rows: list[Row] = []
-    spans = sorted({row.fft_span for row in networks})
+    spans = sorted({row["fft_span"] for row in networks})
     looks = ramp([f"until $s$ = {span:g}" for span in spans])
     for span, look in zip(spans, looks, strict=True):
-        shares = [row for row in networks if row.fft_span == span]
-        rows += _share_rows(record, panel, look, [row.angle for row in shares], shares)
+        shares = [row for row in networks if row["fft_span"] == span]
+        rows += _share_rows(record, panel, look, [row["angle"] for row in shares], shares)
     axes.set(xscale="log", ylim=(0, 1.05), xlabel="angle of the clusters (degrees)")
     axes.set(title="Thm 3.4: no cosine falls after LP", ylabel="share of networks")
     draw_series(axes, rows, looks)
@@ -139,11 +136,11 @@ def counterexample(axes: Axes, record: Distortion) -> list[Row]:
     """The cosine that Thm 3.4 says never falls, after LP of several spans."""
     panel = "counter-example"
     rows: list[Row] = []
-    curves = record.metrics.counterexample
-    names = [f"LP until $s$ = {curve.lp_span:g}" for curve in curves]
+    curves = record.tables["counterexample"]
+    names = [f"LP until $s$ = {curve['lp_span']:g}" for curve in curves]
     looks = [replace(look, marker="") for look in ramp(names)]
     for curve, look in zip(curves, looks, strict=True):
-        rows += curve_rows(record, panel, look, curve.s, curve.cosine)
+        rows += curve_rows(record, panel, look, curve["s"], curve["cosine"])
     axes.set(xlabel=r"$s = \int L\, dt$ of FFT", ylabel=r"$\cos(w, \bar{x})$")
     axes.set_title("Thm 3.4: counter-example")
     draw_series(axes, rows, looks)

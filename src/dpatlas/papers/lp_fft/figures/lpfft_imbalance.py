@@ -1,6 +1,7 @@
 """lp_fft: eigenvalues of the imbalance between the layers of a linear network."""
 
 from itertools import cycle
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,7 +17,6 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     legend_of,
     mean_rows,
 )
-from dpatlas.papers.lp_fft.records.imbalance import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import DOUBLE_COLUMN, SERIES, Look
 from dpatlas.show.output import DrawnFigure
@@ -28,7 +28,7 @@ def lpfft_imbalance(records: Records, settings: Settings) -> DrawnFigure:
 
     InputError unless there is exactly one record of kind imbalance.
     """
-    record: Record[Spec, Metrics] = only(records, "imbalance")
+    record = only(records, "imbalance")
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.8))
     left, right = figure.subplots(1, 2)
     rows = [*_jensen(left, record), *_eigenvalue_drift(right, record)]
@@ -44,13 +44,15 @@ def lpfft_imbalance(records: Records, settings: Settings) -> DrawnFigure:
     return DrawnFigure(figure, COLUMNS, rows, notes)
 
 
-def _jensen(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+def _jensen(axes: Axes, record: Record[Any, Any]) -> list[Row]:
     rows: list[Row] = []
     looks: list[Look] = []
-    for row, style in zip(record.metrics.gap, cycle(SERIES), strict=False):
-        looks.append(Look(rf"$\sigma$ = {row.sigma:g}", style.color, style.marker, style.linestyle))
-        percent = [[100 * value for value in values] for values in (row.gap, row.error)]
-        rows += mean_rows(record, "Jensen gap in percent", looks[-1], row.steps, *percent)
+    for row, style in zip(record.tables["gap"], cycle(SERIES), strict=False):
+        looks.append(
+            Look(rf"$\sigma$ = {row['sigma']:g}", style.color, style.marker, style.linestyle)
+        )
+        percent = [[100 * value for value in values] for values in (row["gap"], row["error"])]
+        rows += mean_rows(record, "Jensen gap in percent", looks[-1], row["steps"], *percent)
     axes.set(xlabel="steps of DP-SGD")
     axes.set_ylabel(r"$\mathbb{E}u / (\mathbb{E}\sqrt{u})^2 - 1$  (%)")
     axes.set_title("Jensen gap of the least eigenvalue in DP-SGD")
@@ -61,19 +63,19 @@ def _jensen(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
     return rows
 
 
-def _eigenvalue_drift(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+def _eigenvalue_drift(axes: Axes, record: Record[Any, Any]) -> list[Row]:
     panel = "change of the mean eigenvalue"
     rows: list[Row] = []
     shown: list[Look] = []
-    for row in record.metrics.drift:
-        base = NOISES[row.noise]
+    for row in record.tables["drift"]:
+        base = NOISES[row["noise"]]
         points = Look(base.label, base.color, base.marker, "")
-        rows += mean_rows(record, panel, points, row.times, row.change, row.error)
+        rows += mean_rows(record, panel, points, row["times"], row["change"], row["error"])
         shown.append(points)
-        if row.noise == "uniform":
-            for look, values in ((PRINTED, row.paper), (EXACT, row.exact)):
+        if row["noise"] == "uniform":
+            for look, values in ((PRINTED, row["paper"]), (EXACT, row["exact"])):
                 line = Look(f"{look.label}, uniform", look.color, "", look.linestyle)
-                rows += curve_rows(record, panel, line, row.times, values)
+                rows += curve_rows(record, panel, line, row["times"], values)
                 shown.append(line)
     axes.set(xlabel="time $t$", ylabel="change of the mean eigenvalue")
     axes.set_title(r"Drift of $v v^T - B B^T$ under noise, Eq. 125")

@@ -1,6 +1,7 @@
 """lp_fft: gradient sensitivities of the layers of a linear network."""
 
 import math
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,12 +14,11 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     legend_of,
     mean_rows,
 )
-from dpatlas.papers.lp_fft.records.sensitivity import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import BLUE, DOUBLE_COLUMN, GREEN, MUTED, PINK, RED, THIN, Look
 from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_sparsely, label_ticks
-from dpatlas.show.rows import Records, Row, Settings, only
+from dpatlas.show.rows import Records, Row, Settings, only, where
 
 LAYERS = {
     "head": Look("head", BLUE, "o", "-"),
@@ -37,7 +37,7 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> DrawnFigure:
 
     InputError unless there is exactly one record of kind sensitivity.
     """
-    record: Record[Spec, Metrics] = only(records, "sensitivity")
+    record = only(records, "sensitivity")
     figure = Figure(figsize=(DOUBLE_COLUMN, 2.7))
     sizes, start, drift = figure.subplots(1, 3)
     rows = [
@@ -46,7 +46,7 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> DrawnFigure:
         *_ratio_drift(drift, record),
     ]
     before, moving = record.spec.start, record.spec.drift
-    seeds = record.metrics.start[0].seeds
+    seeds = record.tables["start"][0]["seeds"]
     notes = [
         f"$h$ = {before.hidden}, $n$ = {before.records_per_input}$d$ records with $X^T X = I$ and "
         rf"$\Vert Y\Vert$ = 1, mean over {seeds} heads and features with 95% normal intervals; "
@@ -61,7 +61,7 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> DrawnFigure:
     return DrawnFigure(figure, COLUMNS, rows, notes)
 
 
-def _layer_sizes(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+def _layer_sizes(axes: Axes, record: Record[Any, Any]) -> list[Row]:
     """Largest gradient norm of a record in either layer, h / sqrt(d) being the variance."""
     rows: list[Row] = []
     for name, look in LAYERS.items():
@@ -76,7 +76,7 @@ def _layer_sizes(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
     return rows
 
 
-def _start_ratios(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+def _start_ratios(axes: Axes, record: Record[Any, Any]) -> list[Row]:
     """Head over features before training, by definition of sensitivity and reading of E.10."""
     rows: list[Row] = []
     for (records, reading), look in READINGS.items():
@@ -96,20 +96,20 @@ def _start_ratios(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
 
 
 def _start_rows(
-    record: Record[Spec, Metrics], panel: str, look: Look, reading: str, name: str
+    record: Record[Any, Any], panel: str, look: Look, reading: str, name: str
 ) -> list[Row]:
     """Rows of one column of the record, for one reading, against d."""
-    rows = [row for row in record.metrics.start if row.reading == reading]
-    values, errors = ([getattr(row, column) for row in rows] for column in (name, f"{name}_error"))
-    return mean_rows(record, panel, look, [row.d for row in rows], values, errors)
+    rows = where(record.tables["start"], reading=reading)
+    values, errors = ([row[column] for row in rows] for column in (name, f"{name}_error"))
+    return mean_rows(record, panel, look, [row["d"] for row in rows], values, errors)
 
 
-def _ratio_drift(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+def _ratio_drift(axes: Axes, record: Record[Any, Any]) -> list[Row]:
     """The ratio during noisy gradient descent."""
     rows: list[Row] = []
-    for row in record.metrics.drift:
-        look = NOISES[row.noise]
-        rows += mean_rows(record, "ratio in DP-GD", look, row.steps, row.ratio, row.error)
+    for row in record.tables["drift"]:
+        look = NOISES[row["noise"]]
+        rows += mean_rows(record, "ratio in DP-GD", look, row["steps"], row["ratio"], row["error"])
     axes.set(xlabel="steps of DP-GD", ylabel="sensitivity of head over features")
     axes.set_title("Ratio in private training")
     draw_series(axes, rows, NOISES.values())

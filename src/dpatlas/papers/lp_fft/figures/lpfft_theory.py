@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -18,16 +19,15 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     mean_rows,
     row_of,
 )
-from dpatlas.papers.lp_fft.records import dynamics
-from dpatlas.papers.lp_fft.records.dynamics import BracketRow
+from dpatlas.papers.lp_fft.records.dynamics import DynamicsSpec
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_curves, frame
 from dpatlas.show.look import BAND_ALPHA, BLUE, MUTED, NOTE_SIZE, RAMP, RED, Look, ramp
 from dpatlas.show.output import DrawnFigure
 from dpatlas.show.panels import label_sparsely
-from dpatlas.show.rows import Records, Row, Settings, only
+from dpatlas.show.rows import Records, Row, Settings, only, where
 
-Dynamics = Record[dynamics.Spec, dynamics.Metrics]
+Dynamics = Record[DynamicsSpec, Any]
 
 OVER_BOUND = "loss over bound"
 SIMULATED = Look("simulated", "black", "o", "")
@@ -69,7 +69,7 @@ def lpfft_theory(records: Records, settings: Settings) -> DrawnFigure:
     return DrawnFigure(figure, COLUMNS, rows, _notes(record.spec))
 
 
-def _notes(spec: dynamics.Spec) -> list[str]:
+def _notes(spec: DynamicsSpec) -> list[str]:
     relu, probing, tuned = spec.relu, spec.probing, spec.fine_tuning
     return [
         "bars: 95% normal intervals over paths",
@@ -87,12 +87,12 @@ def _notes(spec: dynamics.Spec) -> list[str]:
 
 def head_norm(axes: Axes, record: Dynamics) -> list[Row]:
     """E ||v_t||^2 of linear probing."""
-    probed, panel = record.metrics.probing, "head norm"
-    times = probed.times
+    probed, panel = record.facts["probing"], "head norm"
+    times = probed["times"]
     rows = [
-        *mean_rows(record, panel, SIMULATED, times, probed.norm, probed.norm_standard_error),
-        *curve_rows(record, panel, PRINTED, times, probed.norm_paper),
-        *curve_rows(record, panel, EXACT, times, probed.norm_exact),
+        *mean_rows(record, panel, SIMULATED, times, probed["norm"], probed["norm_standard_error"]),
+        *curve_rows(record, panel, PRINTED, times, probed["norm_paper"]),
+        *curve_rows(record, panel, EXACT, times, probed["norm_exact"]),
     ]
     axes.set(xlabel="time $t$ of LP", title="Eq. 161: norm of the head")
     axes.set_ylabel(r"$\mathbb{E}\,\Vert v_t\Vert^2$")
@@ -104,15 +104,17 @@ def head_norm(axes: Axes, record: Dynamics) -> list[Row]:
 
 def probing_loss(axes: Axes, record: Dynamics) -> list[Row]:
     """E L of linear probing over the bound of Thm 4.4, as printed and with half its rate."""
-    probed = record.metrics.probing
+    probed = record.facts["probing"]
     looks = [
         Look(r"Thm 4.4, $\gamma$ printed", "black", "v", "-"),
         Look(r"Thm 4.4, $\gamma$ halved", MUTED, "P", "--"),
     ]
     rows: list[Row] = []
-    for look, bound in zip(looks, (probed.loss_bound_paper, probed.loss_bound_exact), strict=True):
-        ratios = _ratios(probed.loss, probed.loss_standard_error, bound)
-        rows += mean_rows(record, OVER_BOUND, look, probed.times, *ratios)
+    for look, bound in zip(
+        looks, (probed["loss_bound_paper"], probed["loss_bound_exact"]), strict=True
+    ):
+        ratios = _ratios(probed["loss"], probed["loss_standard_error"], bound)
+        rows += mean_rows(record, OVER_BOUND, look, probed["times"], *ratios)
     axes.set(xlabel="time $t$ of LP", title="Thm 4.4: loss in LP")
     _draw_ratios(axes, rows, looks)
     # Room for the legend above the line at 1.
@@ -122,12 +124,12 @@ def probing_loss(axes: Axes, record: Dynamics) -> list[Row]:
 
 def tuning_loss(axes: Axes, record: Dynamics) -> list[Row]:
     """E L of full fine-tuning over the bound of Thm 4.5, by size of the network."""
-    sizes = record.metrics.fine_tuning
-    looks = ramp([f"Thm 4.5, $d$ = {tuned.d}, $h$ = {tuned.h}" for tuned in sizes])
+    sizes = record.tables["fine_tuning"]
+    looks = ramp([f"Thm 4.5, $d$ = {tuned['d']}, $h$ = {tuned['h']}" for tuned in sizes])
     rows: list[Row] = []
     for tuned, look in zip(sizes, looks, strict=True):
-        ratios = _ratios(tuned.loss, tuned.standard_error, tuned.bound)
-        rows += mean_rows(record, OVER_BOUND, look, tuned.times, *ratios)
+        ratios = _ratios(tuned["loss"], tuned["standard_error"], tuned["bound"])
+        rows += mean_rows(record, OVER_BOUND, look, tuned["times"], *ratios)
     axes.set(xlabel="time $At$ of FFT", title="Thm 4.5: loss in FFT")
     _draw_ratios(axes, rows, looks)
     axes.set_ylim(bottom=0)
@@ -154,8 +156,8 @@ def _ratios(
 
 def violations(axes: Axes, record: Dynamics) -> list[Row]:
     """Shares of cases in which a loss leaves its bracket, below and above."""
-    counts, panel = record.metrics.counts, "outside the bracket"
-    names = [COUNTED[count.phase, count.heads] for count in counts]
+    counts, panel = record.tables["counts"], "outside the bracket"
+    names = [COUNTED[count["phase"], count["heads"]] for count in counts]
     rows = [
         {
             **row_of(record, panel, look, name.replace("\n", ", "), outside / cases),
@@ -164,9 +166,7 @@ def violations(axes: Axes, record: Dynamics) -> list[Row]:
         }
         for count, name in zip(counts, names, strict=True)
         for column, (series, _) in OUTSIDE.items()
-        for look, outside, cases in [
-            (Look(series, "", "", ""), getattr(count, column), count.cases)
-        ]
+        for look, outside, cases in [(Look(series, "", "", ""), count[column], count["cases"])]
     ]
     shade = mpl.colormaps[RAMP]
     for place, row in enumerate(rows):
@@ -194,9 +194,9 @@ def violations(axes: Axes, record: Dynamics) -> list[Row]:
 def lp_bracket(axes: Axes, record: Dynamics) -> list[Row]:
     """Thm 4.2 for the first draw, at the last noise but one."""
     losses = _of_phase(record, "head", "random")
-    sigmas = sorted({row.sigma for row in losses})
+    sigmas = sorted({row["sigma"] for row in losses})
     sigma = sigmas[max(0, len(sigmas) - 2)]
-    shown = next(row for row in losses if (row.sigma, row.draw) == (sigma, 0))
+    shown = next(row for row in losses if (row["sigma"], row["draw"]) == (sigma, 0))
     rows = _bracket(axes, record, shown, "LP bracket", "in LP")
     axes.set_title(rf"Thm 4.2: loss in LP, $\sigma$ = {sigma:g}")
     legend_of(axes, BRACKET_LOOKS, loc="best", labelspacing=0.2)
@@ -206,29 +206,29 @@ def lp_bracket(axes: Axes, record: Dynamics) -> list[Row]:
 def fft_bracket(axes: Axes, record: Dynamics) -> list[Row]:
     """Thm 4.3 for the draw of a random head whose zeroth-order loss is furthest above."""
 
-    def excess(row: BracketRow) -> float:
-        return max(loss / bound for loss, bound in zip(row.zeroth, row.upper, strict=True))
+    def excess(row: Row) -> float:
+        return max(loss / bound for loss, bound in zip(row["zeroth"], row["upper"], strict=True))
 
     shown = max(_of_phase(record, "all", "random"), key=excess)
     rows = _bracket(axes, record, shown, "FFT bracket", "in FFT")
-    axes.set_title(rf"Thm 4.3: FFT, $\sigma$ = {shown.sigma:g}, worst draw")
+    axes.set_title(rf"Thm 4.3: FFT, $\sigma$ = {shown['sigma']:g}, worst draw")
     # Inside the bracket, below the losses.
     beside = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.08)}
     legend_of(axes, BRACKET_LOOKS, labelspacing=0.2, **beside)
     return rows
 
 
-def _of_phase(record: Dynamics, phase: str, heads: str) -> list[BracketRow]:
-    return [row for row in record.metrics.relu if (row.phase, row.heads) == (phase, heads)]
+def _of_phase(record: Dynamics, phase: str, heads: str) -> list[Row]:
+    return where(record.tables["relu"], phase=phase, heads=heads)
 
 
-def _bracket(axes: Axes, record: Dynamics, losses: BracketRow, panel: str, phase: str) -> list[Row]:
+def _bracket(axes: Axes, record: Dynamics, losses: Row, panel: str, phase: str) -> list[Row]:
     """One class's loss between its bounds, from time 0; phase: in which, in words."""
-    times = [0.0, *record.metrics.times]
+    times = [0.0, *record.facts["times"]]
     curves = {
-        "lower": [losses.start, *losses.lower],
-        "upper": [losses.start, *losses.upper],
-        "zeroth": [losses.start, *losses.zeroth],
+        "lower": [losses["start"], *losses["lower"]],
+        "upper": [losses["start"], *losses["upper"]],
+        "zeroth": [losses["start"], *losses["zeroth"]],
     }
     rows = [
         row
@@ -238,8 +238,8 @@ def _bracket(axes: Axes, record: Dynamics, losses: BracketRow, panel: str, phase
     axes.fill_between(times, curves["lower"], curves["upper"], color=RED, alpha=BAND_ALPHA, lw=0)
     axes.set(yscale="log", xlabel="time $t$", ylabel=f"loss of a class {phase}")
     draw_curves(axes, frame(rows), "x", {"lower": BRACKET, "upper": BRACKET, "zeroth": ZEROTH})
-    errors = losses.standard_error
-    points = mean_rows(record, panel, DIFFUSION, times[1:], losses.diffusion, errors)
+    errors = losses["standard_error"]
+    points = mean_rows(record, panel, DIFFUSION, times[1:], losses["diffusion"], errors)
     draw_series(axes, points, (DIFFUSION,))
     label_sparsely(axes.yaxis)
     return rows + points
