@@ -192,7 +192,8 @@ def checked_fields(model: type[Any], fields: Any, where: str) -> Any:
         first = error.errors(include_url=False)[0]
         path = where + ".".join(map(str, first["loc"]))
         if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
-            path = ".".join(filter(None, (path.rstrip("."), cause.where)))
+            joint = "." if cause.where and path and not path.endswith((".", " ")) else ""
+            path = f"{path}{joint}{cause.where}".rstrip(".")
             raise InputError(path, cause.found, cause.allowed) from None
         raise InputError(path, repr(first["input"])[:60], first["msg"]) from None
 

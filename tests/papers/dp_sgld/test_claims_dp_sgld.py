@@ -330,7 +330,7 @@ def test_one_row_of_other_noise_would_turn_the_verdict_on_the_printed_epsilon(mo
     [
         ((1, 100), {}, NOT_CONTRADICTED, "step 50 to 100"),
         ((50, 100), {}, NOT_CONTRADICTED, "step 50 to 100"),
-        ((60, 100), {}, NOT_RUN, "every iterate"),
+        ((60, 100), {}, NOT_RUN, "a point before half"),
         ((1, 10, 60, 100), {3: None}, INCONCLUSIVE, "infinite"),
     ],
 )

@@ -225,7 +225,7 @@ def test_theorems_stand_at_their_own_steps_and_are_measured_there_if_reached(mea
     ("changes", "words"),
     [
         ({"epsilons": [1.0, 30.0]}, "dp_sgld.utility.epsilons: found eps = 30.0 at epsilon 30, "),
-        ({"n": 20, "batch": 50}, "dp_sgld.utility.batch: found xi2 = "),
+        ({"n": 20, "batch": 50}, "--spec: batch: found 50; allowed: at most n = 20"),
     ],
 )
 def test_settings_without_a_theorem_are_refused_by_their_key_before_any_run(

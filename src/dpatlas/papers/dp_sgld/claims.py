@@ -39,8 +39,9 @@ def leads(records: Records) -> pd.DataFrame:
     draw the same test records, and the larger set contains the smaller one.
     """
     runs, at = columns(records, "runs"), ["reading", "schedule", "run"]
+    of_set = ["record", "features", "n_train", *at]
     ours, theirs = (runs[(runs.method == name) & runs.l2] for name in ("dp-sgld", "dp-sgd"))
-    both = ours.merge(theirs[["record", *at, "accuracy"]], on=["record", *at])
+    both = ours.merge(theirs[[*of_set, "accuracy"]], on=of_set)
     both["lead"] = both.accuracy_x - both.accuracy_y
     parts: list[pd.DataFrame] = []
     for (name, *_), sets in both.groupby(
@@ -184,6 +185,8 @@ def growth(records: Records) -> pd.DataFrame:
         elif reason is None:
             continue
         rows.append({**row, "half": half, "undecided": reason})
+    if not rows:
+        raise NotRun("no curve has a point before half of its steps")
     return pd.DataFrame(rows)
 
 

@@ -62,7 +62,7 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
 
 def utility_rows(record: Record[Any, Any], schedule: str, epsilon: float) -> list[Row]:
     """Measured, lemmas and theorems of one schedule and epsilon."""
-    keys = {"schedule": schedule, "epsilon": epsilon, "runs": list(record.ids)}
+    keys = {"schedule": schedule, "epsilon": epsilon, "runs": record.ids}
     risks = columns([record], "risks", schedule=schedule, epsilon=epsilon)
     rows: list[Row] = [
         {**keys, "quantity": "measured", "step": step}
