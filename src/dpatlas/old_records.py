@@ -10,6 +10,14 @@ from typing import Any
 from dpatlas.core.records import Row, rows_of
 
 Old = Mapping[str, Any]
+Convert = Callable[[Any, Old], dict[str, Any]]
+# Columns of dp_sgld's arms, and its facts by run.
+ARM = (
+    "arm method epsilon lr batch epochs steps sampler max_grad_norm noise_multiplier relation "
+    "guaranteed_by claimed_epsilon ordinary_epsilon hidden_state_epsilon guaranteed_epsilon"
+)
+REGRESSION_ARM = f"{ARM} lambda beta lipschitz radius sigma"
+SEEN = ("scaled_down", "mean_eigenvalue")
 
 
 def kl_training(spec: Any, old: Old) -> dict[str, Any]:
@@ -147,7 +155,87 @@ def _examples(old: Old) -> list[Row]:
     ]
 
 
-OLD: dict[tuple[str, str], Callable[[Any, Old], dict[str, Any]]] = {
+def reported(columns: str, *by_run: str, measured: str = "accuracy") -> Convert:
+    """Of runs of several arms; by_run: facts that are lists over runs."""
+
+    def convert(spec: Any, old: Old) -> dict[str, Any]:
+        runs, of_run = spec.run_numbers, measured.split()
+        found: dict[str, Any] = {k: v for k, v in old.items() if k not in ("rows", *by_run)}
+        if by_run:
+            found["seen"] = rows_of({"run": runs}, **{name: old[name] for name in by_run})
+        return found | {
+            "arms": [
+                {"arm": i, **{name: row.get(name) for name in columns.split()[1:]}}
+                for i, row in enumerate(old["rows"])
+            ],
+            "runs": [
+                {"run": run, "arm": i, **{name: row[name][j] for name in of_run}}
+                for i, row in enumerate(old["rows"])
+                for j, run in enumerate(runs)
+            ],
+        }
+
+    return convert
+
+
+def sgld_protocol(spec: Any, old: Old) -> dict[str, Any]:
+    """Of dp_sgld's Tables 1 and 2 as the paper ran them."""
+    columns = f"{REGRESSION_ARM} reading schedule l2 weight_decay"
+    measured = "accuracy best_epoch_accuracy"
+    found = reported(columns, *SEEN, measured=measured)(spec, old)
+    for arm in found["arms"]:
+        arm["l2"] = arm["weight_decay"] != 0
+    return found
+
+
+def sgld_privacy_loss(spec: Any, old: Old) -> dict[str, Any]:
+    """Of dp_sgld's curves of epsilon."""
+    curves = [
+        {**row, "curve": curve["curve"], "calibration": curve["calibration"]}
+        | {name: curve[name] for name in ("schedule", "sigma2")}
+        for curve in old["curves"]
+        for row in rows_of({"step": curve["steps"]}, epsilon=curve["epsilon"])
+    ]
+    published = [
+        {k: v for k, v in row.items() if k != "dp_sgd"}
+        | {f"dp_sgd_{name}": value for name, value in row["dp_sgd"].items()}
+        for row in old["published"]
+    ]
+    return {**old, "curves": curves, "published": published}
+
+
+def sgld_counterexample(spec: Any, old: Old) -> dict[str, Any]:
+    """Of dp_sgld's exact laws."""
+    axes = {"K": spec.steps, "alpha": spec.alphas}
+    scan = [
+        {**{k: v for k, v in law.items() if k not in ("exact", "claimed")}, **row}
+        for law in old["scan"]
+        for row in rows_of(axes, exact=law["exact"], claimed=law["claimed"])
+    ]
+    return {**old, "scan": scan}
+
+
+def sgld_utility(spec: Any, old: Old) -> dict[str, Any]:
+    """Of dp_sgld's excess risks."""
+    tables: dict[str, list[Row]] = {"noise": [], "bounds": [], "risks": []}
+    for row in old["rows"]:
+        arm = {name: row[name] for name in ("schedule", "epsilon")}
+        steps, lemma = {"step": row["shown_steps"]}, row["lemma"]
+        tables["noise"].append({**arm, "sigma2": row["sigma2"], "distance2": row["distance2"]})
+        of_lemma = rows_of(steps, exact=lemma["exact"], paper=lemma["paper"])
+        tables["bounds"] += [{**arm, "bound": lemma["name"], **each} for each in of_lemma]
+        tables["bounds"] += [
+            {**arm, "bound": each["name"], "step": each["K"]}
+            | {name: each[name] for name in ("exact", "paper")}
+            for each in row["theorems"]
+        ]
+        axes = {"run": spec.run_numbers, **steps}
+        risks = rows_of(axes, excess_risk=row["excess_risk_runs"])
+        tables["risks"] += [{**arm, **each} for each in risks]
+    return {name: value for name, value in old.items() if name != "rows"} | tables
+
+
+OLD: dict[tuple[str, str], Convert] = {
     ("kl_privacy", "training"): kl_training,
     ("kl_privacy", "linearized"): kl_linearized,
     ("kl_privacy", "constants"): kl_constants,
@@ -156,4 +244,11 @@ OLD: dict[tuple[str, str], Callable[[Any, Old], dict[str, Any]]] = {
     ("audit", "selection"): audit_selection,
     ("pretrain", "backbone"): pretrain_backbone,
     ("pretrain", "transfer"): pretrain_transfer,
+    ("dp_sgld", "protocol"): sgld_protocol,
+    ("dp_sgld", "accuracy"): reported(f"{REGRESSION_ARM} comparison schedule weight_decay", *SEEN),
+    ("dp_sgld", "long_training"): reported(f"{REGRESSION_ARM} comparison", *SEEN),
+    ("dp_sgld", "finetune"): reported(f"{ARM} unfreeze trained_parameters"),
+    ("dp_sgld", "privacy_loss"): sgld_privacy_loss,
+    ("dp_sgld", "counterexample"): sgld_counterexample,
+    ("dp_sgld", "utility"): sgld_utility,
 }

@@ -51,6 +51,23 @@ def sample_record(spec, metrics, slug=None, data=None, ledger=None):
     return parse_record(content, frozen.id)
 
 
+def tables_of(arms, shape):
+    """Tables `arms` and `runs` of arms whose measurements are lists over runs."""
+    columns, measured = shape.columns("arms"), shape.columns("runs")[2:]
+    runs = range(len(arms[0][measured[0]])) if arms else ()
+    return {
+        "arms": [
+            {"arm": i, **{name: arm.get(name) for name in columns[1:]}}
+            for i, arm in enumerate(arms)
+        ],
+        "runs": [
+            {"run": run, "arm": i, **{name: arm[name][run] for name in measured}}
+            for i, arm in enumerate(arms)
+            for run in runs
+        ],
+    }
+
+
 def as_json(record):
     """What `record.json` holds of a `Record`."""
     parts = {name: getattr(record, name) for name in FIELDS if name != "schema_version"}

@@ -13,6 +13,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainSerializer,
     PlainValidator,
     WithJsonSchema,
     WrapValidator,
@@ -100,6 +101,7 @@ Once = Annotated[list[T], AfterValidator(_once), Field(json_schema_extra={"uniqu
 BOOLEANS = ("true", "false")
 # A number that stays an integer where it is written as one: 1 and 1.0 are two specs.
 AsWritten = WrapValidator(_as_written)
+AsItIs = PlainSerializer(lambda value: value)
 ClassName = Annotated[
     int | str, PlainValidator(_class_name), WithJsonSchema({"type": ["integer", "string"]})
 ]

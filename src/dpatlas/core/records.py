@@ -192,7 +192,8 @@ def checked_fields(model: type[Any], fields: Any, where: str) -> Any:
         first = error.errors(include_url=False)[0]
         path = where + ".".join(map(str, first["loc"]))
         if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
-            path = ".".join(filter(None, (path.rstrip("."), cause.where)))
+            joint = "." if cause.where and path and not path.endswith((".", " ")) else ""
+            path = f"{path}{joint}{cause.where}".rstrip(".")
             raise InputError(path, cause.found, cause.allowed) from None
         raise InputError(path, repr(first["input"])[:60], first["msg"]) from None
 
@@ -224,8 +225,8 @@ class RecordShape:
 
     spec: class of its specs. facts: names of the single values in `metrics`. tables: by name the
     columns of its tables, lists of rows; a table with a column `run` has rows of every run, any
-    other is the same in all blocks of runs. version: raised when facts or columns change. Names
-    have spaces between them.
+    other is the same in all blocks of runs. A row with an `arm` belongs to that row of `arms`.
+    version: raised when facts or columns change. Names have spaces between them.
     """
 
     spec: type[SpecFields]
@@ -238,6 +239,12 @@ class RecordShape:
         if table not in self.tables:
             raise InputError("table", table, f"one of {', '.join(self.tables)}")
         return self.tables[table].split()
+
+    def readable(self, table: str) -> list[str]:
+        """Columns of a table as it is read: one with a column `arm` has those of `arms`, too."""
+        own = self.columns(table)
+        of_arm = self.tables.get("arms", "").split() if "arm" in own else []
+        return list(dict.fromkeys([*of_arm, *own]))
 
     def check(self, metrics: Any, where: str) -> None:
         """Raise InputError, naming the part below `where`, unless `metrics` (JSON) fits."""

@@ -33,8 +33,13 @@ Where = dict[Name, Value | Annotated[list[Value], Field(min_length=1)]]
 Text = Annotated[str, Field(min_length=1)]
 # A value that begins so names a number of the paper's settings, or half of it: $early, $early/2.
 SETTING = "$"
-# Of the records taken, the least number of steps; of a column, the largest value in the rows.
-LAST, LARGEST = "$last", "$largest"
+# Of the records taken, the least number of steps.
+LAST = "$last"
+# Of the rows of a record, the largest value.
+LARGEST = "$largest"
+# Any value: no such condition.
+ANY = "$any"
+SPECIAL = (LAST, LARGEST, ANY)
 SCALES: dict[str, Callable[..., np.ndarray]] = {
     "linear": np.asarray,
     "log": np.log,
@@ -53,8 +58,20 @@ class ColumnTest(Model):
         "By column the value of the rows that are taken; each of a list is compared by itself.",
         default={},
     )
+    at_least: dict[Name, float] = setting(
+        "By column the least value of the rows that are taken.", default={}
+    )
+    at_most: dict[Name, float] = setting(
+        "By column the largest value of the rows that are taken.", default={}
+    )
+    may_lack: Once[Name] = setting(
+        "Columns of `where`: with by: [record], a record without such a value is left out.",
+        default=[],
+    )
     by: Once[Name] = setting(
-        "Columns whose values are compared one by one, in the order of the rows.", default=[]
+        "Columns whose values are compared one by one, in the order of the rows; with record, "
+        "every record has to have such rows.",
+        default=[],
     )
     label: Text = setting("What is compared, in words.")
     lacking: Text = setting("What is said where the config has no such rows.", default=None)
@@ -106,47 +123,69 @@ class ColumnTest(Model):
     def rows(self, records: PaperRecords, at: Mapping[str, Value]) -> pd.DataFrame:
         """The rows with these values; records that do not have them in their specs are not read."""
         taken = list(records.group(self.group))
-        at = self.resolved(records, at)
-        own = taken[0].shape.columns(self.table) if self.table in taken[0].shape.tables else ()
+        at = {name: value for name, value in self.resolved(records, at).items() if value != ANY}
+        own = taken[0].shape.readable(self.table) if self.table in taken[0].shape.tables else ()
         for name, value in at.items():
             taken = [
                 record
                 for record in taken
                 if name in own or fields_of(record).get(name, value) == value
             ]
-            self._need(taken, name, value)
+            self._need(taken, {name: value})
         make = records.computed(self.table)
         rows = make(taken) if make else columns(taken, self.table)
         if make and rows.empty:
             return rows
-        for name, value in at.items():
+        for name in (*self.at_least, *self.at_most, *at):
             if name not in rows:
                 raise InputError(f"where of {self.label}", name, ", ".join(rows.columns))
+        for name, least in self.at_least.items():
+            rows = rows[rows[name] >= least]
+            self._need(rows, {name: least})
+        for name, most in self.at_most.items():
+            rows = rows[rows[name] <= most]
+            self._need(rows, {name: most})
+        by_record, every = "record" in self.by, rows
+        for name in sorted(at, key=lambda name: name not in self.may_lack):
+            value = rows.steps.min() if at[name] == LAST else at[name]
             if value == LARGEST:
-                value = rows[name].max()
-            value = rows.steps.min() if value == LAST else value
+                value = every.groupby("record")[name].transform("max")[rows.index]
             rows = rows[rows[name] == value]
-            self._need(rows, name, value)
+            if name in self.may_lack or not by_record:
+                self._need(rows, {name: at[name]})
+                every = rows
+        if by_record:
+            left = set(rows.record)
+            for record, of_record in every.groupby("record", sort=False):
+                if record not in left:
+                    values = {n: of_record[n].max() if v == LARGEST else v for n, v in at.items()}
+                    named = ", ".join(f"{name} {value}" for name, value in values.items())
+                    raise NotRun(f"{record} has no row with {named}")
         return rows
 
     def resolved(self, records: PaperRecords, at: Mapping[str, Value]) -> dict[str, Value]:
         """These values, with numbers for the names of settings; NotRun for a setting not there."""
         horizons, found = records.settings.get("horizons", {}), dict(at)
         for name, value in at.items():
-            if value in (LAST, LARGEST):
-                continue
-            if isinstance(value, str) and value.startswith(SETTING):
+            if (
+                isinstance(value, str)
+                and value.startswith(SETTING)
+                and value not in (LAST, LARGEST, ANY)
+            ):
                 key, _, half = value.removeprefix(SETTING).partition("/")
                 if key not in horizons:
                     raise NotRun(f"the config has no horizon {key}")
                 found[name] = horizons[key] // int(half or 1)
         return found
 
-    def _need(self, found: Sequence[Any], name: str, value: Value) -> None:
+    def _need(self, found: Sequence[Any], value_of: Mapping[str, Value]) -> None:
         if not len(found):
+            ((name, value),) = value_of.items()
             named = value if isinstance(value, str) else f"{name} {value:g}"
             default = f"group {self.group} has no {named}"
-            raise NotRun(self.lacking.format(**{name: value}) if self.lacking else default)
+            # The words may be about another column than the one that lacks.
+            told = self.lacking and ("{" not in self.lacking or f"{{{name}" in self.lacking)
+            raise NotRun(self.lacking.format(**value_of) if told else default)
 
     def by_run(self, rows: pd.DataFrame, column: str | None = None) -> "pd.Series[float]":
         """The values of a cell's runs by number; Undecided for runs without one, or without log."""
@@ -206,13 +245,16 @@ class Below(ColumnTest):
 class Exact(ColumnTest):
     """A computed number lies between the limits.
 
-    Rows may have limits of their own, `above` and `below`, and a number of `runs`.
+    Rows may have limits of their own, `above` and `below`, a number of `runs`, and, without a
+    number, words on why they are `undecided`.
     """
 
     def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
         """One for each row."""
         for _, rows in self.cells(records):
             for at in rows.to_dict("records"):
+                if isinstance(reason := at.get("undecided"), str):
+                    raise Undecided(reason, 1)
                 estimate = Estimate(float(at[self.column]), 0.0, math.inf, at.get("runs", 1))
                 above, below = self.limits
                 limits = at.get("above", above), at.get("below", below)
@@ -238,7 +280,8 @@ class Normal(ColumnTest):
 class Difference(ColumnTest):
     """The mean over runs of the column less that at other values, run by run.
 
-    In labels, less_NAME is the other value of a column NAME.
+    Of the columns `by` both have the same values. In labels, less_NAME is the other value of a
+    column NAME.
     """
 
     less: Where = setting("By column the values of the rows that are subtracted.")
@@ -251,10 +294,13 @@ class Difference(ColumnTest):
 
     def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
         """One for each cell and each value that is subtracted."""
-        for at, rows in self.cells(records):
+        cells = list(self.cells(records))
+        for at, rows in cells:
             for less in _points(self.less):
                 of_other = {name: at[name] for name in (*self.where, *self.by)} | less
                 for other, others in self.cells(records, of_other):
+                    if any(at[name] != other[name] for name in self.by):
+                        continue
                     label = self.label.format(**at, **{f"less_{n}": v for n, v in other.items()})
                     yield Comparison(label, self.difference(rows, others), *self.limits)
 
@@ -278,7 +324,7 @@ class AlongAxis(ColumnTest):
             if self.values:
                 points = [self.resolved(records, {self.axis: v})[self.axis] for v in self.values]
                 for point in points:
-                    self._need(found.get(point, ()), self.axis, point)
+                    self._need(found.get(point, ()), {self.axis: point})
                 found = {point: found[point] for point in points}
             if len(found) < self.least:
                 named = self.named(at)

@@ -27,6 +27,7 @@ from dpatlas.papers.dp_sgld.jobs.long_training import METHODS
 from dpatlas.papers.dp_sgld.printed import TABLES
 from dpatlas.show.output import figure_files, table_files
 from dpatlas.show.panel import PRINTED
+from dpatlas.show.rows import where
 
 ROWS = [
     arm("no-dp", epsilon=None),
@@ -64,7 +65,7 @@ class TestAccuracy:
         assert float(row["accuracy_mean"]) == pytest.approx(0.85)
         assert float(row["accuracy_standard_error"]) == pytest.approx(0.05 / np.sqrt(3))
         assert "85.0 ± 2.9" in table_files("t", shown, "trial")["t.md"].decode()
-        single = [row.model_copy(update={"accuracy": [0.5]}) for row in ROWS]
+        single = [{**row, "accuracy": [0.5]} for row in ROWS]
         row = rows_of("t", sgld_accuracy_constant([accuracy_record(single)], {}))[0]
         assert row["accuracy_standard_error"] == "" and row["accuracy_mean"] == "0.5"
 
@@ -147,13 +148,9 @@ def test_only_a_set_with_several_n_is_drawn_along_n_and_the_others_stand_side_by
 
 def test_a_lead_outside_the_axis_has_an_arrow_and_its_number():
     record = protocol_record(4000)
-    rows = [
-        row.model_copy(update={"accuracy": [0.2] * len(row.accuracy)})
-        if row.method == "dp-sgld"
-        else row
-        for row in record.metrics.rows
-    ]
-    record = replace(record, metrics=record.metrics.model_copy(update={"rows": rows}))
+    for named in where(record.tables["arms"], method="dp-sgld"):
+        for row in where(record.tables["runs"], arm=named["arm"]):
+            row["accuracy"] = 0.2
     shown = sgld_along_n([record, protocol_record(16_000)], {})
     (lead,) = [
         row["value"]
@@ -170,11 +167,11 @@ def test_a_lead_outside_the_axis_has_an_arrow_and_its_number():
 def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_alone():
     def shown(data, classes, backbone):
         record = protocol_record(4000)
-        used = record.metrics.backbone.model_copy(update={"id": f"{backbone}-01234567"})
+        used = {**record.facts["backbone"], "id": f"{backbone}-01234567"}
         fields = record.spec.data.model_copy(update={"name": data})
         spec = record.spec.model_copy(update={"data": fields})
-        metrics = record.metrics.model_copy(update={"classes": classes, "backbone": used})
-        return sgld_along_n([replace(record, spec=spec, metrics=metrics)], {})
+        facts = {**record.facts, "classes": classes, "backbone": used}
+        return sgld_along_n([replace(record, spec=spec, facts=facts)], {})
 
     theirs = shown("cifar10", 10, "cifar100-resnet18")
     printed = {

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from dpatlas.papers.dp_sgld.figures.arms import STATED, columns_of
 from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
-from dpatlas.papers.dp_sgld.records.protocol import LangevinArm, Metrics, SgdArm, Spec
 from dpatlas.papers.dp_sgld.table_1 import printed_accuracies
 from dpatlas.records import Record
+from dpatlas.rows import arms
 from dpatlas.show.look import BLUE, GREEN, RED, Look
 from dpatlas.show.panel import (
     Axis,
@@ -73,8 +74,8 @@ def sgld_along_n(records: Records, settings: Settings) -> ShownFigure:
     Along n for each set of records and backbone that has several n; those that have one stand
     together, side by side.
     """
-    shown: list[Record[Spec, Metrics]] = some(records, "protocol")
-    rows = [along_n(record, arm) for record in shown for arm in record.metrics.rows]
+    shown = some(records, "protocol")
+    rows = [along_n(record, arm) for record in shown for arm in arms(record)]
     rows += [lead for record in shown for lead in _leads(record)]
     rows += _printed_rows(shown)
     return along_n_figure(rows, _notes(shown))
@@ -147,7 +148,7 @@ def _label(each: Set, numbers: Iterable[int]) -> str:
     return f"{_name(each)}\n$n$ = {span(numbers)}".replace(", ", ",\n")
 
 
-def along_n(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> Row:
+def along_n(record: Record[Any, Any], arm: Row) -> Row:
     """Accuracy of an arm, with its interval."""
     return {
         **columns_of(arm, ("reading", "schedule", *COLUMNS[11:-1])),
@@ -155,16 +156,16 @@ def along_n(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> Row:
         "source": OURS,
         "method": _method(arm),
         "delta": record.spec.delta,
-        **mean_interval(arm.accuracy),
+        **mean_interval(arm["accuracy"]),
         "tuned_by": record.spec.tuning,
     }
 
 
-def _leads(record: Record[Spec, Metrics]) -> list[Row]:
+def _leads(record: Record[Any, Any]) -> list[Row]:
     """Accuracy of every other arm less that of DP-SGD, run by run."""
-    by_settings: dict[tuple[str, str], dict[str, LangevinArm | SgdArm]] = {}
-    for arm in record.metrics.rows:
-        by_settings.setdefault((arm.reading, arm.schedule), {})[_method(arm)] = arm
+    by_settings: dict[tuple[str, str], dict[str, Row]] = {}
+    for arm in arms(record):
+        by_settings.setdefault((arm["reading"], arm["schedule"]), {})[_method(arm)] = arm
     return [
         {
             **_of_set(record),
@@ -172,35 +173,34 @@ def _leads(record: Record[Spec, Metrics]) -> list[Row]:
             "reading": reading,
             "schedule": schedule,
             "method": method,
-            **mean_interval(np.subtract(arm.accuracy, arms[BASE].accuracy)),
+            **mean_interval(np.subtract(arm["accuracy"], of_settings[BASE]["accuracy"])),
         }
-        for (reading, schedule), arms in by_settings.items()
-        if BASE in arms
-        for method, arm in arms.items()
+        for (reading, schedule), of_settings in by_settings.items()
+        if BASE in of_settings
+        for method, arm in of_settings.items()
         if method != BASE
     ]
 
 
-def _method(arm: LangevinArm | SgdArm) -> str:
-    unregularised = isinstance(arm, SgdArm) and arm.weight_decay == 0
-    return f"{arm.method}, no L2 term" if unregularised else arm.method
+def _method(arm: Row) -> str:
+    return arm["method"] if arm["l2"] else f"{arm['method']}, no L2 term"
 
 
-def _of_set(record: Record[Spec, Metrics]) -> Row:
+def _of_set(record: Record[Any, Any]) -> Row:
     return {
         "data": record.spec.data.name,
-        "backbone": backbone_name(record.metrics.backbone),
-        "n_train": record.metrics.n_train,
+        "backbone": backbone_name(record.facts["backbone"]),
+        "n_train": record.facts["n_train"],
         "runs": list(record.ids),
     }
 
 
-def _printed_rows(records: list[Record[Spec, Metrics]]) -> list[Row]:
+def _printed_rows(records: list[Record[Any, Any]]) -> list[Row]:
     """Table 1's accuracies of the data sets and backbones, at the paper's number of records."""
     runs: dict[tuple[str, int, str | None], list[str]] = {}
     for record in records:
-        backbone = backbone_name(record.metrics.backbone)
-        key = (record.spec.data.name, record.metrics.classes, backbone)
+        backbone = backbone_name(record.facts["backbone"])
+        key = (record.spec.data.name, record.facts["classes"], backbone)
         runs.setdefault(key, []).extend(record.ids)
     return [
         {
@@ -221,10 +221,10 @@ def _printed_rows(records: list[Record[Spec, Metrics]]) -> list[Row]:
     ]
 
 
-def _notes(records: list[Record[Spec, Metrics]]) -> list[str]:
+def _notes(records: list[Record[Any, Any]]) -> list[str]:
     sets = dict.fromkeys(
         f"{record.spec.data.name}, "
-        f"{in_words(record.spec.features, backbone_name(record.metrics.backbone))}"
+        f"{in_words(record.spec.features, backbone_name(record.facts['backbone']))}"
         for record in records
     )
     fields = records[0].spec

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import cycle, product
+from typing import Any
 
 import numpy as np
 
-from dpatlas.papers.dp_sgld.records.counterexample import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import SERIES, Look, ramp
 from dpatlas.show.mathtext import number
@@ -25,12 +25,12 @@ REGION = {
 
 def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     """Exact over claimed divergence, exact over promised delta, and where the claim is violated."""
-    record: Record[Spec, Metrics] = only(records, "counterexample")
-    fields, metrics = record.spec, record.metrics
+    record = only(records, "counterexample")
+    fields, facts = record.spec, record.facts
     rows = scan_rows(record)
     eta, alpha = _middle(fields.etas), _middle(fields.alphas)
     # The scanned noise next to that of Thm 4.2.
-    sigma2 = _nearest(fields.sigma2s, metrics.calibrated_sigma2)
+    sigma2 = _nearest(fields.sigma2s, facts["calibrated_sigma2"])
     alone = {"x_prime": -1.0, "rest": -1.0, "eta": eta}
     ratios = sorted({row["ratio"] for row in rows})
     x = Axis("batches of a pass, $n/m$", log=True, ticks=ratios, ends=(0.9, 1.1 * ratios[-1]))
@@ -40,7 +40,7 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     largest = _of_panel("region", where(worst, **alone))
     compared = _of_panel("others", where(worst, sigma2=sigma2))
     steps = dict(zip(fields.steps, ramp([f"$K$ = {K}" for K in fields.steps]), strict=True))
-    noise = number(metrics.calibrated_sigma2)
+    noise = number(facts["calibrated_sigma2"])
     above = [
         Panel(
             rf"Rényi divergence, $\eta$ = {eta:g}, $\sigma^2$ = {sigma2:g}",
@@ -65,8 +65,8 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     ]
     below = [_region(x, largest, eta), _by_neighbours(x, compared, sigma2)]
     notes = [
-        f"n = {metrics.n}, loss $\\theta^2/2 - x\\theta$ on [-{fields.radius:g}, "
-        f"{fields.radius:g}], lambda = beta = 1, L = {metrics.lipschitz:g}; one record 1 "
+        f"n = {facts['n']}, loss $\\theta^2/2 - x\\theta$ on [-{fields.radius:g}, "
+        f"{fields.radius:g}], lambda = beta = 1, L = {facts['lipschitz']:g}; one record 1 "
         "against -1 among -1s where the legend says nothing else; "
         f"largest: over K in {_listed(fields.steps)} and alpha in {_listed(fields.alphas)}; above "
         f"the line at 1 Thm 3.2 is violated; promised: delta = {fields.delta:g} (lowest values cut "
@@ -77,30 +77,17 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure([Grid([above, below], 5.2)], ("panel", *names, "value"), shown, notes)
 
 
-def scan_rows(record: Record[Spec, Metrics]) -> list[Row]:
+def scan_rows(record: Record[Any, Any]) -> list[Row]:
     """One row per point of the scan; `value` is exact over claimed."""
-    fields, n = record.spec, record.metrics.n
-    rows = []
-    for law in record.metrics.scan:
-        for (i, K), (j, alpha) in product(enumerate(fields.steps), enumerate(fields.alphas)):
-            exact, claimed = law.exact[i][j], law.claimed[i][j]
-            rows.append(
-                {
-                    "x_prime": law.x_prime,
-                    "rest": law.rest,
-                    "eta": law.eta,
-                    "m": law.m,
-                    "sigma2": law.sigma2,
-                    "ratio": n / law.m,
-                    "K": K,
-                    "alpha": alpha,
-                    "exact": exact,
-                    "claimed": claimed,
-                    "value": exact / claimed,
-                    "runs": [record.id],
-                }
-            )
-    return rows
+    return [
+        {
+            **row,
+            "ratio": record.facts["n"] / row["m"],
+            "value": row["exact"] / row["claimed"],
+            "runs": [record.id],
+        }
+        for row in record.tables["scan"]
+    ]
 
 
 def worst_rows(rows: Sequence[Row]) -> list[Row]:
@@ -112,28 +99,22 @@ def worst_rows(rows: Sequence[Row]) -> list[Row]:
     return [max(of_law, key=lambda row: row["value"]) for of_law in laws.values()]
 
 
-def calibrated_rows(
-    record: Record[Spec, Metrics], x_prime: float, rest: float, eta: float
-) -> list[Row]:
+def calibrated_rows(record: Record[Any, Any], **law: float) -> list[Row]:
     """Exact over promised delta of one pair of data sets at one step size."""
-    promised, metrics = record.spec.delta, record.metrics
+    promised, facts = record.spec.delta, record.facts
     return [
         {
+            **law,
+            **{name: row[name] for name in ("m", "K")},
             "panel": "delta",
-            "x_prime": x_prime,
-            "rest": rest,
-            "eta": eta,
-            "m": law.m,
-            "ratio": metrics.n / law.m,
-            "sigma2": metrics.calibrated_sigma2,
-            "K": law.K,
-            "exact": law.delta,
+            "ratio": facts["n"] / row["m"],
+            "sigma2": facts["calibrated_sigma2"],
+            "exact": row["delta"],
             "claimed": promised,
-            "value": law.delta / promised or None,
+            "value": row["delta"] / promised or None,
             "runs": [record.id],
         }
-        for law in metrics.calibrated
-        if (law.x_prime, law.rest, law.eta) == (x_prime, rest, eta)
+        for row in where(record.tables["calibrated"], **law)
     ]
 
 

@@ -1,12 +1,12 @@
 """dp_sgld: epsilon against steps by every accounting."""
 
 from collections.abc import Iterable
+from typing import Any
 
-from dpatlas.papers.dp_sgld.records.privacy_loss import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import BLUE, GREEN, ORANGE, PINK, RED, Look
 from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure, series
-from dpatlas.show.rows import Records, Row, Settings, only
+from dpatlas.show.rows import Records, Row, Settings, only, where
 
 EPSILON = Axis(r"privacy loss $\epsilon$ at $\delta$", log=True)
 # What a curve of a `privacy_loss` record is called and how it is drawn.
@@ -47,8 +47,8 @@ CALIBRATIONS = {"published": "epochs", "theorem": "steps"}
 
 def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
     """Epsilon against steps: mini-batches at two calibrations, full batches, one dimension."""
-    record: Record[Spec, Metrics] = only(records, "privacy_loss")
-    fields, small = record.spec, record.metrics.small
+    record = only(records, "privacy_loss")
+    fields, small = record.spec, record.facts["small"]
     schedules = fields.schedules
     grids: list[Grid] = []
     rows: list[Row] = []
@@ -72,7 +72,9 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
     in_one = Axis(r"$\varepsilon$ in one dimension", log=True)
     panels = [
         _panel(f"full batch, {schedules[0]} steps", EPSILON, full, fields.epsilon),
-        _panel(f"one dimension: batch {small.batch} of {small.n}", in_one, one, small.epsilon),
+        _panel(
+            f"one dimension: batch {small['batch']} of {small['n']}", in_one, one, small["epsilon"]
+        ),
     ]
     grids.append(Grid([panels], 2.2))
     notes = [
@@ -88,7 +90,7 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
 
 
 def curve_rows(
-    record: Record[Spec, Metrics],
+    record: Record[Any, Any],
     panel: str,
     calibration: str,
     schedule: str,
@@ -97,18 +99,13 @@ def curve_rows(
     """The points of the named curves of a record, those that it has."""
     return [
         {
+            **{name: row[name] for name in ("calibration", "schedule", "curve", "sigma2", "step")},
             "panel": panel,
-            "calibration": calibration,
-            "schedule": schedule,
-            "curve": curve.curve,
-            "sigma2": curve.sigma2,
-            "step": step,
-            "value": value,
+            "value": row["epsilon"],
             "runs": [record.id],
         }
-        for curve in record.metrics.curves
-        if (curve.calibration, curve.schedule) == (calibration, schedule) and curve.curve in names
-        for step, value in zip(curve.steps, curve.epsilon, strict=True)
+        for row in where(record.tables["curves"], calibration=calibration, schedule=schedule)
+        if row["curve"] in names
     ]
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import cycle
+from itertools import cycle, product
+from typing import Any
 
-import numpy as np
-
-from dpatlas.papers.dp_sgld.records import utility
 from dpatlas.records import Record
+from dpatlas.rows import columns
 from dpatlas.show.look import MUTED, SERIES, THIN, Look
 from dpatlas.show.panel import Axis, Grid, Panel, Series, ShownFigure, series
 from dpatlas.show.rows import Records, Row, Settings, only, positive_mean_interval, where
@@ -25,22 +24,22 @@ AT_ZERO = Look("excess risk at zero weights", MUTED, width=THIN)
 
 def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
     """Measured excess risk against steps beside the lemmas and theorems, both conventions."""
-    record: Record[utility.Spec, utility.Metrics] = only(records, "utility")
-    fields, metrics = record.spec, record.metrics
-    schedules = dict.fromkeys(measured.schedule for measured in metrics.rows)
+    record = only(records, "utility")
+    fields, facts = record.spec, record.facts
+    schedules = fields.schedules
     looks = {
         epsilon: replace(look, label=rf"$\epsilon$ = {epsilon:g}", linestyle="-", size=3)
         for epsilon, look in zip(fields.epsilons, cycle(SERIES), strict=False)
     }
-    rows = [row for measured in metrics.rows for row in utility_rows(record.ids, measured)]
-    rows = [row for schedule in schedules for row in where(rows, schedule=schedule)]
+    arms = product(schedules, fields.epsilons)
+    rows = [row for schedule, epsilon in arms for row in utility_rows(record, schedule, epsilon)]
     risk = Axis("excess risk (nats)", log=True, ends=(min(row["value"] for row in rows) / 3, None))
     panels = []
     for schedule in schedules:
         what = "last iterate" if schedule == "constant" else "mean of all iterates"
         drawn = _curves(where(rows, schedule=schedule), looks, fields.steps)
         title = f"{schedule} steps: {what}"
-        panels.append(Panel(title, STEPS, risk, drawn, across=[metrics.excess_risk_at_zero]))
+        panels.append(Panel(title, STEPS, risk, drawn, across=[facts["excess_risk_at_zero"]]))
     beyond = [
         f"{row['quantity'].partition(',')[0]} at epsilon = {row['epsilon']:g}: {row['value']:.3g} "
         f"at K = {row['step']:.2g}"
@@ -49,7 +48,7 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
     ]
     notes = [
         f"n = {fields.n} generated records in the unit ball, batch {fields.batch}, "
-        f"{metrics.parameters} parameters, lambda = {fields.lam:g}, noise of Thm 4.2 at "
+        f"{facts['parameters']} parameters, lambda = {fields.lam:g}, noise of Thm 4.2 at "
         f"delta = {fields.delta:g}; {fields.runs} runs: mean and 95% t interval of its logarithm; "
         "Lemma 4.1 with Thms 4.1 and 4.2 (left), Lemma 4.3 with Thms 4.3 and 4.4 (right), each "
         "theorem at its own K, corrected in the colour of its epsilon, as printed in white; what "
@@ -61,31 +60,25 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure([Grid([panels], 3.3)], names, rows, notes, legend)
 
 
-def utility_rows(runs: Sequence[str], measured: utility.Row) -> list[Row]:
+def utility_rows(record: Record[Any, Any], schedule: str, epsilon: float) -> list[Row]:
     """Measured, lemmas and theorems of one schedule and epsilon."""
-    keys = {"schedule": measured.schedule, "epsilon": measured.epsilon, "runs": runs}
-    rows: list[Row] = []
-    for step, values in zip(
-        measured.shown_steps, np.transpose(measured.excess_risk_runs), strict=True
-    ):
-        rows.append(
-            {**keys, "quantity": "measured", "step": step, **positive_mean_interval(values)}
-        )
-    lemma = measured.lemma
-    for convention, bounds in (("exact", lemma.exact), ("paper", lemma.paper)):
-        quantity = f"{lemma.name}, {convention}"
-        rows += [
-            {**keys, "quantity": quantity, "step": step, "value": value}
-            for step, value in zip(measured.shown_steps, bounds, strict=True)
-        ]
+    keys = {"schedule": schedule, "epsilon": epsilon, "runs": record.ids}
+    risks = columns([record], "risks", schedule=schedule, epsilon=epsilon)
+    rows: list[Row] = [
+        {**keys, "quantity": "measured", "step": step}
+        | positive_mean_interval(runs.excess_risk.to_numpy())
+        for step, runs in risks.groupby("step")
+    ]
+    bounds = where(record.tables["bounds"], schedule=schedule, epsilon=epsilon)
+    for convention in ("exact", "paper"):
         rows += [
             {
                 **keys,
-                "quantity": f"{theorem.name}, {convention}",
-                "step": theorem.K,
-                "value": theorem.exact if convention == "exact" else theorem.paper,
+                "quantity": f"{bound['bound']}, {convention}",
+                "step": bound["step"],
+                "value": bound[convention],
             }
-            for theorem in measured.theorems
+            for bound in bounds
         ]
     return rows
 

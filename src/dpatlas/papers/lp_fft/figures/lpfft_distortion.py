@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from dpatlas.papers.lp_fft.figures.theory_series import (
     MARKER_SIZE,
@@ -10,14 +11,13 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     row_of,
     theory_figure,
 )
-from dpatlas.papers.lp_fft.records import distortion
-from dpatlas.papers.lp_fft.records.distortion import Share
+from dpatlas.papers.lp_fft.records.distortion import DistortionSpec
 from dpatlas.records import Record
 from dpatlas.show.look import BLUE, RED, Look, ramp
 from dpatlas.show.panel import Axis, Legend, Panel, ShownFigure, points
 from dpatlas.show.rows import Records, Row, Settings, only
 
-Distortion = Record[distortion.Spec, distortion.Metrics]
+Distortion = Record[DistortionSpec, Any]
 
 
 def lpfft_distortion(records: Records, settings: Settings) -> ShownFigure:
@@ -36,7 +36,7 @@ def lpfft_distortion(records: Records, settings: Settings) -> ShownFigure:
     return theory_figure(record, panels, [_note(record.spec)])
 
 
-def _note(spec: distortion.Spec) -> str:
+def _note(spec: DistortionSpec) -> str:
     clusters, two, after = spec.clusters, spec.two_records, spec.after_probing
     return (
         "bars: 95% Clopper-Pearson intervals; Thm 3.3, two records: distorted by heads between "
@@ -50,16 +50,16 @@ def _note(spec: distortion.Spec) -> str:
 
 def claimed_distortion(record: Distortion) -> tuple[Panel, list[Row]]:
     """Probability of distortion on random clusters against h, for every variance of the head."""
-    clusters, name = record.metrics.clusters, "distortion, clusters"
-    claimed = {row.h: row.claimed for row in clusters}
+    clusters, name = record.tables["clusters"], "distortion, clusters"
+    claimed = {row["h"]: row["claimed"] for row in clusters}
     look = Look(r"$1 - 2^{-h}$", "black")
     rows = curve_rows(record, name, look, list(claimed), list(claimed.values()))
-    variances = sorted({row.head_variance for row in clusters})
+    variances = sorted({row["head_variance"] for row in clusters})
     labels = [rf"$\beta_h$ = {variance:g}" for variance in variances]
     marked = ramp(labels, linestyle="", size=MARKER_SIZE)
     for variance, series in zip(variances, marked, strict=True):
-        shares = [row for row in clusters if row.head_variance == variance]
-        rows += _share_rows(record, name, series, [row.h for row in shares], shares)
+        shares = [row for row in clusters if row["head_variance"] == variance]
+        rows += _share_rows(record, name, series, [row["h"] for row in shares], shares)
     shown = drawn(rows, [look]) + points(rows, "x", {series.label: series for series in marked})
     panel = Panel(
         "Thm 3.3: random clusters",
@@ -72,16 +72,16 @@ def claimed_distortion(record: Distortion) -> tuple[Panel, list[Row]]:
 
 
 def _share_rows(
-    record: Distortion, panel: str, look: Look, at: Sequence[float], shares: Sequence[Share]
+    record: Distortion, panel: str, look: Look, at: Sequence[float], shares: Sequence[Row]
 ) -> list[Row]:
     """Rows of shares with the intervals of the record."""
     return [
         {
-            **row_of(record, panel, look, x, row.share),
-            "low": row.low,
-            "high": row.high,
-            "count": row.count,
-            "trials": row.trials,
+            **row_of(record, panel, look, x, row["share"]),
+            "low": row["low"],
+            "high": row["high"],
+            "count": row["count"],
+            "trials": row["trials"],
         }
         for x, row in zip(at, shares, strict=True)
     ]
@@ -89,13 +89,13 @@ def _share_rows(
 
 def two_records(record: Distortion) -> tuple[Panel, list[Row]]:
     """Probability of distortion of one feature by two records, against the head's variance."""
-    variances, name = record.metrics.two_records, "distortion, two records"
-    at = [row.head_variance for row in variances]
+    variances, name = record.tables["two_records"], "distortion, two records"
+    at = [row["head_variance"] for row in variances]
     claimed, exact = Look("Thm 3.3", RED, "", "--"), Look("exact", BLUE)
     look = Look("simulated", "black", "o", "")
     rows = [
-        *curve_rows(record, name, claimed, at, [row.claimed for row in variances]),
-        *curve_rows(record, name, exact, at, [row.exact for row in variances]),
+        *curve_rows(record, name, claimed, at, [row["claimed"] for row in variances]),
+        *curve_rows(record, name, exact, at, [row["exact"] for row in variances]),
         *_share_rows(record, name, look, at, variances),
     ]
     x = Axis(r"variance of the head $\beta_h$", log=True)
@@ -107,13 +107,13 @@ def two_records(record: Distortion) -> tuple[Panel, list[Row]]:
 
 def after_probing(record: Distortion) -> tuple[Panel, list[Row]]:
     """Share of networks without a falling cosine after LP, against the width of the clusters."""
-    networks, name = record.metrics.after_probing, "no fall after LP"
+    networks, name = record.tables["after_probing"], "no fall after LP"
     rows: list[Row] = []
-    spans = sorted({row.fft_span for row in networks})
+    spans = sorted({row["fft_span"] for row in networks})
     looks = ramp([f"until $s$ = {span:g}" for span in spans])
     for span, look in zip(spans, looks, strict=True):
-        shares = [row for row in networks if row.fft_span == span]
-        rows += _share_rows(record, name, look, [row.angle for row in shares], shares)
+        shares = [row for row in networks if row["fft_span"] == span]
+        rows += _share_rows(record, name, look, [row["angle"] for row in shares], shares)
     at = sorted({row["x"] for row in rows})
     x = Axis("angle of the clusters (degrees)", log=True, ticks=at)
     y = Axis("share of networks", ends=(0, 1.05), ticks=(0, 0.25, 0.5, 0.75, 1))
@@ -124,10 +124,10 @@ def after_probing(record: Distortion) -> tuple[Panel, list[Row]]:
 def counterexample(record: Distortion) -> tuple[Panel, list[Row]]:
     """The cosine that Thm 3.4 says never falls, after LP of several spans."""
     rows: list[Row] = []
-    curves = record.metrics.counterexample
-    looks = ramp([f"LP until $s$ = {curve.lp_span:g}" for curve in curves], marker="")
+    curves = record.tables["counterexample"]
+    looks = ramp([f"LP until $s$ = {curve['lp_span']:g}" for curve in curves], marker="")
     for curve, look in zip(curves, looks, strict=True):
-        rows += curve_rows(record, "counter-example", look, curve.s, curve.cosine)
+        rows += curve_rows(record, "counter-example", look, curve["s"], curve["cosine"])
     x, y = Axis(r"$s = \int L\, dt$ of FFT"), Axis(r"$\cos(w, \bar{x})$")
     shown = drawn(rows, looks)
     return Panel("Thm 3.4: counter-example", x, y, shown, legend=Legend("lower left")), rows

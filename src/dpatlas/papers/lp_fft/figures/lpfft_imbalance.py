@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import cycle
+from typing import Any
 
 from dpatlas.papers.lp_fft.figures.theory_series import (
     EXACT,
@@ -12,7 +13,6 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     mean_rows,
     theory_figure,
 )
-from dpatlas.papers.lp_fft.records.imbalance import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import SERIES, Look
 from dpatlas.show.panel import Axis, Legend, Panel, ShownFigure
@@ -24,7 +24,7 @@ def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
 
     InputError unless there is exactly one record of kind imbalance.
     """
-    record: Record[Spec, Metrics] = only(records, "imbalance")
+    record: Record[Any, Any] = only(records, "imbalance")
     gap, drift = record.spec.gap, record.spec.drift
     notes = [
         f"h = {gap.hidden}, d = {gap.inputs}; left: $u$ = max(0, -least eigenvalue of "
@@ -37,13 +37,13 @@ def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
     return theory_figure(record, {"": (_jensen, _eigenvalue_drift)}, notes, height=2.8)
 
 
-def _jensen(record: Record[Spec, Metrics]) -> tuple[Panel, list[Row]]:
+def _jensen(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
     rows: list[Row] = []
     looks: list[Look] = []
-    for row, style in zip(record.metrics.gap, cycle(SERIES), strict=False):
-        looks.append(replace(style, label=rf"$\sigma$ = {row.sigma:g}"))
-        percent = [[100 * value for value in values] for values in (row.gap, row.error)]
-        rows += mean_rows(record, "Jensen gap in percent", looks[-1], row.steps, *percent)
+    for row, style in zip(record.tables["gap"], cycle(SERIES), strict=False):
+        looks.append(replace(style, label=rf"$\sigma$ = {row['sigma']:g}"))
+        percent = [[100 * value for value in values] for values in (row["gap"], row["error"])]
+        rows += mean_rows(record, "Jensen gap in percent", looks[-1], row["steps"], *percent)
     panel = Panel(
         "Jensen gap of the least eigenvalue in DP-SGD",
         Axis("steps of DP-SGD"),
@@ -55,17 +55,17 @@ def _jensen(record: Record[Spec, Metrics]) -> tuple[Panel, list[Row]]:
     return panel, rows
 
 
-def _eigenvalue_drift(record: Record[Spec, Metrics]) -> tuple[Panel, list[Row]]:
+def _eigenvalue_drift(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
     name = "change of the mean eigenvalue"
     rows: list[Row] = []
     looks: list[Look] = []
-    for row in record.metrics.drift:
-        looks.append(replace(NOISES[row.noise], linestyle=""))
-        rows += mean_rows(record, name, looks[-1], row.times, row.change, row.error)
-        if row.noise == "uniform":
-            for look, values in ((PRINTED, row.paper), (EXACT, row.exact)):
+    for row in record.tables["drift"]:
+        looks.append(replace(NOISES[row["noise"]], linestyle=""))
+        rows += mean_rows(record, name, looks[-1], row["times"], row["change"], row["error"])
+        if row["noise"] == "uniform":
+            for look, values in ((PRINTED, row["paper"]), (EXACT, row["exact"])):
                 looks.append(replace(look, label=f"{look.label}, uniform"))
-                rows += curve_rows(record, name, looks[-1], row.times, values)
+                rows += curve_rows(record, name, looks[-1], row["times"], values)
     title = r"Drift of $v v^T - B B^T$ under noise, Eq. 125"
     x, y = Axis("time $t$"), Axis(name)
     return Panel(title, x, y, drawn(rows, looks), legend=Legend("lower left")), rows

@@ -1,6 +1,7 @@
 """lp_fft: gradient sensitivities of the layers of a linear network."""
 
 import math
+from typing import Any
 
 from dpatlas.papers.lp_fft.figures.theory_series import (
     GUIDE,
@@ -9,7 +10,6 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     mean_rows,
     theory_figure,
 )
-from dpatlas.papers.lp_fft.records.sensitivity import Metrics, Spec
 from dpatlas.records import Record
 from dpatlas.show.look import BLUE, GREEN, PINK, RED, Look
 from dpatlas.show.panel import Axis, Legend, Panel, Series, ShownFigure
@@ -32,9 +32,9 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> ShownFigure:
 
     InputError unless there is exactly one record of kind sensitivity.
     """
-    record: Record[Spec, Metrics] = only(records, "sensitivity")
+    record: Record[Any, Any] = only(records, "sensitivity")
     before, moving = record.spec.start, record.spec.drift
-    seeds = record.metrics.start[0].seeds
+    seeds = record.tables["start"][0]["seeds"]
     notes = [
         f"$h$ = {before.hidden}, $n$ = {before.records_per_input}$d$ records with $X^T X = I$ and "
         rf"$\Vert Y\Vert$ = 1, mean over {seeds} heads and features with 95% normal intervals; "
@@ -54,7 +54,7 @@ def _inputs(rows: list[Row]) -> Axis:
     return Axis("number of inputs $d$", log=True, ticks=sorted({row["x"] for row in rows}))
 
 
-def _layer_sizes(record: Record[Spec, Metrics]) -> tuple[Panel, list[Row]]:
+def _layer_sizes(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
     """Largest gradient norm of a record in either layer, h / sqrt(d) being the variance."""
     rows: list[Row] = []
     for name, look in LAYERS.items():
@@ -64,7 +64,7 @@ def _layer_sizes(record: Record[Spec, Metrics]) -> tuple[Panel, list[Row]]:
     return Panel("Sensitivity of each layer", _inputs(rows), norm, shown, legend=Legend()), rows
 
 
-def _start_ratios(record: Record[Spec, Metrics]) -> tuple[Panel, list[Row]]:
+def _start_ratios(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
     """Head over features before training, by definition of sensitivity and reading of E.10."""
     rows: list[Row] = []
     for (records, reading), look in READINGS.items():
@@ -80,20 +80,20 @@ def _start_ratios(record: Record[Spec, Metrics]) -> tuple[Panel, list[Row]]:
 
 
 def _start_rows(
-    record: Record[Spec, Metrics], panel: str, look: Look, reading: str, name: str
+    record: Record[Any, Any], panel: str, look: Look, reading: str, name: str
 ) -> list[Row]:
     """Rows of one column of the record, for one reading, against d."""
-    rows = [row for row in record.metrics.start if row.reading == reading]
-    values, errors = ([getattr(row, column) for row in rows] for column in (name, f"{name}_error"))
-    return mean_rows(record, panel, look, [row.d for row in rows], values, errors)
+    rows = [row for row in record.tables["start"] if row["reading"] == reading]
+    values, errors = ([row[column] for row in rows] for column in (name, f"{name}_error"))
+    return mean_rows(record, panel, look, [row["d"] for row in rows], values, errors)
 
 
-def _ratio_drift(record: Record[Spec, Metrics]) -> tuple[Panel, list[Row]]:
+def _ratio_drift(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
     """The ratio during noisy gradient descent."""
     rows: list[Row] = []
-    for row in record.metrics.drift:
-        look = NOISES[row.noise]
-        rows += mean_rows(record, "ratio in DP-GD", look, row.steps, row.ratio, row.error)
+    for row in record.tables["drift"]:
+        look = NOISES[row["noise"]]
+        rows += mean_rows(record, "ratio in DP-GD", look, row["steps"], row["ratio"], row["error"])
     x = Axis("steps of DP-GD")
     ratio = Axis("sensitivity of head over features", ends=(0, None))
     shown = drawn(rows, NOISES.values())

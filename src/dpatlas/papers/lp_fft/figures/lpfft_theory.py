@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.colors import to_hex
@@ -16,8 +17,7 @@ from dpatlas.papers.lp_fft.figures.theory_series import (
     row_of,
     theory_figure,
 )
-from dpatlas.papers.lp_fft.records import dynamics
-from dpatlas.papers.lp_fft.records.dynamics import BracketRow
+from dpatlas.papers.lp_fft.records.dynamics import DynamicsSpec
 from dpatlas.records import Record
 from dpatlas.show.look import BLUE, MUTED, RAMP, RED, Look, ramp
 from dpatlas.show.panel import (
@@ -33,7 +33,7 @@ from dpatlas.show.panel import (
 )
 from dpatlas.show.rows import Records, Row, Settings, only
 
-Dynamics = Record[dynamics.Spec, dynamics.Metrics]
+Dynamics = Record[DynamicsSpec, Any]
 
 OVER_BOUND = "loss over bound"
 SIMULATED = Look("simulated", "black", "o", "")
@@ -73,7 +73,7 @@ def lpfft_theory(records: Records, settings: Settings) -> ShownFigure:
     return theory_figure(record, panels, _notes(record.spec))
 
 
-def _notes(spec: dynamics.Spec) -> list[str]:
+def _notes(spec: DynamicsSpec) -> list[str]:
     relu, probing, tuned = spec.relu, spec.probing, spec.fine_tuning
     return [
         "bars: 95% normal intervals over paths",
@@ -91,12 +91,12 @@ def _notes(spec: dynamics.Spec) -> list[str]:
 
 def head_norm(record: Dynamics) -> tuple[Panel, list[Row]]:
     """E ||v_t||^2 of linear probing."""
-    probed, name = record.metrics.probing, "head norm"
-    times = probed.times
+    probed, name = record.facts["probing"], "head norm"
+    times = probed["times"]
     rows = [
-        *mean_rows(record, name, SIMULATED, times, probed.norm, probed.norm_standard_error),
-        *curve_rows(record, name, PRINTED, times, probed.norm_paper),
-        *curve_rows(record, name, EXACT, times, probed.norm_exact),
+        *mean_rows(record, name, SIMULATED, times, probed["norm"], probed["norm_standard_error"]),
+        *curve_rows(record, name, PRINTED, times, probed["norm_paper"]),
+        *curve_rows(record, name, EXACT, times, probed["norm_exact"]),
     ]
     norm = Axis(r"$\mathbb{E}\,\Vert v_t\Vert^2$", ends=(0, None))
     shown = drawn(rows, (PRINTED, EXACT, SIMULATED))
@@ -106,15 +106,17 @@ def head_norm(record: Dynamics) -> tuple[Panel, list[Row]]:
 
 def probing_loss(record: Dynamics) -> tuple[Panel, list[Row]]:
     """E L of linear probing over the bound of Thm 4.4, as printed and with half its rate."""
-    probed = record.metrics.probing
+    probed = record.facts["probing"]
     looks = [
         Look(r"Thm 4.4, $\gamma$ printed", "black", "v", "-"),
         Look(r"Thm 4.4, $\gamma$ halved", MUTED, "P", "--"),
     ]
     rows: list[Row] = []
-    for look, bound in zip(looks, (probed.loss_bound_paper, probed.loss_bound_exact), strict=True):
-        ratios = _ratios(probed.loss, probed.loss_standard_error, bound)
-        rows += mean_rows(record, OVER_BOUND, look, probed.times, *ratios)
+    for look, bound in zip(
+        looks, (probed["loss_bound_paper"], probed["loss_bound_exact"]), strict=True
+    ):
+        ratios = _ratios(probed["loss"], probed["loss_standard_error"], bound)
+        rows += mean_rows(record, OVER_BOUND, look, probed["times"], *ratios)
     # Room for the legend above the line at 1.
     top = 1.5 if max(row["high"] for row in rows) < 1.4 else None
     return _over_bound("Thm 4.4: loss in LP", Axis("time $t$ of LP"), top, rows, looks)
@@ -122,12 +124,12 @@ def probing_loss(record: Dynamics) -> tuple[Panel, list[Row]]:
 
 def tuning_loss(record: Dynamics) -> tuple[Panel, list[Row]]:
     """E L of full fine-tuning over the bound of Thm 4.5, by size of the network."""
-    sizes = record.metrics.fine_tuning
-    looks = ramp([f"Thm 4.5, $d$ = {tuned.d}, $h$ = {tuned.h}" for tuned in sizes])
+    sizes = record.tables["fine_tuning"]
+    looks = ramp([f"Thm 4.5, $d$ = {tuned['d']}, $h$ = {tuned['h']}" for tuned in sizes])
     rows: list[Row] = []
     for tuned, look in zip(sizes, looks, strict=True):
-        ratios = _ratios(tuned.loss, tuned.standard_error, tuned.bound)
-        rows += mean_rows(record, OVER_BOUND, look, tuned.times, *ratios)
+        ratios = _ratios(tuned["loss"], tuned["standard_error"], tuned["bound"])
+        rows += mean_rows(record, OVER_BOUND, look, tuned["times"], *ratios)
     return _over_bound("Thm 4.5: loss in FFT", Axis("time $At$ of FFT"), None, rows, looks)
 
 
@@ -154,13 +156,13 @@ def _ratios(
 
 def violations(record: Dynamics) -> tuple[Panel, list[Row]]:
     """Shares of cases in which a loss leaves its bracket, below and above."""
-    counts, rows = record.metrics.counts, []
+    counts, rows = record.tables["counts"], []
     spans, words = [], []
-    named = [COUNTED[count.phase, count.heads] for count in counts]
+    named = [COUNTED[count["phase"], count["heads"]] for count in counts]
     shade = mpl.colormaps[RAMP]
     for column, (count, name) in enumerate(zip(counts, named, strict=True)):
         for line, (field, (label, _)) in enumerate(OUTSIDE.items()):
-            outside, cases = getattr(count, field), count.cases
+            outside, cases = count[field], count["cases"]
             share, look = outside / cases, Look(label, "")
             row = row_of(record, "outside the bracket", look, name.replace("\n", ", "), share)
             rows.append(row | {"count": outside, "trials": cases})
@@ -183,9 +185,9 @@ def violations(record: Dynamics) -> tuple[Panel, list[Row]]:
 def lp_bracket(record: Dynamics) -> tuple[Panel, list[Row]]:
     """Thm 4.2 for the first draw, at the last noise but one."""
     losses = _of_phase(record, "head", "random")
-    sigmas = sorted({row.sigma for row in losses})
+    sigmas = sorted({row["sigma"] for row in losses})
     sigma = sigmas[max(0, len(sigmas) - 2)]
-    shown = next(row for row in losses if (row.sigma, row.draw) == (sigma, 0))
+    shown = next(row for row in losses if (row["sigma"], row["draw"]) == (sigma, 0))
     title = rf"Thm 4.2: loss in LP, $\sigma$ = {sigma:g}"
     return _bracket(title, record, shown, "LP")
 
@@ -193,33 +195,32 @@ def lp_bracket(record: Dynamics) -> tuple[Panel, list[Row]]:
 def fft_bracket(record: Dynamics) -> tuple[Panel, list[Row]]:
     """Thm 4.3 for the draw of a random head whose zeroth-order loss is furthest above."""
 
-    def excess(row: BracketRow) -> float:
-        return max(loss / bound for loss, bound in zip(row.zeroth, row.upper, strict=True))
+    def excess(row: Row) -> float:
+        return max(loss / bound for loss, bound in zip(row["zeroth"], row["upper"], strict=True))
 
     shown = max(_of_phase(record, "all", "random"), key=excess)
-    title = rf"Thm 4.3: FFT, $\sigma$ = {shown.sigma:g}, worst draw"
+    title = rf"Thm 4.3: FFT, $\sigma$ = {shown['sigma']:g}, worst draw"
     return _bracket(title, record, shown, "FFT")
 
 
-def _of_phase(record: Dynamics, phase: str, heads: str) -> list[BracketRow]:
-    return [row for row in record.metrics.relu if (row.phase, row.heads) == (phase, heads)]
+def _of_phase(record: Dynamics, phase: str, heads: str) -> list[Row]:
+    return [row for row in record.tables["relu"] if (row["phase"], row["heads"]) == (phase, heads)]
 
 
-def _bracket(
-    title: str, record: Dynamics, losses: BracketRow, phase: str
-) -> tuple[Panel, list[Row]]:
+def _bracket(title: str, record: Dynamics, losses: Row, phase: str) -> tuple[Panel, list[Row]]:
     """One class's loss between its bounds, from time 0."""
-    name, times = f"{phase} bracket", [0.0, *record.metrics.times]
+    name, times = f"{phase} bracket", [0.0, *record.facts["times"]]
     lower, upper, zeroth = (
-        [losses.start, *values] for values in (losses.lower, losses.upper, losses.zeroth)
+        [losses["start"], *values]
+        for values in (losses["lower"], losses["upper"], losses["zeroth"])
     )
     rows = [
         row
         for label, values in (("lower", lower), ("upper", upper), ("zeroth", zeroth))
         for row in curve_rows(record, name, Look(label, ""), times, values)
     ]
-    errors = losses.standard_error
-    points = mean_rows(record, name, DIFFUSION, times[1:], losses.diffusion, errors)
+    errors = losses["standard_error"]
+    points = mean_rows(record, name, DIFFUSION, times[1:], losses["diffusion"], errors)
     nothing = [math.nan] * len(times)
     between = Series(Look("", RED, "", ""), times, nothing, low=lower, high=upper, band=True)
     curves = {"lower": BRACKET, "upper": BRACKET, "zeroth": ZEROTH}
