@@ -294,8 +294,7 @@ class Difference(ColumnTest):
 
     def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
         """One for each cell and each value that is subtracted."""
-        cells = list(self.cells(records))
-        for at, rows in cells:
+        for at, rows in self.cells(records):
             for less in _points(self.less):
                 of_other = {name: at[name] for name in (*self.where, *self.by)} | less
                 for other, others in self.cells(records, of_other):
