@@ -1,7 +1,7 @@
 """One exact claim before the rest has run: `python -m dpatlas.evidence.first`.
 
 It runs the tests of the claim's errata, judges the claim on its own records, and writes claims.csv
-with its rows and finding.txt, what was found in a sentence that the paper's `claims_exact` words.
+with its rows and finding.txt, what was found in a sentence that the paper's `claims` words.
 """
 
 import subprocess
