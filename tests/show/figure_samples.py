@@ -25,7 +25,6 @@ from dpatlas.core.specs import Spec
 from dpatlas.records import parse_record, types_of
 from dpatlas.show import look
 from dpatlas.show.output import to_csv
-from dpatlas.show.panel import ShownFigure
 from dpatlas.show.plot import plot
 
 FIGURE_FILES, TABLE_FILES = ("csv", "json", "pdf", "png", "svg"), ("csv", "md", "tex")
@@ -164,16 +163,10 @@ def show_words(name, records, settings, folder, tier="trial"):
     ]
 
 
-def in_style(draw, records, settings):
-    """What `draw` shows in the style that a job sets."""
-    with matplotlib.style.context(["default", look.STYLE]):
-        return draw(records, settings)
-
-
 def drawn(shown):
     """The picture of a figure, without the notes below it."""
     with matplotlib.style.context(["default", look.STYLE]):
-        return plot(shown) if isinstance(shown, ShownFigure) else shown.figure
+        return plot(shown)
 
 
 def csv_rows(content):
@@ -186,16 +179,6 @@ def shown_rows(shown):
     return csv_rows(to_csv(shown.columns, shown.rows, "trial"))
 
 
-def drawn_lines(figure):
-    """Every line of every panel as its points; those without a value, and empty lines, left out."""
-    found = []
-    for axes in figure.axes:
-        for line in axes.get_lines():
-            points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
-            found.append(tuple(map(tuple, points[np.isfinite(points).all(1)].tolist())))
-    return [line for line in found if line]
-
-
 def drawn_heights(figure):
     """Heights of every line of every panel, of curves and of bars, as `heights` has them."""
     drawn = [line.get_ydata() for axes in figure.axes for line in axes.get_lines()]
@@ -203,27 +186,9 @@ def drawn_heights(figure):
 
 
 def heights(values):
-    """Known values to ten digits: on a log axis seaborn draws through rounded logarithms."""
+    """Known values to ten digits."""
     known = [float(value) for value in values if value not in (None, "")]
     return tuple(float(f"{value:.10g}") for value in known if np.isfinite(value))
-
-
-def not_in_rows(figure, series):
-    """Heights of the lines that are none of the `series`, lists of rows in the order of x.
-
-    Asserts that each is a line through its values, with its intervals as bars or as a band.
-    """
-    drawn = drawn_heights(figure)
-    paths = [path for axes in figure.axes for c in axes.collections for path in c.get_paths()]
-    in_bands = {height for path in paths for height in heights(path.vertices[:, 1])}
-    for rows in series:
-        if values := heights(row.get("value") for row in rows):
-            drawn.remove(values)
-        for ends in (heights((row.get("low"), row.get("high"))) for row in rows):
-            if not set(ends) <= in_bands:
-                # A log axis ends where an interval reaches below 0.
-                drawn.remove(ends if ends in drawn else heights(max(end, 0.0) for end in ends))
-    return drawn
 
 
 def select(rows, **keys):

@@ -44,11 +44,6 @@ class Look:
     fill: str = "full"
     edge: str = ""
 
-    @property
-    def line(self) -> dict[str, Any]:
-        """Arguments of `plot` without marker and label."""
-        return {"color": self.color, "linestyle": self.linestyle}
-
 
 INITS = {
     "lecun": Look("LeCun", BLUE, "o", "-"),
