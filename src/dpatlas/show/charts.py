@@ -16,9 +16,9 @@ from matplotlib.image import imsave
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from dpatlas.show.look import MUTED, Look
-from dpatlas.show.mathtext import in_unicode
+from dpatlas.show.mathtext import in_unicode, number
 from dpatlas.show.panel import Axis, Contours, Ends, Grid, Legend, Panel, Series, ShownFigure, Words
-from dpatlas.show.plot import EDGE, FEW, draw_contours
+from dpatlas.show.plot import CORNER, FEW, draw_contours
 
 Chart = dict[str, Any]
 
@@ -54,7 +54,7 @@ def chart_of(shown: ShownFigure, notes: Sequence[str]) -> Chart:
             high = grid.height * sum(heights[line : line + panel.lines]) / sum(heights) - ABOVE
             shape = round(high / (shown.width * (end - start) / TRACKS - BESIDE), 3)
             place = {"at": [start, end - start, before + line, panel.lines], "shape": shape}
-            panels.append(place | _panel(grid, line, column, panel, next(ends), shared))
+            panels.append(place | _panel(grid, line, column, next(ends), shared))
         before += len(grid.panels)
     headings = [in_unicode(grid.heading) for grid in shown.grids if grid.heading]
     key = [_entry(look) for look in shared]
@@ -71,41 +71,27 @@ def ticks_between(low: float, high: float, log: bool) -> list[list[Any]]:
         found = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)
     # Steps of floats do not meet 0.
     rounded = (0.0 if abs(value) < 1e-9 * (high - low) else value for value in map(float, found))
-    return [[_short(value), _as_words(value)] for value in rounded if low <= value <= high]
-
-
-def _as_words(value: float) -> str:
-    mantissa, mark, exponent = f"{value:.3g}".partition("e")
-    power = f"10^{{{int(exponent or 0)}}}"
-    if not mark:
-        return mantissa.replace("-", "−")
-    lead = "" if mantissa == "1" else f"{mantissa} × "
-    return f"{lead}{power}".replace("-", "−")
+    kept = (value for value in rounded if low <= value <= high)
+    return [[_short(value), in_unicode(number(value))] for value in kept]
 
 
 def _panel(
-    grid: Grid,
-    line: int,
-    column: int,
-    panel: Panel,
-    ends: tuple[Ends, Ends],
-    shared: Sequence[Look],
+    grid: Grid, line: int, column: int, ends: tuple[Ends, Ends], shared: Sequence[Look]
 ) -> Chart:
+    panel = grid.panels[line][column]
+    assert panel is not None
     title, above = in_unicode(panel.title), in_unicode(grid.title(line, column))
-    own: list[Chart] = []
-    looks: list[Look] = []
-    if panel.legend is not None:
-        heading = panel.legend.heading if isinstance(panel.legend, Legend) else ""
-        own = [{"label": in_unicode(heading)}] if heading else []
-        looks = panel.looks
-        own += [_entry(look) for look in looks]
-    labels = [None] * (len(own) - len(looks)) + [look.label for look in (*looks, *shared)]
+    looks = panel.looks if panel.legend is not None else []
+    own, labels = [_entry(look) for look in looks], [look.label for look in (*looks, *shared)]
+    if isinstance(panel.legend, Legend) and panel.legend.heading:
+        own.insert(0, {"label": in_unicode(panel.legend.heading)})
+        labels.insert(0, "")
     found: Chart = {
         "title": title,
         "x": _axis(panel.x, ends[0]),
         "y": _axis(panel.y, ends[1]) | _other(panel, ends[1]),
         "key": own,
-        "series": [made for each in panel.series for made in _series(each, labels)],
+        "series": [_series(each, labels) for each in panel.series],
         "rules": [
             {name: _short(at), "color": to_hex(MUTED), "dash": ""}
             for name, places in (("y", panel.across), ("x", panel.upright))
@@ -129,61 +115,31 @@ def _panel(
     return {name: value for name, value in found.items() if value != []}
 
 
-def _series(series: Series, labels: Sequence[str | None]) -> list[Chart]:
-    """A series as the script draws it, and marks of the points that lost some runs or all."""
-    look = series.look
-    told = {look.label, *series.told}
-    key = [place for place, label in enumerate(labels) if label in told]
-    every, first = series.every
-    made: Chart = {"color": to_hex(look.color), "key": key, **_numbers(series)}
+def _series(series: Series, labels: Sequence[str]) -> Chart:
+    look, told = series.look, {series.look.label, *series.told}
+    found: Chart = {"color": to_hex(look.color)}
+    for name in ("x", "y", "low", "high", "left", "right"):
+        values = getattr(series, name)
+        if name in "xy" or np.isfinite(np.array(values, float)).any():
+            found[name] = _shorts(values, DIGITS if name == "x" else TOLD)
+    found["key"] = [place for place, label in enumerate(labels) if label in told]
     if look.linestyle:
-        made |= {"line": True, "dash": DASHES[look.linestyle], "width": look.width}
+        found |= {"line": True, "dash": DASHES[look.linestyle], "width": look.width}
     if look.marker:
-        made |= {"marker": look.marker, "size": look.size, "every": every, "open": _opening(look)}
-    if series.band and "low" in made:
-        made["band"] = True
-    if series.aside:
-        made["aside"] = _short(series.aside, 2)
-    marks = [made]
-    diverged = np.array(series.diverged)
-    for chosen, mark in (
-        (np.flatnonzero((diverged > 0) & (diverged < 1)), {"marker": look.marker, "open": True}),
-        (np.flatnonzero(diverged == 1), {"marker": "X", "open": False, "edge": True}),
-    ):
-        at = [place for place in chosen.tolist() if "edge" in mark or (place - first) % every == 0]
-        if at:
-            x, y = ([made[name][place] for place in at] for name in "xy")
-            shared: Chart = {name: made[name] for name in ("color", "key", "aside") if name in made}
-            y = [EDGE] * len(at) if "edge" in mark else y
-            marks.append({**shared, "x": x, "y": y, "size": look.size, "every": 1, **mark})
-    return marks
-
-
-def _numbers(series: Series) -> Chart:
-    grids = {name: getattr(series, name) for name in ("x", "y", "low", "high", "left", "right")}
-    return {
-        name: _shorts(values, DIGITS if name == "x" else TOLD)
-        for name, values in grids.items()
-        if name in "xy" or np.isfinite(np.array(values, float)).any()
-    }
+        found |= {"marker": look.marker, "size": look.size, "every": series.every[0]}
+        found["open"] = _opening(look)
+    marks = {"band": series.band, "edge": series.edge, "aside": _short(series.aside, 2)}
+    return found | {name: mark for name, mark in marks.items() if mark}
 
 
 def _axis(axis: Axis, ends: Ends) -> Chart:
-    low, high = sorted(ends)
-    unit = 100 if axis.percent else 1
-    ticks = [[_short(at), in_unicode(text)] for at, text in sorted(axis.words.items())]
+    words, unit = axis.words, 100 if axis.percent else 1
+    ticks = [[_short(at), in_unicode(text)] for at, text in sorted(words.items())]
     if axis.ticks is None:
-        ticks = [
-            [_short(at / unit), text]
-            for at, text in ticks_between(unit * low, unit * high, axis.log)
-        ]
-    found = {
-        "label": in_unicode(axis.label),
-        "ends": _shorts(ends),
-        "log": axis.log,
-        "ticks": ticks,
-    }
-    return found | ({"percent": True} if axis.percent else {})
+        low, high = sorted(unit * end for end in ends)
+        ticks = [[_short(at / unit), text] for at, text in ticks_between(low, high, axis.log)]
+    label, percent = in_unicode(axis.label), {"percent": True} if axis.percent else {}
+    return {"label": label, "ends": _shorts(ends), "log": axis.log, "ticks": ticks, **percent}
 
 
 def _other(panel: Panel, ends: Ends) -> Chart:
@@ -238,7 +194,7 @@ def _points(polygon: Any) -> list[Any]:
 
 
 def _text(words: Words) -> Chart:
-    place = {"at": _shorts(words.at)} if words.at else {"part": [0.03, 0.98]}
+    place = {"at": _shorts(words.at)} if words.at else {"part": list(CORNER)}
     align = list(words.align if words.at else ("left", "top"))
     text, color = in_unicode(words.text), to_hex(words.color)
     return {"text": text, "color": color, "align": align, **place}

@@ -9,10 +9,11 @@ SYMBOLS |= {"|": "‖", ",": " ", " ": " "}
 SUPERSCRIPTS = str.maketrans("0123456789n", "⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ")
 
 
-def number(value: float) -> str:
-    """Two or three digits; small and large numbers as powers of ten."""
-    mantissa, mark, exponent = f"{value:.3g}".partition("e")
-    return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if mark else mantissa
+def number(value: float, digits: int = 3) -> str:
+    """At most so many digits; small and large numbers by powers of ten."""
+    mantissa, mark, exponent = f"{value:.{digits}g}".partition("e")
+    lead = "" if mantissa == "1" else rf"{mantissa} \times "
+    return rf"${lead}10^{{{int(exponent)}}}$" if mark else mantissa.replace("-", "−")
 
 
 def in_unicode(text: str) -> str:

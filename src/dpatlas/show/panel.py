@@ -26,6 +26,8 @@ Looks = Mapping[Any, Look]
 BEYOND = 0.02
 # Points between neighbouring series at one x; all together take the width of a marker at most.
 BETWEEN_SERIES = 1.5
+# Height, as a share of the panel, of the crosses where every run diverged.
+EDGE = 0.97
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,8 @@ class Axis:
         """The words of the ticks by number."""
         if isinstance(self.ticks, Mapping):
             return dict(self.ticks)
-        texts = {value: f"{100 * value if self.percent else value:g}" for value in self.ticks or ()}
-        return {
-            value: number(value) if "e" in text else text.replace("-", "\N{MINUS SIGN}")
-            for value, text in texts.items()
-        }
+        unit = 100 if self.percent else 1
+        return {value: number(unit * value, 6) for value in self.ticks or ()}
 
     def around(self, numbers: Iterable[float]) -> Ends:
         """The ends of the axis if these numbers are drawn, some of which may be nan."""
@@ -88,10 +87,9 @@ class Series:
     """Points, and a line through them if their look has one.
 
     x, y: numbers, nan where there is none; low to high, left to right: intervals of y and of x, ()
-    without; band: whether the interval of y is a band, not bars; diverged: the share of the runs
-    behind a point that diverged: its marker is open, and where it is 1 a cross stands at the edge;
-    every: of how many points one has a marker, and the first; aside: points by which the ink is
-    moved to the right; told: labels of a legend that speak of it besides that of its look.
+    without; band: whether the interval of y is a band, not bars; every: of how many points one has
+    a marker, and the first; aside: points by which the ink is moved to the right; told: labels of a
+    legend that speak of it besides that of its look; edge: whether y are shares of the height.
     """
 
     look: Look
@@ -102,24 +100,23 @@ class Series:
     left: Sequence[float] = ()
     right: Sequence[float] = ()
     band: bool = False
-    diverged: Sequence[float] = ()
     every: tuple[int, int] = (1, 0)
     aside: float = 0.0
     told: tuple[str, ...] = ()
+    edge: bool = False
 
 
 @dataclass(frozen=True)
 class Words:
-    """Text at a point of the axes, or in the upper left corner where `at` is None."""
+    """Text at a point of the axes, or in the upper left corner where `at` is None.
+
+    align: which part of the text is there, as matplotlib names it, horizontally and vertically.
+    """
 
     text: str
     at: tuple[float, float] | None = None
     color: str = "black"
-    align: tuple[Literal["left", "center", "right"], Literal["top", "center", "bottom"]] = (
-        "center",
-        "center",
-    )
-    halo: bool = False
+    align: tuple[Any, Any] = ("center", "center")
     bold: bool = False
 
 
@@ -161,8 +158,8 @@ class Panel:
 
     across, upright: thin lines at these y and x; legend: `ends` names curves at their ends, right
     of the last of panels that stand beside each other and share their y axis; image: grey levels
-    from 0 to 1, (height, width), nan for none; framed: whether axes have lines; square: whether it
-    is as high as it is wide; lines: how many lines of the grid it takes.
+    from 0 to 1, (height, width), nan for none, without axes; framed: whether axes have lines;
+    square: whether it is as high as it is wide; lines: how many lines of the grid it takes.
     """
 
     title: str = ""
@@ -193,7 +190,8 @@ class Panel:
         """What is drawn along the axis `x` or `y`."""
         upright = name == "y"
         parts = ("y", "low", "high") if upright else ("x", "left", "right")
-        found = list(chain.from_iterable(getattr(s, part) for s in self.series for part in parts))
+        drawn = [each for each in self.series if not (upright and each.edge)]
+        found = list(chain.from_iterable(getattr(s, part) for s in drawn for part in parts))
         found += self.across if upright else self.upright
         spans = (span.y if upright else span.x for span in self.spans)
         return [*found, *chain.from_iterable(filter(None, spans))]
@@ -203,7 +201,7 @@ def picture(title: str, image: np.ndarray) -> Panel:
     """A panel of an image alone: grey levels from 0 to 1, (height, width), nan for none."""
     height, width = image.shape
     x, y = (Axis(ends=ends, ticks=()) for ends in ((-0.5, width - 0.5), (height - 0.5, -0.5)))
-    return Panel(title, x, y, image=image, framed=False)
+    return Panel(title, x, y, image=image)
 
 
 @dataclass(frozen=True)
@@ -308,7 +306,8 @@ def series(
     """A series for every look that has rows, by what these have in `by`, along their `x`.
 
     A row has a number `value`, its interval `low` to `high`, `runs_used` and `runs_diverged`; any
-    of these may be missing. style: the rest of every `Series`.
+    of these may be missing. Where some runs diverged the marker is open; where all did a cross
+    stands at the edge. style: the rest of every `Series`.
     """
     groups: dict[Any, list[Row]] = {}
     for row in rows:
@@ -318,13 +317,29 @@ def series(
         if shown := sorted(groups.get(name, ()), key=lambda row: _of(row, x)):
             low, high = ([_number(row.get(end)) for row in shown] for end in ("low", "high"))
             ends = {} if np.isnan(low).all() else {"low": low, "high": high}
-            shares = [_share_diverged(row) for row in shown]
-            lost = {"diverged": shares} if any(shares) else {}
             # A line through one point would not be seen.
             look = replace(look, marker=look.marker or "_") if len(shown) == 1 else look
             at, heights = [_of(row, x) for row in shown], [_number(row.get(y)) for row in shown]
-            found.append(Series(look, at, heights, **{**ends, **lost, **style}))
+            found.append(Series(look, at, heights, **{**ends, **style}))
+            found += _marks(found[-1], shown) if look.marker else []
     return found
+
+
+def _marks(series: Series, rows: Sequence[Row]) -> Iterator[Series]:
+    """Of the points at which some runs diverged, and of those at which all did."""
+    every, first = series.every
+    lost = [place for place, row in enumerate(rows) if row.get("runs_diverged")]
+    none = [place for place in lost if not rows[place]["runs_used"]]
+    some = [place for place in lost if rows[place]["runs_used"] and (place - first) % every == 0]
+    bare = replace(series.look, linestyle="")
+    for places, look, edge in (
+        (some, replace(bare, fill="none"), False),
+        (none, replace(bare, marker="X"), True),
+    ):
+        if places:
+            x, y = ([values[place] for place in places] for values in (series.x, series.y))
+            y = [EDGE] * len(x) if edge else y
+            yield Series(look, x, y, told=series.told, edge=edge)
 
 
 def points(
@@ -335,11 +350,11 @@ def points(
     A marker still covers its x.
     """
     found = series(rows, x, looks, by, **style)
-    widest = min(
-        max((each.look.size for each in found), default=0), BETWEEN_SERIES * (len(found) - 1)
-    )
-    places = np.linspace(-widest / 2, widest / 2, len(found)).tolist()
-    return [replace(each, aside=place) for each, place in zip(found, places, strict=True)]
+    shown = list(dict.fromkeys(each.look.label for each in found))
+    size = max((each.look.size for each in found), default=0)
+    widest = min(size, BETWEEN_SERIES * (len(shown) - 1))
+    aside = dict(zip(shown, np.linspace(-widest / 2, widest / 2, len(shown)).tolist(), strict=True))
+    return [replace(each, aside=aside[each.look.label]) for each in found]
 
 
 def spaced(found: Iterable[Series], markers: int = 4) -> list[Series]:
@@ -364,8 +379,3 @@ def _of(row: Row, column: Column) -> Any:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
-
-
-def _share_diverged(row: Row) -> float:
-    lost, used = row.get("runs_diverged") or 0, row.get("runs_used") or 0
-    return lost / (lost + used) if lost else 0.0

@@ -35,15 +35,14 @@ POINTS_PER_INCH = 72
 # A log axis whose ends have a ratio below this gets evenly spaced ticks.
 FEW = 3
 BAR_WIDTH = 0.9
-# Height, as a share of the panel, of the crosses where every run diverged.
-EDGE = 0.97
 # Height of a line of a curve's name, as a share of a panel of about 1.6 inches.
 LINE_OF_LABEL = 0.075
 # Inches: of a legend's entry without its words, of a letter, and of a panel's words at its left.
 ENTRY, LETTER, LEFT = 0.47, 0.045, 0.35
 # Points: of a digit of a tick, and between two.
 DIGIT, BETWEEN = 4.5, 3.0
-HALO = [withStroke(linewidth=1.5, foreground="white")]
+# Of remarks, in shares of a panel.
+CORNER = (0.03, 0.98)
 # Where the legend of a panel stands that is not inside.
 OUTSIDE: dict[str, dict[str, Any]] = {
     "beside": {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)},
@@ -57,12 +56,11 @@ def plot(shown: ShownFigure) -> Figure:
     figure = Figure(figsize=(shown.width, sum(heights)))
     ends = zip(shown.ends("x"), shown.ends("y"), strict=True)
     # Grids of their own, so that the labels of one do not push the panels of the other aside.
-    boxes: Any = (
-        [figure] if len(heights) == 1 else figure.subfigures(len(heights), 1, height_ratios=heights)
-    )
-    for box, grid in zip(boxes, shown.grids, strict=True):
-        box.suptitle(grid.heading, weight="bold") if grid.heading else None
-        box.align_ylabels(list(_draw_grid(box, grid, ends, shown.width)))
+    parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, grid in zip(parts if len(heights) > 1 else [figure], shown.grids, strict=True):
+        if grid.heading:
+            part.suptitle(grid.heading, weight="bold")
+        part.align_ylabels(list(_draw_grid(part, grid, ends, shown.width)))
     if looks := shown.looks:
         columns = _columns(looks, shown.width)
         figure.legend(
@@ -78,16 +76,19 @@ def entry(look: Look) -> Line2D:
 
 def _style(look: Look) -> dict[str, Any]:
     """A look as arguments of `plot`."""
-    white = {"markerfacecolor": "white"} if look.fill == "none" else {}
-    half = (
-        {}
-        if look.fill in ("full", "none")
-        else {"fillstyle": look.fill, "markerfacecoloralt": "white"}
-    )
-    edge = {"markeredgecolor": look.edge, "markeredgewidth": THIN} if look.edge else {}
-    sizes = {"linewidth": look.width, "markersize": look.size}
-    line = {"color": look.color, "linestyle": look.linestyle or "none", "marker": look.marker}
-    return {**line, **sizes, **white, **half, **edge}
+    white = look.fill == "none"
+    return {
+        "color": look.color,
+        "linestyle": look.linestyle or "none",
+        "linewidth": look.width,
+        "marker": look.marker,
+        "markersize": look.size,
+        "fillstyle": "full" if white else look.fill,
+        "markerfacecolor": "white" if white else look.color,
+        "markerfacecoloralt": "white",
+        "markeredgecolor": look.edge or look.color,
+        "markeredgewidth": THIN if look.edge else 1.0,
+    }
 
 
 def _columns(looks: Sequence[Look], width: float) -> int:
@@ -182,13 +183,10 @@ def fitting(axis: Axis, ends: Ends, inches: float) -> dict[float, str]:
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
     for span in panel.spans:
-        if span.y is None:
-            axes.axvspan(*span.x, color=span.color, linewidth=0, zorder=0)
-        else:
-            (left, right), (low, high) = span.x, span.y
-            axes.fill(
-                [left, right, right, left], [low, low, high, high], color=span.color, linewidth=0
-            )
+        low, high = span.y or (0, 1)
+        scale = axes.transData if span.y else axes.get_xaxis_transform()
+        corners = np.repeat(span.x, 2), [low, high, high, low]
+        axes.fill(*corners, color=span.color, linewidth=0, zorder=0.5, transform=scale)
     if panel.contours is not None:
         _, lines = draw_contours(axes, panel.contours)
         axes.clabel(lines, fontsize=NOTE_SIZE, fmt="{:g}".format)
@@ -199,18 +197,14 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.axvline(place, **thin)
     for each in panel.series:
         draw_series(axes, each)
-    for word in panel.words:
-        style: dict[str, Any] = {"color": word.color, "ha": word.align[0], "va": word.align[1]}
-        style |= {"path_effects": HALO} if word.halo else {}
-        corner = {"transform": axes.transAxes, "ha": "left", "va": "top"} if word.at is None else {}
-        weight = "bold" if word.bold else "normal"
-        axes.text(
-            *(word.at or (0.03, 0.98)),
-            word.text,
-            fontsize=NOTE_SIZE,
-            weight=weight,
-            **(style | corner),
-        )
+    for words in panel.words:
+        across, up = words.align if words.at else ("left", "top")
+        text = axes.text(*(words.at or CORNER), words.text, ha=across, va=up, color=words.color)
+        text.set(fontsize=NOTE_SIZE, weight="bold" if words.bold else "normal")
+        if words.at is None:
+            text.set_transform(axes.transAxes)
+        elif words.color != "white":
+            text.set_path_effects([withStroke(linewidth=1.5, foreground="white")])
     if panel.image is not None:
         axes.imshow(panel.image, cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
         axes.set_axis_off()
@@ -247,29 +241,20 @@ def _draw_legend(axes: Axes, legend: Legend, looks: Sequence[Look]) -> DrawnLege
 
 
 def draw_series(axes: Axes, series: Series) -> None:
-    """Line and markers, and intervals as bars or as a band.
-
-    Markers are open where some runs diverged; a cross at the upper edge stands where all did.
-    """
+    """Line and markers, and intervals as bars or as a band."""
     look, before = series.look, set(axes.get_children())
     x, y = np.array(series.x, float), np.array(series.y, float)
     every, first = series.every
-    axes.plot(x, y, markevery=(first, every), **_style(look))
+    scale = axes.get_xaxis_transform() if series.edge else axes.transData
+    axes.plot(x, y, markevery=(first, every), transform=scale, **_style(look))
+    bars: dict[str, Any] = {"color": look.color, "linewidth": BAR_WIDTH, "zorder": 2}
     if series.band and len(series.low):
         band: dict[str, Any] = {"color": look.color, "alpha": BAND_ALPHA, "linewidth": 0}
         axes.fill_between(x, series.low, series.high, **band)
     elif len(series.low):
-        axes.vlines(x, series.low, series.high, color=look.color, linewidth=BAR_WIDTH, zorder=2)
+        axes.vlines(x, series.low, series.high, **bars)
     if len(series.left):
-        axes.hlines(y, series.left, series.right, color=look.color, linewidth=BAR_WIDTH, zorder=2)
-    if len(series.diverged):
-        lost = np.array(series.diverged)
-        marks: dict[str, Any] = {"color": look.color, "linestyle": "none", "zorder": 3}
-        some, all_lost = (lost > 0) & (lost < 1), lost == 1
-        at = (np.arange(len(x)) - first) % every == 0
-        axes.plot(x[some & at], y[some & at], look.marker, markerfacecolor="white", **marks)
-        edge = [EDGE] * int(all_lost.sum())
-        axes.plot(x[all_lost], edge, "X", transform=axes.get_xaxis_transform(), **marks)
+        axes.hlines(y, series.left, series.right, **bars)
     figure = axes.get_figure(root=True)
     assert figure is not None
     shift = ScaledTranslation(series.aside / POINTS_PER_INCH, 0, figure.dpi_scale_trans)

@@ -131,7 +131,7 @@ def _outside(rows: Sequence[Row], column: Column) -> list[Words]:
                 before = sum(word.at is not None and word.at[0] == x for word in words)
                 y = (1 if up else -1) * (NEAR - LINE * (before + 0.5))
                 text = f"{'↑' if up else '↓'} {100 * row['value']:.3g}".replace("-", "−")
-                words.append(Words(text, (x, y), look.color, halo=True))
+                words.append(Words(text, (x, y), look.color))
     return words
 
 

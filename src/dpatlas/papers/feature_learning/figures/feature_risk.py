@@ -95,9 +95,7 @@ def _panel(record: Record, risk: Axis, rows: list[Row]) -> Panel:
     drawn += series([row for row in rows if row["part"] in LAWS], along, LAWS, "part")
     top = risk.ends[1] or 1.0
     at = [row[along] for row in where(rows, part="crossing")]
-    numbers = [
-        Words(f"{float(f'{x:.3g}'):g}", (x, top), align=("center", "top"), halo=True) for x in at
-    ]
+    numbers = [Words(f"{float(f'{x:.3g}'):g}", (x, top), align=("center", "top")) for x in at]
     return panel(record, risk, drawn, words=numbers, upright=at)
 
 

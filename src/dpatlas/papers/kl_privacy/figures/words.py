@@ -49,9 +49,7 @@ def kl_series(
     largest = series if curve else points
     means = where(rows, quantity="kl_mean")
     drawn = largest(means, x, looks, "init", told=(LARGEST.label,), **curve)
-    second = series(where(rows, quantity="kl_worst"), x, of_worst, "init", told=(WORST,))
-    # Runs that diverged are marked once.
-    return drawn + [replace(each, diverged=()) for each in second]
+    return drawn + series(where(rows, quantity="kl_worst"), x, of_worst, "init", told=(WORST,))
 
 
 def looks_in(looks: dict[str, Look], init: str) -> dict[str, Look]:

@@ -130,7 +130,7 @@ def _panel(rows: Sequence[Row], moment: str, label: str, looks: Mapping[str, Loo
     panel, points = rows[0], rows[1:]
     # Above the points, which it would hide.
     names = [
-        Words(name, centre, look.color, ("center", "bottom"), halo=True, bold=True)
+        Words(name, centre, look.color, ("center", "bottom"), bold=True)
         for name, look in looks.items()
         if (centre := _centre(where(points, **{"class": name})))
     ]
