@@ -21,7 +21,6 @@ from dpatlas.core.statistics import (
     Estimate,
     difference_estimate,
     mean_estimate,
-    normal_estimate,
 )
 from dpatlas.errors import InputError
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
@@ -29,7 +28,7 @@ from dpatlas.rows import columns, fields_of
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
 Value = str | int | float | bool
-Where = dict[Name, Value | Annotated[list[Value], Field(min_length=1)]]
+Where = Mapping[Name, Value | Annotated[list[Value], Field(min_length=1)]]
 Text = Annotated[str, Field(min_length=1)]
 # A value that begins so names a number of the paper's settings, or half of it: $early, $early/2.
 SETTING = "$"
@@ -50,14 +49,17 @@ class ColumnTest(Model):
     column: Name = setting("The compared column.")
     log: bool = setting("Whether its natural logarithm is compared.", default=False)
     where: Where = setting(
-        "By column the value of the rows that are taken; each of a list is compared by itself.",
+        "By column the value of the rows that are taken, or a list of values. Each is compared by "
+        "itself, in the order of the list, or of the rows if the column is in `by`.",
         default={},
     )
     by: Once[Name] = setting(
         "Columns whose values are compared one by one, in the order of the rows.", default=[]
     )
     label: Text = setting("What is compared, in words.")
-    lacking: Text = setting("What is said where the config has no such rows.", default=None)
+    lacking: Text = setting(
+        "What is said where the config has no rows with some {value} of `where`.", default=None
+    )
     above: float = setting("The claimed side: values above this.", default=-math.inf)
     below: float = setting("The claimed side: values below this.", default=math.inf)
     target: float = setting("Between limits so far from this; 0 by default.", default=0.0)
@@ -95,39 +97,41 @@ class ColumnTest(Model):
 
         Each with the values of all columns that its rows share.
         """
-        for at in _points(self.where if where is None else where):
-            rows = self.rows(records, at)
+        where = self.where if where is None else where
+        of_rows = {name: value for name, value in where.items() if name in self.by}
+        for at in _points({name: v for name, v in where.items() if name not in of_rows}):
+            rows = self.rows(records, {**at, **of_rows})
             if rows.empty:
                 continue
             parts = rows.groupby(self.by, sort=False) if self.by else [((), rows)]
             for _, part in parts:
                 yield {**self.resolved(records, at), **part.iloc[0].to_dict()}, part
 
-    def rows(self, records: PaperRecords, at: Mapping[str, Value]) -> pd.DataFrame:
+    def rows(self, records: PaperRecords, at: Where) -> pd.DataFrame:
         """The rows with these values; records that do not have them in their specs are not read."""
         taken = list(records.group(self.group))
-        at = self.resolved(records, at)
-        own = taken[0].shape.columns(self.table) if self.table in taken[0].shape.tables else ()
-        for name, value in at.items():
-            taken = [
-                record
-                for record in taken
-                if name in own or fields_of(record).get(name, value) == value
-            ]
-            self._need(taken, name, value)
+        values = {name: _list(v) for name, v in self.resolved(records, at).items()}
         make = records.computed(self.table)
+        own = () if make else taken[0].shape.columns(self.table)
+        for name, every in values.items():
+            has = [fields_of(each).get(name) if name not in own else None for each in taken]
+            taken = [each for each, v in zip(taken, has, strict=True) if v is None or v in every]
+            self._need(taken, name, every[0])
         rows = make(taken) if make else columns(taken, self.table)
         if make and rows.empty:
             return rows
-        for name, value in at.items():
+        for name, every in values.items():
+            if name not in rows and all(name in fields_of(record) for record in taken):
+                continue
             if name not in rows:
                 raise InputError(f"where of {self.label}", name, ", ".join(rows.columns))
-            value = rows.steps.min() if value == LAST else value
-            rows = rows[rows[name] == value]
-            self._need(rows, name, value)
+            every = [rows.steps.min()] if every == [LAST] else every
+            for value in every:
+                self._need(rows[rows[name] == value], name, value)
+            rows = rows[rows[name].isin(every)]
         return rows
 
-    def resolved(self, records: PaperRecords, at: Mapping[str, Value]) -> dict[str, Value]:
+    def resolved(self, records: PaperRecords, at: Where) -> dict[str, Any]:
         """These values, with numbers for the names of settings; NotRun for a setting not there."""
         horizons, found = records.settings.get("horizons", {}), dict(at)
         for name, value in at.items():
@@ -141,8 +145,8 @@ class ColumnTest(Model):
     def _need(self, found: Sequence[Any], name: str, value: Value) -> None:
         if not len(found):
             named = value if isinstance(value, str) else f"{name} {value:g}"
-            default = f"group {self.group} has no {named}"
-            raise NotRun(self.lacking.format(**{name: value}) if self.lacking else default)
+            lacking = self.lacking or f"group {self.group} has no {named}"
+            raise NotRun(lacking.format(value=value))
 
     def by_run(self, rows: pd.DataFrame, column: str | None = None) -> "pd.Series[float]":
         """The values of a cell's runs by number; Undecided for runs without one, or without log."""
@@ -202,16 +206,19 @@ class Below(ColumnTest):
 class Exact(ColumnTest):
     """A computed number lies between the limits.
 
-    Rows may have limits of their own, `above` and `below`, and a number of `runs`.
+    Rows may have limits of their own, `above` and `below`, and a number of runs, `of_runs`.
     """
 
     def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
         """One for each row."""
         for _, rows in self.cells(records):
             for at in rows.to_dict("records"):
-                estimate = Estimate(float(at[self.column]), 0.0, math.inf, at.get("runs", 1))
+                value, runs = float(at[self.column]), int(at.get("of_runs", 1))
+                if math.isnan(value):
+                    raise Undecided(f"{at.get('record')} diverged in some run")
                 above, below = self.limits
                 limits = at.get("above", above), at.get("below", below)
+                estimate = Estimate(value, 0.0, math.inf, runs)
                 yield Comparison(self.label.format(**at), estimate, *limits)
 
 
@@ -226,7 +233,8 @@ class Normal(ColumnTest):
         """One for each row."""
         for _, rows in self.cells(records):
             for at in rows.to_dict("records"):
-                estimate = normal_estimate(at[self.column], at[self.error], int(at[self.draws]))
+                known = float(at[self.column]), float(at[self.error])
+                estimate = Estimate(*known, math.inf, int(at[self.draws]))
                 label = self.label.format(**at)
                 yield Comparison(label, estimate, *self.limits, veto=self.veto)
 
@@ -249,7 +257,7 @@ class Difference(ColumnTest):
         """One for each cell and each value that is subtracted."""
         for at, rows in self.cells(records):
             for less in _points(self.less):
-                of_other = {name: at[name] for name in self.where} | less
+                of_other = {**{name: at[name] for name in (*self.where, *self.by)}, **less}
                 for other, others in self.cells(records, of_other):
                     label = self.label.format(**at, **{f"less_{n}": v for n, v in other.items()})
                     yield Comparison(label, self.difference(rows, others), *self.limits)
@@ -391,6 +399,9 @@ TESTS: dict[str, type[ColumnTest]] = {
 
 def _points(where: Where) -> Iterator[dict[str, Value]]:
     """Each combination of the values, the last column's fastest."""
-    lists = [value if isinstance(value, list) else [value] for value in where.values()]
-    for values in itertools.product(*lists):
+    for values in itertools.product(*map(_list, where.values())):
         yield dict(zip(where, values, strict=True))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -7,10 +7,10 @@ from dpatlas.config.sizes import array_mb, draws_records
 from dpatlas.core.records import SpecFields
 from dpatlas.cost.counting import BYTES_PER_NUMBER, RECORD_BYTES, Backbone, JobCost, Size, Work
 from dpatlas.cost.training import PRIVATE_STARTS
-from dpatlas.papers.max_information.records.agreement import Spec as Agreement
-from dpatlas.papers.max_information.records.certificates import Spec as Certificates
+from dpatlas.papers.max_information.records.agreement import AgreementSpec
+from dpatlas.papers.max_information.records.certificates import CertificatesSpec
 from dpatlas.papers.max_information.records.certified import CertifiedFields, DpSgdPrior
-from dpatlas.papers.max_information.records.simulation import Spec as Simulation
+from dpatlas.papers.max_information.records.simulation import SimulationSpec
 
 # Multiplications in a forward pass of the convolutional network on one 3 x 32 x 32 record.
 CNN_MULTIPLICATIONS = 157_000_000
@@ -27,7 +27,7 @@ START_WITHOUT_TORCH = 0.25
 MB_WITHOUT_TORCH, MB_PER_DRAW = 200, 2e-4
 
 
-def certificates(fields: Certificates, size: Size, backbone: Backbone | None) -> Work:
+def certificates(fields: CertificatesSpec, size: Size, backbone: Backbone | None) -> Work:
     """A centre for every run and prior; for every tau a posterior, and risk counts of both.
 
     Priors and posteriors of a run share their draws.
@@ -48,7 +48,7 @@ def certificates(fields: Certificates, size: Size, backbone: Backbone | None) ->
     return Work(counts, RECORD_BYTES + BYTES_PER_NUMBER * NUMBERS_PER_ROW * rows)
 
 
-def agreement(fields: Agreement, size: Size, backbone: Backbone | None) -> Work:
+def agreement(fields: AgreementSpec, size: Size, backbone: Backbone | None) -> Work:
     """One posterior; risk counts by local reparametrisation and by sampled weights."""
     pairs = 2 * fields.repetitions * fields.draws
     counts = _rows(fields, size, 1, pairs)
@@ -63,7 +63,7 @@ def formulas(fields: SpecFields, size: Size, backbone: Backbone | None) -> Work:
     return Work({"starts": START_WITHOUT_TORCH}, 4 * RECORD_BYTES)
 
 
-def simulation(fields: Simulation, size: Size, backbone: Backbone | None) -> Work:
+def simulation(fields: SimulationSpec, size: Size, backbone: Backbone | None) -> Work:
     """Sums of vectors in three dimensions."""
     draws = len(fields.laws) * len(fields.nus) * fields.draws
     counts = {"normals": 3 * draws * fields.m, "starts": START_WITHOUT_TORCH}
@@ -116,7 +116,7 @@ def memory_mb(fields: CertifiedFields) -> int:
 
 def memory_without_data_mb(fields: SpecFields) -> int:
     """Peak memory of a job without data in MB: interpreter, numpy, scipy and simulated sums."""
-    draws = fields.draws if isinstance(fields, Simulation) else 0
+    draws = fields.draws if isinstance(fields, SimulationSpec) else 0
     return round(MB_WITHOUT_TORCH + MB_PER_DRAW * draws)
 
 

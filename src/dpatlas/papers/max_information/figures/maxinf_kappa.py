@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from itertools import cycle
+from itertools import cycle, groupby, product
+from operator import itemgetter
 from typing import Any
 
 import matplotlib as mpl
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from dpatlas.core.statistics import Estimate
-from dpatlas.papers.max_information.records import kappa, simulation
+from dpatlas.papers.max_information.records.kappa import KappaBase
 from dpatlas.records import Record
 from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
@@ -20,9 +21,6 @@ from dpatlas.show.output import Records, Row, Settings, ShownFigure
 from dpatlas.show.panels import label_sparsely, label_ticks, legend
 from dpatlas.show.rows import CONFIDENCE
 from dpatlas.show.series import BLUE, GREEN, PINK, RED, handle, only
-
-KappaRecord = Record[kappa.Spec, kappa.Metrics]
-SimulationRecord = Record[simulation.Spec, simulation.Metrics]
 
 FORM_LOOKS = {
     "optimised": Look(r"$\kappa/n$, optimised (Eq. 32)", BLUE, "o", "-"),
@@ -93,26 +91,25 @@ def maxinf_kappa(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure(figure, COLUMNS, rows, _notes(record, simulated))
 
 
-def kappa_rows(record: KappaRecord) -> list[Row]:
+def kappa_rows(record: Record[Any, Any]) -> list[Row]:
     """The points of every panel with their settings; an infinite value is missing."""
     return [
         {
-            "panel": panel.axis,
+            "panel": axis,
             "series": series,
-            **_setting(record.metrics.base, panel.axis, x),
-            "value": value,
+            **_setting(record.spec.base, axis, point["x"]),
+            "value": point[series],
             "runs": [record.id],
         }
-        for panel in record.metrics.panels
-        for series in KAPPA_LOOKS
-        for x, value in zip(panel.x, getattr(panel, series), strict=True)
+        for axis, points in groupby(record.tables["rows"], itemgetter("axis"))
+        for series, point in product(KAPPA_LOOKS, points)
     ]
 
 
-def _setting(base: kappa.Base, axis: str, x: float) -> Row:
+def _setting(base: KappaBase, axis: str, x: float) -> Row:
     """The parameters at a point; of m and T, the one that does not vary follows from n."""
     setting = {"T": base.n // base.m, "zeta_over_sigma": base.zeta / base.sigma}
-    setting |= base.model_dump() | {_varied(axis): x}
+    setting |= base.plain() | {_varied(axis): x}
     if axis in ("T", "n_at_T"):
         setting["m"] = setting["n"] // setting["T"]
     else:
@@ -125,20 +122,19 @@ def _varied(axis: str) -> str:
     return "n" if axis == "n_at_T" else axis
 
 
-def moment_rows(record: SimulationRecord) -> list[Row]:
+def moment_rows(record: Record[Any, Any]) -> list[Row]:
     """Logarithms of the simulated moment, with its interval, and of both bounds."""
-    m, draws = record.metrics.m, record.metrics.draws
+    m, draws = record.spec.m, record.spec.draws
     rows = []
-    for moment in record.metrics.rows:
-        shared: Row = {"law": moment.law, "nu": moment.nu, "x": moment.x, "y": moment.y}
+    for moment in record.tables["rows"]:
+        shared: Row = {name: moment[name] for name in ("law", "nu", "x", "y")}
         shared |= {"panel": "moment", "m": m, "draws": draws, "runs": [record.id]}
-        estimate = Estimate(moment.simulated, moment.standard_error, math.inf, draws)
+        estimate = Estimate(moment["simulated"], moment["standard_error"], math.inf, draws)
         low, high = (math.log(end) if end > 0 else None for end in estimate.interval(CONFIDENCE))
         value = math.log(estimate.value)
         rows.append({**shared, "series": "simulated", "value": value, "low": low, "high": high})
         rows += [
-            {**shared, "series": name, "value": math.log(getattr(moment, name))}
-            for name in MOMENT_LOOKS
+            {**shared, "series": name, "value": math.log(moment[name])} for name in MOMENT_LOOKS
         ]
     return rows
 
@@ -189,14 +185,14 @@ def _moment_panel(axes: Axes, data: pd.DataFrame) -> list[Line2D]:
     return [handle(look) for look in (*MOMENT_LOOKS.values(), *laws.values())]
 
 
-def _notes(record: KappaRecord, simulated: SimulationRecord) -> list[str]:
-    base, metrics = record.metrics.base, simulated.metrics
+def _notes(record: Record[Any, Any], simulated: Record[Any, Any]) -> list[str]:
+    base, sums = record.spec.base, simulated.spec
     return [
         f"parameters that are not on the axis: n = {base.n}, batches of m = {base.m}, zeta = "
         f"{base.zeta:g}, sigma = {base.sigma:g}, E = {base.E}, delta = {base.delta:g}; beta = "
         "delta/2, T = floor(n/m); where T varies or is fixed, m = floor(n/T); for E = 1 the "
         "repaired form is the optimised one, for more epochs it grows geometrically and is cut "
-        f"off; last panel: sums of {metrics.m} independent unit vectors (signs, signs that are "
-        f"rarely +1, directions on a sphere, coordinate axes), {metrics.draws} draws, "
+        f"off; last panel: sums of {sums.m} independent unit vectors (signs, signs that are "
+        f"rarely +1, directions on a sphere, coordinate axes), {sums.draws} draws, "
         f"{CONFIDENCE:.0%} interval",
     ]
