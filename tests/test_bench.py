@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 import torch
@@ -238,6 +239,24 @@ def test_the_ratio_of_memory_is_to_plain_and_of_the_peak_since_set_up(fake):
     assert ours["memory_ratio"] == pytest.approx(2, rel=0.2)
     # Set-up takes 200 MB, and gives them back.
     assert plain["memory_mb"] == pytest.approx(50, rel=0.2)
+
+
+# By kernel and case: our step in plain steps, medians of three rounds on a shared machine.
+RATIOS = json.loads(Path(__file__).with_name("bench_ratios.json").read_text())
+
+
+@pytest.mark.parametrize(("name", "case"), [(name, one) for name in RATIOS for one in RATIOS[name]])
+def test_no_case_has_lost_a_third_of_its_speed(name, case):
+    kernel = KERNELS[name]
+    ours = [each for each in kernel.candidates if each.name in ("plain", "dpatlas")]
+    row = race(kernel.module, case, kernel.cases_on("cpu")[case], ours, repeats=3)[1]
+    assert row["time_ratio"]["min"] <= RATIOS[name][case] * 4 / 3
+
+
+def test_every_case_has_its_ratio():
+    assert {name: list(kernel.cases) for name, kernel in KERNELS.items()} == {
+        name: list(cases) for name, cases in RATIOS.items()
+    }
 
 
 BAD_ARGUMENTS = {

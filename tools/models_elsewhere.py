@@ -193,9 +193,9 @@ def main(wanted: str = "") -> None:
         used = "\n".join(f"| {case.name} | {case.use or 'as it comes'} |" for case in CASES)
         uses = f"| model | how |\n|---|---|\n{used}"
         for name, part in (("models", table), ("uses", uses)):
-            marks = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
+            marks = f"<!-- {name} -->\n", f"<!-- /{name} -->"
             pattern = re.escape(marks[0]) + ".*?" + re.escape(marks[1])
-            inside = marks[0] + part + marks[1]
+            inside = f"{marks[0]}{part}\n{marks[1]}"
             text = re.sub(pattern, lambda _, inside=inside: inside, text, flags=re.DOTALL)
         PAGE.write_text(text, encoding="utf-8")
 

@@ -12,8 +12,8 @@ from dpatlas.config.common import run_blocks
 from dpatlas.config.load import load_tier, read_tier, validate
 from dpatlas.core.records import OverRuns, OverRunsLast, Summed, Typed
 from dpatlas.core.specs import Spec
+from dpatlas.cost.estimate import seconds_per_run
 from dpatlas.cost.plan import make_plan
-from dpatlas.cost.rates import seconds_per_run
 from dpatlas.errors import InputError
 from dpatlas.records import joined, noting
 
@@ -196,7 +196,7 @@ def test_a_look_costs_its_runs(tmp_path):
     assert sum(after[name] for name in added) == pytest.approx(22 * before[first.id], rel=1e-9)
     assert not any(name.startswith(("theory", "kappa")) for name in before)
     planned = [
-        make_plan(jobs_of(each), "cpu", tmp_path / "none", 1, "smoke")["total"]["cpu_hours"]
+        make_plan(jobs_of(each), "cpu", (), 1, "smoke")["total"]["cpu_hours"]
         for each in (atlas, Atlas(config, tmp_path))
     ]
     assert 3600 * (planned[1] - planned[0]) == pytest.approx(22 * before[first.id], rel=1e-6)

@@ -10,6 +10,7 @@ import torch
 from small_jobs import arguments
 
 from dpatlas.config.load import read_config
+from dpatlas.core.blocks import Block
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError, RunError, run_command
 from dpatlas.jobs import limits
@@ -27,7 +28,9 @@ def keys_below(block):
     return set().union(*map(keys_below, block)) if isinstance(block, list) else set()
 
 
-KINDS = [(block, kind) for block in all_blocks().values() for kind in block.kinds]
+KINDS = [
+    (block, kind) for block in all_blocks().values() for kind in block.kinds if block.cost(kind)
+]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +38,8 @@ KINDS = [(block, kind) for block in all_blocks().values() for kind in block.kind
 )
 def test_every_kind_names_keys_of_the_config_that_lower_its_memory(block, kind):
     known = keys_below(read_config()[block.key])
-    names = block.load("cost").KINDS[kind].lower
+    assert set(block.load("cost").KINDS) <= set(block.kinds)
+    names = block.cost(kind).lower
     assert names
     for name in names:
         assert set(name.split(".")) <= known, name
@@ -58,6 +62,7 @@ LIMITED = """
 import resource, sys, time
 import numpy as np
 from pathlib import Path
+from dpatlas.core.blocks import Block
 from dpatlas.core.specs import Spec
 from dpatlas.errors import run_command
 from dpatlas.jobs.limits import limited
@@ -121,6 +126,11 @@ def test_memory_that_runs_out_names_the_key_to_lower(action, tmp_path):
         action()
     with pytest.raises(RuntimeError, match="shapes"), limited(SPEC, tmp_path / "none"):
         raise RuntimeError("shapes cannot be multiplied")
+
+
+def test_a_kind_without_a_cost_of_its_own_names_its_block(monkeypatch):
+    monkeypatch.setattr(Block, "cost", lambda block, kind: None)
+    assert limits.memory_keys(SPEC) == "the sizes in the config's block lp_fft"
 
 
 def test_a_job_under_a_limit_of_address_space_says_what_to_lower():

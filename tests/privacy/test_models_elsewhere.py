@@ -1,4 +1,4 @@
-"""Models of timm, transformers and peft, and people's own: they train, and their sums are right.
+"""Models from elsewhere (timm, transformers, peft) and one's own: they train, their sums are right.
 
 Each is made anew and used as it comes. What a batch adds to the gradients must be what plain
 autograd gives record by record, of three records and of one, clipped and unclipped.

@@ -18,7 +18,7 @@ from dpatlas.config.atlas import KEYS, Atlas
 from dpatlas.config.load import merge, read_tier, validate
 from dpatlas.core.files import read_json, write_json
 from dpatlas.core.records import read_record
-from dpatlas.cost.rates import seconds_per_run
+from dpatlas.cost.estimate import seconds_per_run
 from dpatlas.errors import InputError
 from dpatlas.evidence import claims as judging
 from dpatlas.evidence.verdicts import read_claims

@@ -179,9 +179,10 @@ def asked_for(checkout, spec: str) -> tuple[int, int]:
     """Memory in MB and minutes of a run, as the package has them."""
     script = (
         "import sys; from dpatlas.config.load import load_config; "
-        "from dpatlas.cost.rates import runtime_minutes; from dpatlas.config.atlas import Atlas; "
+        "from dpatlas.cost.estimate import job_seconds, minutes; "
+        "from dpatlas.config.atlas import Atlas; "
         f"atlas = Atlas(load_config(['{TIER}'])); "
-        "print(atlas.memory_mb(sys.argv[1]), runtime_minutes(atlas, sys.argv[1]))"
+        "print(atlas.memory_mb(sys.argv[1]), minutes(job_seconds(atlas, sys.argv[1])))"
     )
     memory_mb, minutes = checkout.python("-c", script, spec).stdout.split()
     return int(memory_mb), int(minutes)

@@ -586,11 +586,11 @@ BAD = {
 RAISES = {
     "a word outside of the embedding": (
         {"data": "mine.py:words", "model": "mine.py:embedded"},
-        "network or loss: found fails: IndexError: index out of range",
+        "records: found an index out of range: index out of range",
     ),
     "a class that is none": (
         {"data": "mine.py:of_another_class"},
-        "network or loss: found fails: RuntimeError: index 9 is out of bounds",
+        "records: found an index out of range: index 9 is out of bounds",
     ),
 }
 

@@ -1,7 +1,7 @@
 """What the Snakefile asks of a config before the first job, in this process."""
 
 from dpatlas.config.atlas import Atlas
-from dpatlas.cost.rates import runtime_minutes
+from dpatlas.cost.estimate import job_seconds, minutes
 
 
 def evaluate(config):
@@ -21,4 +21,4 @@ def evaluate(config):
         atlas.input_arguments(name)
         assert atlas.device(name) in ("cpu", "cuda", "auto")
         assert atlas.memory_mb(name) >= 100
-        assert runtime_minutes(atlas, name) >= 1
+        assert minutes(job_seconds(atlas, name)) >= 1

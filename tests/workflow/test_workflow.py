@@ -9,7 +9,7 @@ import chromium
 import numpy as np
 import pytest
 import yaml
-from checkouts import SMOKE, copy_project
+from checkouts import PROJECT, SMOKE, Checkout, copy_project
 from figure_samples import names_of
 from runs_on_disk import files_of, pixels_of, said, start
 
@@ -157,7 +157,7 @@ NO_JOB = {
     "a comment of a plot": (f"{SRC}/show/panels.py", "\n\n\n", "\n# a remark\n\n\n"),
     "a docstring": (f"{SRC}/privacy/kl.py", '"""The KL kernel:', '"""This KL kernel:'),
     "a place in the paper": (f"{LP_FFT}/products.py", '"Figs. 4, 5"', '"Fig. 4"'),
-    "an estimate of memory": (f"{LP_FFT}/cost.py", "COMPILER_MB = 1200", "COMPILER_MB = 1300"),
+    "an estimate of memory": (f"{LP_FFT}/cost.py", "base_mb=1700", "base_mb=1800"),
     "what is registered": (f"{LP_FFT}/block.py", 'title="', 'title="Edited: '),
     "a sentence of the settings": (
         f"{LP_FFT}/settings.py",
@@ -281,6 +281,37 @@ def test_a_private_mechanism_that_changes_is_audited_again_and_who_does_not_use_
     assert {"dp_sgld_accuracy", "dp_sgld_finetune", "lp_fft_strategies"} <= set(planned)
     idle = {"kl_privacy_training", "dp_sgld_counterexample", "lp_fft_dynamics", "kl_vs_depth"}
     assert not {*idle, "pretrain_backbone"} & set(planned)
+
+
+def test_another_tier_takes_over_what_was_run_alike(smoke):
+    wider = {"width_sweep": {"widths": [4, 8, 12]}}
+    config = with_config(smoke, {"tier": "again", "kl_privacy": wider})
+    assert smoke.snakemake("kl_vs_width", *config).returncode == 0
+    taken = []
+    for path in sorted((smoke.folder / "results/again/runs/kl_privacy").glob("*/record.json")):
+        here, name = path.read_bytes(), path.parent.name
+        there = smoke.folder / f"results/smoke/runs/kl_privacy/{name}/record.json"
+        log = smoke.folder / f"results/again/logs/kl_privacy_training/{name}.log"
+        taken.append(there.exists())
+        assert ("taken over from results/smoke" in log.read_text()) == taken[-1]
+        assert not taken[-1] or here == there.read_bytes()
+    assert set(taken) == {True, False}
+
+
+def test_code_of_another_checkout_is_refused(smoke):
+    other = Checkout(smoke.folder)
+    other.environment["PYTHONPATH"] = str(PROJECT / "src")
+    assert other.snakemake("-n", "--configfile", SMOKE).returncode == 0
+    with smoke.edit("src/dpatlas/errors.py", "EXIT_BAD_INPUT = 2", "EXIT_BAD_INPUT = 1 + 1"):
+        said = other.refusal("-n", "--configfile", SMOKE)
+    assert said.startswith("dpatlas: code: found that of")
+
+
+def test_as_a_module_it_is_refused(smoke):
+    lines = ["module atlas:", '    snakefile: "../Snakefile"', "use rule * from atlas as atlas_*"]
+    (smoke.folder / "other").mkdir()
+    (smoke.folder / "other" / "Snakefile").write_text("\n".join(lines) + "\n")
+    assert "dpatlas: module: found" in smoke.refusal("-s", "other/Snakefile", "-n")
 
 
 def test_a_paper_can_be_left_out(smoke):

@@ -10,31 +10,32 @@ from pathlib import Path
 from snakemake.logging import logger
 
 from dpatlas.config.load import load_config
-from dpatlas.core.digest import code_digest, remember_code
+from dpatlas.core.digest import check_code_of, code_digest, remember_code
 from dpatlas.core.environment import keep_caches_in, put_own_python_first
 from dpatlas.core.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
-from dpatlas.cost.rates import (
-    features_minutes,
-    job_seconds,
-    runtime_minutes,
-    seconds_per_run,
-)
+from dpatlas.cost.estimate import job_seconds, minutes, seconds_per_run
 from dpatlas.config.atlas import Atlas
 from dpatlas.cost.standing import Standing, planned
 from dpatlas.registry import all_papers
 
 # Only sys.exit gives the exit code; an exception in a Snakefile would end in 1.
 try:
+    # Snakemake runs no `onstart` of a module, and its rules would take the names of others.
+    if not workflow.modifier.is_main_snakefile():
+        allowed = "run in a checkout of its own, with a config file"
+        raise InputError("module", "dp-atlas as a part of another workflow", allowed)
     if not Path.cwd().samefile(workflow.basedir):
         allowed = f"{workflow.basedir}: change to it, and leave out --directory"
         raise InputError("working folder", Path.cwd(), allowed)
+    check_code_of(Path(workflow.basedir))
     ATLAS = Atlas(
         load_config(
             workflow.config_settings.configfiles, workflow.config_settings.config
         )
     )
-    check_writable(ATLAS.folder)
+    if not workflow.dryrun:
+        check_writable(ATLAS.folder)
     ATLAS.check_data_root()
     if ATLAS.config.data.offline:
         from dpatlas.commands.data import missing
@@ -54,8 +55,7 @@ put_own_python_first()
 keep_caches_in(Path(".snakemake/caches"))
 
 # Snakemake asks for every job that waits whenever another one ends.
-runtime_minutes = functools.cache(runtime_minutes)
-features_minutes = functools.cache(features_minutes)
+job_seconds = functools.cache(job_seconds)
 
 CHECKPOINTS = f"{ATLAS.folder}/checkpoints"
 FIGURES = f"{ATLAS.folder}/figures"

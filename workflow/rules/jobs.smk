@@ -27,8 +27,11 @@ for key in ATLAS.blocks:
                 "../../environment.yml"
             threads: 1
             resources:
-                mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
-                runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
+                mem_mb=lambda wildcards, attempt: attempt
+                * ATLAS.memory_mb(wildcards.id),
+                runtime=lambda wildcards, attempt: minutes(
+                    job_seconds(ATLAS, wildcards.id), attempt
+                ),
                 gpu=lambda wildcards: int(ATLAS.device(wildcards.id) != "cpu"),
             params:
                 spec=lambda wildcards: ATLAS.spec(wildcards.id).argument,

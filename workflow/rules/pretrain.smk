@@ -18,8 +18,10 @@ rule pretrain_backbone:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
-        runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
+        mem_mb=lambda wildcards, attempt: attempt * ATLAS.memory_mb(wildcards.id),
+        runtime=lambda wildcards, attempt: minutes(
+            job_seconds(ATLAS, wildcards.id), attempt
+        ),
         gpu=lambda wildcards: int(ATLAS.device(wildcards.id) != "cpu"),
     params:
         checkpoints=CHECKPOINTS,
@@ -50,8 +52,10 @@ rule pretrain_imported:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards: ATLAS.memory_mb(wildcards.id),
-        runtime=lambda wildcards: runtime_minutes(ATLAS, wildcards.id),
+        mem_mb=lambda wildcards, attempt: attempt * ATLAS.memory_mb(wildcards.id),
+        runtime=lambda wildcards, attempt: minutes(
+            job_seconds(ATLAS, wildcards.id), attempt
+        ),
     params:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
@@ -89,8 +93,11 @@ rule features:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards: ATLAS.features_memory_mb(wildcards.id),
-        runtime=lambda wildcards: features_minutes(ATLAS, wildcards.id),
+        mem_mb=lambda wildcards, attempt: attempt
+        * ATLAS.features_memory_mb(wildcards.id),
+        runtime=lambda wildcards, attempt: minutes(
+            job_seconds(ATLAS, wildcards.id), attempt
+        ),
         gpu=lambda wildcards: int(ATLAS.features_device() != "cpu"),
     params:
         folder=subpath(output.manifest, parent=True),

@@ -25,7 +25,7 @@ from dpatlas.core.folders import MORE_RUNS, RESULTS
 from dpatlas.core.guard import integer, real
 from dpatlas.core.progress import duration
 from dpatlas.core.specs import FIRST_RUN, RUNS
-from dpatlas.cost.rates import seconds_per_run
+from dpatlas.cost.estimate import seconds_per_run
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError, Terminated
 from dpatlas.evidence.claim_file import STATISTICAL
 from dpatlas.evidence.claims import (

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from dpatlas.config.sizes import array_mb
 from dpatlas.core.facts import DataFields
 from dpatlas.core.folders import RESULTS
 from dpatlas.core.guard import integer
+from dpatlas.core.records import RunsFields
+from dpatlas.cost.counting import cost_of
+from dpatlas.cost.estimate import past_runs, work_of
 from dpatlas.cost.plan import Job, Target, describe_plan, make_plan
-from dpatlas.cost.work import cost_of, work_of, work_of_features
 from dpatlas.data.registry import DATA_SETS, reader
 from dpatlas.errors import ArgumentParser, InputError
 
@@ -21,6 +24,8 @@ from dpatlas.errors import ArgumentParser, InputError
 MOST_CORES = 10_000
 # Interpreter and numpy, beside the images themselves.
 READING_MB = 200
+# Of a record's file, by the run where its runs are repeated.
+RECORD_MB = 0.02
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,7 +48,8 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError("--results", f"{options.results}, a file", "a folder of past runs")
     config = load_config(options.config) if options.config else load_tier(options.tier)
     atlas = Atlas(config, options.results)
-    where = (config.device, options.results, cores, atlas.tier, options.gpus)
+    past = past_runs(options.results, platform.machine())
+    where = (config.device, past, cores, atlas.tier, options.gpus)
     plan = make_plan(jobs_of(atlas), *where, targets_of(atlas))
     plan["download_mb"] = download_mb(atlas)
     print(json.dumps(plan, indent=1) if options.json else describe_plan(plan))
@@ -64,7 +70,7 @@ def jobs_of(atlas: Atlas) -> list[Job]:
         done = (atlas.folder / "data" / name / "manifest.json").is_file()
         megabytes = array_mb(DataFields.model_validate_json(options))
         memory_mb = READING_MB + 3 * megabytes
-        jobs.append(Job("shared", "data", done, None, False, memory_mb, 2**20 * megabytes))
+        jobs.append(Job("shared", "data", done, 0, False, memory_mb, megabytes))
     taken = {
         Path(path).parent.name for name in atlas.specs for path in atlas.features_manifest(name)
     }
@@ -72,8 +78,8 @@ def jobs_of(atlas: Atlas) -> list[Job]:
         if name not in taken:  # of a tuning whose outcome is known
             continue
         done = Path(atlas.features(name), "manifest.json").is_file()
-        memory_mb = atlas.features_memory_mb(name)
-        jobs.append(Job("shared", "features", done, work_of_features(found), True, memory_mb))
+        memory_mb, units = atlas.features_memory_mb(name), work_of(atlas, name)[1]
+        jobs.append(Job("shared", "features", done, units, True, memory_mb, found.disk_mb))
     last = ("claims.csv", "report/index.html", "manifest.txt")
     kind = "claims, page, manifest"
     jobs += [Job("shared", kind, (atlas.folder / path).is_file()) for path in last]
@@ -84,8 +90,9 @@ def job_of(atlas: Atlas, spec_id: str) -> Job:
     """The job of a spec."""
     done = Path(atlas.record(spec_id)).is_file()
     fields, memory_mb = atlas.typed(spec_id), atlas.memory_mb(spec_id)
-    gpu = cost_of(fields.key, fields.kind).gpu
-    return Job(fields.key, fields.kind, done, work_of(atlas, spec_id), gpu, memory_mb)
+    disk_mb = RECORD_MB * (fields.runs if isinstance(fields, RunsFields) else 1)
+    sizes = work_of(atlas, spec_id)[1], cost_of(fields).gpu, memory_mb, disk_mb
+    return Job(fields.key, fields.kind, done, *sizes)
 
 
 def targets_of(atlas: Atlas) -> list[Target]:

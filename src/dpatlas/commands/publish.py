@@ -62,8 +62,8 @@ def waiting_of(config: General, results: Path) -> tuple[Waiting, ...]:
     """The figures and tables of which a partial run lacks some run."""
     atlas = Atlas(config.model_copy(update={"partial": None}), results)
     targets = targets_of(atlas)
-    # At default rates: a busy machine's runs would scale the hours of all others.
-    plan = make_plan(jobs_of(atlas), config.device, None, 1, atlas.tier, targets=targets)
+    # Without past runs: a busy machine's would scale the hours of all others.
+    plan = make_plan(jobs_of(atlas), config.device, (), 1, atlas.tier, targets=targets)
     missing = {file.name for file in needed(atlas) if file.found is None}
     return tuple(
         Waiting(

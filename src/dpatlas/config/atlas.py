@@ -27,7 +27,7 @@ from dpatlas.core.folders import MORE_RUNS, RESULTS
 from dpatlas.core.networks import PUBLISHED
 from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
-from dpatlas.cost.counting import JobCost
+from dpatlas.cost.counting import Cost, cost_of
 from dpatlas.data.registry import module_of
 from dpatlas.errors import InputError
 from dpatlas.records import parse_spec
@@ -570,9 +570,8 @@ class Atlas:
         fields = self._known[spec_id].fields
         return parse_spec(fields, f"{fields['key']}.{fields['kind']}")
 
-    def _cost(self, spec_id: str) -> JobCost:
-        fields = self.typed(spec_id)
-        return self.blocks[fields.key].load("cost").KINDS[fields.kind]
+    def _cost(self, spec_id: str) -> Cost:
+        return cost_of(self.typed(spec_id))
 
 
 def all_products() -> dict[str, tuple[Product, Block]]:

@@ -1,11 +1,11 @@
 """Features of data sets by frozen backbones, and the memory and disk that computing them takes."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from dpatlas.config.sizes import PARTS, array_mb, features_mb, inputs_of
 from dpatlas.core.facts import DataFields
 from dpatlas.core.specs import Spec
-from dpatlas.cost.counting import Backbone
 
 # Records that go through a network together, and the memory of a pass for each of them: in MB
 # where images are resized to 224 x 224 pixels, else in multiples of its size. Measured, rounded up.
@@ -20,7 +20,7 @@ class FrozenFeatures:
     data_id: str
     data: DataFields
     backbone: Spec
-    network: Backbone
+    network: Any
 
     @property
     def id(self) -> str:

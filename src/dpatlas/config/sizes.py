@@ -23,11 +23,10 @@ PARTS = ("n_train", "n_add", "n_test", "n_validation")
 LEAST_FEATURES, MOST_FEATURES = 256, 4096
 
 
-def size_of(data: DataFields) -> tuple[int, int, int]:
-    """Training records, records to add, and inputs of a data set."""
+def records_of_steps(data: DataFields) -> int:
+    """Number of records that a step may use: those of training, and those to add."""
     n_train = data.n_train or 0
-    n_add = max(0, TWO_DIGITS - n_train) if data.n_add is None else data.n_add
-    return n_train, n_add, inputs_of(data)
+    return n_train + (max(0, TWO_DIGITS - n_train) if data.n_add is None else data.n_add)
 
 
 def draws_records(data: DataFields) -> bool:

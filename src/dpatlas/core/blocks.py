@@ -10,6 +10,7 @@ import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ class Block:
     def load(self, module: str) -> ModuleType:
         """The module of that name in the block's folder."""
         return importlib.import_module(f"{self.package}.{module}")
+
+    def cost(self, kind: str) -> Any:
+        """The cost of a kind's jobs as `cost.py` has it; None without."""
+        if importlib.util.find_spec(f"{self.package}.cost") is None:
+            return None
+        return self.load("cost").KINDS.get(kind)
 
     @property
     def folder(self) -> Path:

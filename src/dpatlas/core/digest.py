@@ -69,6 +69,19 @@ def reachable(module: str) -> list[str]:
     return sorted(seen)
 
 
+def check_code_of(checkout: Path) -> None:
+    """InputError unless the imported package is the code of this checkout, or equal to it."""
+    ours, theirs = Path(dpatlas.__file__).parent, checkout / "src" / PACKAGE
+    if theirs.is_dir() and not theirs.samefile(ours):
+        one, other = (
+            {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.py")}
+            for folder in (ours, theirs)
+        )
+        if one != other:
+            allowed = f"that of {theirs}: run make setup here, or set PYTHONPATH={theirs.parent}"
+            raise InputError("code", f"that of {ours}, which differs", allowed)
+
+
 @functools.cache
 def _source(module: str) -> Path | None:
     # By path: importlib.util.find_spec would import the parent packages, and torch with them.

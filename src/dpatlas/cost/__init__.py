@@ -1,1 +1,1 @@
-"""What jobs cost: counts of work, rates fitted to past runs, the plan."""
+"""What jobs cost: units of work by kind, measured seconds per unit, the plan."""

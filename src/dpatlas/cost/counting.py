@@ -1,92 +1,84 @@
-"""The counts of work from which the cost model estimates the time of a job.
+"""What a job takes by its spec: units of work and memory.
 
-Each feature counts one kind of work, and `rates` has seconds per unit of it:
-
-    products     floating-point operations of float32 matrix products
-    layers       passes through a layer, each with a fixed overhead
-    steps        updates or other calls, each with a fixed overhead
-    elements     activations that are read and written
-    normals      N(0, 1) draws
-    dense        float64 operations of factorisations and matrix products
-    streamed     float64 entries read by matrix-vector products
-    accountings  values of epsilon from steps on a sample of records
-    starts       starts of the interpreter with torch
+A block's `cost.py` may have a `Cost` for each of its kinds in `KINDS`; a kind without has `Cost()`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any
 
-FEATURES = (
-    "products",
-    "layers",
-    "steps",
-    "elements",
-    "normals",
-    "dense",
-    "streamed",
-    "accountings",
-    "starts",
-)
-# Bytes of a line in an indented JSON list of floats, and of a record without such lists.
-BYTES_PER_NUMBER = 24
-RECORD_BYTES = 6_000
+from dpatlas.config.sizes import array_mb, features_mb, inputs_of
+from dpatlas.core.networks import NETWORKS
+from dpatlas.registry import block_of
+
+# Options behind the multiplications of the ViT in `NETWORKS`.
+VIT: Mapping[str, int] = {"patch": 4, "dim": 192, "depth": 12}
+# Multiplications that take as long as what a private step does beside its products.
+STEP = 80_000_000
 
 
 @dataclass(frozen=True)
-class Size:
-    """Numbers of training records, of records to add, and of inputs of a data set."""
+class Cost:
+    """The cost of a kind of job; its functions take a spec as an object of the kind's class.
 
-    n_train: int
-    n_add: int
-    inputs: int
-
-    @property
-    def records(self) -> int:
-        """Number of records that a step may use."""
-        return self.n_train + self.n_add
-
-
-NO_DATA = Size(0, 0, 0)
-
-
-@dataclass(frozen=True)
-class Work:
-    """Counts by feature; sizes in bytes of the record, and of checkpoints while the job runs."""
-
-    counts: Mapping[str, float]
-    record_bytes: float
-    checkpoint_bytes: float = 0.0
-
-
-class Backbone(Protocol):
-    """The network of a public backbone's spec, trained here or imported."""
-
-    @property
-    def kind(self) -> str:
-        """Kind of the job that makes it."""
-
-    @property
-    def model(self) -> str:
-        """Name of the network."""
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """Arguments of the network's builder."""
-
-
-@dataclass(frozen=True)
-class JobCost:
-    """The cost of a kind of job; its functions take specs as objects of the kind's `Spec` class.
-
-    work: from a spec, the size of its data set, and the spec of its backbone (None without one).
-    memory_mb: peak memory of a job in MB. lower: keys of the block of the config that lower it,
-    those that change no result first. gpu: whether the work runs on a GPU where there is one.
-    takes_features: whether a job reads features of a frozen backbone.
+    units: of work, such as steps times records times parameters, from a spec and the
+    multiplications of a forward pass of its network (1 without one). lower: keys of the block of
+    the config that lower the memory, those that change no result first. gpu: whether the work runs
+    on a GPU where there is one. base_mb: peak memory without data. copies: of the data, or of their
+    features, in memory. numbers: further float32 numbers there. takes_features: whether a job reads
+    features of a frozen backbone.
     """
 
-    work: Callable[[Any, Size, Any], Work]
-    memory_mb: Callable[[Any], int]
-    lower: tuple[str, ...]
+    units: Callable[[Any, float], float] = lambda s, network: getattr(s, "runs", 1)
+    lower: tuple[str, ...] = ()
     gpu: bool = False
-    takes_features: Callable[[Any], bool] = lambda fields: False
+    base_mb: int = 1000
+    copies: float = 4
+    numbers: Callable[[Any], float] = lambda s: 0
+    takes_features: Callable[[Any], bool] = lambda s: False
+
+    def memory_mb(self, spec: Any) -> int:
+        """Peak memory of a job in MB."""
+        data = (getattr(spec, name, None) for name in ("data", "public_data"))
+        data_mb = sum(map(array_mb, filter(None, data)))
+        if self.takes_features(spec):
+            data_mb = max(data_mb, features_mb(spec.data))
+        return round(self.base_mb + self.copies * data_mb + 4 * self.numbers(spec) / 2**20)
+
+
+def cost_of(spec: Any) -> Cost:
+    """The cost of the jobs of a spec's kind."""
+    cost: Cost = block_of(spec.key).cost(spec.kind) or Cost()
+    return cost
+
+
+def units(spec: Any, backbone: Any = None) -> float:
+    """Units of work of a spec, and of that of its backbone, as objects of their kinds' classes."""
+    of, data = backbone or spec, getattr(spec, "data", None)
+    network = 1.0
+    if data and getattr(of, "model", None) in NETWORKS:
+        network = pass_work(of.model, inputs_of(data), dict(getattr(of, "options", {})))
+    return float(cost_of(spec).units(spec, network))
+
+
+def pass_work(model: str, inputs: int, options: Mapping[str, Any]) -> float:
+    """Multiplications of the forward pass of a record; an activation counts as 260.
+
+    options: arguments of the network's builder.
+    """
+    network = NETWORKS[model]
+    # Networks with published weights resize whatever they are given.
+    share = 1.0 if network.weights else inputs / network.inputs
+    if model == "vit-tiny":
+        share *= _blocks({**VIT, **options}) / _blocks(VIT)
+    return share * (network.multiplications + 260 * network.activations)
+
+
+def _blocks(vit: Mapping[str, int]) -> float:
+    return vit["depth"] * (vit["dim"] / vit["patch"]) ** 2
+
+
+def mlp_work(*widths: int) -> float:
+    """Multiplications of the forward pass of a multilayer perceptron with these layers."""
+    return sum(inputs * outputs for inputs, outputs in pairwise(widths))

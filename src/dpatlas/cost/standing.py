@@ -12,13 +12,11 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from dpatlas.config.atlas import Atlas
 from dpatlas.core.progress import duration
-from dpatlas.cost.plan import DRAWING_S
-from dpatlas.cost.rates import features_seconds, job_seconds
+from dpatlas.cost.estimate import job_seconds, seconds_of
 
 SECONDS_BETWEEN_LINES = 30.0
 # Share of the work after which the speed so far, and not that of a typical machine, tells the rest.
@@ -38,18 +36,15 @@ class Planned:
 
 def planned(atlas: Atlas, rule: str, name: str, outputs: Iterable[str]) -> Planned:
     """A job of Snakemake's by its rule; name: its wildcard `id`, empty if it has none."""
-    if name in atlas.specs:
+    if name in atlas.specs or name in atlas.frozen_features:
         return Planned(f"{rule} {name}", job_seconds(atlas, name))
-    if name in atlas.frozen_features:
-        return Planned(f"{rule} {name}", features_seconds(atlas, name))
-    if rule in atlas.products:
-        product = atlas.products[rule]
+    title, kind = f"{rule} {name}".strip(), OTHERS.get(rule, "claims, page, manifest")
+    suffix = "index.html"
+    if product := atlas.products.get(rule):
+        title, kind = f"{product.kind} {rule}", f"{product.kind}s"
         suffix = ".pdf" if product.kind == "figure" else ".md"
-        shown = next((path for path in outputs if PurePath(path).suffix == suffix), "")
-        return Planned(f"{product.kind} {rule}", DRAWING_S[f"{product.kind}s"], str(shown))
-    kind = OTHERS.get(rule, "claims, page, manifest")
-    shown = next((path for path in outputs if PurePath(path).name == "index.html"), "")
-    return Planned(f"{rule} {name}".strip(), DRAWING_S[kind], str(shown))
+    shown = next((path for path in map(str, outputs) if path.endswith(suffix)), "")
+    return Planned(title, seconds_of(("", kind)).start_s, shown)
 
 
 class Standing(logging.Handler):

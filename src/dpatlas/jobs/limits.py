@@ -66,8 +66,9 @@ def time_limit() -> float | None:
 
 def memory_keys(spec: Spec) -> str:
     """The keys of the config that lower the memory of a job of this spec."""
-    names = block_of(spec.key).load("cost").KINDS[spec.fields["kind"]].lower
-    return f"{' or '.join(names)} in the config's block {spec.key}"
+    cost = block_of(spec.key).cost(spec.fields["kind"])
+    names = " or ".join(cost.lower if cost else ()) or "the sizes"
+    return f"{names} in the config's block {spec.key}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,19 +1,25 @@
 """The command line of every job: `python -m dpatlas.jobs --spec JSON --record PATH ...`."""
 
 import importlib
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from dpatlas.core.digest import code_digest
 from dpatlas.core.guard import one_of
+from dpatlas.core.progress import say
+from dpatlas.core.records import versions
 from dpatlas.core.specs import Spec
+from dpatlas.data.prepared import MANIFEST
 from dpatlas.errors import ArgumentParser
-from dpatlas.jobs.job import Kind, execute
+from dpatlas.jobs.job import Kind, execute, resolve_device
 from dpatlas.jobs.limits import limited
+from dpatlas.jobs.taken_over import take_over
 from dpatlas.registry import block_of
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one spec by the job of its block and kind."""
+    """Run one spec by the job of its block and kind, unless another tier has run it alike."""
     parser = ArgumentParser(
         prog="python -m dpatlas.jobs", description="Run one spec.", allow_abbrev=False
     )
@@ -33,6 +39,9 @@ def main(arguments: Sequence[str]) -> int:
     module, kind = kind_of(spec)
     if further and kind.options is None:
         parser.error(f"unrecognized arguments: {' '.join(further)}")
+    if not further and (other := _of_another_tier(spec, module, kind, options)):
+        say(f"taken over from {other}: the same spec, code, inputs and versions")
+        return 0
     with limited(spec, options.checkpoints / spec.id):
         execute(
             spec,
@@ -49,6 +58,21 @@ def main(arguments: Sequence[str]) -> int:
             tuning=options.tuning,
         )
     return 0
+
+
+def _of_another_tier(spec: Spec, module: str, kind: Kind, options: Namespace) -> Path | None:
+    inputs = [options.data, options.public_data, options.tuning]
+    folders = [options.features]
+    if spec.fields["kind"] not in block_of(spec.key).writes_weights:
+        folders += options.backbone
+    inputs += [folder / MANIFEST for folder in folders if folder]
+    same = {
+        "spec_digest": spec.digest,
+        "code_digest": code_digest(module),
+        "versions": versions(*kind.packages),
+        "device": resolve_device(options.device),
+    }
+    return take_over(options.record, same, [path for path in inputs if path])
 
 
 def kind_of(spec: Spec) -> tuple[str, Kind]:

@@ -2,57 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from dpatlas.privacy.sums import ClippedSum
+
 CLIPPINGS = ("flat", "per-layer")
 # A sum over more terms is split into blocks of this size, which are added up in float64.
 SUM_BLOCK = 4096
-
-
-@dataclass
-class ClippedSum:
-    """sum_i g_i min(1, C / ||g_i||) over the records of a batch.
-
-    `gradients`: one tensor per trainable parameter, by name, in the order of the model's
-    parameters. `norms`: the upper bounds on ||g_i|| before the clip that records are clipped by,
-    (records,). `skipped`: number of records whose gradient was not finite and contributed zero; on
-    a GPU a tensor, so that the host need not wait for it.
-
-    A record alone adds at most C (1 + 1e-6), including all rounding. Among n records, adding or
-    removing one moves the computed sum by at most C (1 + `company_rounding(n)`), as long as the
-    passes through the network round the activations of the others in the same way.
-    """
-
-    gradients: dict[str, Tensor]
-    norms: Tensor
-    skipped: int | Tensor
-
-    def add(self, other: "ClippedSum") -> None:
-        """Add the sum over another chunk of the same batch."""
-        for name, gradient in other.gradients.items():
-            self.gradients[name] += gradient
-        self.norms = torch.cat([self.norms, other.norms])
-        self.skipped += other.skipped
-
-
-@dataclass
-class NoisySum:
-    """A clipped sum with its noise, which alone an update takes: nothing of a record is in it bare.
-
-    `scale`: standard deviation of the noise; 0 where a training asked for none.
-    """
-
-    gradients: dict[str, Tensor]
-    scale: float
-
-    def divided(self, expected_batch: float) -> "NoisySum":
-        """The noisy mean, in place."""
-        for gradient in self.gradients.values():
-            gradient.div_(expected_batch)
-        return NoisySum(self.gradients, self.scale / expected_batch)
 
 
 def company_rounding(records: int, dtype: torch.dtype = torch.float32) -> float:

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from dpatlas.core.guard import checked, real
 from dpatlas.models.precision import exact
-from dpatlas.privacy.clipping import ClippedSum, bad_records, clip_factors, empty_sum
+from dpatlas.privacy.clipping import bad_records, clip_factors, empty_sum
 from dpatlas.privacy.norms import in_blocks, inputs_norms2
+from dpatlas.privacy.sums import ClippedSum
 
 BLOCK = 4096
 

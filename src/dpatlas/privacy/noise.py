@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dpatlas.core.seeds import Noise, generator
 from dpatlas.errors import InputError
-from dpatlas.privacy.clipping import ClippedSum, NoisySum
+from dpatlas.privacy.sums import ClippedSum, NoisySum
 
 LARGE = 2**14
 # Number of pairs of normals made at a time.

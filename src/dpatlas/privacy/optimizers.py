@@ -14,7 +14,7 @@ from torch import Tensor
 from dpatlas.accounting.parameter_names import longest_prefix
 from dpatlas.core.guard import hold, real
 from dpatlas.errors import InputError
-from dpatlas.privacy.clipping import NoisySum
+from dpatlas.privacy.sums import NoisySum
 
 OPTIMIZER_NAMES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8

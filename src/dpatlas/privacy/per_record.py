@@ -24,7 +24,6 @@ from dpatlas.models.precision import exact, passes, without_autocast
 from dpatlas.privacy.batch import BatchGraph, Gradient
 from dpatlas.privacy.clipping import (
     CLIPPINGS,
-    ClippedSum,
     bad_records,
     clip_factors,
     empty_sum,
@@ -33,6 +32,7 @@ from dpatlas.privacy.clipping import (
 )
 from dpatlas.privacy.losses import Loss, cross_entropy
 from dpatlas.privacy.rule_check import check_rules
+from dpatlas.privacy.sums import ClippedSum
 from dpatlas.privacy.trace import RecordGraph, trace_record
 
 # Number of gradient entries, of all records together, that are held at a time; and the size from

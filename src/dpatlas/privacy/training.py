@@ -46,7 +46,6 @@ from dpatlas.core.seeds import Noise, generator
 from dpatlas.errors import InputError
 from dpatlas.models.precision import without_autocast
 from dpatlas.privacy.augmentation import Augmentation, ShiftAndFlip, drawn_views
-from dpatlas.privacy.clipping import ClippedSum, NoisySum
 from dpatlas.privacy.data import FromDataset, InMemory, Located, data_of, refuse_held, rows_of
 from dpatlas.privacy.digest import digest, values_of
 from dpatlas.privacy.logistic import BLOCK, SoftmaxGradients
@@ -69,6 +68,7 @@ from dpatlas.privacy.phases import (
 )
 from dpatlas.privacy.plain_batch import refuse_meeting
 from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, remember_values, save_model
+from dpatlas.privacy.sums import ClippedSum, NoisySum
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.trace import RecordGraph, trace_record, trace_views
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
