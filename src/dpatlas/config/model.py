@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic.json_schema import GenerateJsonSchema
 
+from dpatlas.core.guard import number_in
 from dpatlas.errors import InputError
 
 T = TypeVar("T")
@@ -332,12 +333,8 @@ def shown(value: Any) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether `text` reads as a float, infinities and NaN included."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    """Whether `text` reads as a number, infinities and NaN included."""
+    return not isinstance(number_in(text), str)
 
 
 def walk(
