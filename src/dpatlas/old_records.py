@@ -165,6 +165,18 @@ def sgld_utility(spec: Any, old: Old) -> dict[str, Any]:
     return {name: value for name, value in old.items() if name != "rows"} | tables
 
 
+def lp_umap(spec: Any, old: Old) -> dict[str, Any]:
+    """Of lp_fft's pictures."""
+    by_run = ("x", "y", "knn", "silhouette", "accuracy")
+    panels = [
+        {"run": run, **{k: v[number] if k in by_run else v for k, v in panel.items()}}
+        for number, run in enumerate(spec.run_numbers)
+        for panel in old["panels"]
+    ]
+    labels = rows_of({"run": spec.run_numbers}, labels=old["labels"])
+    return {**old, "labels": labels, "panels": panels}
+
+
 OLD: dict[tuple[str, str], Convert] = {
     ("kl_privacy", "training"): kl_training,
     ("kl_privacy", "linearized"): kl_linearized,
@@ -176,4 +188,5 @@ OLD: dict[tuple[str, str], Convert] = {
     ("dp_sgld", "privacy_loss"): sgld_privacy_loss,
     ("dp_sgld", "counterexample"): sgld_counterexample,
     ("dp_sgld", "utility"): sgld_utility,
+    ("lp_fft", "umap"): lp_umap,
 }
