@@ -47,7 +47,9 @@ LAYERS = {
     "cli": layer("commands", "never", ""),
     "core": layer("", "inside functions"),
     "registry": layer("core papers checks", "never", ""),
-    "records": layer("core registry", "never", "pydantic"),
+    "records": layer("core registry old_records", "never", "pydantic"),
+    "old_records": layer("core", "never", ""),
+    "rows": layer("core records", "never", "pandas"),
     "catalogue": layer("core registry", "never", ""),
     "accounting": layer("formulas core", "never", "numpy scipy dp_accounting"),
     "data": layer("core", "anywhere"),
@@ -71,7 +73,7 @@ LAYERS = {
     "config": layer("core cost.counting data records registry", "never"),
     "cost": layer("core config records registry", "never"),
     "show": layer("core records registry", "never"),
-    "evidence": layer("core config records registry", "never"),
+    "evidence": layer("core config records registry rows", "never"),
     "report": layer("core config cost evidence records registry", "never"),
     "jobs": layer("formulas core data models accounting privacy registry", "anywhere"),
     # Trains other people's networks, as a settings file says.
@@ -87,9 +89,9 @@ LAYERS = {
     "block.formulas": layer(
         "core.formulas core.guard accounting.gaussian_dp", "never", "numpy scipy"
     ),
-    "block.shared": layer("block.kinds block.records formulas core records", "never"),
+    "block.shared": layer("block.kinds block.records formulas core records rows", "never"),
     "block.printed": layer("core.files core.statistics evidence.printed", "never", ""),
-    "block.settings": layer("block.shared formulas core config", "never"),
+    "block.settings": layer("block.shared block.records formulas core config", "never"),
     "block.cost": layer("block.shared block.records formulas core config cost", "never", ""),
     "block.records": layer("block.shared formulas core", "never"),
     "block.jobs": layer(
@@ -98,11 +100,11 @@ LAYERS = {
     # The records of each kind, for those who read them.
     "block.kinds": layer("block.records records", "never", ""),
     "block.figures": layer(
-        "block.shared block.records block.kinds formulas core records show", "never"
+        "block.shared block.records block.kinds formulas core records show rows", "never"
     ),
     "block.claims": layer(
         "block.shared block.records block.kinds formulas core accounting.gaussian_dp records "
-        "evidence",
+        "rows evidence",
         "never",
     ),
 }

@@ -1,27 +1,37 @@
-"""Records as the classes of their kinds read them: settings, metrics and where they come from.
+"""Records as they are read: settings, facts, rows, and where they come from.
 
-A kind of job has a module of its name in the folder `records` of its block, with its `Spec` (the
-fields of its specs) and its `Metrics`. The job writes them; figures, claims, cost and page read
-them by attribute.
+A kind of job has a module of its name in the folder `records` of its block, whose constant `RECORD`
+says what its specs and records hold. The job writes them; figures and claims read settings by
+attribute, and rows as columns (`dpatlas.rows`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from dpatlas.core import records
 from dpatlas.core.facts import BackboneUsed, FeaturesUsed
-from dpatlas.core.records import Metrics, RunsFields, SpecFields, checked_fields
+from dpatlas.core.records import (
+    Metrics,
+    RecordShape,
+    Row,
+    RunsFields,
+    SpecFields,
+    check_alike,
+    checked_fields,
+)
 from dpatlas.core.specs import FIRST_RUN, condition_id
 from dpatlas.errors import InputError
+from dpatlas.old_records import OLD
 from dpatlas.registry import block_of
 
 S = TypeVar("S", bound=SpecFields)
 M = TypeVar("M", bound=Metrics)
+MEASURED = ("metrics", "facts", "tables")
 # Where `noting` collects, within it.
 _noted: ContextVar[set[str] | None] = ContextVar("noted", default=None)
 
@@ -30,10 +40,11 @@ _noted: ContextVar[set[str] | None] = ContextVar("noted", default=None)
 class Record(Generic[S, M]):
     """A record of one kind, or all blocks of runs of one condition (`joined`) as one.
 
-    spec, metrics: of the classes of its kind; of all blocks together. data: manifest of the data
-    set it was made from; None if it names none. seeds, ledger, versions: as the job wrote them.
-    condition: the `condition_id`. blocks: ids of the blocks; the other fields are then those of the
-    first one.
+    spec: of the class of its kind. facts: single values by name. tables: rows by the name of their
+    table. These are of all blocks together. metrics: of kinds without rows. shape: of kinds with
+    rows. data: manifest of the data set it was made from; None if it names none. seeds, ledger,
+    versions: as the job wrote them. condition: the `condition_id`. blocks: ids of the blocks; the
+    other fields are then those of the first one.
     """
 
     id: str
@@ -49,6 +60,10 @@ class Record(Generic[S, M]):
     seeds: Mapping[str, Any]
     ledger: Any
     condition: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, list[Row]] = field(default_factory=dict)
+    # None of kinds without rows yet.
+    shape: RecordShape = None  # type: ignore[assignment]
     blocks: tuple[str, ...] = ()
 
     @property
@@ -63,17 +78,22 @@ class Record(Generic[S, M]):
         if not isinstance(self.spec, RunsFields) or runs >= self.spec.runs:
             return self
         spec = self.spec.model_copy(update={"runs": runs})
-        return replace(self, spec=spec, metrics=self.metrics.cut(runs))
+        tables = {
+            name: [row for row in rows if row.get("run", -1) < runs]
+            for name, rows in self.tables.items()
+        }
+        metrics = self.metrics and self.metrics.cut(runs)
+        return replace(self, spec=spec, metrics=metrics, tables=tables)
 
     def __getattribute__(self, name: str) -> Any:
-        if name == "metrics" and (noted := _noted.get()) is not None:
+        if name in MEASURED and (noted := _noted.get()) is not None:
             noted.add(self.ids[0])
         return super().__getattribute__(name)
 
 
 @contextmanager
 def noting() -> Iterator[set[str]]:
-    """The set gets the id of every record whose metrics are read within: of its first block."""
+    """The set gets the id of every record of which facts or rows are read: of its first block."""
     noted: set[str] = set()
     token = _noted.set(noted)
     try:
@@ -107,8 +127,19 @@ def _whole(blocks: Sequence[Record[Any, Any]]) -> Record[Any, Any]:
         runs += block.spec.runs
     if not others:
         return first
+    metrics, tables = None, {}
     try:
-        metrics = type(first.metrics).joined([block.metrics for block in blocks])
+        if first.metrics is not None:
+            metrics = type(first.metrics).joined([block.metrics for block in blocks])
+        for other in others:
+            check_alike(first.facts, other.facts, "facts")
+        for name, rows in first.tables.items():
+            of_runs = "run" in first.shape.columns(name)
+            tables[name] = [row for block in blocks for row in block.tables[name]]
+            if not of_runs:
+                tables[name] = rows
+                for other in others:
+                    check_alike(rows, other.tables[name], name)
     except InputError as error:
         where = f"{first.condition}: metrics.{error.where}"
         raise InputError(where, error.found, error.allowed) from None
@@ -117,6 +148,7 @@ def _whole(blocks: Sequence[Record[Any, Any]]) -> Record[Any, Any]:
         id=first.condition,
         spec=first.spec.model_copy(update={"runs": runs}),
         metrics=metrics,
+        tables=tables,
         blocks=tuple(block.id for block in blocks),
     )
 
@@ -130,20 +162,31 @@ def read_record(path: Path | str) -> Record[Any, Any]:
 def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
     """The record that `content` (JSON) holds; `where` names it in an InputError."""
     spec = parse_spec(content["spec"], f"{where}: spec")
-    types = _types(spec.key, spec.kind, where)
+    types = types_of(spec.key, spec.kind, where)
+    shape: RecordShape | None = getattr(types, "RECORD", None)
     # Records of before metrics had versions are of the first.
-    version = content.get("metrics_version", Metrics.VERSION)
-    if version != types.Metrics.VERSION:
-        allowed = f"{types.Metrics.VERSION}: run its job again"
-        raise InputError(f"{where}: metrics_version", version, allowed)
-    metrics = checked_fields(types.Metrics, content["metrics"], f"{where}: metrics.")
+    version = content.get("metrics_version", 1)
+    metrics = content["metrics"]
+    if shape and version == shape.version - 1 and (convert := OLD.get((spec.key, spec.kind))):
+        metrics, version = convert(spec, metrics), shape.version
+    expected = shape.version if shape else types.Metrics.VERSION
+    if version != expected:
+        raise InputError(f"{where}: metrics_version", version, f"{expected}: run its job again")
+    facts, tables = {}, {}
+    if shape:
+        shape.check(metrics, f"{where}: metrics")
+        facts = {name: metrics[name] for name in shape.facts.split()}
+        tables = {name: metrics[name] for name in shape.tables}
     names = ("id", "spec_digest", "code_digest", "versions", "device", "data", "seeds", "ledger")
     others = {name: content[name] for name in names}
     return Record(
         key=spec.key,
         kind=spec.kind,
         spec=spec,
-        metrics=metrics,
+        metrics=None if shape else checked_fields(types.Metrics, metrics, f"{where}: metrics."),
+        facts=facts,
+        tables=tables,
+        shape=shape,  # type: ignore[arg-type]
         condition=condition_of(content),
         **others,
     )
@@ -163,11 +206,13 @@ def parse_spec(fields: Mapping[str, Any], where: str) -> Any:
         key, kind = fields["key"], fields["kind"]
     except (KeyError, TypeError):
         raise InputError(where, "a spec without key and kind", "a record of this project") from None
-    return checked_fields(_types(key, kind, where).Spec, fields, f"{where}.")
+    types = types_of(key, kind, where)
+    model = types.RECORD.spec if hasattr(types, "RECORD") else types.Spec
+    return checked_fields(model, fields, f"{where}.")
 
 
-def _types(key: str, kind: str, where: str) -> ModuleType:
-    """The module with the classes of a kind."""
+def types_of(key: str, kind: str, where: str = "") -> ModuleType:
+    """The module that says what specs and records of a kind hold."""
     block = block_of(key)
     if kind not in block.kinds:
         raise InputError(f"{where}: kind", repr(kind), f"one of {', '.join(block.kinds)}")
@@ -199,6 +244,8 @@ def diverged_at(content: Mapping[str, Any]) -> list[int | None]:
     """
     metrics = content["metrics"]
     if "diverged" not in metrics:
-        return [row["diverged"] for row in metrics.get("rows", []) if "diverged" in row]
+        tables = (rows for rows in metrics.values() if isinstance(rows, list))
+        rows = (row for rows in tables for row in rows if isinstance(row, dict))
+        return [row["diverged"] for row in rows if "diverged" in row]
     steps = metrics["diverged"]
     return steps if isinstance(steps, list) else [steps]

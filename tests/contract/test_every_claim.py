@@ -45,11 +45,12 @@ def test_it_is_reproduced_in_a_world_in_which_it_is_true(entry):
 def test_it_is_not_reproduced_in_a_world_in_which_it_is_false(entry):
     worlds = worlds_of(entry.paper)
     make = worlds.world if by_arithmetic(entry, "REFUTED") else worlds.FALSE[entry.id]
-    found = verdicts(entry.paper, make())
-    assert found[entry.id] == NOT_REPRODUCED
+    claim = WHOLES[entry.claim]
+    found = claim_rows(entry.paper, make(), claim)
+    assert found[entry.id]["verdict"] == NOT_REPRODUCED
     # The whole of which it is a part does not stand either.
-    if WHOLES[entry.claim].counts(entry):
-        assert found[entry.claim] == NOT_REPRODUCED
+    if claim.counts(entry):
+        assert found[claim.id]["verdict"] == NOT_REPRODUCED
 
 
 def test_only_what_is_exact_can_be_decided_without_records():

@@ -94,8 +94,9 @@ def test_blocks_become_one_record_whatever_their_order():
     assert whole.ids == tuple(block.id for block in blocks)
     assert whole.id == whole.condition == first.condition != first.id
     assert (whole.spec.first_run, whole.spec.runs, whole.spec_digest) == (0, 3, first.spec_digest)
-    assert whole.metrics == record.metrics
-    assert whole.cut(1).metrics == first.metrics and list(whole.cut(1).spec.run_numbers) == [0]
+    by_run = sorted(record.tables["risks"], key=lambda row: row["run"])
+    assert whole.tables == {**record.tables, "risks": by_run} and whole.facts == record.facts
+    assert whole.cut(1).tables == first.tables and list(whole.cut(1).spec.run_numbers) == [0]
     assert whole.cut(3) is whole.cut(4) is whole
     with pytest.raises(ValueError, match="the first 0 runs"):
         whole.cut(0)
@@ -113,9 +114,9 @@ def test_what_is_read_of_records_is_noted_by_its_first_block():
     (whole,) = joined(blocks)
     with noting() as ids:
         assert whole.spec.runs == 3 and not ids
-        assert whole.cut(2).metrics.classes == 2
+        assert whole.cut(2).facts["classes"] == 2
     assert ids == {blocks[0].id}
-    assert whole.metrics and ids == {blocks[0].id}
+    assert whole.tables and ids == {blocks[0].id}
 
 
 def test_the_name_of_a_condition_leaves_out_which_runs_a_block_has():

@@ -283,5 +283,7 @@ def test_an_outcome_is_that_of_the_record(tmp_path):
 def test_shipped_settings_name_the_arms_of_their_jobs():
     """Of dp_sgld's long training; each job refuses settings that lack an arm."""
     for spec in Atlas(load_tier("embedded")).groups["dp_sgld"]["long_training"]:
-        arms = long_training.compared(checked_fields(long_training.Spec, spec.fields, "--spec: "))
+        arms = long_training.compared(
+            checked_fields(long_training.KIND.record.spec, spec.fields, "--spec: ")
+        )
         assert set(spec.fields["chosen"]) == {long_training.name_of(arm) for arm in arms}

@@ -11,7 +11,7 @@ from kl_sample_records import constants_record
 from scipy import stats
 
 from dpatlas.core.files import read_rows
-from dpatlas.core.records import Metrics, OverRuns, RunsFields
+from dpatlas.core.records import RunsFields
 from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
 from dpatlas.errors import InputError, run_command
 from dpatlas.evidence.arguments import Group
@@ -414,13 +414,15 @@ class Repeated(RunsFields):
 def repeated(name, values):
     """A record of so many runs, one value each, that looks cut."""
 
-    class Values(Metrics):
-        of_runs: OverRuns[float]
-
     spec = Repeated(key="k", kind="x", runs=len(values))
     fields = dict.fromkeys((each.name for each in dataclasses.fields(Record)), "")
     fields |= {"id": name, "condition": name, "blocks": ()}
-    return Record(**{**fields, "spec": spec, "metrics": Values(of_runs=list(values))})
+    tables = {"rows": [{"run": run, "value": value} for run, value in enumerate(values)]}
+    return Record(**{**fields, "spec": spec, "tables": tables})
+
+
+def values_of(record):
+    return [row["value"] for row in record.tables["rows"]]
 
 
 def test_a_condition_of_several_blocks_is_read_once():
@@ -432,7 +434,7 @@ def test_a_condition_of_several_blocks_is_read_once():
 def exceeds(records, *, group: Group, above: float):
     """A test of the mean over runs of the group's first record."""
     record, *_ = records.group(group)
-    estimate = mean_estimate(record.metrics.of_runs)
+    estimate = mean_estimate(values_of(record))
     return Evidence([[Comparison("mean", estimate, above=above)]])
 
 
@@ -472,7 +474,7 @@ def test_an_inconclusive_row_says_what_would_decide_it_and_what_that_costs(tmp_p
 
 def exceeds_in_pairs(records, *, group: Group):
     """A test of the difference, run by run, of a group's first two records."""
-    first, second = (record.metrics.of_runs for record in records.group(group)[:2])
+    first, second = (values_of(record) for record in records.group(group)[:2])
     return Evidence(
         [[Comparison("difference", difference_estimate(first, second, paired=True), above=0)]]
     )

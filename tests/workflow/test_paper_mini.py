@@ -145,7 +145,10 @@ def test_every_published_file_is_fetched_once_and_recorded(mini):
         broken = name.startswith(BROKEN)
         place = "official" if broken else "mirror"
         assert record["address"] == f"{mini.server.address}/{place}/{name}"
-        assert mini.server.asked[name] == ["mirror", *(["official range"] if broken else [])]
+        assert mini.server.asked[name] == [
+            "mirror",
+            *(["mirror range", "official range"] if broken else []),
+        ]
 
 
 def test_imported_backbones_compute_what_the_fetched_networks_do(mini):

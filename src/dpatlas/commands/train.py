@@ -17,9 +17,9 @@ import numpy as np
 from dpatlas.accounting.guarantees import ACCOUNTANTS, RELATIONS
 from dpatlas.accounting.samplers import SAMPLERS, sampler
 from dpatlas.accounting.selection import LAWS
-from dpatlas.checks.audit.records import selection as of_selection
-from dpatlas.checks.audit.records import training as of_training
 from dpatlas.checks.audit.records.classifier import Extras
+from dpatlas.checks.audit.records.selection import SelectionSpec
+from dpatlas.checks.audit.records.training import TrainingSpec
 from dpatlas.checks.audit.settings import Training, selection_spec, training_spec
 from dpatlas.config.load import load_config, read_checked
 from dpatlas.core.canonical import canonical_json, sha256
@@ -35,8 +35,8 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.records import Record, parse_record
 
-TrainingRecord = Record[of_training.Spec, of_training.Metrics]
-SelectionRecord = Record[of_selection.Spec, of_selection.Metrics]
+TrainingRecord = Record[TrainingSpec, Any]
+SelectionRecord = Record[SelectionSpec, Any]
 EPILOG = """\
 `dpatlas train FILE.yaml` trains a network of your own on your own records: docs/training.md.
 Without further arguments this trains the network of the audit table. The same command, given again,
@@ -173,7 +173,7 @@ def _train_from_file(arguments: Sequence[str]) -> int:
 
 def report(record: TrainingRecord, path: Path) -> str:
     """The guarantee in one line, the accuracy, and the path of the record."""
-    ledger, metrics = record.ledger, record.metrics
+    ledger, facts, runs = record.ledger, record.facts, record.tables["runs"]
     if ledger["epsilon"] is None:
         guarantee = f"guaranteed: {ledger['guaranteed']}"
     else:
@@ -187,35 +187,36 @@ def report(record: TrainingRecord, path: Path) -> str:
             f"guaranteed: epsilon {upward(ledger['epsilon'])} "
             f"at delta {rounded_up(ledger['delta'])}{together}, {record.spec.relation}, "
             f"{record.spec.sampler} batches, noise multiplier "
-            f"{metrics.noise_multiplier:g}; {ledger['holds_for']}"
+            f"{facts['noise_multiplier']:g}; {ledger['holds_for']}"
         )
-    lines = [guarantee, _accuracy("accuracy", metrics.accuracy, metrics.n_test)]
-    if metrics.ema_accuracy:
-        lines.append(_accuracy("accuracy of averaged weights", metrics.ema_accuracy, None))
-    if skipped := sum(metrics.skipped_records):
+    averaged = [row["ema_accuracy"] for row in runs if row["ema_accuracy"] is not None]
+    lines = [guarantee, _accuracy("accuracy", [row["accuracy"] for row in runs], facts["n_test"])]
+    if averaged:
+        lines.append(_accuracy("accuracy of averaged weights", averaged, None))
+    if skipped := sum(row["skipped_records"] for row in runs):
         lines.append(f"gradients that were not finite, taken as zero: {skipped}")
     return "\n".join([*lines, f"record: {path}"])
 
 
 def selection_report(record: SelectionRecord, path: Path) -> str:
     """Both guarantees, and the settings, score and accuracy of the released trial."""
-    ledger, metrics = record.ledger, record.metrics
+    ledger, facts = record.ledger, record.facts
     lines = [
         f"guaranteed: {ledger['guaranteed']}, of the selection; {ledger['holds_for']}",
         f"one trial alone: {ledger['single_trial']['guaranteed']}",
     ]
-    if metrics.settings is None or metrics.accuracy is None:
+    if facts["settings"] is None or facts["accuracy"] is None:
         lines.append(NO_TRIAL)
     else:
-        settings = ", ".join(f"{name} {value:.6g}" for name, value in metrics.settings.items())
-        deviation = metrics.score_deviation
+        settings = ", ".join(f"{name} {value:.6g}" for name, value in facts["settings"].items())
+        deviation = facts["score_deviation"]
         noise = "without noise: public"
         if deviation is not None:
             noise = f"noise of deviation {deviation:.2g}"
-        score = f"{metrics.score:.3f} on {metrics.n_validation} validation records, {noise}"
+        score = f"{facts['score']:.3f} on {facts['n_validation']} validation records, {noise}"
         lines += [
             f"selected: {settings}; score {score}",
-            _accuracy("accuracy", [metrics.accuracy], metrics.n_test),
+            _accuracy("accuracy", [facts["accuracy"]], facts["n_test"]),
         ]
     return "\n".join([*lines, f"record: {path}"])
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dpatlas.core.records import Metrics, Number, OverRuns, RunsFields, SpecFields, Typed
+from dpatlas.core.records import Number, RecordShape, RunsFields, SpecFields, Typed
 
 # Bounds the repetition numbers of a search, of which every run has its own.
 MAX_RUNS_PER_SETTING = 10_000
@@ -82,45 +82,13 @@ class TuningFields(SpecFields):
     tuning_runs: Runs
 
 
-class Tried(Typed):
-    """A point of an arm's grid, and the share of right answers of each of its trials, (trials,)."""
+def tuning_record(spec: type[TuningFields]) -> RecordShape:
+    """What records of a tuning hold.
 
-    settings: Choice
-    scores: list[float]
-
-
-class TuningRow(Typed):
-    """What one arm tried.
-
-    arm: its name. chosen: the settings with the best mean score, of equal ones the first. trials:
-    all trainings behind the choice. trials_epsilon: of all of them, by composition; None where
-    nothing is guaranteed.
+    n_fixed: number of records that it dealt to its trials. By arm, tried: a list of points of its
+    grid, each its `settings` and the share of right answers of each trial, `scores`; chosen: the
+    settings with the best mean score, of equal ones the first; trials: number of trainings behind
+    the choice; trials_epsilon: of all of them, by composition, None where nothing is guaranteed.
     """
-
-    arm: str
-    tried: list[Tried]
-    chosen: Choice
-    trials: int
-    trials_epsilon: float | None
-
-
-class TuningMetrics(Metrics):
-    """The rows of a tuning. n_fixed: number of records that it dealt to its trials."""
-
-    n_fixed: int
-    rows: list[TuningRow]
-
-
-class ReportedRow(Typed):
-    """One arm at settings that were chosen before.
-
-    relation: neighbours that the guarantee is for; None without one, as is guaranteed_by. accuracy:
-    share of test records that each reported run classified correctly, (runs,).
-    """
-
-    method: str
-    batch: int
-    sampler: str
-    relation: str | None
-    guaranteed_by: str | None
-    accuracy: OverRuns[float]
+    rows = "arm tried chosen trials trials_epsilon"
+    return RecordShape(spec, version=1, facts="n_fixed", tables={"rows": rows})

@@ -6,22 +6,26 @@ no digest covers.
 """
 
 import functools
+import itertools
 import math
+import operator
 import os
 import platform
 import resource
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from dpatlas import __version__
+from dpatlas.core.fields import Count, Model
 from dpatlas.core.files import read_json, write_json
 from dpatlas.core.processor import processor
 from dpatlas.core.specs import Spec
@@ -44,6 +48,8 @@ FIELDS = (
 )
 
 
+# Of a table, by column.
+Row = dict[str, Any]
 # As written: 1 stays 1 and 1.0 stays 1.0.
 Number = int | float
 T = TypeVar("T")
@@ -66,20 +72,8 @@ OverRunsLast = Annotated[list[list[T]], Over.RUNS_LAST]
 Summed = Annotated[T, Over.SUM]
 
 
-class Typed(BaseModel):
-    """A part of a record: strict types, no key beside the declared ones, no NaN, frozen.
-
-    A key that is a keyword of Python is an alias: `lam: float = Field(alias="lambda")`.
-    """
-
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        allow_inf_nan=False,
-        serialize_by_alias=True,
-        defer_build=True,
-    )
+class Typed(Model):
+    """A part of metrics that are no rows yet."""
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -181,7 +175,7 @@ def _cut(name: str, value: Any, over: Over | None, runs: int) -> Any:
     ]
 
 
-class SpecFields(Typed):
+class SpecFields(Model):
     """Fields of a spec of any kind: its block and kind, and the base of its seeds if it has one."""
 
     key: str
@@ -196,9 +190,11 @@ def checked_fields(model: type[Any], fields: Any, where: str) -> Any:
         return model.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
-            raise cause from None
         path = where + ".".join(map(str, first["loc"]))
+        if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
+            joint = "." if cause.where and path and not path.endswith((".", " ")) else ""
+            path = f"{path}{joint}{cause.where}".rstrip(".")
+            raise InputError(path, cause.found, cause.allowed) from None
         raise InputError(path, repr(first["input"])[:60], first["msg"]) from None
 
 
@@ -209,7 +205,7 @@ class RunsFields(SpecFields):
     """
 
     first_run: Annotated[int, Field(ge=0)] = 0
-    runs: Annotated[int, Field(ge=1)]
+    runs: Count
 
     @property
     def run_numbers(self) -> range:
@@ -221,6 +217,86 @@ class Metrics(Typed):
     """What a job of one kind measured. `VERSION` is raised when fields of the class change."""
 
     VERSION: ClassVar[int] = 1
+
+
+@dataclass(frozen=True)
+class RecordShape:
+    """What records of one kind hold: the constant `RECORD` of its module among a block's `records`.
+
+    spec: class of its specs. facts: names of the single values in `metrics`. tables: by name the
+    columns of its tables, lists of rows; a table with a column `run` has rows of every run, any
+    other is the same in all blocks of runs. A row with an `arm` belongs to that row of `arms`.
+    version: raised when facts or columns change. Names have spaces between them.
+    """
+
+    spec: type[SpecFields]
+    version: int
+    facts: str
+    tables: Mapping[str, str]
+
+    def columns(self, table: str) -> list[str]:
+        """Columns of a table; InputError where the kind has none of this name."""
+        if table not in self.tables:
+            raise InputError("table", table, f"one of {', '.join(self.tables)}")
+        return self.tables[table].split()
+
+    def readable(self, table: str) -> list[str]:
+        """Columns of a table as it is read: one with a column `arm` has those of `arms`, too."""
+        own = self.columns(table)
+        of_arm = self.tables.get("arms", "").split() if "arm" in own else []
+        return list(dict.fromkeys([*of_arm, *own]))
+
+    def check(self, metrics: Any, where: str) -> None:
+        """Raise InputError, naming the part below `where`, unless `metrics` (JSON) fits."""
+        _check_names(metrics, [*self.facts.split(), *self.tables], where)
+        for table in self.tables:
+            rows, columns = metrics[table], self.columns(table)
+            if not isinstance(rows, list):
+                raise InputError(f"{where}.{table}", type(rows).__name__, "a list of rows")
+            for number, row in enumerate(rows):
+                _check_names(row, columns, f"{where}.{table}.{number}")
+
+
+def _check_names(value: Any, names: Sequence[str], where: str) -> None:
+    if not isinstance(value, dict):
+        raise InputError(where, type(value).__name__, f"an object with {', '.join(names)}")
+    for word, of in (("without", set(names) - set(value)), ("also", set(value) - set(names))):
+        if of:
+            raise InputError(where, f"{word} {', '.join(sorted(of))}", ", ".join(names))
+
+
+def check_alike(first: Any, other: Any, where: str) -> None:
+    """Raise InputError where JSON of two blocks of runs, the same in all, is not.
+
+    Numbers may differ as between processors. `where` names the part of it that differs.
+    """
+    if isinstance(first, dict) and isinstance(other, dict) and first.keys() == other.keys():
+        for name in first:
+            check_alike(first[name], other[name], f"{where}.{name}")
+    elif isinstance(first, list) and isinstance(other, list) and len(first) == len(other):
+        for number, pair in enumerate(zip(first, other, strict=True)):
+            check_alike(*pair, f"{where}.{number}")
+    elif not _equal(first, other):
+        found = f"{_shown(first)} in one block of runs, {_shown(other)} in another"
+        raise InputError(where, found, "the same in all blocks of a condition: run them again")
+
+
+def rows_of(axes: Mapping[str, Iterable[Any]], **columns: Any) -> list[Row]:
+    """Rows of a table: one for each combination of the axes' values, the last axis fastest.
+
+    columns: by name a nested list, or an array, with an axis for each of `axes`, in this order.
+    """
+    named = {name: list(values) for name, values in axes.items()}
+    lists = {
+        name: values.tolist() if hasattr(values, "tolist") else values
+        for name, values in columns.items()
+    }
+    rows = []
+    for index in itertools.product(*(range(len(values)) for values in named.values())):
+        row = {name: values[i] for (name, values), i in zip(named.items(), index, strict=True)}
+        at = {name: functools.reduce(operator.getitem, index, v) for name, v in lists.items()}
+        rows.append(row | at)
+    return rows
 
 
 class Stopwatch:
@@ -245,9 +321,12 @@ def versions(*packages: str) -> dict[str, str]:
     return fixed | {name: metadata.version(name) for name in packages}
 
 
-def make_record(spec: Spec, **parts: Any) -> dict[str, Any]:
-    """A record for `spec`; `parts` are its other fields, with `metrics` as an object."""
+def make_record(spec: Spec, shape: RecordShape | None = None, **parts: Any) -> dict[str, Any]:
+    """A record for `spec`; `parts` are its other fields, with `metrics` as JSON of the `shape`."""
     metrics, version = parts.get("metrics"), Metrics.VERSION
+    if shape is not None:
+        shape.check(metrics, f"{spec.id}: metrics")
+        version = shape.version
     if isinstance(metrics, Metrics):
         version = metrics.VERSION
         parts = {**parts, "metrics": metrics.model_dump(mode="json", exclude_unset=True)}

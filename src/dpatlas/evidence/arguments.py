@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, create_model
 
-from dpatlas.config.model import Model, Once, setting
+from dpatlas.core.fields import Model, Once, setting
 
 T = TypeVar("T")
 # Several of them, none twice.
@@ -21,8 +21,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 def arguments_of(test: Callable[..., Any]) -> type[Model]:
     """The arguments of a test as a strict model: its parameters behind the records, as annotated.
 
-    One without a default is required.
+    One without a default is required. A class of `evidence.tests` is such a model itself.
     """
+    if isinstance(test, type):
+        return test
     _, *parameters = inspect.signature(test).parameters.values()
     fields: dict[str, Any] = {
         each.name: (each.annotation, ... if each.default is each.empty else each.default)

@@ -32,7 +32,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from dpatlas.config.load import read_checked
-from dpatlas.config.model import Model, setting, validated
+from dpatlas.config.model import validated
+from dpatlas.core.fields import Model, setting
 from dpatlas.core.files import read_json, read_lines, remove_parts, write_atomic
 from dpatlas.core.guard import real
 from dpatlas.core.records import RunsFields
@@ -53,6 +54,7 @@ from dpatlas.evidence.looks import (
     with_margin,
 )
 from dpatlas.evidence.run_values import values_text
+from dpatlas.evidence.tests import TESTS, ColumnTest
 from dpatlas.evidence.verdicts import (
     COMPARISONS,
     FAILURES,
@@ -72,12 +74,13 @@ from dpatlas.evidence.verdicts import (
 from dpatlas.records import Record, joined, noting, read_record
 from dpatlas.registry import all_papers
 
-Test = Callable[..., Evidence]
+# A class of `evidence.tests`, or a function of the records and the entry's arguments.
+Test = type[ColumnTest] | Callable[..., Evidence]
 
 
-def all_tests() -> dict[str, Mapping[str, Callable[..., Evidence]]]:
+def all_tests() -> dict[str, Mapping[str, Test]]:
     """The tests of every paper by name."""
-    return {key: paper.load("claims").TESTS for key, paper in all_papers().items()}
+    return {key: {**TESTS, **paper.load("claims").TESTS} for key, paper in all_papers().items()}
 
 
 FILE = "claims.yaml"
@@ -233,7 +236,7 @@ def read_claims(
 
     Raises InputError for what `claim_file` refuses, an id given twice, one that is not its claim's
     or, in `main`, no claim's, a test that does not exist, arguments that a test does not take or
-    lacks, and a test that no entry uses.
+    lacks, and a test of the paper's own that no entry uses.
     """
     files = (
         {key: paper.folder / FILE for key, paper in all_papers().items()}
@@ -250,7 +253,7 @@ def read_claims(
             for entry in written.claims
         ]
         used = {entry.test for claim in of_paper for entry in claim.entries}
-        if unused := set(tests[paper]) - used:
+        if unused := set(tests[paper]) - used - set(TESTS):
             raise InputError(str(path), f"no entry for test {min(unused)}", "one for every test")
         claims += of_paper
         entries = [entry for claim in claims for entry in claim.entries]
@@ -614,9 +617,11 @@ def _checked(entry: Entry, tests: Mapping[str, Test]) -> Entry:
 
 def expected_text(entry: Entry) -> str:
     """The column `expected`: that key with the arguments; InputError for a field that is none."""
+    where, less = (entry.arguments.get(name, {}) for name in ("where", "less"))
+    values = {**where, **{f"less_{name}": value for name, value in less.items()}}
     words = {
         name: ", ".join(map(str, value)) if isinstance(value, list) else value
-        for name, value in entry.arguments.items()
+        for name, value in {**values, **entry.arguments}.items()
     }
     try:
         return entry.expected.format(**words)
@@ -745,7 +750,10 @@ def judge_entry(
     test = tests[entry.paper][entry.test]
 
     def evidence_of(records: PaperRecords) -> Evidence:
-        evidence = test(records, **entry.arguments)
+        if isinstance(test, type):
+            evidence = test(**entry.arguments).evidence(records)
+        else:
+            evidence = test(records, **entry.arguments)
         return _with_margin(entry, evidence) if entry.kind == STATISTICAL else evidence
 
     try:

@@ -1,13 +1,16 @@
 """What a claim's test hands over, and what it is given: the records of one paper by group."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pandas as pd
 
 from dpatlas.core.statistics import Comparison, Estimate
 from dpatlas.errors import InputError
 from dpatlas.records import Record
+from dpatlas.registry import block_of
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,11 @@ class PaperRecords:
             # Each condition once, whichever of its blocks of runs are named.
             groups[name] = list({records[each].id: records[each] for each in ids}.values())
         return cls(settings, groups)
+
+    def computed(self, table: str) -> Callable[[Sequence[Record[Any, Any]]], pd.DataFrame] | None:
+        """What makes a table of the paper's `claims.py`; None for a table of its records."""
+        record = next(record for group in self.groups.values() for record in group)
+        return block_of(record.key).load("claims").TABLES.get(table)
 
     def cut(self, runs: int) -> "PaperRecords":
         """The same conditions with their first `runs` runs, or all if they have fewer."""

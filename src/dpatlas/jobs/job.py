@@ -15,6 +15,7 @@ from dpatlas.core.facts import Choice
 from dpatlas.core.files import check_writable, read_json, remove_parts
 from dpatlas.core.records import (
     Metrics,
+    RecordShape,
     SpecFields,
     Stopwatch,
     checked_fields,
@@ -144,9 +145,9 @@ def torch_device(name: str) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a job: metrics of its kind's class, and the privacy ledger."""
+    """The result of a job: facts and tables of rows by name, and the privacy ledger."""
 
-    metrics: Metrics
+    metrics: Metrics | Mapping[str, Any]
     ledger: Mapping[str, Any] | list[Mapping[str, Any]] | None
 
 
@@ -154,15 +155,17 @@ class Outcome:
 class Kind:
     """A kind of job: the constant `KIND` of its module, which `execute` runs.
 
-    spec: class of its specs' fields. packages: those whose versions a record names; torch takes
-    seconds to import and is only set up for jobs that name it. reads_images: whether the job reads
-    images even when it is given features of them. options: parses command-line arguments that only
-    this kind has into `Job.options`; None if there are none.
+    record: what its specs and records hold. spec: class of its specs, of a kind without `record`.
+    packages: those whose versions a record names; torch takes seconds to import and is only set up
+    for jobs that name it. reads_images: whether the job reads images even when it is given features
+    of them. options: parses command-line arguments that only this kind has into `Job.options`; None
+    if there are none.
     """
 
     run: Callable[["Job"], Outcome]
-    spec: type[SpecFields]
     packages: tuple[str, ...]
+    spec: type[SpecFields] | None = None
+    record: RecordShape | None = None
     reads_images: bool = True
     options: Callable[[Sequence[str]], Any] | None = None
 
@@ -193,7 +196,9 @@ def execute(
     beginning. Raises InputError for a spec that does not fit the class of its kind.
     """
     stopwatch = Stopwatch()
-    fields = checked_fields(kind.spec, spec.fields, "--spec: ")
+    model = kind.record.spec if kind.record else kind.spec
+    assert model is not None
+    fields = checked_fields(model, spec.fields, "--spec: ")
     check_writable(record.parent)
     for folder in (record.parent, checkpoints / spec.id):
         remove_parts(folder)
@@ -238,6 +243,7 @@ def execute(
     base = {"base": fields.seed} if fields.seed is not None else {}
     content = make_record(
         spec,
+        kind.record,
         code_digest=digest,
         versions=versions(*kind.packages),
         device=device,

@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dpatlas.core.files import read_json, remove_parts, write_atomic
+from dpatlas.core.files import read_json, read_text, remove_parts, write_atomic
 from dpatlas.core.folders import command
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.report.state import (
     RERUN,
     file_differences,
     file_sha256,
-    read_text,
     require_as_made,
 )
 

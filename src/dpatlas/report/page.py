@@ -17,7 +17,7 @@ from dpatlas import __version__
 from dpatlas.config.atlas import COUNTING, all_products
 from dpatlas.config.load import project_root
 from dpatlas.core.canonical import canonical_json
-from dpatlas.core.files import remove_parts, write_atomic
+from dpatlas.core.files import read_text, remove_parts, write_atomic
 from dpatlas.core.products import Product
 from dpatlas.core.progress import duration
 from dpatlas.errors import ArgumentParser, InputError, run_command
@@ -62,7 +62,6 @@ from dpatlas.report.page_items import (
 )
 from dpatlas.report.page_source import Source
 from dpatlas.report.page_tables import number
-from dpatlas.report.state import read_text
 from dpatlas.report.text import in_words, source_text
 
 TIERS = {

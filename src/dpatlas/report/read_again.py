@@ -15,11 +15,10 @@ from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-import yaml
-
 from dpatlas.config.load import project_root
-from dpatlas.config.model import Model, setting
+from dpatlas.core.fields import Model, setting
 from dpatlas.core.statistics import Comparison, Estimate, Judged
+from dpatlas.core.yaml_text import parsed
 from dpatlas.errors import InputError
 from dpatlas.evidence import looks
 from dpatlas.evidence.claim_file import WrittenClaim, WrittenPart
@@ -108,7 +107,7 @@ def questions(tier: str, commit: str | None = None) -> dict[str, dict[str, Any]]
     """
     asked = {}
     for paper in all_papers().values():
-        for claim in yaml.safe_load(_written(paper.folder / FILE, commit))["claims"]:
+        for claim in parsed(_written(paper.folder / FILE, commit), FILE)["claims"]:
             shared = {key: claim[key] for key in ASKED if key in claim}
             for part in claim.get("parts", [claim]):
                 every = shared | part | part.get("elsewhere", {}).get(tier, {})

@@ -28,15 +28,6 @@ class State:
         return None if self.recorded is None else self.now == self.recorded
 
 
-def read_text(path: Path, allowed: str) -> str:
-    """The text of a file; InputError, with what is allowed, for one that cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        found = getattr(error, "strerror", None) or "bytes that are no text"
-        raise InputError(str(path), found, allowed) from None
-
-
 def file_sha256(path: Path | str) -> str:
     """Hex sha256 of a file's bytes."""
     return sha256(Path(path).read_bytes())

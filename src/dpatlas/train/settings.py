@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dpatlas.config.model import Model, optional, setting
-from dpatlas.config.types import (
+from dpatlas.core.fields import (
     Bounded,
     Epsilon,
     MaxGradNorm,
+    Model,
     Momentum,
     Rate,
     Relation,
@@ -17,6 +17,8 @@ from dpatlas.config.types import (
     SettingsTried,
     Share,
     Updates,
+    optional,
+    setting,
 )
 from dpatlas.errors import InputError
 

@@ -12,7 +12,7 @@ from dpatlas.accounting.samplers import Poisson
 from dpatlas.checks.audit.jobs import canaries
 from dpatlas.checks.audit.jobs import training as classifier
 from dpatlas.checks.audit.jobs.classifier import training_phase
-from dpatlas.checks.audit.records.training import Spec
+from dpatlas.checks.audit.records.training import TrainingSpec
 from dpatlas.checks.audit.settings import training_spec
 from dpatlas.core.networks import NETWORKS
 from dpatlas.core.rounding import rounded_up
@@ -66,8 +66,8 @@ def test_a_poisoned_record_is_counted_and_the_weights_stay_numbers(tmp_path):
     manifest = save_data(tmp_path / "data", x_train=np.nan)
     metrics = record_of(spec_of(batch=12), manifest, tmp_path)["metrics"]
     # At sample rate 1 the record is in every batch of every run.
-    assert metrics["skipped_records"] == [5, 5]
-    assert all(point["loss"] is not None for curve in metrics["curves"] for point in curve)
+    assert [row["skipped_records"] for row in metrics["runs"]] == [5, 5]
+    assert all(point["loss"] is not None for point in metrics["curves"])
 
 
 def test_accuracy_is_of_the_last_iterate_on_the_test_records(data, tmp_path):
@@ -75,12 +75,12 @@ def test_accuracy_is_of_the_last_iterate_on_the_test_records(data, tmp_path):
     record = record_of(spec, data, tmp_path)
     content = prepared.load(data.parent)
     model = build("linear", (1, 4, 4), 3, key="audit", run=0, base_seed=0)
-    phase = training_phase(Spec(**spec.fields), Poisson(12, 12))
+    phase = training_phase(TrainingSpec(**spec.fields), Poisson(12, 12))
     x, labels = torch.from_numpy(content.x_train), torch.from_numpy(content.y_train)
     with torch.no_grad():
         PrivateTraining(model, [phase], x, labels, noise=Noise(spec.digest, "keyed")).run()
         right = model(torch.from_numpy(content.x_test)).argmax(1).numpy() == content.y_test
-    assert record["metrics"]["accuracy"] == [right.mean()]
+    assert [row["accuracy"] for row in record["metrics"]["runs"]] == [right.mean()]
 
 
 def test_the_ledger_says_what_is_guaranteed_and_how_settings_were_chosen(data, tmp_path):
@@ -110,7 +110,7 @@ def test_noise_is_calibrated_to_one_run_and_several_runs_compose(data, tmp_path)
 
 
 def test_canaries_that_are_out_are_never_in_a_batch(data):
-    fields, content = Spec(**spec_of(**CANARIES).fields), prepared.load(data.parent)
+    fields, content = TrainingSpec(**spec_of(**CANARIES).fields), prepared.load(data.parent)
     offered = canaries.Canaries.of(content, fields)
     sampler = classifier.batches_of(fields, 12, offered)
     drawn = [sampler.batch_indices(Noise("x", "keyed"), 0, step) for step in range(200)]

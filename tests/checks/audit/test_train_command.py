@@ -139,7 +139,7 @@ def test_the_saved_network_has_the_accuracy_and_the_guarantee_of_the_record(data
     right = accuracy(
         load_model(folder), torch.from_numpy(held_out.x_test), torch.from_numpy(held_out.y_test)
     )
-    assert right[0] == record["metrics"]["ema_accuracy" if averaged else "accuracy"][0]
+    assert right[0] == record["metrics"]["runs"][0]["ema_accuracy" if averaged else "accuracy"]
     card = (folder / CARD).read_text()
     assert record["ledger"]["guaranteed"] in card and "6 held-out records" in card
 

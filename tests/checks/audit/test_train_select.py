@@ -16,7 +16,7 @@ from dpatlas.accounting.selection import (
     trials_law,
 )
 from dpatlas.checks.audit.jobs import selection
-from dpatlas.checks.audit.records.selection import Spec
+from dpatlas.checks.audit.records.selection import SelectionSpec
 from dpatlas.checks.audit.settings import selection_spec
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.rounding import rounded_up
@@ -193,7 +193,7 @@ def test_the_ledger_states_both_guarantees(data, tmp_path, draws, law):
 def job_of(spec, data):
     return job_module.Job(
         spec,
-        Spec(**spec.fields),
+        SelectionSpec(**spec.fields),
         prepared.load(data.parent),
         "cpu",
         Checkpoints(data.parent / "none", {}),

@@ -37,7 +37,8 @@ def smoke_fields():
 def record_of_kind(types, metrics, **changes):
     """A record of the kind with these classes, whose spec is the smoke tier's with changes."""
     kind = types.__name__.rpartition(".")[2]
-    return sample_record(types.Spec(**{**smoke_fields()[kind], **changes}), metrics)
+    model = types.RECORD.spec if hasattr(types, "RECORD") else types.Spec
+    return sample_record(model(**{**smoke_fields()[kind], **changes}), metrics)
 
 
 def arm(strategy, share, noise, accuracy, target=None, clip=1.0, epsilon=None):

@@ -86,48 +86,43 @@ def quality_record(noise=1.0, lrs=(5.0, 10.0)):
 def dynamics_record():
     """Losses in the middle of their brackets; a norm by one formula, printed and corrected."""
     record = theory_record("dynamics")
-    for row in record.metrics.relu:
-        middle = np.add(row.lower, row.upper) / 2
-        row.zeroth[:], row.diffusion[:] = middle, middle
-        row.standard_error[:] = 1e-3 * middle
-    probing = record.metrics.probing
-    probing.norm[:], probing.norm_paper[:] = probing.norm_exact, probing.norm_exact
-    probing.norm_standard_error[:] = [1e-3] * len(probing.norm)
-    for row in record.metrics.fine_tuning:
-        row.loss[:] = [0.9 * bound for bound in row.bound]
-        row.standard_error[:] = [1e-3 * bound for bound in row.bound]
+    for row in record.tables["relu"]:
+        middle = np.add(row["lower"], row["upper"]) / 2
+        row["zeroth"], row["diffusion"] = middle.tolist(), middle.tolist()
+        row["standard_error"] = (1e-3 * middle).tolist()
+    probing = record.facts["probing"]
+    probing["norm"], probing["norm_paper"] = [*probing["norm_exact"]], [*probing["norm_exact"]]
+    probing["norm_standard_error"] = [1e-3] * len(probing["norm"])
+    for row in record.tables["fine_tuning"]:
+        row["loss"] = [0.9 * bound for bound in row["bound"]]
+        row["standard_error"] = [1e-3 * bound for bound in row["bound"]]
     return record
 
 
 def distortion_record():
     """Shares as claimed, out of many trials; LP protects all networks."""
     record = theory_record("distortion")
-    metrics = record.metrics
-    for rows in (metrics.clusters, metrics.two_records):
-        claimed = ({"share": row.claimed, "trials": TRIALS} for row in rows)
-        rows[:] = [row.model_copy(update=change) for row, change in zip(rows, claimed, strict=True)]
-    protected = {"networks": TRIALS, "trials": TRIALS, "count": TRIALS, "share": 1.0}
-    metrics.after_probing[:] = [
-        row.model_copy(update={**protected, "distorted_at_once": TRIALS // 2})
-        for row in metrics.after_probing
-    ]
+    for row in (*record.tables["clusters"], *record.tables["two_records"]):
+        row |= {"share": row["claimed"], "trials": TRIALS}
+    for row in record.tables["after_probing"]:
+        row |= {"networks": TRIALS, "trials": TRIALS, "count": TRIALS, "share": 1.0}
+        row["distorted_at_once"] = TRIALS // 2
     return record
 
 
 def sensitivity_record():
     """Ratios that grow as sqrt(d), by either reading, and are above 1."""
     record = theory_record("sensitivity")
-    rows = record.metrics.start
-    ratios = ({"ball_ratio": row.d**0.5, "ball_ratio_error": 1e-3} for row in rows)
-    rows[:] = [row.model_copy(update=change) for row, change in zip(rows, ratios, strict=True)]
+    for row in record.tables["start"]:
+        row |= {"ball_ratio": row["d"] ** 0.5, "ball_ratio_error": 1e-3}
     return record
 
 
 def imbalance_record():
     """Jensen gaps of half a percent."""
     record = theory_record("imbalance")
-    for row in record.metrics.gap:
-        row.gap[:], row.error[:] = [0.005] * len(row.gap), [1e-4] * len(row.gap)
+    for row in record.tables["gap"]:
+        row["gap"], row["error"] = [0.005] * len(row["gap"]), [1e-4] * len(row["gap"])
     return record
 
 
@@ -208,5 +203,5 @@ def set_curve(records, curve, strategy="fft", head_scale=1.0, task="private"):
 
 
 def set_theory(kind, change):
-    """The change that applies another to the metrics of a simulation."""
-    return lambda records: change(records[kind][0].metrics)
+    """The change that applies another to the facts and tables of a simulation."""
+    return lambda records: change({**records[kind][0].facts, **records[kind][0].tables})

@@ -10,7 +10,7 @@ from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
-from figure_samples import as_json, in_style, maker, names_of, sample_record
+from figure_samples import as_json, maker, names_of, sample_record
 
 from dpatlas.core.files import read_json
 from dpatlas.core.specs import Spec
@@ -188,4 +188,4 @@ RECORDS = {
 
 def show(name, *records):
     """What a figure or table shows, by default of its sample records."""
-    return in_style(maker(name), typed(records or RECORDS[name]()), {})
+    return maker(name)(typed(records or RECORDS[name]()), {})

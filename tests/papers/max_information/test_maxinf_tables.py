@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from figure_samples import in_style, maker, select, shown_rows
+from figure_samples import maker, select, shown_rows
 from maxinf_sample_records import (
     GRID,
     PRIORS,
@@ -53,8 +53,8 @@ def test_blocks_of_runs_are_shown_as_one_condition(name):
         name_of_block = f"certificates-digits-run{run}-{whole['spec_digest'][:8]}"
         blocks.append({**whole, "id": name_of_block, "spec": spec, "metrics": metrics})
     (record,) = joined(typed(blocks))
-    shown = in_style(maker(name), [record], {}).rows
-    single = in_style(maker(name), typed([whole]), {}).rows
+    shown = maker(name)([record], {}).rows
+    single = maker(name)(typed([whole]), {}).rows
     assert [{**row, "runs": 0} for row in shown] == [{**row, "runs": 0} for row in single]
     assert shown[0]["runs"] == [block["id"] for block in blocks]
 

@@ -4,35 +4,32 @@ No paper stands behind this block: it checks the code that the papers' results r
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from pydantic import model_validator
 
 from dpatlas.checks.audit.mechanisms import MECHANISMS
-from dpatlas.config.model import Model, Once, setting
+from dpatlas.checks.audit.records.mechanism import Levels, Mechanism
 from dpatlas.config.root import General
-from dpatlas.config.types import (
+from dpatlas.config.types import DigitsSplit, SmallNetwork
+from dpatlas.core.fields import (
     Batch,
     Delta,
-    DigitsSplit,
     Epsilon,
     MaxGradNorm,
+    Model,
     Momentum,
+    Once,
     Optimizer,
     Rate,
     SettingsTried,
-    Share,
-    SmallNetwork,
     Updates,
+    setting,
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 KEY = "audit"
-if TYPE_CHECKING:
-    Mechanism = str
-else:
-    Mechanism = Literal[tuple(MECHANISMS)]
 # Fields of a `training` spec that no config sets; the command `train` may change them.
 DEFAULTS: Mapping[str, Any] = {
     "relation": "add_remove",
@@ -110,17 +107,15 @@ class Canaries(PrivateTraining):
         return self
 
 
-class Settings(Model):
-    """Attacks on our own private mechanisms, and a network trained by them."""
+class Enabled(Model):
+    """What comes first in the block."""
 
     enabled: bool = setting("Whether the audit is part of the run.")
-    delta: Share = setting("The delta at which lower bounds on epsilon are given.")
-    level: Share = setting(
-        "Confidence of each lower bound, and of the verdict on the audit by canaries."
-    )
-    verdict_level: Share = setting(
-        "Confidence with which repeated runs count as contradicting a guarantee."
-    )
+
+
+class Settings(Levels, Enabled):
+    """Attacks on our own private mechanisms, and a network trained by them."""
+
     runs: int = setting(
         "Runs of every mechanism on each of two neighbouring data sets; Langevin SGD takes 2 to 6 "
         "times as many, the releases of feature_learning 10 times.",

@@ -230,6 +230,7 @@ TESTS: dict[str, Callable[..., Evidence]] = {
     **{test.__name__: test for test in TRAINING},
     **claims_exact.TESTS,
 }
+TABLES = claims_exact.TABLES
 
 
 def _better(

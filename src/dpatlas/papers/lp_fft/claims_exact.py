@@ -1,199 +1,165 @@
-"""lp_fft: the comparisons behind each claim on its theorems, from formulas and simulations.
+"""lp_fft: the tables of formulas and simulations that claims.yaml reads; two tests of theorems.
 
 The standard error of a simulated mean counts as known. An exact value counts as one run.
 """
 
 import itertools
 import math
-from collections.abc import Callable
-from typing import Annotated, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
-from dpatlas.core.statistics import Comparison, normal_estimate
 from dpatlas.errors import InputError
-from dpatlas.evidence.arguments import Group, Positive, Some
+from dpatlas.evidence.arguments import Positive, Some
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, exact_comparison
 from dpatlas.papers.lp_fft.formulas.alignment import lp_alignment_time
 from dpatlas.papers.lp_fft.formulas.linear import lp_head_norm, lp_time_threshold
 from dpatlas.papers.lp_fft.formulas.relu import lp_relu_coefficients
-from dpatlas.papers.lp_fft.records import distortion, dynamics, sensitivity
-from dpatlas.papers.lp_fft.records.dynamics import Heads, Phase
-from dpatlas.papers.lp_fft.records.sensitivity import Reading
 from dpatlas.records import Record
+from dpatlas.rows import columns
 
-Dynamics = Record[dynamics.Spec, dynamics.Metrics]
+Records = Sequence[Record[Any, Any]]
 Several = Annotated[Some[Positive], Field(min_length=2)]
+# Prop. E.10: the head's sensitivity over the features' goes as d to this power.
+EXPONENT = 0.5
+# For both sides of a bracket the sign of an excess over the bound.
+SIDES = {"lower": -1, "upper": 1}
 
 
-def zeroth_order_stays_in_bracket(
-    records: PaperRecords, *, group: Group, phase: Phase, heads: Heads, tolerance: Positive
-) -> Evidence:
-    """The zeroth-order loss exceeds its bounds by less than `tolerance`, relative to the loss.
+def zeroth_order(records: Records) -> pd.DataFrame:
+    """`relu` with the largest relative `excess` of the zeroth-order loss over a bound, its `side`.
 
-    For every class, draw and sigma, at every time. Phase `head` is Thm 4.2, `all` Thm 4.3.
+    At any time, relative to the loss.
     """
-    comparisons = []
-    for record in records.group(group):
-        for row in _brackets(record, phase, heads):
-            excess, side = max(
-                (sign * (loss - bound) / loss, side)
-                for side, sign, bounds in _sides(row)
-                for loss, bound in zip(row.zeroth, bounds, strict=True)
-            )
-            label = f"relative excess over the {side} bound, {_case(row)}, in {record.id}"
-            comparisons.append(exact_comparison(label, excess, below=tolerance))
-    return Evidence([comparisons])
+    rows = columns(records, "relu")
+    worst = [
+        max(
+            (sign * (loss - bound) / loss, side)
+            for side, sign in SIDES.items()
+            for loss, bound in zip(row["zeroth"], row[side], strict=True)
+        )
+        for row in rows.to_dict("records")
+    ]
+    return rows.assign(excess=[value for value, _ in worst], side=[side for _, side in worst])
 
 
-def diffusion_stays_in_bracket(
-    records: PaperRecords, *, group: Group, phase: Phase, heads: Heads, below: float
-) -> Evidence:
-    """No simulated expected loss surely exceeds a bound by more than `below`, relative to it.
+def diffusion(records: Records) -> pd.DataFrame:
+    """The relative `excess` of the diffusion's mean loss over each bound, at every time."""
+    rows = []
+    for record in records:
+        for row in columns([record], "relu").to_dict("records"):
+            paths = getattr(record.spec.relu.phases, row["phase"]).paths
+            for (k, time), side in itertools.product(enumerate(record.facts["times"]), SIDES):
+                bound = row[side][k]
+                found = {"time": time, "side": side, "draws": paths}
+                found["excess"] = SIDES[side] * (row["diffusion"][k] / bound - 1)
+                rows.append({**row, **found, "error": row["standard_error"][k] / bound})
+    return pd.DataFrame(rows)
 
-    For both bounds and every class, draw and sigma, at every time.
+
+def probing(records: Records) -> pd.DataFrame:
+    """Linear probing at every time: E ||v_t||^2 and E L, over what is computed, less 1.
+
+    norm_paper: Eq. 161 as printed, norm_exact: with the sign corrected; both with errors.
+    loss_paper: the exact loss over Thm 4.4, loss_exact: with half of the least loss of Eq. 24.
     """
-    comparisons = []
-    for record in records.group(group):
-        paths = getattr(record.spec.relu.phases, phase).paths
-        for row in _brackets(record, phase, heads):
-            for k, time in enumerate(record.metrics.times):
-                for side, sign, bounds in _sides(row):
-                    estimate = normal_estimate(
-                        sign * (row.diffusion[k] / bounds[k] - 1),
-                        row.standard_error[k] / bounds[k],
-                        paths,
-                    )
-                    label = f"excess over the {side} bound at t = {time:g}, {_case(row)}"
-                    comparisons.append(Comparison(label, estimate, below=below, veto=True))
-    return Evidence([comparisons])
+    parts = []
+    for record in records:
+        found = pd.DataFrame(record.facts["probing"])
+        ends = {"record": record.id, "draws": record.spec.probing.paths, "times": found.times}
+        for convention in ("paper", "exact"):
+            computed = found[f"norm_{convention}"]
+            ends[f"norm_{convention}"] = found.norm / computed - 1
+            ends[f"error_{convention}"] = found.norm_standard_error / computed
+            bound = found[f"loss_bound_{convention}"]
+            ends[f"loss_{convention}"] = found.loss_exact / bound - 1
+        parts.append(pd.DataFrame(ends))
+    return pd.concat(parts)
 
 
-def head_norm_follows(
-    records: PaperRecords,
-    *,
-    group: Group,
-    convention: Literal["paper", "exact"],
-    tolerance: Positive,
-) -> Evidence:
-    """The ratio of simulated and computed E ||v_t||^2 is 1 up to `tolerance`, at every time.
+def tuned(records: Records) -> pd.DataFrame:
+    """The mean loss of linear FFT `over` the bound of Thm 4.5, less 1, at every time."""
+    lists = ["times", "loss", "standard_error", "bound"]
+    rows = columns(records, "fine_tuning").explode(lists)
+    paths = {record.id: record.spec.fine_tuning.paths for record in records}
+    over, error = rows.loss / rows.bound - 1, rows.standard_error / rows.bound
+    return rows.assign(over=over, error=error, draws=rows.record.map(paths))
 
-    convention: `paper`, Eq. 161 as printed, or `exact`, with the sign corrected.
+
+def clusters(records: Records) -> pd.DataFrame:
+    """`clusters` with what the share of distorted networks is `off` 1 - 2^-h."""
+    return _off_claimed(columns(records, "clusters"))
+
+
+def two_records(records: Records) -> pd.DataFrame:
+    """`two_records` with what the share of distorting heads is `off` 1 - 2^-h."""
+    return _off_claimed(columns(records, "two_records"))
+
+
+def after_probing(records: Records) -> pd.DataFrame:
+    """`after_probing` with the share of networks in which some cosine `falls` during FFT after LP.
+
+    Among networks whose heads LP has aligned.
     """
-    comparisons = []
-    for record in records.group(group):
-        probed, paths = record.metrics.probing, record.spec.probing.paths
-        computed = probed.norm_paper if convention == "paper" else probed.norm_exact
-        columns = (probed.times, probed.norm, probed.norm_standard_error, computed)
-        for time, mean, error, value in zip(*columns, strict=True):
-            label = f"simulated over computed squared norm less 1, t = {time:g}, {record.id}"
-            estimate = normal_estimate(mean / value - 1, error / value, paths)
-            comparisons.append(Comparison(label, estimate, above=-tolerance, below=tolerance))
-    return Evidence([comparisons])
+    rows = columns(records, "after_probing")
+    return rows.assign(falls=1 - rows.share)
 
 
-def distorts_on_clusters(
-    records: PaperRecords, *, group: Group, largest_variance: Positive, tolerance: Positive
-) -> Evidence:
-    """On clusters, the share of distorted networks is 1 - 2^-h up to `tolerance`, for every h.
+def protection(records: Records) -> pd.DataFrame:
+    """By how much LP lowers the share of networks with a falling cosine, with its `error`.
 
-    For every variance of the head up to `largest_variance`.
+    `gain` is the share at the beginning of FFT without LP, less that within the shortest span of
+    FFT after it.
     """
-    comparisons = []
-    for record in records.group(group):
-        rows = [row for row in record.metrics.clusters if row.head_variance <= largest_variance]
-        if not rows:
-            raise NotRun(f"{record.id} has no head variance up to {largest_variance:g}")
-        comparisons += [_share(row, f"clusters, h = {row.h}", tolerance=tolerance) for row in rows]
-    return Evidence([comparisons])
+    rows = after_probing(records)
+    rows = rows[rows.fft_span == rows.groupby("record").fft_span.transform("min")]
+    without = rows.distorted_at_once / rows.networks
+    errors = [
+        math.hypot(_share_error(first, networks), _share_error(second, trials))
+        for first, second, networks, trials in zip(
+            without, rows.falls, rows.networks, rows.trials, strict=True
+        )
+    ]
+    return rows.assign(gain=without - rows.falls, error=errors)
 
 
-def distorts_two_records(
-    records: PaperRecords, *, group: Group, head_variance: Positive, tolerance: Positive
-) -> Evidence:
-    """For one feature and a class of two records, the share of distorting heads is 1/2.
+def exponents(records: Records) -> pd.DataFrame:
+    """The exponent of d in the ratio of sensitivities less `EXPONENT`, by reading, as `off`.
 
-    Up to `tolerance`, at one variance of the head.
+    Over all records of norm and label at most one, between the least and the largest d.
     """
-    comparisons = []
-    for record in records.group(group):
-        rows = [row for row in record.metrics.two_records if row.head_variance == head_variance]
-        if not rows:
-            raise NotRun(f"{record.id} has no head variance {head_variance:g}")
-        comparisons += [_share(row, "two records, h = 1", tolerance=tolerance) for row in rows]
-    return Evidence([comparisons])
+    rows = []
+    for (record, reading), starts in columns(records, "start").groupby(
+        ["record", "reading"], sort=False
+    ):
+        ends = starts.sort_values("d").to_dict("records")
+        low, high = ends[0], ends[-1]
+        if low["d"] == high["d"]:
+            raise NotRun(f"{record} has one number of inputs, {low['d']}")
+        span = math.log(high["d"] / low["d"])
+        slope = math.log(high["ball_ratio"] / low["ball_ratio"]) / span
+        errors = (row["ball_ratio_error"] / row["ball_ratio"] for row in (low, high))
+        found = {"record": record, "reading": reading, "low": low["d"], "high": high["d"]}
+        error = math.hypot(*errors) / span
+        rows.append({**found, "off": slope - EXPONENT, "error": error, "draws": low["seeds"]})
+    return pd.DataFrame(rows)
 
 
-def no_cosine_falls(records: PaperRecords, *, group: Group, below: Positive) -> Evidence:
-    """The share of networks in which some cosine falls during FFT after LP is less than `below`.
-
-    For every width of the classes and length of FFT, among networks whose heads LP has aligned.
-    """
-    comparisons = []
-    for record in records.group(group):
-        for row in record.metrics.after_probing:
-            label = f"share of networks with a falling cosine, {_width(row)}, in {record.id}"
-            comparisons.append(exact_comparison(label, 1 - row.share, below=below))
-    return Evidence([comparisons])
+def ratios(records: Records) -> pd.DataFrame:
+    """`start` with the head's sensitivity `over` the features', less 1."""
+    rows = columns(records, "start")
+    return rows.assign(over=rows.ball_ratio - 1)
 
 
-def probing_protects(
-    records: PaperRecords, *, group: Group, largest_span: Positive, above: float
-) -> Evidence:
-    """LP lowers the share of networks with a falling cosine by more than `above`.
-
-    The share at the beginning of FFT without LP, less that within the shortest span of FFT after
-    it, which has to be at most `largest_span`; for every width of the classes.
-    """
-    comparisons = []
-    for record in records.group(group):
-        rows = [row for row in record.metrics.after_probing if row.fft_span <= largest_span]
-        if not rows:
-            raise NotRun(f"{record.id} has no span of FFT up to {largest_span:g}")
-        shortest = min(row.fft_span for row in rows)
-        for row in (row for row in rows if row.fft_span == shortest):
-            shares = row.distorted_at_once / row.networks, 1 - row.share
-            errors = map(_share_error, shares, (row.networks, row.trials))
-            estimate = normal_estimate(shares[0] - shares[1], math.hypot(*errors), row.trials)
-            label = f"share of distorted networks without LP less with it, {_width(row)}"
-            comparisons.append(Comparison(label, estimate, above=above))
-    return Evidence([comparisons])
-
-
-def probing_loss_is_bounded(
-    records: PaperRecords,
-    *,
-    group: Group,
-    convention: Literal["paper", "exact"],
-    tolerance: Positive,
-) -> Evidence:
-    """The expected loss of linear probing exceeds Thm 4.4 by less than `tolerance`, relative to it.
-
-    At every time. convention: the least loss of LP as printed in Eq. 24, `paper`, or half of it.
-    """
-    comparisons = []
-    for record in records.group(group):
-        probed = record.metrics.probing
-        bounds = probed.loss_bound_paper if convention == "paper" else probed.loss_bound_exact
-        for time, loss, bound in zip(probed.times, probed.loss_exact, bounds, strict=True):
-            label = f"expected loss over the bound less 1, t = {time:g}, {record.id}"
-            comparisons.append(exact_comparison(label, loss / bound - 1, below=tolerance))
-    return Evidence([comparisons])
-
-
-def tuned_loss_is_bounded(records: PaperRecords, *, group: Group, below: float) -> Evidence:
-    """No mean loss of linear FFT surely exceeds the bound of Thm 4.5 by more than `below` of it."""
-    comparisons = []
-    for record in records.group(group):
-        paths = record.spec.fine_tuning.paths
-        for row in record.metrics.fine_tuning:
-            columns = (row.times, row.loss, row.standard_error, row.bound)
-            for time, loss, error, bound in zip(*columns, strict=True):
-                estimate = normal_estimate(loss / bound - 1, error / bound, paths)
-                label = f"mean loss over the bound less 1, d = {row.d}, t = {time:g}, {record.id}"
-                comparisons.append(Comparison(label, estimate, below=below, veto=True))
-    return Evidence([comparisons])
+def gaps(records: Records) -> pd.DataFrame:
+    """The Jensen gap of the least eigenvalue at every step of training."""
+    rows = columns(records, "gap").explode(["steps", "gap", "error", "eigenvalue"])
+    if not (rows.groupby(["record", "sigma"]).steps.max() > 0).all():
+        raise NotRun("some record measures the gap at no step of training")
+    return rows[rows.steps > 0]
 
 
 def probing_budget_grows(
@@ -253,104 +219,25 @@ def probing_grows_the_rate(
     return Evidence([comparisons])
 
 
-def sensitivity_ratio_follows(
-    records: PaperRecords, *, group: Group, reading: Reading, exponent: float, tolerance: Positive
-) -> Evidence:
-    """The head's sensitivity over the features' goes as d^exponent, up to `tolerance`.
-
-    Sensitivities over all records of norm and label at most one; the exponent is that between the
-    least and the largest d.
-    """
-    comparisons = []
-    for record in records.group(group):
-        rows = sorted(_starts(record, reading), key=lambda row: row.d)
-        low, high = rows[0], rows[-1]
-        if low.d == high.d:
-            raise NotRun(f"{record.id} has one number of inputs, {low.d}")
-        span = math.log(high.d / low.d)
-        slope = math.log(high.ball_ratio / low.ball_ratio) / span
-        error = math.hypot(*(row.ball_ratio_error / row.ball_ratio for row in (low, high))) / span
-        estimate = normal_estimate(slope - exponent, error, low.seeds)
-        label = f"exponent of d less {exponent:g} between d = {low.d} and {high.d}, {record.id}"
-        comparisons.append(Comparison(label, estimate, above=-tolerance, below=tolerance))
-    return Evidence([comparisons])
-
-
-def head_is_more_sensitive(
-    records: PaperRecords, *, group: Group, reading: Reading, above: float
-) -> Evidence:
-    """The head's sensitivity over the features', less 1, exceeds `above`, for every d."""
-    comparisons = []
-    for record in records.group(group):
-        for row in _starts(record, reading):
-            estimate = normal_estimate(row.ball_ratio - 1, row.ball_ratio_error, row.seeds)
-            label = f"sensitivity of the head over the features' less 1, d = {row.d}, {record.id}"
-            comparisons.append(Comparison(label, estimate, above=above))
-    return Evidence([comparisons])
-
-
-def jensen_gap_is_small(records: PaperRecords, *, group: Group, below: Positive) -> Evidence:
-    """The relative Jensen gap of the least eigenvalue is within `below` of 0, at every step."""
-    comparisons = []
-    for record in records.group(group):
-        for row in record.metrics.gap:
-            if not any(row.steps):
-                raise NotRun(f"{record.id} measures the gap at no step of training")
-            for step, gap, error in zip(row.steps, row.gap, row.error, strict=True):
-                if step == 0:
-                    continue
-                label = f"Jensen gap at noise {row.sigma:g}, step {step}, {record.id}"
-                estimate = normal_estimate(gap, error, row.paths)
-                comparisons.append(Comparison(label, estimate, above=-below, below=below))
-    return Evidence([comparisons])
-
-
-TESTS: dict[str, Callable[..., Evidence]] = {
-    test.__name__: test
-    for test in (
-        zeroth_order_stays_in_bracket,
-        diffusion_stays_in_bracket,
-        head_norm_follows,
-        distorts_on_clusters,
-        distorts_two_records,
-        no_cosine_falls,
-        probing_protects,
-        probing_loss_is_bounded,
-        tuned_loss_is_bounded,
-        probing_budget_grows,
-        probing_grows_the_rate,
-        sensitivity_ratio_follows,
-        head_is_more_sensitive,
-        jensen_gap_is_small,
+TABLES: dict[str, Callable[[Records], pd.DataFrame]] = {
+    table.__name__: table
+    for table in (
+        zeroth_order,
+        diffusion,
+        probing,
+        tuned,
+        clusters,
+        two_records,
+        after_probing,
+        protection,
+        exponents,
+        ratios,
+        gaps,
     )
 }
-
-
-def _width(row: distortion.AfterProbingRow) -> str:
-    return f"classes of {row.angle:g} degrees, until s = {row.fft_span:g}"
-
-
-def _starts(
-    record: Record[sensitivity.Spec, sensitivity.Metrics], reading: str
-) -> list[sensitivity.StartRow]:
-    return [row for row in record.metrics.start if row.reading == reading]
-
-
-def _brackets(record: Dynamics, phase: str, heads: str) -> list[dynamics.BracketRow]:
-    """The rows of a phase and kind of head; NotRun if there are none."""
-    rows = [row for row in record.metrics.relu if (row.phase, row.heads) == (phase, heads)]
-    if not rows:
-        raise NotRun(f"{record.id} has no {heads} heads of phase {phase}")
-    return rows
-
-
-def _sides(row: dynamics.BracketRow) -> tuple[tuple[str, int, list[float]], ...]:
-    """For both sides the name, the sign of an excess over the bound, and the bounds."""
-    return ("lower", -1, row.lower), ("upper", 1, row.upper)
-
-
-def _case(row: dynamics.BracketRow) -> str:
-    return f"draw {row.draw}, sigma {row.sigma:g}, class {row.label}"
+TESTS: dict[str, Callable[..., Evidence]] = {
+    test.__name__: test for test in (probing_budget_grows, probing_grows_the_rate)
+}
 
 
 def _share_error(share: float, trials: int) -> float:
@@ -362,14 +249,10 @@ def _share_error(share: float, trials: int) -> float:
     return math.sqrt(share * (1 - share) / trials)
 
 
-def _share(
-    row: distortion.ClusterRow | distortion.TwoRecordRow, where: str, *, tolerance: float
-) -> Comparison:
+def _off_claimed(rows: pd.DataFrame) -> pd.DataFrame:
     """A share less the claimed one, with the standard error of the claimed probability.
 
     That of the observed share would be 0 where the share is 0 or 1.
     """
-    error = math.sqrt(row.claimed * (1 - row.claimed) / row.trials)
-    estimate = normal_estimate(row.share - row.claimed, error, row.trials)
-    label = f"share less 1 - 2^-h, {where}, head variance {row.head_variance:g}"
-    return Comparison(label, estimate, above=-tolerance, below=tolerance)
+    error = np.sqrt(rows.claimed * (1 - rows.claimed) / rows.trials)
+    return rows.assign(off=rows.share - rows.claimed, error=error)

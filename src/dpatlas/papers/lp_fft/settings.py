@@ -7,26 +7,32 @@ from pydantic import Field, model_validator
 
 from dpatlas.config.backbones import backbone_spec, check_private
 from dpatlas.config.common import run_blocks, run_spec
-from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.config.root import General
 from dpatlas.config.tuned import TunedRuns, tuned_runs
-from dpatlas.config.types import (
+from dpatlas.config.types import PrivateSplit, PublicBackbone, Repeated
+from dpatlas.core.fields import (
     Accountant,
     Batch,
-    CountList,
     Delta,
     MaxGradNorm,
+    Model,
+    Once,
     PositiveList,
-    PrivateSplit,
-    PublicBackbone,
     Rate,
     Relation,
-    Repeated,
     TuningRuns,
     Updates,
+    optional,
+    setting,
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.records.distortion import Distortion
+from dpatlas.papers.lp_fft.records.dynamics import Dynamics
+from dpatlas.papers.lp_fft.records.imbalance import Imbalance
+from dpatlas.papers.lp_fft.records.sensitivity import Sensitivity
+from dpatlas.papers.lp_fft.records.strategies import Spec as StrategiesSpec
+from dpatlas.papers.lp_fft.records.theory import Positive
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
 
 KEY = "lp_fft"
@@ -71,36 +77,6 @@ Shares = Annotated[
     Once[Annotated[float, Field(ge=0, le=1)]],
     setting("Shares of the steps given to the first phase; 0 and 1 stand for FFT and LP."),
 ]
-# Fields of the simulated theory.
-Records = Annotated[int, setting("Records, half of each class.", ge=2, le=100_000)]
-Inputs = Annotated[int, setting("Dimension of a record.", ge=2, le=100_000)]
-Hidden = Annotated[
-    int,
-    setting(
-        "Number h of hidden neurons: fewer than the inputs in a linear network, even in a ReLU "
-        "network.",
-        ge=1,
-        le=100_000,
-    ),
-]
-Degrees = Annotated[
-    float,
-    setting(
-        "Largest angle in degrees between a record or feature and the axis of its class.",
-        gt=0,
-        lt=45,
-    ),
-]
-Positive = Annotated[float, Field(gt=0)]
-HeadVariance = Annotated[float, setting("Variance beta_h of the head's initial weights.", gt=0)]
-SolverStep = Annotated[float, setting("Step size of the solver.", gt=0)]
-Variance = Annotated[float, setting("Variance of the noise, sigma^2.", ge=0)]
-Paths = Annotated[int, setting("Simulated paths of the diffusion.", ge=2, le=10_000_000)]
-Networks = Annotated[int, setting("Number of networks drawn.", ge=1, le=10_000_000)]
-SeveralNetworks = Annotated[int, setting("Number of networks drawn.", ge=2, le=10_000_000)]
-SolverSteps = Annotated[int, setting("Number of steps.", ge=1, le=10_000_000)]
-Every = Annotated[int, setting("Steps between measurements.", ge=1, le=10_000_000)]
-RecordsPerInput = Annotated[int, setting("Number of records per input dimension.", ge=2, le=1000)]
 
 
 class Rates(Model):
@@ -246,202 +222,6 @@ class Umap(Trained, Repeated):
         if self.early > self.fft_steps:
             raise InputError("early", self.early, f"at most fft_steps = {self.fft_steps}")
         return self
-
-
-class Phase(Model):
-    """Noise levels and sample sizes of a phase."""
-
-    sigmas: PositiveList
-    draws: int = setting("Number of draws of a network and its data.", ge=1, le=100_000)
-    paths: Paths
-
-
-class Phases(Model):
-    """The simulated phases."""
-
-    head: Phase = setting("Linear probing, Thm 4.2.")
-    all: Phase = setting("Full fine-tuning, Thm 4.3.")
-
-
-class ReluDynamics(Model):
-    """Two-layer ReLU networks on two classes."""
-
-    records: Records
-    inputs: Inputs
-    hidden: Hidden
-    angle: Degrees
-    head_variance: HeadVariance
-    step: Positive = setting("Step size of the solver; times are multiples of it.")
-    times: list[Positive] = setting("Times of measurement, equally spaced from 0.", min_length=1)
-    phases: Phases
-
-
-class Probing(Model):
-    """Linear probing of a linear network; hidden < inputs < records."""
-
-    records: Records
-    inputs: Inputs
-    hidden: Hidden
-    head_variance: float = setting("Variance beta_h of the head's initial weights.", ge=0)
-    sigma2: Variance
-    b_norm2: float = setting(
-        "Squared norm of the part of the labels that the features can fit.", ge=0, le=1
-    )
-    paths: Paths
-    times: list[Positive] = setting("Times of measurement, in increasing order.", min_length=1)
-
-
-class FineTuning(Model):
-    """Full fine-tuning of linear networks, Thm 4.5."""
-
-    sizes: list[
-        Annotated[list[Annotated[int, Field(ge=1, le=10_000)]], Field(min_length=2, max_length=2)]
-    ] = setting(
-        "Pairs of a number d of inputs and a number h <= d of hidden neurons.", min_length=1
-    )
-    head_excess: float = setting(
-        "Head variance divided by the smallest that the theorem allows.", gt=1
-    )
-    noise_share: float = setting(
-        "Noise variance divided by the largest that the theorem allows.", gt=0, lt=1
-    )
-    step: Positive = setting("Step size times h beta_h.")
-    span: Positive = setting("Simulated time times the rate A of the theorem.")
-    points: int = setting("Number of times of measurement.", ge=1, le=100_000)
-    paths: Paths
-
-
-class Dynamics(Model):
-    """Simulated losses and head norms, compared with Thms 4.2 to 4.5 and Eq. 161."""
-
-    relu: ReluDynamics
-    probing: Probing
-    fine_tuning: FineTuning
-
-
-class Clusters(Model):
-    """Two classes of records, clustered around an axis."""
-
-    records: Records
-    inputs: Inputs
-    angle: Degrees
-    hs: CountList
-    head_variances: PositiveList
-    trials: Networks
-
-
-class TwoRecords(Model):
-    """One class of two records, one hidden neuron."""
-
-    spread: Positive = setting("Difference of their activations.")
-    ratio: float = setting("Ratio of their distances from the axis.", gt=1)
-    head_variances: PositiveList
-    trials: Networks
-
-
-class AfterProbing(Model):
-    """Cosines of features and class means in full fine-tuning after linear probing."""
-
-    records: Records
-    inputs: Inputs
-    hidden: Hidden
-    head_variance: HeadVariance
-    feature_angle: Degrees
-    angles: list[Degrees] = setting(
-        "Largest angles in degrees between a record and the axis of its class.", min_length=1
-    )
-    runs: Networks
-    lp_span: Positive = setting("Length of linear probing, as the integral of the loss over time.")
-    lp_step: SolverStep
-    fft_spans: list[Positive] = setting(
-        "Lengths of full fine-tuning, in the same unit, in increasing order.", min_length=1
-    )
-    step: SolverStep
-
-
-class Counterexample(Model):
-    """Records on which a cosine falls after linear probing of any length."""
-
-    lp_spans: PositiveList
-    span: Positive = setting("Length of full fine-tuning.")
-    step: SolverStep
-
-
-class Distortion(Model):
-    """How often a random head turns a feature away from its class (Thms 3.3 and 3.4)."""
-
-    clusters: Clusters
-    two_records: TwoRecords
-    after_probing: AfterProbing
-    counterexample: Counterexample
-
-
-class SensitivityStart(Model):
-    """Layer sensitivities before training, against the number of inputs."""
-
-    hidden: Hidden
-    records_per_input: RecordsPerInput
-    dims: CountList
-    seeds: SeveralNetworks
-
-
-class SensitivityDrift(Model):
-    """Layer sensitivities during private training."""
-
-    d: int = setting("Inputs.", ge=2, le=100_000)
-    hidden: Hidden
-    records_per_input: RecordsPerInput
-    reading: Literal["variance", "deviation"] = setting(
-        "Whether the printed h / sqrt(d) is the variance or the deviation of the initial head."
-    )
-    seeds: SeveralNetworks
-    sigma2: Variance
-    step: SolverStep
-    steps: SolverSteps
-    every: Every
-
-
-class Sensitivity(Model):
-    """Gradients of both layers of a linear network (Fig. 9)."""
-
-    start: SensitivityStart
-    drift: SensitivityDrift
-
-
-class ImbalanceGap(Model):
-    """Jensen gap of the least eigenvalue in DP-SGD; hidden < inputs < records."""
-
-    hidden: Hidden
-    inputs: Inputs
-    records: Records
-    head_variance: HeadVariance
-    sigmas: PositiveList
-    max_grad_norm: MaxGradNorm
-    lr: Rate
-    steps: SolverSteps
-    every: Every
-    paths: Paths
-
-
-class ImbalanceDrift(Model):
-    """Drift of the mean eigenvalue under noise."""
-
-    hidden: Hidden
-    inputs: Inputs
-    records: Records
-    head_variance: HeadVariance
-    sigma2: Variance
-    step: SolverStep
-    steps: SolverSteps
-    every: Every
-    paths: Paths
-
-
-class Imbalance(Model):
-    """Eigenvalues of the imbalance matrix of a linear network (Fig. 10)."""
-
-    gap: ImbalanceGap
-    drift: ImbalanceDrift
 
 
 class Settings(Model):
@@ -635,7 +415,7 @@ def _clip_sweep(config: General) -> Iterator[TunedRuns]:
 
 def _runs(config: General, scenario: Scenario, fields: dict[str, Any], name: str) -> TunedRuns:
     runs = scenario.runs, scenario.runs_per_job
-    return tuned_runs(config, KEY, "strategies", fields, GRID, name, *runs)
+    return tuned_runs(config, KEY, "strategies", fields, StrategiesSpec, name, *runs)
 
 
 def _scenario(config: General, scenario: Scenario, group: str) -> dict[str, Any]:

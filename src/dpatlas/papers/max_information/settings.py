@@ -6,21 +6,21 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from dpatlas.config.common import run_blocks, run_spec
-from dpatlas.config.model import AsWritten, Model, Once, setting
 from dpatlas.config.root import General
-from dpatlas.config.types import (
+from dpatlas.config.types import DealtSet, NetworkOptions, PrivateName, Repeated
+from dpatlas.core.fields import (
+    AsWritten,
     Bounded,
     CountList,
-    DealtSet,
     Delta,
+    Model,
     Momentum,
-    NetworkOptions,
+    Once,
     PositiveList,
-    PrivateName,
     Rate,
-    Repeated,
     Seed,
     Share,
+    setting,
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError

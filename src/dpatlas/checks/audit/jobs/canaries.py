@@ -7,7 +7,7 @@ guaranteed privacy profile as a whole.
 """
 
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ from dpatlas.accounting.audit_statistics import one_run_lower_bound
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.one_run import PROFILE_DELTAS, one_run_profile_test
 from dpatlas.accounting.samplers import Poisson
-from dpatlas.checks.audit.records.bounds import Bound, OneRun
-from dpatlas.checks.audit.records.training import Audit, Spec
+from dpatlas.checks.audit.records.training import TrainingSpec
 from dpatlas.core.guard import integer, real
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.data.prepared import Prepared
@@ -63,7 +62,7 @@ class Canaries:
     empty_slots: frozenset[int]
 
     @classmethod
-    def of(cls, data: Prepared, fields: Spec) -> "Canaries":
+    def of(cls, data: Prepared, fields: TrainingSpec) -> "Canaries":
         """The canaries of a spec; their coins are keyed by the base seed."""
         count = fields.canaries
         integer(ge=2).check("canaries", count)
@@ -96,7 +95,9 @@ class Canaries:
         return side_door_scores(network, self.x.to(device), self.labels.to(device))
 
 
-def verdict(scores: np.ndarray, included: np.ndarray, phase: Phase, fields: Spec) -> Audit:
+def verdict(
+    scores: np.ndarray, included: np.ndarray, phase: Phase, fields: TrainingSpec
+) -> dict[str, Any]:
     """What the canaries' scores show of epsilon, and whether they contradict the guarantee.
 
     The guarantee is the accountant's whole profile. Both statements have confidence `level`.
@@ -105,12 +106,12 @@ def verdict(scores: np.ndarray, included: np.ndarray, phase: Phase, fields: Spec
     epsilons = [guarantee([phase], delta, fields.relation).epsilon for delta in PROFILE_DELTAS]
     lower = one_run_lower_bound(scores, included, fields.delta, fields.level)
     test = one_run_profile_test(scores, included, epsilons, PROFILE_DELTAS, fields.level)
-    return Audit(
-        auc=auc(scores, included),
-        lower=Bound(**asdict(lower)),
-        profile_test=OneRun(**asdict(test)),
-        contradicted=test.rejected,
-    )
+    return {
+        "auc": auc(scores, included),
+        "lower": asdict(lower),
+        "profile_test": asdict(test),
+        "contradicted": test.rejected,
+    }
 
 
 def auc(scores: np.ndarray, included: np.ndarray) -> float | None:

@@ -19,7 +19,7 @@ from dpatlas.checks.audit.jobs.classifier import (
     save_classifier,
     training_phase,
 )
-from dpatlas.checks.audit.records.selection import Metrics, Spec
+from dpatlas.checks.audit.records.selection import RECORD, SelectionSpec
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, Outcome
@@ -40,19 +40,19 @@ def select(job: Job) -> Outcome:
     # Refused before anything is trained.
     selection.trials.ledger(*accounts)
     selection.trials.run()
-    metrics = selection.metrics()
+    facts = selection.facts()
     ledger = selection.trials.ledger(*accounts)
     model = selection.released()
     if job.options and job.options.models and model is not None:
-        save_classifier(job.options.models / "model", job, model, ledger, metrics.accuracy)
-    return Outcome(metrics, ledger)
+        save_classifier(job.options.models / "model", job, model, ledger, facts["accuracy"])
+    return Outcome(facts, ledger)
 
 
 class Selection:
     """The trials of one spec."""
 
     def __init__(self, job: Job):
-        fields: Spec = job.fields
+        fields: SelectionSpec = job.fields
         data = job.prepared
         self.job, self.fields, self.data = job, fields, data
         ranges, noise = dict(sorted(fields.ranges.items())), fields.score_noise
@@ -101,23 +101,23 @@ class Selection:
         """The network of the best trial; None if no trial was drawn."""
         return None if self.trials.best is None else self.trials.load_best(self._network())
 
-    def metrics(self) -> Metrics:
-        """Metrics of the released trial."""
-        released: dict[str, Any] = {"settings": None, "score": None, "accuracy": None}
+    def facts(self) -> dict[str, Any]:
+        """What the record holds: of the released trial, and of all."""
+        released = dict.fromkeys(("settings", "score", "accuracy", "loss"))
         model, score = self.released(), self.choice.score
         if self.trials.best is not None and model is not None:
             right, loss = accuracy(model, *self.records["test"])
-            released = {**self.trials.best, "accuracy": right, "loss": loss}
-        return Metrics(
+            released |= {**self.trials.best, "accuracy": right, "loss": loss}
+        return {
             **released,
-            score_deviation=None if score is None else score.noise / score.records,
-            n_train=len(self.data.x_train),
-            n_validation=len(self.data.x_validation),
-            n_test=len(self.data.x_test),
-            noise_multiplier=self.phase.noise_multiplier,
-            expected_batch=self.phase.sampler.expected_batch,
-            expected_trials=self.choice.law.mean,
-        )
+            "score_deviation": None if score is None else score.noise / score.records,
+            "n_train": len(self.data.x_train),
+            "n_validation": len(self.data.x_validation),
+            "n_test": len(self.data.x_test),
+            "noise_multiplier": self.phase.noise_multiplier,
+            "expected_batch": self.phase.sampler.expected_batch,
+            "expected_trials": self.choice.law.mean,
+        }
 
     def _on_device(self, *arrays: np.ndarray) -> list[Tensor]:
         return [torch.from_numpy(array).to(self.job.device) for array in arrays]
@@ -130,4 +130,4 @@ def right_answers(model: nn.Module, x: Tensor, labels: Tensor) -> int:
     return int((guesses == labels).sum())
 
 
-KIND = Kind(select, spec=Spec, packages=("torch", "numpy", "scipy", "dp-accounting"))
+KIND = Kind(select, record=RECORD, packages=("torch", "numpy", "scipy", "dp-accounting"))

@@ -24,7 +24,7 @@ from dpatlas.checks.audit.jobs.classifier import (
     training_phase,
 )
 from dpatlas.checks.audit.records.classifier import Extras
-from dpatlas.checks.audit.records.training import Look, Metrics, Spec
+from dpatlas.checks.audit.records.training import RECORD, TrainingSpec
 from dpatlas.core.progress import EpsilonSoFar, Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -48,7 +48,7 @@ def train(job: Job) -> Outcome:
 
     Raises InputError for settings that do not go together, before anything is trained.
     """
-    fields: Spec = job.fields
+    fields: TrainingSpec = job.fields
     data = job.prepared
     check_data(data)
     canaries = Canaries.of(data, fields) if fields.canaries else None
@@ -79,25 +79,38 @@ def train(job: Job) -> Outcome:
         scores = np.array(finished[0]["canary_scores"])
         audit = verdict(scores, canaries.included, phase.accounted, fields)
     tried, n_validation = fields.settings_tried, len(data.x_validation)
-    metrics = Metrics(
-        n_train=len(data.x_train),
-        n_test=len(data.x_test),
-        noise_multiplier=phase.noise_multiplier,
-        expected_batch=phase.sampler.expected_batch,
-        accuracy=[result["curve"][-1]["accuracy"] for result in finished],
-        curves=[[Look(**look) for look in result["curve"]] for result in finished],
-        ema_accuracy=[result["ema_accuracy"] for result in finished if "ema_accuracy" in result],
-        skipped_records=[result["skipped_records"] for result in finished],
-        selection=f"one of {tried} settings, compared on the {n_validation} validation records "
-        "with other seeds; the ledger says what that costs"
-        if tried
-        else None,
-        audit=audit,
-    )
-    return Outcome(metrics, ledger_of_runs)
+    selection = None
+    if tried:
+        selection = (
+            f"one of {tried} settings, compared on the {n_validation} validation records with "
+            "other seeds; the ledger says what that costs"
+        )
+    facts = {
+        "n_train": len(data.x_train),
+        "n_test": len(data.x_test),
+        "noise_multiplier": phase.noise_multiplier,
+        "expected_batch": phase.sampler.expected_batch,
+        "selection": selection,
+        "audit": audit,
+    }
+    tables = {
+        "runs": [
+            {
+                "run": run,
+                "accuracy": result["curve"][-1]["accuracy"],
+                "ema_accuracy": result.get("ema_accuracy"),
+                "skipped_records": result["skipped_records"],
+            }
+            for run, result in enumerate(finished)
+        ],
+        "curves": [
+            {"run": run, **look} for run, result in enumerate(finished) for look in result["curve"]
+        ],
+    }
+    return Outcome(facts | tables, ledger_of_runs)
 
 
-def batches_of(fields: Spec, n_train: int, canaries: Canaries | None) -> Sampler:
+def batches_of(fields: TrainingSpec, n_train: int, canaries: Canaries | None) -> Sampler:
     """The sampler of the training records and, after them, of a slot for each canary."""
     n = n_train + fields.canaries
     batches = sampler(fields.sampler, n, fields.batch)
@@ -150,7 +163,7 @@ def network_of(job: Job, run: int) -> nn.Module:
     return build(fields.model, shape, outputs, **axes).to(job.device)
 
 
-def training_ledger(runs: Sequence[Ran], fields: Spec) -> dict[str, Any]:
+def training_ledger(runs: Sequence[Ran], fields: TrainingSpec) -> dict[str, Any]:
     """The ledger of all reported runs, of one alone, and of the trials that chose the settings.
 
     The spec gives only the number of settings that were tried: each is charged as a run like these.
@@ -240,4 +253,4 @@ class ClassifierRun(Watched):
         return result
 
 
-KIND = Kind(train, spec=Spec, packages=("torch", "numpy", "scipy", "dp-accounting"))
+KIND = Kind(train, record=RECORD, packages=("torch", "numpy", "scipy", "dp-accounting"))

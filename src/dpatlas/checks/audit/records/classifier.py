@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from dpatlas.core.facts import DataFields
+from dpatlas.core.fields import NoiseSource
 from dpatlas.core.records import SpecFields
 
 
@@ -23,7 +24,7 @@ class Classifier(SpecFields):
     """
 
     seed: int
-    noise_source: str
+    noise_source: NoiseSource
     data: Data
     model: str
     epsilon: float | None

@@ -1,19 +1,26 @@
-"""A private selection among trainings of a classifier: spec and metrics."""
+"""Records of kind `selection`: the released one of several trainings of a classifier.
+
+settings, score, accuracy, loss: of the released trial, None if none was drawn. score: share of
+right answers on validation records, with noise of standard deviation score_deviation unless that is
+None; accuracy, loss: on test records; the loss is None if it is not finite. n_train, n_validation,
+n_test: numbers of records. noise_multiplier, expected_batch: of every trial. expected_trials: their
+mean number.
+"""
 
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from dpatlas.checks.audit.records.classifier import Classifier
-from dpatlas.core import records
 from dpatlas.core.guard import real
+from dpatlas.core.records import RecordShape
 from dpatlas.errors import InputError
 
 # Settings that a trial may draw: the guarantee of a training does not depend on them.
 SELECTABLE = ("lr", "max_grad_norm")
 
 
-class Spec(Classifier):
+class SelectionSpec(Classifier):
     """A random number of trials, each with settings drawn from `ranges`.
 
     law, expected_trials: distribution of the number of trials, and its mean. score_noise: standard
@@ -44,21 +51,10 @@ class Spec(Classifier):
         return fields
 
 
-class Metrics(records.Metrics):
-    """Results of the released trial; settings, score, accuracy and loss are None if none was drawn.
-
-    score: share of right answers on validation records, with noise of standard deviation
-    score_deviation unless that is None. accuracy, loss: on test records.
-    """
-
-    settings: dict[str, float] | None
-    score: float | None
-    accuracy: float | None
-    loss: float | None = None
-    score_deviation: float | None
-    n_train: int
-    n_validation: int
-    n_test: int
-    noise_multiplier: float
-    expected_batch: float
-    expected_trials: float
+RECORD = RecordShape(
+    SelectionSpec,
+    version=2,
+    facts="settings score accuracy loss score_deviation n_train n_validation n_test "
+    "noise_multiplier expected_batch expected_trials",
+    tables={},
+)

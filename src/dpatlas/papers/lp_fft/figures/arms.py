@@ -11,14 +11,12 @@ from matplotlib.colors import to_hex, to_rgb
 from pydantic import BaseModel
 
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures.averages import SKY, backbone_of
 from dpatlas.papers.lp_fft.records.strategies import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.look import Look
-from dpatlas.show.output import Records, Row
-from dpatlas.show.rows import over_runs
-from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, of_kind
+from dpatlas.show.look import BLUE, GREEN, ORANGE, PINK, RED, Look
+from dpatlas.show.rows import Records, Row, of_kind, over_runs
 
+SKY = "#56B4E9"
 STRATEGIES = {
     "lp": Look("LP", GREEN, "^", "-."),
     "lp-fft": Look("LP-FFT", BLUE, "o", "-"),
@@ -69,6 +67,11 @@ OVER_RUNS = ("value", "low", "high", "standard_error", "runs_used")
 ARM_COLUMNS = (*SETTING, "strategy", "share", *OVER_RUNS, *PRIVACY, *TRAINING)
 # Columns that tell the rows of all records apart.
 _UNIQUE = (*PLACE, "strategy", "share", "target_epsilon", "noise_multiplier", "max_grad_norm")
+
+
+def backbone_of(record: Record[Any, Any]) -> str:
+    """Name in the config of the backbone that a private training starts from."""
+    return str(record.spec.backbone.rpartition("-")[0])
 
 
 def arms(records: Records, *groups: str) -> list[Row]:

@@ -31,7 +31,7 @@ from dpatlas.jobs.reports import Reports
 from dpatlas.models.network import Network
 from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, outputs
 from dpatlas.papers.lp_fft.records.private import HEAD, Part
-from dpatlas.papers.lp_fft.records.strategies import Metrics, Row, Spec, Strategies
+from dpatlas.papers.lp_fft.records.strategies import TABLES, Metrics, Row, Spec, Strategies
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.training import PrivateTraining
@@ -79,11 +79,19 @@ def strategies(job: Job) -> Outcome:
     reports = Reports(
         job,
         compared.arms,
-        lambda arm: {"method": arm.strategy, "strategy": arm.strategy, "share": arm.share},
-        lambda values: Row(**values),
+        TABLES,
+        lambda arm: {"strategy": arm.strategy, "share": arm.share},
         lambda row: {"require_private": compared.plan.private},
     )
-    rows = reports.run()
+    tables = reports.run()
+    rows = [
+        Row(
+            **{name: value for name, value in arm.items() if name != "arm"},
+            method=arm["strategy"],
+            accuracy=[run["accuracy"] for run in tables["runs"] if run["arm"] == arm["arm"]],
+        )
+        for arm in tables["arms"]
+    ]
     data, backbone = job.prepared, compared.networks.backbone
     metrics = Metrics(
         n_train=len(data.y_train),

@@ -6,8 +6,8 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dpatlas.core import records
-from dpatlas.core.facts import BackboneUsed, DataFields, FeaturesUsed, ReportedFields, ReportedRow
-from dpatlas.core.records import Typed
+from dpatlas.core.facts import BackboneUsed, DataFields, FeaturesUsed, ReportedFields
+from dpatlas.core.records import OverRuns, RecordShape, Typed
 from dpatlas.papers.lp_fft.records.private import Count, Positive, PrivateFields
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES
 
@@ -74,7 +74,7 @@ class Spec(Strategies, ReportedFields):
     """Runs at learning rates that were chosen before."""
 
 
-class Row(ReportedRow):
+class Row(Typed):
     """A strategy with one share of the steps in its first phase: 1 for LP, 0 for FFT and LoRA.
 
     lrs, steps: of each phase. max_grad_norm: None without privacy. target_epsilon: None where the
@@ -82,6 +82,12 @@ class Row(ReportedRow):
     privacy. trained_parameters: their number in the last phase.
     """
 
+    method: str
+    batch: int
+    sampler: str
+    relation: str | None
+    guaranteed_by: str | None
+    accuracy: OverRuns[float]
     strategy: Strategy
     share: float
     lrs: list[float]
@@ -108,3 +114,15 @@ class Metrics(records.Metrics):
     backbone: BackboneUsed
     features: FeaturesUsed | None
     rows: list[Row]
+
+
+TABLES = RecordShape(
+    Spec,
+    version=3,
+    facts="n_train n_test classes backbone features",
+    tables={
+        "arms": "arm strategy share lrs steps batch sampler noise_multiplier max_grad_norm "
+        "target_epsilon epsilon relation guaranteed_by trained_parameters",
+        "runs": "run arm accuracy",
+    },
+)

@@ -12,8 +12,7 @@ import numpy as np
 from dpatlas.papers.max_information.formulas.kappa import standing
 from dpatlas.papers.max_information.records.certificates import Row as CertificateRow
 from dpatlas.papers.max_information.selection import Setting, settings_of
-from dpatlas.show.output import Records, Row
-from dpatlas.show.series import some
+from dpatlas.show.rows import Records, Row, some
 from dpatlas.show.tables import Cell, Math, Measured
 
 SIZES = ("n_train", "n_test", "inputs", "classes", "parameters")

@@ -25,8 +25,8 @@ from dpatlas.papers.max_information.selection import (
     UNIVERSE,
     Setting,
 )
-from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.series import of_kind
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings, of_kind
 from dpatlas.show.tables import Cell, Math, Part
 
 # The paper's names of our data sets.

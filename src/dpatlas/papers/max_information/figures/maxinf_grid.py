@@ -11,7 +11,8 @@ from dpatlas.papers.max_information.selection import (
     Setting,
     hyperparameters,
 )
-from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings
 from dpatlas.show.tables import Cell, Math, Part
 
 KAPPAS = tuple(f"kappa_{form}" for form in FORMS)

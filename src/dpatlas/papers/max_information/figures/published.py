@@ -11,7 +11,7 @@ from dpatlas.papers.max_information.formulas.published import (
 )
 from dpatlas.papers.max_information.records.agreement import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.output import Row
+from dpatlas.show.rows import Row
 from dpatlas.show.tables import Cell, Math, Measured, Part
 
 # Eq. 97 takes the printed risk as exact; Eqs. 97 and 98 take it as an estimate.
