@@ -241,7 +241,8 @@ def test_the_ratio_of_memory_is_to_plain_and_of_the_peak_since_set_up(fake):
     assert plain["memory_mb"] == pytest.approx(50, rel=0.2)
 
 
-# By kernel and case: our step in plain steps, medians of three rounds on a shared machine.
+# By kernel and case: our step in plain steps, medians of three rounds on a shared machine. A loss of a
+# third of the speed is half as much time again.
 RATIOS = json.loads(Path(__file__).with_name("bench_ratios.json").read_text())
 
 
@@ -250,7 +251,7 @@ def test_no_case_has_lost_a_third_of_its_speed(name, case):
     kernel = KERNELS[name]
     ours = [each for each in kernel.candidates if each.name in ("plain", "dpatlas")]
     row = race(kernel.module, case, kernel.cases_on("cpu")[case], ours, repeats=3)[1]
-    assert row["time_ratio"]["min"] <= RATIOS[name][case] * 4 / 3
+    assert row["time_ratio"]["min"] <= 1.5 * RATIOS[name][case]
 
 
 def test_every_case_has_its_ratio():
