@@ -1,10 +1,13 @@
 """A spec that another tier has run alike is copied; anything that differs, and it runs."""
 
+from pathlib import Path
+
 import pytest
 
 from dpatlas.core.files import read_json, write_json
 from dpatlas.core.records import make_record
 from dpatlas.core.specs import Spec
+from dpatlas.jobs import run
 from dpatlas.jobs.taken_over import take_over
 
 SPEC = Spec.of({"key": "kl_privacy", "kind": "training", "seed": 3}, "a-run")
@@ -63,3 +66,22 @@ def test_a_torn_record_is_passed_over(tiers, torn):
 def test_a_tier_does_not_take_from_itself(tiers):
     assert taken([tiers[0], tiers[0]]) is None
     assert read_json(tiers[0] / "cost.json") == {"cpu_s": 5}
+
+
+@pytest.mark.parametrize("place", ["record.json", "a/b/c/d/e/record.json"])
+def test_outside_of_a_tier_nothing_is_taken(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert take_over(Path(place), SAME, []) is None
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_interrupted_job_goes_on_by_itself(begun, tmp_path, monkeypatch):
+    spec = Spec.of({"key": "dp_sgld", "kind": "counterexample"}, "laws")
+    ran = []
+    monkeypatch.setattr(run, "execute", lambda *given, **options: ran.append(given[0]))
+    monkeypatch.setattr(run, "take_over", lambda *given: tmp_path)
+    if begun:
+        (tmp_path / spec.id).mkdir()
+    words = ["--spec", spec.argument, "--record", "record.json", "--checkpoints", str(tmp_path)]
+    assert run.main(words) == 0
+    assert ran == [spec] * begun

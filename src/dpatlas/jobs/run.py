@@ -39,7 +39,9 @@ def main(arguments: Sequence[str]) -> int:
     module, kind = kind_of(spec)
     if further and kind.options is None:
         parser.error(f"unrecognized arguments: {' '.join(further)}")
-    if not further and (other := _of_another_tier(spec, module, kind, options)):
+    # One that was interrupted goes on from its checkpoint.
+    begun = (options.checkpoints / spec.id).exists()
+    if not (begun or further) and (other := _of_another_tier(spec, module, kind, options)):
         say(f"taken over from {other}: the same spec, code, inputs and versions")
         return 0
     with limited(spec, options.checkpoints / spec.id):

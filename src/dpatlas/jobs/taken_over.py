@@ -14,8 +14,11 @@ def take_over(record: Path, same: Mapping[str, Any], inputs: Sequence[Path]) -> 
 
     It fits if its record has the values `same` (digests of spec and code, versions, device), and if
     the `inputs` of the job have the same bytes in its tier as here. Copied are all files of the
-    record's folder, the record itself last. Returns the other record, None where there is none.
+    record's folder, the record itself last. Returns the other record, None where there is none, and
+    for a record that is not at TIER/runs/KEY/ID/record.json.
     """
+    if len(record.parents) < 4 or record.parents[2].name != "runs":
+        return None
     tier = record.parents[3]
     inside = record.relative_to(tier)
     if not all(path.is_relative_to(tier) for path in inputs):
