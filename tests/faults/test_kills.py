@@ -211,6 +211,10 @@ def test_a_read_only_folder_stops_the_run_before_any_job(new_checkout):
         pytest.skip("this user may not mount")
     try:
         line = checkout.refusal("kl_constants", "--configfile", SMOKE)
+        # What writes nothing is not refused.
+        assert checkout.planned("kl_constants", "--configfile", SMOKE)["kl_constants"] == 1
+        listed = checkout.snakemake("--list-rules", "--configfile", SMOKE)
+        assert listed.returncode == 0 and "kl_constants" in listed.stdout
     finally:
         checkout.run("umount", str(results))
     assert "results" in line and "without write permission" in line

@@ -34,8 +34,6 @@ try:
             workflow.config_settings.configfiles, workflow.config_settings.config
         )
     )
-    if not workflow.dryrun:
-        check_writable(ATLAS.folder)
     ATLAS.check_data_root()
     if ATLAS.config.data.offline:
         from dpatlas.commands.data import missing
@@ -137,7 +135,9 @@ SHORT_SECONDS = 60
 
 
 onstart:
+    # Here, so that a dry run and a list need no folder that can be written.
     try:
+        check_writable(ATLAS.folder)
         ATLAS.write_lists()
     except InputError as error:
         print(f"dpatlas: {error}", file=sys.stderr)
