@@ -241,7 +241,7 @@ def test_the_ratio_of_memory_is_to_plain_and_of_the_peak_since_set_up(fake):
     assert plain["memory_mb"] == pytest.approx(50, rel=0.2)
 
 
-# By kernel and case: our step in plain steps, medians of three rounds on a shared machine. To lose
+# By kernel and case: our step in plain steps, medians of five rounds on a shared machine. To lose
 # a third of the speed is to take half as much time again.
 RATIOS = json.loads(Path(__file__).with_name("bench_ratios.json").read_text())
 

@@ -66,7 +66,8 @@ def noisy_sum(
     if not isinstance(clipped, ClippedSum):
         allowed = "a ClippedSum, once: noise belongs to the sum of clipped gradients"
         raise InputError("noisy_sum", type(clipped).__name__, allowed)
-    add_noise(clipped.gradients, scale, noise, repetition=repetition, step=step)
+    if scale:
+        add_noise(clipped.gradients, scale, noise, repetition=repetition, step=step)
     return NoisySum(clipped.gradients, scale)
 
 
