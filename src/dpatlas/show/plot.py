@@ -38,7 +38,7 @@ BAR_WIDTH = 0.9
 # Height of a line of a curve's name, as a share of a panel of about 1.6 inches.
 LINE_OF_LABEL = 0.075
 # Inches: of a legend's entry without its words, of a letter, and of a panel's words at its left.
-ENTRY, LETTER, LEFT = 0.47, 0.045, 0.35
+ENTRY, LETTER, LEFT = 0.49, 0.047, 0.35
 # Points: of a digit of a tick, and between two.
 DIGIT, BETWEEN = 4.5, 3.0
 # Of remarks, in shares of a panel.
