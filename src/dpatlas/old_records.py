@@ -18,6 +18,7 @@ ARM = (
 )
 REGRESSION_ARM = f"{ARM} lambda beta lipschitz radius sigma"
 SEEN = ("scaled_down", "mean_eigenvalue")
+LOOKED = ("selected_after_a_look", "looks")
 
 
 def kl_training(spec: Any, old: Old) -> dict[str, Any]:
@@ -235,6 +236,50 @@ def sgld_utility(spec: Any, old: Old) -> dict[str, Any]:
     return {name: value for name, value in old.items() if name != "rows"} | tables
 
 
+def maxinf_certified(old: Old, *others: str) -> dict[str, Any]:
+    """Facts of max_information's records with certificates."""
+    names = "n_train n_test inputs classes parameters T kappa_level holds_together"
+    return {name: old[name] for name in [*names.split(), *LOOKED, *others]}
+
+
+def maxinf_certificates(spec: Any, old: Old) -> dict[str, Any]:
+    """Of max_information's certificates."""
+
+    def flat(row: Old) -> Row:
+        parts = {"kappa": row["kappa"], "universe": row["universe"]}
+        nested = {f"{a}_{b}": value for a, part in parts.items() for b, value in part.items()}
+        return nested | {name: v for name, v in row.items() if name not in (*parts, *LOOKED)}
+
+    return {**maxinf_certified(old), "rows": [flat(row) for row in old["rows"]]}
+
+
+def maxinf_agreement(spec: Any, old: Old) -> dict[str, Any]:
+    """Of max_information's two ways to draw risks."""
+    return {**maxinf_certified(old, "diverged"), "rows": old["rows"]}
+
+
+def maxinf_coefficients(spec: Any, old: Old) -> dict[str, Any]:
+    """Of max_information's coefficients."""
+    return {"rows": [row for curve in old["curves"] for row in along("beta", curve, "alpha")]}
+
+
+def maxinf_kappa(spec: Any, old: Old) -> dict[str, Any]:
+    """Of max_information's kappas."""
+    return {"rows": [row for panel in old["panels"] for row in along("x", panel, "axis")]}
+
+
+def maxinf_simulation(spec: Any, old: Old) -> dict[str, Any]:
+    """Of max_information's simulated moments."""
+    return {"rows": old["rows"]}
+
+
+def along(axis: str, curve: Old, *fixed: str) -> list[Row]:
+    """Rows of the lists of a curve along one axis, which is among them, and of its fixed values."""
+    lists = {name: values for name, values in curve.items() if name not in (axis, *fixed)}
+    same = {name: curve[name] for name in fixed}
+    return [same | row for row in rows_of({axis: curve[axis]}, **lists)]
+
+
 OLD: dict[tuple[str, str], Convert] = {
     ("kl_privacy", "training"): kl_training,
     ("kl_privacy", "linearized"): kl_linearized,
@@ -251,4 +296,9 @@ OLD: dict[tuple[str, str], Convert] = {
     ("dp_sgld", "privacy_loss"): sgld_privacy_loss,
     ("dp_sgld", "counterexample"): sgld_counterexample,
     ("dp_sgld", "utility"): sgld_utility,
+    ("max_information", "certificates"): maxinf_certificates,
+    ("max_information", "agreement"): maxinf_agreement,
+    ("max_information", "coefficients"): maxinf_coefficients,
+    ("max_information", "kappa"): maxinf_kappa,
+    ("max_information", "simulation"): maxinf_simulation,
 }

@@ -177,7 +177,7 @@ def test_an_older_file_gets_the_columns_that_it_lacks(published):
 
 def test_what_an_entry_asks_is_its_test_its_arguments_and_its_margin():
     now = questions("embedded")
-    assert now["kl-1b"]["test"] == "grows_linearly" and "expected" not in now["kl-1b"]
+    assert now["kl-1b"]["test"] == "slope" and not {"expected", "label"} & now["kl-1b"].keys()
     assert questions("embedded", "HEAD").keys() <= now.keys() | {*now}
     with pytest.raises(InputError, match="one of this repository"):
         questions("embedded", "0" * 40)

@@ -107,6 +107,7 @@ ClassName = Annotated[
 ]
 
 # Numbers and names that fields of several classes have; a field's own sentence says what it is.
+Number = int | float
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 NoiseSource = Literal["keyed", "os"]

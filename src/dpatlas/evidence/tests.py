@@ -21,7 +21,6 @@ from dpatlas.core.statistics import (
     Estimate,
     difference_estimate,
     mean_estimate,
-    normal_estimate,
 )
 from dpatlas.errors import InputError
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
@@ -29,7 +28,7 @@ from dpatlas.rows import columns, fields_of
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
 Value = str | int | float | bool
-Where = dict[Name, Value | Annotated[list[Value], Field(min_length=1)]]
+Where = Mapping[Name, Value | Annotated[list[Value], Field(min_length=1)]]
 Text = Annotated[str, Field(min_length=1)]
 # A value that begins so names a number of the paper's settings, or half of it: $early, $early/2.
 SETTING = "$"
@@ -55,7 +54,8 @@ class ColumnTest(Model):
     column: Name = setting("The compared column.")
     log: bool = setting("Whether its natural logarithm is compared.", default=False)
     where: Where = setting(
-        "By column the value of the rows that are taken; each of a list is compared by itself.",
+        "By column the value of the rows that are taken, or a list of values. Each is compared by "
+        "itself, in the order of the list, or of the rows if the column is in `by`.",
         default={},
     )
     at_least: dict[Name, float] = setting(
@@ -74,7 +74,10 @@ class ColumnTest(Model):
         default=[],
     )
     label: Text = setting("What is compared, in words.")
-    lacking: Text = setting("What is said where the config has no such rows.", default=None)
+    lacking: Text = setting(
+        "What is said where the config has no rows with a {value} of `where`.",
+        default=None,
+    )
     above: float = setting("The claimed side: values above this.", default=-math.inf)
     below: float = setting("The claimed side: values below this.", default=math.inf)
     target: float = setting("Between limits so far from this; 0 by default.", default=0.0)
@@ -112,31 +115,30 @@ class ColumnTest(Model):
 
         Each with the values of all columns that its rows share.
         """
-        for at in _points(self.where if where is None else where):
-            rows = self.rows(records, at)
+        where = self.where if where is None else where
+        of_rows = {name: value for name, value in where.items() if name in self.by}
+        for at in _points({name: v for name, v in where.items() if name not in of_rows}):
+            rows = self.rows(records, {**at, **of_rows})
             if rows.empty:
                 continue
             parts = rows.groupby(self.by, sort=False) if self.by else [((), rows)]
             for _, part in parts:
                 yield {**self.resolved(records, at), **part.iloc[0].to_dict()}, part
 
-    def rows(self, records: PaperRecords, at: Mapping[str, Value]) -> pd.DataFrame:
+    def rows(self, records: PaperRecords, at: Where) -> pd.DataFrame:
         """The rows with these values; records that do not have them in their specs are not read."""
         taken = list(records.group(self.group))
-        at = {name: value for name, value in self.resolved(records, at).items() if value != ANY}
+        values = {n: _list(v) for n, v in self.resolved(records, at).items() if v != ANY}
         own = taken[0].shape.readable(self.table) if self.table in taken[0].shape.tables else ()
-        for name, value in at.items():
-            taken = [
-                record
-                for record in taken
-                if name in own or fields_of(record).get(name, value) == value
-            ]
-            self._need(taken, {name: value})
+        for name, wanted in values.items():
+            if name not in own:
+                taken = [each for each in taken if fields_of(each).get(name, wanted[0]) in wanted]
+            self._need(taken, {name: wanted[0]})
         make = records.computed(self.table)
         rows = make(taken) if make else columns(taken, self.table)
         if make and rows.empty:
             return rows
-        for name in (*self.at_least, *self.at_most, *at):
+        for name in (*self.at_least, *self.at_most):
             if name not in rows:
                 raise InputError(f"where of {self.label}", name, ", ".join(rows.columns))
         for name, least in self.at_least.items():
@@ -146,24 +148,37 @@ class ColumnTest(Model):
             rows = rows[rows[name] <= most]
             self._need(rows, {name: most})
         by_record, every = "record" in self.by, rows
-        for name in sorted(at, key=lambda name: name not in self.may_lack):
-            value = rows.steps.min() if at[name] == LAST else at[name]
-            if value == LARGEST:
-                value = every.groupby("record")[name].transform("max")[rows.index]
-            rows = rows[rows[name] == value]
+        for name in sorted(values, key=lambda name: name not in self.may_lack):
+            if name not in rows and all(name in fields_of(record) for record in taken):
+                continue
+            if name not in rows:
+                raise InputError(f"where of {self.label}", name, ", ".join(rows.columns))
+            wanted = [rows.steps.min()] if values[name] == [LAST] else values[name]
+            if wanted == [LARGEST]:
+                largest = every.groupby("record")[name].transform("max")[rows.index]
+                kept = rows[rows[name] == largest]
+            else:
+                kept = rows[rows[name].isin(wanted)]
             if name in self.may_lack or not by_record:
-                self._need(rows, {name: at[name]})
-                every = rows
+                for value in wanted:
+                    self._need(
+                        kept if value == LARGEST else kept[kept[name] == value], {name: value}
+                    )
+                every = kept
+            rows = kept
         if by_record:
             left = set(rows.record)
             for record, of_record in every.groupby("record", sort=False):
                 if record not in left:
-                    values = {n: of_record[n].max() if v == LARGEST else v for n, v in at.items()}
-                    named = ", ".join(f"{name} {value}" for name, value in values.items())
+                    named = ", ".join(
+                        f"{name} {of_record[name].max() if value == LARGEST else value}"
+                        for name, every_value in values.items()
+                        for value in every_value
+                    )
                     raise NotRun(f"{record} has no row with {named}")
         return rows
 
-    def resolved(self, records: PaperRecords, at: Mapping[str, Value]) -> dict[str, Value]:
+    def resolved(self, records: PaperRecords, at: Where) -> dict[str, Any]:
         """These values, with numbers for the names of settings; NotRun for a setting not there."""
         horizons, found = records.settings.get("horizons", {}), dict(at)
         for name, value in at.items():
@@ -184,8 +199,11 @@ class ColumnTest(Model):
             named = value if isinstance(value, str) else f"{name} {value:g}"
             default = f"group {self.group} has no {named}"
             # The words may be about another column than the one that lacks.
-            told = self.lacking and ("{" not in self.lacking or f"{{{name}" in self.lacking)
-            raise NotRun(self.lacking.format(**value_of) if told else default)
+            about = ("{value", f"{{{name}")
+            told = self.lacking and (
+                "{" not in self.lacking or any(n in self.lacking for n in about)
+            )
+            raise NotRun(self.lacking.format(value=value, **value_of) if told else default)
 
     def by_run(self, rows: pd.DataFrame, column: str | None = None) -> "pd.Series[float]":
         """The values of a cell's runs by number; Undecided for runs without one, or without log."""
@@ -245,8 +263,8 @@ class Below(ColumnTest):
 class Exact(ColumnTest):
     """A computed number lies between the limits.
 
-    Rows may have limits of their own, `above` and `below`, a number of `runs`, and, without a
-    number, words on why they are `undecided`.
+    Rows may have limits of their own, `above` and `below`, a number of runs, `of_runs`, and,
+    without a number, words on why they are `undecided`.
     """
 
     def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
@@ -255,9 +273,12 @@ class Exact(ColumnTest):
             for at in rows.to_dict("records"):
                 if isinstance(reason := at.get("undecided"), str):
                     raise Undecided(reason, 1)
-                estimate = Estimate(float(at[self.column]), 0.0, math.inf, at.get("runs", 1))
+                value, runs = float(at[self.column]), int(at.get("of_runs", 1))
+                if math.isnan(value):
+                    raise Undecided(f"{at.get('record')} diverged in some run")
                 above, below = self.limits
                 limits = at.get("above", above), at.get("below", below)
+                estimate = Estimate(value, 0.0, math.inf, runs)
                 yield Comparison(self.label.format(**at), estimate, *limits)
 
 
@@ -272,7 +293,8 @@ class Normal(ColumnTest):
         """One for each row."""
         for _, rows in self.cells(records):
             for at in rows.to_dict("records"):
-                estimate = normal_estimate(at[self.column], at[self.error], int(at[self.draws]))
+                known = float(at[self.column]), float(at[self.error])
+                estimate = Estimate(*known, math.inf, int(at[self.draws]))
                 label = self.label.format(**at)
                 yield Comparison(label, estimate, *self.limits, veto=self.veto)
 
@@ -296,7 +318,7 @@ class Difference(ColumnTest):
         """One for each cell and each value that is subtracted."""
         for at, rows in self.cells(records):
             for less in _points(self.less):
-                of_other = {name: at[name] for name in self.where} | less
+                of_other = {**{name: at[name] for name in (*self.where, *self.by)}, **less}
                 for other, others in self.cells(records, of_other):
                     if any(at[name] != other[name] for name in self.by):
                         continue
@@ -463,6 +485,9 @@ TESTS: dict[str, type[ColumnTest]] = {
 
 def _points(where: Where) -> Iterator[dict[str, Value]]:
     """Each combination of the values, the last column's fastest."""
-    lists = [value if isinstance(value, list) else [value] for value in where.values()]
-    for values in itertools.product(*lists):
+    for values in itertools.product(*map(_list, where.values())):
         yield dict(zip(where, values, strict=True))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -62,11 +62,10 @@ Row = Mapping[str, Any]
 T = TypeVar("T", Claim, Entry)
 # Limits of a comparison, and what an empty cell means.
 LIMITS = {"above": -math.inf, "below": math.inf}
-# In a group of which a test only asks whether the config has it.
-NO_RECORD: Any = SimpleNamespace(ids=("none",), spec=None)
-# Keys of an entry that say what is asked; arguments of its test come on top.
+# Keys of an entry that say what is asked; arguments of its test come on top, without its words.
 ASKED = {"kind", "test", "margin"}
-WORDS = ({*WrittenPart.model_fields} | {*WrittenClaim.model_fields}) - ASKED
+LABELS = {"label", "pair_label", "refuting_label", "lacking"}
+WORDS = ({*WrittenPart.model_fields} | {*WrittenClaim.model_fields} | LABELS) - ASKED
 
 
 class Rule(Model):
@@ -247,7 +246,9 @@ def _judged_again(
 ) -> JudgedEntry:
     """What the published runs say of a changed entry; InputError where they cannot tell."""
     if rule.formula:
-        there = PublishedRuns(groups={entry.arguments["group"]: [NO_RECORD]})
+        # Of the group a test only asks whether the config has it.
+        no_record: Any = SimpleNamespace(ids=("none",), key=entry.paper, spec=())
+        there = PublishedRuns(groups={entry.arguments["group"]: [no_record]})
         return judge_entry(claims, entry, Looks(there), all_tests())
     # Of many comparisons those closest to the verdict's turning are published: the last one stands
     # for the others, so that the error is shared among as many.

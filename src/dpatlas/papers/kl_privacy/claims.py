@@ -39,7 +39,7 @@ def least_changes(records: Records) -> pd.DataFrame:
         if not (kl > 0).all():
             raise Undecided(f"KL of {record.id} is zero or not finite in some run", runs)
         change = np.diff(np.log(kl), axis=0).min()
-        rows.append({"init": record.spec.init, "change": change, "runs": runs})
+        rows.append({"init": record.spec.init, "change": change, "of_runs": runs})
     return pd.DataFrame(rows)
 
 

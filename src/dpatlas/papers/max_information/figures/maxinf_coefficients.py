@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import numpy as np
-
-from dpatlas.papers.max_information.records.coefficients import Metrics, Spec
 from dpatlas.records import Record
+from dpatlas.rows import columns
 from dpatlas.show.look import RED, Look, ramp
 from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure, printed, series, spaced
 from dpatlas.show.rows import Records, Row, Settings, only, where
@@ -35,10 +33,10 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     """
     record = only(records, "coefficients")
     rows = coefficient_rows(record)
-    if PRINTED_RATIO["alpha"] in record.metrics.alphas:
+    if PRINTED_RATIO["alpha"] in record.spec.alphas:
         theirs = {"panel": "ratio", "source": PRINTED, **PRINTED_RATIO, "runs": [record.id]}
         rows.append(theirs)
-    alphas = sorted(record.metrics.alphas)
+    alphas = sorted(record.spec.alphas)
     looks: dict[Any, Look] = dict(
         zip(alphas, ramp([rf"$\alpha$ = {alpha:g}" for alpha in alphas]), strict=True)
     )
@@ -60,24 +58,23 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     )
 
 
-def coefficient_rows(record: Record[Spec, Metrics]) -> list[Row]:
+def coefficient_rows(record: Record[Any, Any]) -> list[Row]:
     """The points of every panel; those of pure privacy, which do not depend on alpha, once."""
     rows = []
-    for number, curve in enumerate(record.metrics.curves):
-        pure = {"leading": curve.pure_dp_leading, "root": curve.pure_dp_root}
-        ratio = np.divide(curve.gaussian_leading, curve.pure_dp_leading).tolist()
-        ours = {"leading": curve.gaussian_leading, "root": curve.gaussian_root, "ratio": ratio}
-        for alpha, panels in ((None, {} if number else pure), (curve.alpha, ours)):
+    data = columns([record])
+    data = data.assign(gaussian_ratio=data.gaussian_leading / data.pure_dp_leading)
+    for number, (alpha, curve) in enumerate(data.groupby("alpha", sort=False)):
+        pure = [] if number else [("pure_dp", None, "leading"), ("pure_dp", None, "root")]
+        for of, shown_alpha, panel in (*pure, *(("gaussian", alpha, each) for each in PANELS)):
             rows += [
                 {
                     "panel": panel,
                     "source": OURS,
-                    "alpha": alpha,
+                    "alpha": shown_alpha,
                     "beta": beta,
                     "value": value,
                     "runs": [record.id],
                 }
-                for panel, values in panels.items()
-                for beta, value in zip(curve.beta, values, strict=True)
+                for beta, value in zip(curve.beta, curve[f"{of}_{panel}"], strict=True)
             ]
     return rows

@@ -1,17 +1,16 @@
 """Figure maxinf_kappa: how kappa depends on each parameter, and a check of the lemma behind it."""
 
 import math
-from itertools import cycle
+from itertools import cycle, groupby, product
+from operator import itemgetter
+from typing import Any
 
 from dpatlas.core.statistics import Estimate
-from dpatlas.papers.max_information.records import kappa, simulation
+from dpatlas.papers.max_information.records.kappa import KappaBase
 from dpatlas.records import Record
 from dpatlas.show.look import BLUE, GREEN, PINK, RED, Look
 from dpatlas.show.panel import Axis, Grid, Legend, Panel, ShownFigure, points, series
 from dpatlas.show.rows import CONFIDENCE, Records, Row, Settings, only, where
-
-KappaRecord = Record[kappa.Spec, kappa.Metrics]
-SimulationRecord = Record[simulation.Spec, simulation.Metrics]
 
 KAPPA_LOOKS = {
     "optimised": Look(r"$\kappa/n$, optimised (Eq. 32)", BLUE, "o", "-", size=3),
@@ -64,26 +63,25 @@ def maxinf_kappa(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure([Grid(lines, 4.4)], COLUMNS, [*of_kappa, *of_moment], notes, legend)
 
 
-def kappa_rows(record: KappaRecord) -> list[Row]:
+def kappa_rows(record: Record[Any, Any]) -> list[Row]:
     """The points of every panel with their settings; an infinite value is missing."""
     return [
         {
-            "panel": panel.axis,
+            "panel": axis,
             "series": series,
-            **_setting(record.metrics.base, panel.axis, x),
-            "value": value,
+            **_setting(record.spec.base, axis, point["x"]),
+            "value": point[series],
             "runs": [record.id],
         }
-        for panel in record.metrics.panels
-        for series in KAPPA_LOOKS
-        for x, value in zip(panel.x, getattr(panel, series), strict=True)
+        for axis, points in groupby(record.tables["rows"], itemgetter("axis"))
+        for series, point in product(KAPPA_LOOKS, points)
     ]
 
 
-def _setting(base: kappa.Base, axis: str, x: float) -> Row:
+def _setting(base: KappaBase, axis: str, x: float) -> Row:
     """The parameters at a point; of m and T, the one that does not vary follows from n."""
     setting = {"T": base.n // base.m, "zeta_over_sigma": base.zeta / base.sigma}
-    setting |= base.model_dump() | {_varied(axis): x}
+    setting |= base.plain() | {_varied(axis): x}
     if axis in ("T", "n_at_T"):
         setting["m"] = setting["n"] // setting["T"]
     else:
@@ -96,20 +94,19 @@ def _varied(axis: str) -> str:
     return "n" if axis == "n_at_T" else axis
 
 
-def moment_rows(record: SimulationRecord) -> list[Row]:
+def moment_rows(record: Record[Any, Any]) -> list[Row]:
     """Logarithms of the simulated moment, with its interval, and of both bounds."""
-    m, draws = record.metrics.m, record.metrics.draws
+    m, draws = record.spec.m, record.spec.draws
     rows = []
-    for moment in record.metrics.rows:
-        shared: Row = {"law": moment.law, "nu": moment.nu, "x": moment.x, "y": moment.y}
+    for moment in record.tables["rows"]:
+        shared: Row = {name: moment[name] for name in ("law", "nu", "x", "y")}
         shared |= {"panel": "moment", "m": m, "draws": draws, "runs": [record.id]}
-        estimate = Estimate(moment.simulated, moment.standard_error, math.inf, draws)
+        estimate = Estimate(moment["simulated"], moment["standard_error"], math.inf, draws)
         low, high = (math.log(end) if end > 0 else None for end in estimate.interval(CONFIDENCE))
         value = math.log(estimate.value)
         rows.append({**shared, "series": "simulated", "value": value, "low": low, "high": high})
         rows += [
-            {**shared, "series": name, "value": math.log(getattr(moment, name))}
-            for name in MOMENT_LOOKS
+            {**shared, "series": name, "value": math.log(moment[name])} for name in MOMENT_LOOKS
         ]
     return rows
 
@@ -142,14 +139,14 @@ def _moment_panel(rows: list[Row]) -> Panel:
     )
 
 
-def _notes(record: KappaRecord, simulated: SimulationRecord) -> list[str]:
-    base, metrics = record.metrics.base, simulated.metrics
+def _notes(record: Record[Any, Any], simulated: Record[Any, Any]) -> list[str]:
+    base, sums = record.spec.base, simulated.spec
     return [
         f"parameters that are not on the axis: n = {base.n}, batches of m = {base.m}, zeta = "
         f"{base.zeta:g}, sigma = {base.sigma:g}, E = {base.E}, delta = {base.delta:g}; beta = "
         "delta/2, T = floor(n/m); where T varies or is fixed, m = floor(n/T); for E = 1 the "
         "repaired form is the optimised one, for more epochs it grows geometrically and is cut "
-        f"off; last panel: sums of {metrics.m} independent unit vectors (signs, signs that are "
-        f"rarely +1, directions on a sphere, coordinate axes), {metrics.draws} draws, "
+        f"off; last panel: sums of {sums.m} independent unit vectors (signs, signs that are "
+        f"rarely +1, directions on a sphere, coordinate axes), {sums.draws} draws, "
         f"{CONFIDENCE:.0%} interval",
     ]
