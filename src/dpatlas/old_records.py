@@ -280,6 +280,18 @@ def along(axis: str, curve: Old, *fixed: str) -> list[Row]:
     return [same | row for row in rows_of({axis: curve[axis]}, **lists)]
 
 
+def lp_umap(spec: Any, old: Old) -> dict[str, Any]:
+    """Of lp_fft's pictures."""
+    by_run = ("x", "y", "knn", "silhouette", "accuracy")
+    panels = [
+        {"run": run, **{k: v[number] if k in by_run else v for k, v in panel.items()}}
+        for number, run in enumerate(spec.run_numbers)
+        for panel in old["panels"]
+    ]
+    labels = rows_of({"run": spec.run_numbers}, labels=old["labels"])
+    return {**old, "labels": labels, "panels": panels}
+
+
 OLD: dict[tuple[str, str], Convert] = {
     ("kl_privacy", "training"): kl_training,
     ("kl_privacy", "linearized"): kl_linearized,
@@ -301,4 +313,5 @@ OLD: dict[tuple[str, str], Convert] = {
     ("max_information", "coefficients"): maxinf_coefficients,
     ("max_information", "kappa"): maxinf_kappa,
     ("max_information", "simulation"): maxinf_simulation,
+    ("lp_fft", "umap"): lp_umap,
 }

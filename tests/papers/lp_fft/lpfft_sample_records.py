@@ -209,26 +209,22 @@ def umap_record(classes=10, points=200, lp_steps=(0, 10, 20), data="digits"):
         ):
             at = 6 * centres + spread * rng.normal(size=(points, 2)) + [8.0, -1.0]
             panels.append(
-                umap.Panel(
-                    lp_steps=lp,
-                    moment=moment,
-                    fft_steps=done,
-                    x=[at[:, 0].tolist()],
-                    y=[at[:, 1].tolist()],
-                    knn=[1.0 - 0.05 * spread],
-                    silhouette=[0.6 - 0.2 * spread],
-                    accuracy=[0.8],
-                )
+                {
+                    **{"run": 0, "lp_steps": lp, "moment": moment, "fft_steps": done},
+                    **{"x": at[:, 0].tolist(), "y": at[:, 1].tolist()},
+                    "knn": 1.0 - 0.05 * spread,
+                    "silhouette": 0.6 - 0.2 * spread,
+                    "accuracy": 0.8,
+                }
             )
-    metrics = umap.Metrics(
-        n_train=COUNTS["n_train"],
-        n_test=COUNTS["n_test"],
-        backbone=BACKBONE,
-        classes=[str(name) for name in range(classes)],
-        labels=[labels.tolist()],
-        panels=panels,
-        budgets=[umap.Spent(lp_steps=lp, epsilon=4.0 + 0.03 * lp) for lp in lp_steps],
-    )
+    metrics = {
+        **COUNTS,
+        "backbone": BACKBONE.plain(),
+        "classes": [str(name) for name in range(classes)],
+        "labels": [{"run": 0, "labels": labels.tolist()}],
+        "panels": panels,
+        "budgets": [{"lp_steps": lp, "epsilon": 4.0 + 0.03 * lp} for lp in lp_steps],
+    }
     spec = {"data": {"name": data}, "lp_steps": list(lp_steps), "fft_steps": 40, "early": 5}
     return record_of_kind(umap, metrics, **spec)
 

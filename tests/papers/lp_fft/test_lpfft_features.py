@@ -323,13 +323,14 @@ def test_panels_come_by_lp_steps_and_then_before_early_and_late(pictured):
     panels = pictured[0]["metrics"]["panels"]
     assert [(each["lp_steps"], each["moment"], each["fft_steps"]) for each in panels] == [
         (first, moment, done)
+        for _ in range(RUNS)
         for first in (0, 2)
         for moment, done in (("before", 0), ("early", 1), ("late", 3))
     ]
     for each in panels:
-        assert np.shape(each["x"]) == np.shape(each["y"]) == (RUNS, 12)
+        assert np.shape(each["x"]) == np.shape(each["y"]) == (12,)
         assert np.isfinite([each["x"], each["y"]]).all() and np.ptp(each["x"]) > 0
-    labels = pictured[0]["metrics"]["labels"]
+    labels = [each["labels"] for each in pictured[0]["metrics"]["labels"]]
     assert np.shape(labels) == (RUNS, 12) and labels[0] != labels[1]
     # LP leaves features alone, so both pictures before FFT are one; later ones are not.
     assert panels[0]["x"] == panels[3]["x"] and panels[0]["knn"] == panels[3]["knn"]

@@ -30,9 +30,11 @@ from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.records.distortion import Distortion
 from dpatlas.papers.lp_fft.records.dynamics import Dynamics
 from dpatlas.papers.lp_fft.records.imbalance import Imbalance
+from dpatlas.papers.lp_fft.records.private import FeatureScale, HeadScale, Noise
 from dpatlas.papers.lp_fft.records.sensitivity import Sensitivity
 from dpatlas.papers.lp_fft.records.strategies import Spec as StrategiesSpec
 from dpatlas.papers.lp_fft.records.theory import Positive
+from dpatlas.papers.lp_fft.records.umap import Pictures
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
 
 KEY = "lp_fft"
@@ -63,13 +65,8 @@ Strategies = Annotated[
     ),
 ]
 PhysicalBatch = Annotated[int, Field(ge=1, le=10_000_000)]
-HeadScale = Annotated[float, setting("Factor on the initial weights of the head.", gt=0)]
-FeatureScale = Annotated[
-    float, setting("Factor by which features are multiplied before they reach the head.", gt=0)
-]
 EmaDecay = Annotated[float, Field(ge=0, lt=1)]
 LoraRank = Annotated[int, Field(ge=1, le=10_000)]
-Noise = Annotated[float, Field(ge=0)]
 NoiseLadder = Annotated[
     Once[Noise], setting("Noise multipliers of DP-SGD; 0 trains without privacy.")
 ]
@@ -196,32 +193,8 @@ class FeatureQuality(Trained, Repeated):
         return self
 
 
-class Umap(Trained, Repeated):
+class Umap(Pictures, Trained, Repeated):
     """UMAP of the features before, early and late in FFT, after LP of several lengths."""
-
-    head_scale: HeadScale
-    feature_scale: FeatureScale
-    lp_steps: Once[Annotated[int, Field(ge=0, le=1_000_000)]] = setting(
-        "Numbers of steps of LP before FFT.", min_length=1
-    )
-    fft_steps: Updates
-    early: int = setting(
-        "Steps of FFT after which the early picture is taken; at most fft_steps.",
-        ge=1,
-        le=1_000_000,
-    )
-    noise_lp: Noise = setting("Noise multiplier of LP.")
-    noise_fft: Noise = setting("Noise multiplier of FFT.")
-    lr_lp: Rate
-    lr_fft: Rate
-    neighbours: int = setting("Number of neighbours in UMAP and in the kNN vote.", ge=2, le=10_000)
-    points: int = setting("Number of test records to draw.", ge=3, le=100_000)
-
-    @model_validator(mode="after")
-    def _is_early_within_fft(self) -> "Umap":
-        if self.early > self.fft_steps:
-            raise InputError("early", self.early, f"at most fft_steps = {self.fft_steps}")
-        return self
 
 
 class Settings(Model):
@@ -449,7 +422,8 @@ def _quality(config: General, entry: FeatureQuality, noise: float) -> list[Spec]
 def _umap(config: General, entry: Umap) -> list[Spec]:
     fields = {
         **config.lp_fft.plain(*SHARED),
-        **entry.plain_without(*REPEATED),
+        **entry.part(Pictures),
+        "batch": entry.batch,
         **_private(config, entry),
     }
     name = f"umap-{entry.data.name}-{entry.backbone}"

@@ -3,19 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 
 from dpatlas.papers.lp_fft.figures.arms import backbone_of
-from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Spec
+from dpatlas.papers.lp_fft.records.umap import MOMENTS, UmapSpec
 from dpatlas.records import Record
 from dpatlas.show.look import Look
 from dpatlas.show.panel import Axis, Grid, Legend, Panel, ShownFigure, Words, series
 from dpatlas.show.rows import Records, Row, Settings, some, where
 
-UmapRecord = Record[Spec, Metrics]
+UmapRecord = Record[UmapSpec, Any]
 
 TITLES = {
     "before": "features before FFT",
@@ -43,10 +44,10 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
     pictures = some(records, "umap")
     rows: list[list[Row]] = []
     for record in pictures:
-        steps = sorted({panel.lp_steps for panel in record.metrics.panels})
+        steps = _lp_steps(record.tables["panels"])
         shown = [row for each in steps for row in panel_rows(record, each)]
         rows.append([row for row in shown if (row["moment"], row["lp_steps"]) not in _same(steps)])
-    classes = [record.metrics.classes for record in pictures]
+    classes = [record.facts["classes"] for record in pictures]
     return umap_figure(rows, classes, [_note(record) for record in pictures])
 
 
@@ -90,31 +91,23 @@ def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
 
     Of the first run: a picture shows one.
     """
-    metrics = record.metrics
-    budgets = {spent.lp_steps: spent.epsilon for spent in metrics.budgets}
-    names = [metrics.classes[label] for label in metrics.labels[0]]
+    (spent,) = where(record.tables["budgets"], lp_steps=lp_steps)
+    first = record.tables["labels"][0]
+    names = [record.facts["classes"][label] for label in first["labels"]]
     rows: list[Row] = []
-    for panel in metrics.panels:
-        if panel.lp_steps != lp_steps:
-            continue
+    for panel in where(record.tables["panels"], run=first["run"], lp_steps=lp_steps):
         shared = {
             "data": record.spec.data.name,
             "backbone": backbone_of(record),
-            "lp_steps": panel.lp_steps,
-            "moment": panel.moment,
-            "fft_steps": panel.fft_steps,
+            **{name: panel[name] for name in ("lp_steps", "moment", "fft_steps")},
             "runs": list(record.ids),
         }
-        measured = {
-            "knn": panel.knn[0],
-            "silhouette": panel.silhouette[0],
-            "accuracy": panel.accuracy[0],
-            "epsilon_of_all_steps": budgets[lp_steps],
-        }
+        measured = {name: panel[name] for name in ("knn", "silhouette", "accuracy")}
+        measured["epsilon_of_all_steps"] = spent["epsilon"]
         rows.append({"part": "panel", **shared, **measured})
         rows += [
             {"part": "point", **shared, "point": point, "class": name, "x": x, "y": y}
-            for point, (name, x, y) in enumerate(zip(names, panel.x[0], panel.y[0], strict=True))
+            for point, (name, x, y) in enumerate(zip(names, panel["x"], panel["y"], strict=True))
         ]
     return rows
 
@@ -173,9 +166,9 @@ def _lp_steps(rows: Sequence[Row]) -> list[int]:
 
 
 def _note(record: UmapRecord) -> str:
-    spec = record.spec
+    spec, shown = record.spec, record.tables["labels"][0]["labels"]
     return (
-        f"{spec.data.name}: {len(record.metrics.labels[0])} test records; noise multiplier "
+        f"{spec.data.name}: {len(shown)} test records; noise multiplier "
         f"{spec.noise_lp:g} in LP and {spec.noise_fft:g} in FFT; $\\varepsilon$ covers all steps "
         "of a row and not kNN accuracy, where private records vote without noise; each panel is a "
         "UMAP of its own: its axes have no unit and cannot be compared with another panel's; kNN "

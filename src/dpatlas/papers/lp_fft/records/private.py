@@ -5,10 +5,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpatlas.core.facts import DataFields
+from dpatlas.core.fields import setting
 from dpatlas.core.records import SpecFields
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
+HeadScale = Annotated[float, setting("Factor on the initial weights of the head.", gt=0)]
+FeatureScale = Annotated[
+    float, setting("Factor by which features are multiplied before they reach the head.", gt=0)
+]
+Noise = Annotated[float, Field(ge=0)]
 # Part of the network that a phase trains: LP the head, FFT all weights, LoRA its adapters and the
 # head.
 Part = Literal["head", "full", "lora"]
