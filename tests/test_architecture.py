@@ -55,12 +55,12 @@ LAYERS = {
     "data": layer("core", "anywhere"),
     "models": layer("formulas core data", "anywhere"),
     "privacy": layer("formulas core data models accounting", "anywhere"),
-    # Checks a claim in an environment of numpy, scipy and dp-accounting.
+    # Checks a claim in an environment of numpy, scipy, dp-accounting and pydantic.
     "epsilon": layer(
-        "core.guard core.rounding accounting.accountants accounting.guarantees "
+        "config.model core.guard core.rounding accounting.accountants accounting.guarantees "
         "accounting.gaussian_dp accounting.samplers",
         "never",
-        "numpy scipy",
+        "numpy scipy pydantic",
     ),
     # Audits other people's code: only its adapters know torch.
     "audit": layer(

@@ -16,10 +16,10 @@ from dpatlas.core.files import keys_once, read_text
 from dpatlas.core.guard import number_in, real
 from dpatlas.core.progress import Progress
 from dpatlas.core.yaml_text import parsed
-from dpatlas.epsilon.check import Report, check
+from dpatlas.epsilon.check import check
 from dpatlas.epsilon.claim import PHASE_KEYS, RELATIONS, RELEASED, SAMPLERS, Claim, read_claim
 from dpatlas.epsilon.ledgers import describe_total, total_spent
-from dpatlas.epsilon.text import describe
+from dpatlas.epsilon.report import Report, describe
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 
 EPILOG = """\
@@ -107,7 +107,7 @@ def read_file(path: str) -> list[Claim]:
         def key(name: str, place: str = place) -> str:
             return f"{place}{name}"
 
-        claims.append(read_claim({name: _value(name, each) for name, each in entry.items()}, key))
+        claims.append(read_claim(entry, key))
     return claims
 
 
@@ -125,23 +125,6 @@ def _json(text: str, where: str) -> Any:
         raise ValueError from None
 
 
-def _value(key: str, value: Any) -> Any:
-    """A value of a file, all of whose scalars are text, as Python means it."""
-    if isinstance(value, dict):
-        return {name: _value(name, each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_value(key, each) for each in value]
-    if value in ("", "null", "~", None):
-        return None
-    if key in ("claimed", "name", "source", "sampler", "relation", "released"):
-        return value
-    if isinstance(value, bool):
-        return value
-    if value.lower() in ("true", "yes", "false", "no"):
-        return value.lower() in ("true", "yes")
-    return number_in(value)
-
-
 def _is_number(text: str) -> bool:
     """Whether --batch is a batch size: a whole number, or what was meant as one."""
     number = number_in(text)
@@ -151,15 +134,15 @@ def _is_number(text: str) -> bool:
     return isinstance(number, int)
 
 
-def _grid(pairs: Sequence[str]) -> dict[str, list[Any]]:
-    grid: dict[str, list[Any]] = {}
+def _grid(pairs: Sequence[str]) -> dict[str, list[str]]:
+    grid: dict[str, list[str]] = {}
     for pair in pairs:
         key, equals, values = pair.partition("=")
         key = key.replace("-", "_")
         if not (equals and values) or key not in PHASE_KEYS or key in grid:
             allowed = f"KEY=VALUE,VALUE with KEY one of {', '.join(PHASE_KEYS)}, once each"
             raise InputError("--grid", repr(pair), allowed)
-        grid[key] = [_value(key, value) for value in values.split(",")]
+        grid[key] = values.split(",")
     return grid
 
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from dpatlas.core.fields import BOOLEANS, Model
+from dpatlas.core.guard import number_in
 from dpatlas.errors import InputError
 
 M = TypeVar("M", bound=Model)
@@ -240,12 +241,8 @@ def shown(value: Any) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether `text` reads as a float, infinities and NaN included."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    """Whether `text` reads as a number, infinities and NaN included."""
+    return not isinstance(number_in(text), str)
 
 
 def walk(
