@@ -24,7 +24,8 @@ from pydantic import (
     model_validator,
 )
 
-from dpatlas.config.model import Model, joined, setting, validated
+from dpatlas.config.model import joined, validated
+from dpatlas.core.fields import Model, setting
 from dpatlas.core.guard import number_in, real
 from dpatlas.errors import InputError
 
@@ -218,7 +219,7 @@ NumberOfTrials = Annotated[
 class ClaimSettings(Training):
     """All that a claim may say."""
 
-    delta: float = setting("Such as 1e-5.", ge=1e-50, lt=1)
+    delta: float = setting("Chance that epsilon may not hold.", ge=1e-50, lt=1)
     claimed: Annotated[Printed, PlainValidator(printed), WithJsonSchema({"type": "string"})] = (
         setting("The epsilon claimed, with the digits that were printed.", default=None)
     )
