@@ -154,13 +154,13 @@ SRC, STATEMENT = "src/dpatlas", "EDITED = 1\n"
 LP_FFT, KL = f"{SRC}/papers/lp_fft", f"{SRC}/papers/kl_privacy"
 NO_JOB = {
     "a comment": (f"{SRC}/core/seeds.py", "import os\n", "import os  # for urandom\n"),
-    "a comment of a plot": (f"{SRC}/show/panels.py", "\n\n\n", "\n# a remark\n\n\n"),
+    "a comment of a plot": (f"{SRC}/show/plot.py", "\n\n\n", "\n# a remark\n\n\n"),
     "a docstring": (f"{SRC}/privacy/kl.py", '"""The KL kernel:', '"""This KL kernel:'),
     "a place in the paper": (f"{LP_FFT}/products.py", '"Figs. 4, 5"', '"Fig. 4"'),
     "an estimate of memory": (f"{LP_FFT}/cost.py", "base_mb=1700", "base_mb=1800"),
     "what is registered": (f"{LP_FFT}/block.py", 'title="', 'title="Edited: '),
     "a sentence of the settings": (
-        f"{LP_FFT}/settings.py",
+        f"{LP_FFT}/records/distortion.py",
         "Length of linear probing",
         "How long it probes",
     ),

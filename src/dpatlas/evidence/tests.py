@@ -318,7 +318,7 @@ class Difference(ColumnTest):
         """One for each cell and each value that is subtracted."""
         for at, rows in self.cells(records):
             for less in _points(self.less):
-                of_other = {**{name: at[name] for name in (*self.where, *self.by)}, **less}
+                of_other = {**{name: at[name] for name in self.where}, **less}
                 for other, others in self.cells(records, of_other):
                     if any(at[name] != other[name] for name in self.by):
                         continue

@@ -24,7 +24,14 @@ from dpatlas.core.fields import (
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.records import Epochs, FeatureNorm, Inputs, Radius, Regulariser
+from dpatlas.papers.dp_sgld.records import (
+    Epochs,
+    FeatureNorm,
+    Inputs,
+    Radius,
+    Regulariser,
+    batch_of_at_most,
+)
 from dpatlas.papers.dp_sgld.records.accuracy import AccuracySpec, LangevinSchedule
 from dpatlas.papers.dp_sgld.records.accuracy_tuning import Batches, Grid
 from dpatlas.papers.dp_sgld.records.counterexample import Counterexample
@@ -32,7 +39,7 @@ from dpatlas.papers.dp_sgld.records.finetune import FinetuneArms, FinetuneSpec
 from dpatlas.papers.dp_sgld.records.finetune_tuning import Rates
 from dpatlas.papers.dp_sgld.records.long_training import LongArms, LongTrainingSpec
 from dpatlas.papers.dp_sgld.records.long_training_tuning import LongGrid
-from dpatlas.papers.dp_sgld.records.privacy_loss import PrivacyLoss, batch_of_at_most
+from dpatlas.papers.dp_sgld.records.privacy_loss import PrivacyLoss
 from dpatlas.papers.dp_sgld.records.protocol import ProtocolSpec, Reading, Shared
 from dpatlas.papers.dp_sgld.records.protocol_tuning import Clips
 from dpatlas.papers.dp_sgld.records.utility import Utility

@@ -20,7 +20,9 @@ run. inputs: dimension of a record. backbone, features: None with raw records; f
 runs draw records of their own. warnings: about the settings.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import model_validator
 
 from dpatlas.core.facts import DataFields
 from dpatlas.core.fields import (
@@ -33,6 +35,7 @@ from dpatlas.core.fields import (
     setting,
 )
 from dpatlas.core.records import SpecFields
+from dpatlas.errors import InputError
 
 Schedule = Literal["constant", "decreasing"]
 Schedules = Annotated[Once[Schedule], setting("Schedules of step sizes.", min_length=1)]
@@ -102,3 +105,14 @@ class RegressionSpec(TrainingSpec, Inputs):
     feature_norm: FeatureNorm
     step_size: StepSize = 0.5
     radius: Radius = None
+
+
+def batch_of_at_most(records: str, count: Any) -> Any:
+    """A validator: `batch` is at most `count` of the model, the number of its `records`."""
+
+    def check(model: Any) -> Any:
+        if model.batch > count(model):
+            raise InputError("batch", model.batch, f"at most {records} = {count(model)}")
+        return model
+
+    return model_validator(mode="after")(check)

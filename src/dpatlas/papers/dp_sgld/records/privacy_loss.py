@@ -12,25 +12,19 @@ replace_one: epsilon of batches without replacement. dp_sgd_pld, dp_sgd_rdp: eps
 Poisson batches for add_remove, by two accountants.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from dpatlas.core.fields import Batch, Delta, Epsilon, Model, setting
 from dpatlas.core.records import RecordShape
-from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.records import FeatureNorm, Regulariser, Schedules, SgldSpec
-
-
-def batch_of_at_most(records: str, count: Any) -> Any:
-    """A validator: `batch` is at most `count` of the model, the number of its `records`."""
-
-    def check(model: Any) -> Any:
-        if model.batch > count(model):
-            raise InputError("batch", model.batch, f"at most {records} = {count(model)}")
-        return model
-
-    return model_validator(mode="after")(check)
+from dpatlas.papers.dp_sgld.records import (
+    FeatureNorm,
+    Regulariser,
+    Schedules,
+    SgldSpec,
+    batch_of_at_most,
+)
 
 
 class PrivacyLoss(Model):

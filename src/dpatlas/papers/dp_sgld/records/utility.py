@@ -16,8 +16,7 @@ from pydantic import Field
 
 from dpatlas.core.fields import Batch, Delta, Model, PositiveList, Updates, setting
 from dpatlas.core.records import RecordShape, RunsFields
-from dpatlas.papers.dp_sgld.records import Regulariser, Schedules, SgldSpec
-from dpatlas.papers.dp_sgld.records.privacy_loss import batch_of_at_most
+from dpatlas.papers.dp_sgld.records import Regulariser, Schedules, SgldSpec, batch_of_at_most
 
 
 class Utility(Model):
