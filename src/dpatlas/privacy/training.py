@@ -916,10 +916,11 @@ def _number_of(sums: Mapping[str, Tensor]) -> Any:
     total: Any = 0.0
     for value in sums.values():
         part: Any = value.detach().reshape(-1)
-        part = part[:: max(1, len(part) // SHOWN_NUMBERS)].to(torch.complex128)
+        part = part[:: max(1, len(part) // SHOWN_NUMBERS)].double()
         # Gradients by class sum to 0: all alike, their sum would show nothing.
         weights: Any = _weights(len(part), part.device)
-        total += part.numpy() @ weights if part.device.type == "cpu" else part @ weights
+        on_host = part.device.type == "cpu"
+        total += part.numpy() @ weights if on_host else part.to(weights.dtype) @ weights
     return total
 
 
