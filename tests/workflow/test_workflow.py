@@ -329,7 +329,10 @@ def test_a_paper_can_be_left_out(smoke):
 def test_the_report_is_made_offline(smoke):
     result = smoke.snakemake("--report", "report.html", "--configfile", SMOKE)
     assert result.returncode == 0, result.stderr
-    assert "kl_vs_depth" in (smoke.folder / "report.html").read_text()
+    report = (smoke.folder / "report.html").read_text()
+    assert "kl_vs_depth" in report and "The page of the tier" in report
+    # Its times of jobs are Snakemake's benchmarks.
+    assert len(list((smoke.folder / "results/smoke/benchmarks").glob("*/*.tsv"))) > 100
 
 
 @pytest.mark.skipif(chromium.find() is None, reason="no Chromium on this machine")

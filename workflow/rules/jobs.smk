@@ -20,6 +20,8 @@ for key in ATLAS.blocks:
                 cost=f"{ATLAS.folder}/runs/{key}/{{id}}/cost.json",
             log:
                 f"{LOGS}/{key}_{kind}/{{id}}.log",
+            benchmark:
+                f"{ATLAS.folder}/benchmarks/{key}_{kind}/{{id}}.tsv"
             wildcard_constraints:
                 id=any_of(ids, set(chain(*ATLAS.kinds(key).values())) - set(ids)),
             priority: SHORT if seconds_of(ids) < SHORT_SECONDS else 0
