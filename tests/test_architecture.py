@@ -57,8 +57,8 @@ LAYERS = {
     "privacy": layer("formulas core data models accounting", "anywhere"),
     # Checks a claim in an environment of numpy, scipy, dp-accounting and pydantic.
     "epsilon": layer(
-        "config.model core.guard core.rounding accounting.accountants accounting.guarantees "
-        "accounting.gaussian_dp accounting.samplers",
+        "config.model core.fields core.guard core.rounding accounting.accountants "
+        "accounting.guarantees accounting.gaussian_dp accounting.samplers",
         "never",
         "numpy scipy pydantic",
     ),
@@ -85,7 +85,6 @@ LAYERS = {
     # Parts of a block. What jobs import re-runs them: neither settings nor products nor cost.
     "block.__init__": layer("", "never", ""),
     "block.block": layer("core.blocks", "never", ""),
-    "block.products": layer("core.products", "never", ""),
     "block.formulas": layer(
         "core.formulas core.guard accounting.gaussian_dp", "never", "numpy scipy"
     ),

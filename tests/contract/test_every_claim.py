@@ -6,6 +6,7 @@ import pytest
 from block_worlds import worlds_of
 from committed_claims import CLAIMS, claim_rows
 
+from dpatlas.config.products import products_of
 from dpatlas.evidence.claims import check_evidence
 from dpatlas.evidence.verdicts import IDENTITY, NOT_CONTRADICTED, NOT_REPRODUCED, REPRODUCED
 from dpatlas.registry import all_papers
@@ -63,7 +64,7 @@ def test_only_what_is_exact_can_be_decided_without_records():
 def test_its_evidence_is_among_the_paper_s_figures_and_tables(paper):
     products = [
         f"{product.folder}/{product.name}.{kind}"
-        for product in paper.load("products").PRODUCTS
+        for product in products_of(paper)
         for kind in (("pdf", "png", "csv") if product.kind == "figure" else ("csv", "md", "tex"))
     ]
     check_evidence(CLAIMS, products, [paper.key])

@@ -11,7 +11,7 @@ import pytest
 from block_worlds import worlds_of
 from figure_samples import shown_rows
 
-from dpatlas.config.atlas import all_products
+from dpatlas.config.products import all_products
 from dpatlas.core.records import RunsFields
 from dpatlas.show.output import FEW_NOTE, figure_files
 from dpatlas.show.rows import LEAST_RUNS

@@ -17,7 +17,7 @@ from figure_samples import (
     smallest_text,
 )
 
-from dpatlas.config.atlas import all_products
+from dpatlas.config.products import all_products, products_of
 from dpatlas.core.records import RunsFields
 from dpatlas.registry import all_blocks
 from dpatlas.show import make
@@ -91,5 +91,5 @@ def _in_line(axes, other, name):
 
 @pytest.mark.parametrize("block", all_blocks().values(), ids=lambda block: block.key)
 def test_there_are_records_for_every_product_and_no_other(block):
-    products = {product.name for product in block.load("products").PRODUCTS}
+    products = {product.name for product in products_of(block)}
     assert set(worlds_of(block.key).SHOWN) == products

@@ -9,7 +9,7 @@ import matplotlib.style
 import numpy as np
 from matplotlib.text import Text
 
-from dpatlas.config.atlas import all_products
+from dpatlas.config.products import all_products
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import write_json
 from dpatlas.core.records import (

@@ -156,7 +156,7 @@ NO_JOB = {
     "a comment": (f"{SRC}/core/seeds.py", "import os\n", "import os  # for urandom\n"),
     "a comment of a plot": (f"{SRC}/show/plot.py", "\n\n\n", "\n# a remark\n\n\n"),
     "a docstring": (f"{SRC}/privacy/kl.py", '"""The KL kernel:', '"""This KL kernel:'),
-    "a place in the paper": (f"{LP_FFT}/products.py", '"Figs. 4, 5"', '"Fig. 4"'),
+    "a place in the paper": (f"{LP_FFT}/products.yaml", "Figs. 4, 5", "Fig. 4"),
     "an estimate of memory": (f"{LP_FFT}/cost.py", "base_mb=1700", "base_mb=1800"),
     "what is registered": (f"{LP_FFT}/block.py", 'title="', 'title="Edited: '),
     "a sentence of the settings": (
@@ -167,7 +167,12 @@ NO_JOB = {
     "a data set that nobody uses": (f"{SRC}/data/sets/mnist.py", "", STATEMENT),
 }
 EDITS = {
-    "a caption": (f"{KL}/products.py", "loss against depth", "against depth", {"page": 1}),
+    "a caption": (
+        f"{KL}/products.yaml",
+        "privacy loss against depth after",
+        "loss against depth after",
+        {"page": 1},
+    ),
     "one kind of job": (
         *(f"{LP_FFT}/jobs/umap.py", "", STATEMENT),
         {"lp_fft_umap": 1, "lpfft_umap": 1, **NUMBERS},

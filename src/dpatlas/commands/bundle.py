@@ -15,8 +15,9 @@ from pathlib import Path
 
 from dpatlas.commands.claims import changes
 from dpatlas.commands.publish import config_of, expected_of
-from dpatlas.config.atlas import Atlas, all_products
+from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import project_root
+from dpatlas.config.products import all_products
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import check_writable, read_lines, replacing_folder, write_atomic
 from dpatlas.core.folders import CONFIG, DEFAULT_TIER, MORE_RUNS, RESULTS

@@ -19,13 +19,13 @@ from dpatlas.config import own
 from dpatlas.config.backbones import weights_file
 from dpatlas.config.features import FrozenFeatures
 from dpatlas.config.load import project_root
+from dpatlas.config.products import Product, all_products, products_of
 from dpatlas.config.root import General
 from dpatlas.core.blocks import Block
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json, write_atomic
 from dpatlas.core.folders import MORE_RUNS, RESULTS
 from dpatlas.core.networks import PUBLISHED
-from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
 from dpatlas.cost.counting import Cost, cost_of
 from dpatlas.data.registry import module_of
@@ -138,7 +138,7 @@ class Atlas:
         products = [
             product
             for key, block in self.blocks.items()
-            for product in block.load("products").PRODUCTS
+            for product in products_of(block)
             if self._is_shown(key, product)
         ]
         # Of equal kind they stay in the order in which their blocks name them.
@@ -572,15 +572,6 @@ class Atlas:
 
     def _cost(self, spec_id: str) -> Cost:
         return cost_of(self.typed(spec_id))
-
-
-def all_products() -> dict[str, tuple[Product, Block]]:
-    """Every figure and table by name, with its block, which may be disabled."""
-    return {
-        product.name: (product, block)
-        for block in all_blocks().values()
-        for product in block.load("products").PRODUCTS
-    }
 
 
 def _lines(words: Sequence[str]) -> str:

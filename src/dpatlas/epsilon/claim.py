@@ -219,7 +219,7 @@ NumberOfTrials = Annotated[
 class ClaimSettings(Training):
     """All that a claim may say."""
 
-    delta: float = setting("Chance that epsilon may not hold.", ge=1e-50, lt=1)
+    delta: float = setting("Of the guarantee, such as 1e-5.", ge=1e-50, lt=1)
     claimed: Annotated[Printed, PlainValidator(printed), WithJsonSchema({"type": "string"})] = (
         setting("The epsilon claimed, with the digits that were printed.", default=None)
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpatlas.config.atlas import all_products
+from dpatlas.config.products import all_products
 from dpatlas.core.files import read_json
 from dpatlas.core.folders import CONFIG
 from dpatlas.evidence.claims import Claim, conjunction_row

@@ -10,9 +10,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from dpatlas.config.products import Product
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import read_json, read_rows
-from dpatlas.core.products import Product
 from dpatlas.errors import InputError
 from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
 from dpatlas.records import condition_of

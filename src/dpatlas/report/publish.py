@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dpatlas.config.atlas import all_products
+from dpatlas.config.products import all_products
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import check_writable, read_json, replacing_folder, write_atomic, write_json
 from dpatlas.core.folders import CONFIG, MORE_RUNS
