@@ -57,7 +57,7 @@ def test_every_kind_of_job_was_measured():
 def test_no_job_asks_for_less_than_it_took(kind):
     atlas = Atlas(load_tier("embedded"))
     declared = [
-        atlas.memory_mb(name)
+        atlas.job(name).memory_mb
         for name, spec in {**atlas.specs, **atlas.tunings}.items()
         if (spec.key, spec.fields["kind"]) == kind
     ]

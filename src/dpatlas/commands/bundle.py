@@ -78,7 +78,7 @@ def _write(tier: str, results: Path, output: Path | None) -> int:
     write_bundle(path, tier, files, commit_of(Path.cwd()))
     size = path.stat().st_size / 1e6
     print(f"{path}: {len(records_in(files))} records of {run}, {size:.1f} MB")
-    if own := sorted(set(atlas.own_sets().values())):
+    if own := sorted(set(atlas.own_sets.values())):
         print(f"it holds class counts and checksums of your own data: {', '.join(own)}")
     return 0
 

@@ -59,8 +59,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def needed(atlas: Atlas) -> list[Needed]:
     """Every data set and weight file of the run that is the user's or published, once."""
-    names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
-    mine = set(atlas.own_sets().values())
+    names = {json.loads(options)["name"] for options in atlas.data_sets.values()}
+    mine = set(atlas.own_sets.values())
     sets = [find(name) for name in sorted(names - mine)]
     found = [_own(name, atlas.config.data.own[name].path) for name in sorted(mine)]
     found += [_data_set(file, places(atlas)) for file in sets if file.files or file.by_hand]
