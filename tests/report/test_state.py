@@ -47,4 +47,4 @@ def test_a_changed_file_is_changed_for_all(tmp_path, name):
 def test_code_that_is_gone_has_no_digest(monkeypatch):
     monkeypatch.undo()
     assert state.digest_now("dpatlas.no.such.module") is None
-    assert state.code_state("dpatlas.no.such.module", CODE_NOW) == state.State(CODE_NOW, None)
+    assert state.as_made(CODE_NOW, None) is False

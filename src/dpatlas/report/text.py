@@ -443,16 +443,21 @@ def describe_comparison(result: Mapping[str, Any], full: bool = False) -> str:
     """The comparison `result`; `full` shortens nothing."""
     tree = Tree(full)
     first = result["first_cause"]
-    if first is None:
-        tree.lines.append("no difference: nothing that is known of them differs")
-        _files(tree, result)
-        return tree.text()
-    tree.line(f"first cause: {_difference(first, full)}")
-    _files(tree, result)
     every = all_differences(result)
+    if first is not None:
+        tree.line(f"first cause: {_difference(first, full)}")
+    elif result["same"]:
+        tree.lines.append("no difference: nothing that is known of them differs")
+    else:
+        gap = max(each["largest_relative"] for each in every)
+        words = f"no difference beyond a relative {result['tolerance']:g}"
+        tree.line(f"{words}: numbers differ by up to {gap:.2g} of the larger")
+    _files(tree, result)
+    if result["same"]:
+        return tree.text()
     causes = [each for each in every if each["what"] not in RESULTS and each != first]
     _section(tree, "also differs", causes)
-    if first["what"] == UNEXPLAINED:
+    if first and first["what"] == UNEXPLAINED:
         tree.lines.append("")
         tree.line(f"looked at, and found equal or not known: {ORDER}", "  ")
     effects = [name for name in RESULTS if name not in ("metrics", "bytes")]
@@ -488,8 +493,15 @@ def _metrics(tree: Tree, state: str, differences: Sequence[Difference], several:
 
 
 def _gap(difference: Difference) -> float:
-    gap = difference["largest_relative"]
+    gap = difference.get("largest_relative")
     return math.inf if gap is None else gap
+
+
+def _by(difference: Difference) -> str:
+    """How far the numbers of a file differ: of a figure those of its csv."""
+    gap = difference.get("largest_relative")
+    numbers = difference["name"].endswith((".csv", "record.json"))
+    return "" if gap is None or not numbers else f" by up to {gap:.2g} of the larger"
 
 
 def _metric(difference: Difference, full: bool) -> str:
@@ -506,7 +518,7 @@ def _metric(difference: Difference, full: bool) -> str:
 
 def _bytes(tree: Tree, differences: Sequence[Difference], several: bool) -> None:
     same = "every output" + (" that both have" if several else "") + " is the same"
-    names = [f"{each['name']}{_ids(each, tree.full)}" for each in differences]
+    names = [f"{each['name']}{_ids(each, tree.full)}{_by(each)}" for each in differences]
     tree.lines += ["", "bytes"]
     tree.line(f"differ: {tree.names(names, 6)}" if names else same, "  ")
 
