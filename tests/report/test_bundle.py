@@ -286,10 +286,11 @@ def test_an_archive_that_unpacks_to_more_than_any_tier_is_refused(tmp_path, refu
 @pytest.mark.parametrize(
     ("about", "words"),
     [
-        ({"format": 2}, "format 2 of tier 'smoke'"),
-        ({"tier": "../up"}, "of tier '../up'"),
-        ({"tier": 5}, "no or another content"),
-        ({"files": []}, "no or another content"),
+        ({"format": 2}, "bundle.json: format: found 2; allowed: Input should be 1"),
+        ({"tier": "../up"}, "bundle.json: tier: found '../up'"),
+        ({"tier": "up\n"}, "bundle.json: tier: found 'up\\n'"),
+        ({"tier": 5}, "bundle.json: tier: found 5"),
+        ({"files": []}, "bundle.json: files: found []"),
         ({"files": {}}, "claims.csv: found a file that bundle.json does not name"),
         ({"files": {"claims.csv": "0" * 64}}, "claims.csv: found changed"),
         ({"files": {"config.json": "0" * 64}}, "claims.csv: found a file that"),

@@ -485,6 +485,23 @@ def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
     assert lineage.trace(target / "figures" / f"{FIGURE}.png")["as_made"]
 
 
+def test_what_is_kept_of_an_older_publication_keeps_its_versions(run):
+    """It had one list for all of its records."""
+    path = published(run) / "manifest.json"
+    manifest = read_json(path) | {"versions": [{"torch": "2.14.0"}]}
+    for record in manifest["records"].values():
+        del record["versions"], record["processor"]
+    write_json(path, manifest)
+    target = audit_run(run)
+    (old, _), (new,) = (
+        lineage.trace(target / name)["records"]
+        for name in (f"figures/{FIGURE}.png", "tables/audit.csv")
+    )
+    assert (old["versions"], old["processor"]) == ({"torch": "2.14.0"}, None)
+    assert (new["versions"]["torch"], new["processor"]) == ("2.15.0", "Some CPU, avx2")
+    assert len(read_json(path)["versions"]) == 2
+
+
 def test_a_figure_that_was_drawn_again_from_its_csv_says_so_when_it_is_kept(run):
     path = published(run) / "manifest.json"
     manifest = read_json(path)

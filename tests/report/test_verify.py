@@ -323,3 +323,9 @@ def test_a_published_run_is_verified_by_its_own_manifest(publication, capsys, ch
 def test_bad_arguments_are_one_line_and_exit_code_2(arguments, refusal_of, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refusal_of(command.main, *arguments)
+
+
+def test_code_that_is_gone_has_no_digest(monkeypatch):
+    monkeypatch.undo()
+    assert state.digest_now("dpatlas.no.such.module") is None
+    assert state.as_made(CODE_NOW, None) is False

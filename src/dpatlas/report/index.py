@@ -147,7 +147,8 @@ def checked(shape: type[Shape], content: Any, path: Path | str) -> Content:
         first = error.errors(include_url=False)[0]
         where = ": ".join(filter(None, [str(path), ".".join(map(str, first["loc"]))]))
         found = "nothing" if first["type"] == "missing" else repr(first["input"])
-        raise InputError(where, found, first["msg"]) from None
+        # The class of an object says nothing to a reader.
+        raise InputError(where, found, first["msg"].partition(" or instance of ")[0]) from None
     return dict(content)
 
 
