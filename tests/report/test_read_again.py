@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from read_again import Rule, questions, read_again
 from test_claims import claim, part, write
 
 from dpatlas.core.files import read_rows
@@ -34,7 +35,6 @@ from dpatlas.evidence.verdicts import (
     is_part,
 )
 from dpatlas.report.page_claims import cards
-from dpatlas.report.read_again import Rule, questions, read_again, with_columns
 
 PROJECT = Path(__file__).resolve().parents[2]
 PUBLISHED = sorted((PROJECT / "docs/results").glob("*/claims.csv"))
@@ -165,14 +165,6 @@ def test_a_rule_is_refused_where_the_published_verdict_does_not_follow(tmp_path,
     few = [row for row in compared if row["comparison"] == "a"]
     with pytest.raises(InputError, match="rule of kl-1a: found a verdict that does not follow"):
         again(now, (rows, few), ["kl-1a"], {"kl-1a": Rule()})
-
-
-def test_an_older_file_gets_the_columns_that_it_lacks(published):
-    rows, compared = published
-    older = [{name: row[name] for name in OLDER} for row in rows]
-    lacking = ("failure", "origin", "because")
-    for then, now in zip(with_columns(older, compared), rows, strict=True):
-        assert {name: then[name] for name in lacking} == {name: now[name] for name in lacking}
 
 
 def test_what_an_entry_asks_is_its_test_its_arguments_and_its_margin():

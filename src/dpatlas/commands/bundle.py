@@ -28,7 +28,7 @@ from dpatlas.evidence import claims as judging
 from dpatlas.evidence.verdicts import CLAIMS, read_claims
 from dpatlas.report import manifest, page
 from dpatlas.report.bundle import NAME, may_be_replaced, read_bundle, records_in, write_bundle
-from dpatlas.report.lineage import read_lineage
+from dpatlas.report.index import read_lineage
 from dpatlas.report.publish import commit_of, complete_run, public_config
 from dpatlas.report.state import REMAKE, RERUN
 from dpatlas.report.verify import record_slips, refused

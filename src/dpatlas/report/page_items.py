@@ -17,7 +17,7 @@ from dpatlas.errors import InputError
 from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
 from dpatlas.records import condition_of
 from dpatlas.registry import all_blocks
-from dpatlas.report.lineage import block_key
+from dpatlas.report.index import block_key
 from dpatlas.report.page_source import Source
 from dpatlas.report.page_tables import NOTE_MATH, Shown, html, read_parts
 from dpatlas.report.text import cost_text, in_words, seeds_text
