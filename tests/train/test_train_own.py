@@ -21,7 +21,6 @@ from dpatlas.privacy.saved import CARD
 from dpatlas.privacy.training import PrivateTraining as Trained
 from dpatlas.report.lineage import trace
 from dpatlas.report.text import describe
-from dpatlas.train import run as own_training
 from dpatlas.train import train
 from dpatlas.train.inputs import _converted
 
@@ -312,7 +311,7 @@ def test_a_selection_that_drew_no_trial_says_so(tmp_path, capsys):
 
 def test_killed_before_the_record_a_training_is_not_made_anew(tmp_path, monkeypatch):
     path = write(tmp_path, noise_source="os")
-    with killed_at(0, (own_training, "write_record")):
+    with killed_at(0, (job_module, "write_record")):
         run(path)
     (model,) = (tmp_path / "trained").glob("mine-*/model/model.safetensors")
     weights = model.read_bytes()
@@ -344,8 +343,8 @@ def test_while_one_process_trains_another_one_does_not_train_the_same(tmp_path, 
         seen.append(subprocess.run(words, capture_output=True, text=True))
         return real(*given, **named)
 
-    real = own_training.write_record
-    monkeypatch.setattr(own_training, "write_record", saved)
+    real = job_module.write_record
+    monkeypatch.setattr(job_module, "write_record", saved)
     assert run(path) == 0
     assert seen[0].returncode == 2
     assert "trained: found another process that trains mine-" in seen[0].stderr
@@ -637,7 +636,7 @@ def test_what_other_code_packages_or_devices_began_is_not_resumed(
     path = write(tmp_path)
     with killed_at(3, (Trained, "step")):
         run(path)
-    monkeypatch.setattr(own_training, name, function)
+    monkeypatch.setattr(job_module, name, function)
     with pytest.raises(InputError, match="--resume: found no checkpoint of these"):
         run(path, "--resume")
 
