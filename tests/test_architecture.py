@@ -77,7 +77,7 @@ LAYERS = {
     "report": layer("core config cost evidence records registry", "never"),
     "jobs": layer("formulas core data models accounting privacy registry", "anywhere"),
     # Trains other people's networks, as a settings file says.
-    "train": layer("core config jobs accounting privacy", "anywhere"),
+    "train": layer("core config data jobs models accounting privacy", "anywhere"),
     "papers": layer("", "never", ""),
     "checks": layer("", "never", ""),
     "commands": layer(None, "inside functions"),
@@ -94,7 +94,8 @@ LAYERS = {
     "block.cost": layer("block.shared block.records formulas core config cost", "never", ""),
     "block.records": layer("block.shared formulas core", "never"),
     "block.jobs": layer(
-        "block.shared block.records formulas core data models accounting privacy jobs", "anywhere"
+        "block.shared block.records formulas core data models accounting privacy jobs train",
+        "anywhere",
     ),
     # The records of each kind, for those who read them.
     "block.kinds": layer("block.records records", "never", ""),

@@ -202,10 +202,7 @@ def test_training_in_numpy_is_audited_by_the_core(core):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (
-            ("train", "--epsilon", "3", "--steps", "5", "--model", "linear", "--runs", "1"),
-            "epsilon",
-        ),
+        (("train",), "epsilon"),
         (("audit", "--mechanism", "dp-sgd-poisson", "--runs", "20"), "dp-sgd-poisson"),
     ],
     ids=lambda value: value[0],

@@ -109,24 +109,6 @@ def feature_simulation(spec: Any, old: Old) -> dict[str, Any]:
     }
 
 
-def audit_training(spec: Any, old: Old) -> dict[str, Any]:
-    """Of a private training of a classifier."""
-    names = ("n_train", "n_test", "noise_multiplier", "expected_batch", "selection", "audit")
-    of_runs = {name: old[name] for name in ("accuracy", "skipped_records")}
-    averaged = old["ema_accuracy"] or [None] * spec.runs
-    curves = enumerate(old["curves"])
-    return {
-        **{name: old[name] for name in names},
-        "runs": rows_of({"run": range(spec.runs)}, ema_accuracy=averaged, **of_runs),
-        "curves": [{"run": run, **look} for run, curve in curves for look in curve],
-    }
-
-
-def audit_selection(spec: Any, old: Old) -> dict[str, Any]:
-    """Of a private selection among trainings."""
-    return {"loss": None, **old}
-
-
 def pretrain_backbone(spec: Any, old: Old) -> dict[str, Any]:
     """Of the training of a public backbone."""
     facts = {name: value for name, value in old.items() if name != "loss"}
@@ -297,8 +279,6 @@ OLD: dict[tuple[str, str], Convert] = {
     ("kl_privacy", "linearized"): kl_linearized,
     ("kl_privacy", "constants"): kl_constants,
     ("feature_learning", "simulation"): feature_simulation,
-    ("audit", "training"): audit_training,
-    ("audit", "selection"): audit_selection,
     ("pretrain", "backbone"): pretrain_backbone,
     ("pretrain", "transfer"): pretrain_transfer,
     ("dp_sgld", "protocol"): sgld_protocol,

@@ -183,6 +183,11 @@ class SpecFields(Model):
     seed: int | None = None
     noise_source: str | None = None
 
+    @property
+    def base_seed(self) -> int | None:
+        """The base of all seeds that a record names; None where there is none."""
+        return self.seed
+
 
 def checked_fields(model: type[Any], fields: Any, where: str) -> Any:
     """JSON as an instance of a class; InputError for its first bad field, where `where` begins."""

@@ -240,7 +240,7 @@ def execute(
             tuning=tuned,
         )
         outcome = kind.run(job)
-    base = {"base": fields.seed} if fields.seed is not None else {}
+    base = {"base": fields.base_seed} if fields.base_seed is not None else {}
     content = make_record(
         spec,
         kind.record,

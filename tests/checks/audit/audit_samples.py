@@ -3,13 +3,12 @@
 from dataclasses import asdict
 
 from figure_samples import sample_record
-from small_jobs import TRAINING
+from small_jobs import NETWORK
 
 from dpatlas.accounting.audit_statistics import ErrorRates, LowerBound, ProfileTest
 from dpatlas.accounting.one_run import OneRunTest
 from dpatlas.checks.audit.records.mechanism import MechanismSpec
-from dpatlas.checks.audit.records.training import TrainingSpec
-from dpatlas.checks.audit.settings import DEFAULTS
+from dpatlas.checks.audit.records.network import NetworkSpec
 from dpatlas.core.records import rows_of
 
 LEDGER = {
@@ -74,16 +73,18 @@ def attack(
 
 def trained(audit=None, accuracy=(0.8, 0.9)):
     """A private training; its audit by canaries if `audit` is given."""
-    by_run = {"accuracy": list(accuracy), "ema_accuracy": [None] * 2, "skipped_records": [1, 2]}
+    runs = range(len(accuracy))
+    by_run = {"accuracy": list(accuracy), "loss": [0.5] * 2, "skipped_records": [1, 2]}
     metrics = {
-        **{"n_train": 1200, "n_test": 297, "noise_multiplier": 5.5, "expected_batch": 600.0},
-        **{"selection": None, "audit": audit, "curves": []},
-        "runs": rows_of({"run": range(len(accuracy))}, **by_run),
+        **{"n": 1200, "n_test": 297, "noise_multiplier": 5.5, "expected_batch": 600.0},
+        **{"steps": 60, "relation": "add_remove", "accuracy": 0.85, "loss": 0.5},
+        **{"skipped_records": 3, "audit": audit, "selected": None, "score": None},
+        "runs": rows_of({"run": runs}, **by_run),
     }
     settings = {"model": "small-cnn-s", "steps": 60, "runs": len(accuracy), "settings_tried": 10}
-    settings |= {"kind": "training", "canaries": 300 if audit else 0}
-    spec = TrainingSpec(**{**TRAINING, **DEFAULTS, **COMMON, **settings})
-    return sample_record(spec, metrics, ledger=LEDGER)
+    if audit:
+        settings |= {"canaries": 300, "level": 0.95}
+    return sample_record(NetworkSpec(**NETWORK | settings), metrics, ledger=LEDGER)
 
 
 def canaries(contradicted=False):
@@ -98,5 +99,5 @@ def canaries(contradicted=False):
         level=0.95,
     )
     lower = bound(delta=1e-5, method="one run", runs=1)
-    audit = {"auc": 0.6, "lower": lower, "profile_test": asdict(test)}
+    audit = {"lower": lower, "profile_test": asdict(test)}
     return trained(audit | {"contradicted": contradicted})

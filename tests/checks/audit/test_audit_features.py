@@ -129,7 +129,7 @@ def test_runs_as_the_config_asks_for_catch_a_fifth_of_the_noise_missing(scale_no
     scale_noise(0.8)
     for name in FEATURES:
         noise = Noise(f"a fifth less, {name}", "keyed")
-        assert audit(asked[name], noise, no_progress).contradicted
+        assert audit(asked[name], noise, no_progress)["contradicted"]
 
 
 @every_release

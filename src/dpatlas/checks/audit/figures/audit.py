@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpatlas.checks.audit.records.mechanism import MechanismSpec
-from dpatlas.checks.audit.records.training import TrainingSpec
+from dpatlas.checks.audit.records.network import NetworkSpec
 from dpatlas.records import Record
 from dpatlas.show.output import ShownTable
 from dpatlas.show.rows import Row, Settings, mean_and_error, of_kind
 from dpatlas.show.tables import Cell, Measured, Part
 
 MechanismRecord = Record[MechanismSpec, Any]
-TrainingRecord = Record[TrainingSpec, Any]
+NetworkRecord = Record[NetworkSpec, Any]
 CONSISTENT, CONTRADICTED = "consistent", "contradicted"
 SHARED = ("part", "mechanism", "description", "samplers", "relation")
 ATTACKED = (
@@ -97,7 +97,7 @@ TRAININGS: dict[str, Cell] = {
 def audit(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownTable:
     """A row per mechanism, per audit by canaries, and per private training."""
     mechanisms = [mechanism_row(record) for record in of_kind(records, "mechanism")]
-    trainings = of_kind(records, "training")
+    trainings = of_kind(records, "network")
     one_run = [one_run_row(record) for record in trainings if record.facts["audit"]]
     trained = [training_row(record) for record in trainings if not record.facts["audit"]]
     rows = [*mechanisms, *one_run, *trained]
@@ -138,14 +138,14 @@ def mechanism_row(record: MechanismRecord) -> Row:
     }
 
 
-def one_run_row(record: TrainingRecord) -> Row:
+def one_run_row(record: NetworkRecord) -> Row:
     """The row of an audit by many canaries in one training run."""
     canaries = record.facts["audit"]
     lower, test = canaries["lower"], canaries["profile_test"]
     return {
         **_shared("mechanism", record),
         "mechanism": f"canaries in {record.spec.model}",
-        "relation": record.spec.relation,
+        "relation": record.facts["relation"],
         "method": lower["method"],
         "audited_runs": 1,
         "canaries": test["canaries"],
@@ -164,14 +164,14 @@ def one_run_row(record: TrainingRecord) -> Row:
     }
 
 
-def training_row(record: TrainingRecord) -> Row:
+def training_row(record: NetworkRecord) -> Row:
     """The row of networks trained privately and tested on held-out records."""
     fields, facts, ledger = record.spec, record.facts, record.ledger
     runs = record.tables["runs"]
     return {
         **_shared("training", record),
         "mechanism": "dp-sgd",
-        "relation": fields.relation,
+        "relation": facts["relation"],
         "model": fields.model,
         # The epsilon of one run; that of the ledger itself covers all runs together.
         "epsilon": ledger.get("one_run", ledger)["epsilon"],
@@ -183,9 +183,9 @@ def training_row(record: TrainingRecord) -> Row:
         "steps": fields.steps,
         "trained_runs": fields.runs,
         **mean_and_error("accuracy", [row["accuracy"] for row in runs]),
-        "n_train": facts["n_train"],
+        "n_train": facts["n"],
         "n_test": facts["n_test"],
-        "skipped_records": sum(row["skipped_records"] for row in runs),
+        "skipped_records": facts["skipped_records"],
         "settings_tried": fields.settings_tried,
     }
 
@@ -223,7 +223,7 @@ def training_part(rows: Sequence[Row]) -> Part:
     return Part.of(caption, TRAININGS, measured)
 
 
-def _shared(part: str, record: MechanismRecord | TrainingRecord) -> Row:
+def _shared(part: str, record: MechanismRecord | NetworkRecord) -> Row:
     ledger = record.ledger
     return {
         "part": part,
@@ -240,7 +240,7 @@ def _samplers(ledger: Mapping[str, Any]) -> str:
     return "; then ".join(names)
 
 
-def _claimed(record: TrainingRecord) -> float | None:
+def _claimed(record: NetworkRecord) -> float | None:
     claimed = record.ledger["claimed"]
     return claimed and claimed["epsilon"]
 

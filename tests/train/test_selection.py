@@ -4,132 +4,124 @@ import json
 
 import numpy as np
 import pytest
-import small_jobs
 import torch
-from small_classifier import record_of, run_main, save_data
+from prepared_trainings import record_in, trained, words
 from small_jobs import counted, killed_at
 
-from dpatlas.accounting.guarantees import guarantee
-from dpatlas.accounting.selection import (
-    Score,
-    selected_guarantee,
-    trials_law,
-)
-from dpatlas.checks.audit.jobs import selection
-from dpatlas.checks.audit.records.selection import SelectionSpec
-from dpatlas.checks.audit.settings import selection_spec
-from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.accounting.guarantees import Phase, guarantee
+from dpatlas.accounting.samplers import Poisson
+from dpatlas.accounting.selection import Score, selected_guarantee, trials_law
+from dpatlas.commands.train import main
 from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
 from dpatlas.data import prepared
-from dpatlas.errors import InputError
-from dpatlas.jobs import job as job_module
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas.train.inputs import Inputs
+from dpatlas.train.run import Training
 
-SELECTION = {
-    "law": "geometric",
-    "expected_trials": 4.0,
-    "ranges": {"lr": [0.001, 10.0], "max_grad_norm": [0.1, 2.0]},
-    "score_noise": 2.0,
-}
+RANGES = {"lr": [0.001, 10.0], "max_grad_norm": [0.1, 2.0]}
+SELECT = {"law": "geometric", "expected_trials": 4.0, **RANGES, "score_noise": 2.0}
+PUBLIC = {"score_noise": None, "public_validation": True}
 VALIDATION = 8
 STEP = (PrivateTraining, "step")
 
 
-def spec_of(settings=None, source="keyed", **changes):
-    seeds = {"seed": 0, "noise_source": source}
-    return selection_spec(
-        seeds, {**small_jobs.TRAINING, **(settings or {})}, {**SELECTION, **changes}
-    )
+def selecting(settings=None, **changes):
+    """Settings of a training whose rate and clip bound are selected."""
+    select = {key: each for key, each in {**SELECT, **changes}.items() if each is not None}
+    return {"lr": None, "max_grad_norm": None, "select": select, **(settings or {})}
 
 
 @pytest.fixture
 def trials(monkeypatch):
     """Settings, model, right answers and initial weights of every trial, as they come."""
     seen = []
-    real_training, real_count = selection.Selection._training, selection.right_answers
+    real_training, real_right = Training._training, Inputs.right
 
-    def training(self, trial, phase):
-        started = real_training(self, trial, phase)
-        settings = {name: getattr(phase, name) for name in SELECTION["ranges"]}
+    def training(self, model, noise, phase, trial):
+        started = real_training(self, model, noise, phase, trial)
+        settings = {name: getattr(phase, name) for name in RANGES}
         weights = torch.cat([value.flatten() for value in started.model.parameters()])
         seen.append({"settings": settings, "model": started.model, "init": weights.clone()})
         return started
 
-    def count(*arguments):
-        seen[-1]["right"] = real_count(*arguments)
-        return seen[-1]["right"]
+    def right(self, *arguments):
+        count = real_right(self, *arguments)
+        if seen:
+            seen[-1]["right"] = count
+        return count
 
-    monkeypatch.setattr(selection.Selection, "_training", training)
-    monkeypatch.setattr(selection, "right_answers", count)
+    monkeypatch.setattr(Training, "_training", training)
+    monkeypatch.setattr(Inputs, "right", right)
     return seen
 
 
-def z(spec, trial):
+def z(record, trial):
     """The normal draw on the score of a trial."""
-    noise = Noise(spec.digest, "keyed")
+    noise = Noise(record["spec_digest"], "keyed")
     return noise.generator(repetition=trial, step=0, use="score").standard_normal()
 
 
 def test_a_killed_selection_keeps_its_secret_number_of_trials(data, tmp_path):
-    spec = spec_of(source="os", expected_trials=50.0)
+    given = words(tmp_path, **selecting({"noise_source": "os"}, expected_trials=50.0))
     with killed_at(1, STEP):
-        run_main(spec, data, tmp_path)
-    stored = dict(np.load(tmp_path / "checkpoints" / spec.id / "stages.npz"))
-    facts = json.loads(stored["__header__"].tobytes())["facts"]
-    noise = Noise(spec.digest, "os")
-    noise.carry(facts["secret"])
+        main(given)
+    (path,) = tmp_path.glob("out/checkpoints/*/stages.npz")
+    facts = json.loads(dict(np.load(path))["__header__"].tobytes())["facts"]
     with counted(STEP) as steps:
-        run_main(spec, data, tmp_path)
+        assert main(given) == 0
+    noise = Noise(record_in(tmp_path / "out")["spec_digest"], "os")
+    noise.carry(facts["secret"])
     assert len(steps) == 3 * trials_law("geometric", 50.0).draw(noise)
 
 
 def test_the_record_is_the_same_whatever_other_trials_there_were(
     data, tmp_path, draws, trials, capsys
 ):
-    spec = spec_of()
     draws(9)
-    many = run_main(spec, data, tmp_path / "many")
+    many = trained(tmp_path, output="one/out", **selecting())
     said = capsys.readouterr()
-    scores = [trial["right"] + 2 * z(spec, number) for number, trial in enumerate(trials)]
+    scores = [trial["right"] + 2 * z(many, number) for number, trial in enumerate(trials)]
     best = int(np.argmax(scores))
     assert 0 < best < 8
     draws(best + 1)
-    few = run_main(spec, data, tmp_path / "few")
-    assert few.read_bytes() == many.read_bytes()
-    assert capsys.readouterr() == said
-    left = {path.name for path in (tmp_path / "many").rglob("*") if path.is_file()}
-    assert left == {"record.json", "cost.json"}
+    few = trained(tmp_path, output="two/out", **selecting())
+    assert few == many
+    assert capsys.readouterr().err == said.err
+    folder = tmp_path / "one" / "out"
+    left = {path.name for path in folder.rglob("*") if path.is_file()} - {"record.json"}
+    assert left >= {"cost.json"} and not any("stages" in name for name in left)
 
 
 def test_the_private_score_is_noised_and_the_noised_one_selects(data, tmp_path, draws, trials):
     draws(6)
-    spec = spec_of(score_noise=1e6)
-    metrics = record_of(spec, data, tmp_path)["metrics"]
-    noised = [trial["right"] + 1e6 * z(spec, number) for number, trial in enumerate(trials)]
+    record = trained(tmp_path, **selecting(score_noise=1e6))
+    metrics = record["metrics"]
+    noised = [trial["right"] + 1e6 * z(record, number) for number, trial in enumerate(trials)]
     best = int(np.argmax(noised))
-    assert best == int(np.argmax([z(spec, trial) for trial in range(6)]))
+    assert best == int(np.argmax([z(record, trial) for trial in range(6)]))
     assert metrics["score"] == pytest.approx(noised[best] / VALIDATION, rel=1e-12)
     assert metrics["score"] * VALIDATION != trials[best]["right"]
-    assert metrics["score_deviation"] == 1e6 / VALIDATION
-    assert metrics["settings"] == trials[best]["settings"]
+    assert metrics["selected"] == trials[best]["settings"]
 
 
 def test_on_public_records_the_share_selects_and_accuracy_is_of_the_best_model(
-    data, tmp_path, draws, trials
+    data, tmp_path, draws, trials, capsys
 ):
     draws(6)
-    record = record_of(spec_of(score_noise=None), data, tmp_path)
+    record = trained(tmp_path, **selecting(**PUBLIC))
     metrics, right = record["metrics"], [trial["right"] for trial in trials]
     assert len(set(right)) > 1
     best = trials[right.index(max(right))]
     assert metrics["score"] == max(right) / VALIDATION
-    assert metrics["settings"] == best["settings"]
+    assert metrics["selected"] == best["settings"]
     assert record["ledger"]["epsilon_by_part"]["validation"] == "public"
     content = prepared.load(data.parent)
     with torch.no_grad():
         labels = best["model"](torch.from_numpy(content.x_test)).argmax(1).numpy()
     assert metrics["accuracy"] == (labels == content.y_test).mean()
+    said = capsys.readouterr().out
+    assert f"one trial alone: {record['ledger']['single_trial']['guaranteed']}" in said
 
 
 def test_every_trial_has_settings_weights_batches_and_noise_of_its_own(
@@ -145,8 +137,8 @@ def test_every_trial_has_settings_weights_batches_and_noise_of_its_own(
 
     monkeypatch.setattr(Noise, "key", key)
     draws(30)
-    run_main(spec_of(), data, tmp_path)
-    for name, (low, high) in SELECTION["ranges"].items():
+    trained(tmp_path, **selecting())
+    for name, (low, high) in RANGES.items():
         values = np.array([trial["settings"][name] for trial in trials])
         assert len(set(values)) == 30 and (values >= low).all() and (values <= high).all()
         # Log-uniform: half of them below the geometric mean.
@@ -163,7 +155,7 @@ def test_every_trial_has_settings_weights_batches_and_noise_of_its_own(
 def test_initial_weights_and_settings_are_as_secret_as_the_noise(data, tmp_path, draws, trials):
     draws(1)
     for attempt in range(2):
-        run_main(spec_of(source="os"), data, tmp_path / str(attempt))
+        trained(tmp_path, output=str(attempt), **selecting({"noise_source": "os"}))
     first, second = trials
     assert not torch.equal(first["init"], second["init"])
     assert first["settings"] != second["settings"]
@@ -172,69 +164,59 @@ def test_initial_weights_and_settings_are_as_secret_as_the_noise(data, tmp_path,
 @pytest.mark.parametrize("law", ["geometric", "logarithmic", "poisson"])
 def test_the_ledger_states_both_guarantees(data, tmp_path, draws, law):
     draws(2)
-    spec = spec_of(law=law)
-    ledger = record_of(spec, data, tmp_path)["ledger"]
-    phase = selection.Selection(job_of(spec, data)).phase.accounted
-    score = Score(VALIDATION, 2.0)
+    ledger = trained(tmp_path, **selecting(law=law))["ledger"]
+    phase, score = Phase(Poisson(12, 8), 1.0, 3), Score(VALIDATION, 2.0)
     expected = selected_guarantee([phase], trials_law(law, 4.0), 1e-5, "add_remove", score)
     alone = guarantee([phase], 1e-5, "add_remove")
     assert ledger["epsilon"] == expected.selected.epsilon == expected.training
     assert ledger["single_trial"]["epsilon"] == alone.epsilon < ledger["epsilon"]
     assert ledger["epsilon_by_part"]["validation"] == expected.validation
     assert "best of K trials" in ledger["event"] and law in ledger["event"].lower()
-    assert "number of trials" in ledger["secret"]
-    assert "best" in ledger["holds_for"]
+    assert "number of trials" in ledger["secret"] and "best" in ledger["holds_for"]
     (choice,) = ledger["chosen_on_private_data"]
     assert "lr from 0.001 to 10" in choice["what"]
     assert f"epsilon {rounded_up(ledger['epsilon'])}" in choice["cost"]
     assert "of the best trial alone" in choice["cost"] and "together" not in choice["cost"]
 
 
-def job_of(spec, data):
-    return job_module.Job(
-        spec,
-        SelectionSpec(**spec.fields),
-        prepared.load(data.parent),
-        "cpu",
-        Checkpoints(data.parent / "none", {}),
-        job_module.Stopwatch(),
-    )
-
-
 def test_the_noise_is_calibrated_to_the_epsilon_of_the_selection(data, tmp_path, draws):
     draws(1)
-    spec = spec_of({"epsilon": 3.0, "noise_multiplier": None}, score_noise=20.0)
-    ledger = record_of(spec, data, tmp_path)["ledger"]
+    settings = {"epsilon": 3.0, "noise_multiplier": None}
+    ledger = trained(tmp_path, **selecting(settings, score_noise=20.0))["ledger"]
     assert 2.99 < ledger["epsilon"] <= 3.0
     assert ledger["single_trial"]["epsilon"] < 2.5
 
 
-def test_no_trial_at_all_is_said_and_nothing_else(data, tmp_path, draws):
+def test_no_trial_at_all_is_said_and_nothing_else(data, tmp_path, draws, capsys):
     draws(0)
-    record = record_of(spec_of(law="poisson"), data, tmp_path)
+    record = trained(tmp_path, **selecting(law="poisson"))
     metrics = record["metrics"]
-    assert metrics["settings"] is metrics["score"] is metrics["accuracy"] is None
-    assert record["ledger"]["epsilon"] > 0
+    assert metrics["selected"] is metrics["score"] is metrics["accuracy"] is None
+    assert metrics["runs"] == [] and record["ledger"]["epsilon"] > 0
+    assert "selected: none: the law drew no trial" in capsys.readouterr().out
+    assert not (tmp_path / "out" / record["id"] / "model").exists()
 
 
 @pytest.mark.parametrize(
     ("settings", "changes", "word"),
     [
-        ({"noise_multiplier": 0.0}, {}, "noise_multiplier"),
         ({"relation": "replace_one"}, {}, "poisson with replace_one"),
         ({}, {"expected_trials": 1.0}, "expected number of trials"),
-        ({}, {"score_noise": 0.0}, "noise of the score"),
-        ({}, {"ranges": {"lr": [0.1, 0.3, 1.0]}}, "range of lr: found 3 values.*grid"),
-        ({}, {"ranges": {"lr": [0.0, 1.0]}}, "range of lr"),
-        ({}, {"ranges": {"batch": [1, 8]}}, "lr, max_grad_norm"),
+        ({}, {"score_noise": 0.0}, "select.score_noise: found 0"),
+        ({}, {"lr": [0.0, 1.0]}, "select.lr"),
+        ({}, {"batch": [1, 8]}, "select.batch: found a key that does not exist"),
+        # Beyond what a training takes, which only a trial that draws it would notice.
+        ({}, {"lr": [1.0, 1e300]}, "select.lr"),
     ],
 )
-def test_what_cannot_be_selected_privately_is_refused(data, tmp_path, settings, changes, word):
-    with counted(STEP) as steps, pytest.raises(InputError, match=word):
-        run_main(spec_of(settings, **changes), data, tmp_path)
-    assert not steps and not (tmp_path / "record.json").exists()
+def test_what_cannot_be_selected_privately_is_refused(
+    data, tmp_path, refusal_of, settings, changes, word
+):
+    with counted(STEP) as steps:
+        assert word in refusal_of(main, *words(tmp_path, **selecting(settings, **changes)))
+    assert not steps
 
 
-def test_without_validation_records_there_is_no_score(tmp_path):
-    with pytest.raises(InputError, match="n_validation"):
-        run_main(spec_of(), save_data(tmp_path / "data", n_validation=0), tmp_path)
+def test_a_selection_shows_no_private_loss(data, tmp_path, refusal_of):
+    given = words(tmp_path, "--show-private-loss", **selecting())
+    assert "--show-private-loss: found select" in refusal_of(main, *given)
