@@ -4,14 +4,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dpatlas.core.records import Number, RecordShape, RunsFields, SpecFields, Typed
+from dpatlas.core.fields import Model
+from dpatlas.core.records import Number, RecordShape, RunsFields, SpecFields
 
 # Bounds the repetition numbers of a search, of which every run has its own.
 MAX_RUNS_PER_SETTING = 10_000
 Runs = Annotated[int, Field(ge=1, lt=MAX_RUNS_PER_SETTING)]
 
 
-class OwnSet(Typed):
+class OwnSet(Model):
     """Definition of a user's own data set: classes by name, (channels, height, width), scaling."""
 
     classes: list[str]
@@ -20,7 +21,7 @@ class OwnSet(Typed):
     resize: bool = False
 
 
-class DataFields(Typed):
+class DataFields(Model):
     """A data set as a spec names it: its name, classes, and numbers of records of each part.
 
     redeal: whether every run is dealt its records anew, or draws its own of a generated set.
@@ -36,29 +37,6 @@ class DataFields(Typed):
     selection: int | None = None
     own: OwnSet | None = None
     redeal: bool = False
-
-
-class FeaturesUsed(Typed):
-    """Features of a frozen backbone that a job trained on.
-
-    id: of their folder. sha256: of their arrays. device: where they were computed.
-    """
-
-    id: str
-    sha256: str
-    device: str
-
-
-class BackboneUsed(Typed):
-    """A backbone that a job used: id of its run, sha256 of its weights.
-
-    architecture: name of the network. source: where the features that trained a head came from.
-    """
-
-    id: str
-    sha256: str
-    architecture: str | None = None
-    source: str | None = None
 
 
 # Settings of an arm, as its grid has them: {"lr": 0.3}, {"lambda": 0.01, "epochs": 10}.

@@ -14,7 +14,6 @@ from dpatlas.accounting.guarantees import default_delta, default_relation, guara
 from dpatlas.accounting.ledger import UNTOLD, tuning_of
 from dpatlas.accounting.selection import Score, calibrate_selected, trials_law
 from dpatlas.config.model import check_shape, validated
-from dpatlas.core import records
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.digest import code_digest
 from dpatlas.core.files import check_writable, only_process, remove_parts
@@ -37,26 +36,6 @@ from dpatlas.train.settings import Settings
 
 PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
 KIND = {"key": "train", "kind": "settings_file"}
-
-
-class Metrics(records.Metrics):
-    """What a training by a settings file gave.
-
-    n, n_test: records, or persons, that batches are drawn from, and test records. accuracy, loss:
-    on test records, None where there are none or they have no classes. skipped_records: gradients
-    that were not finite, a private count. selected, score: of the released trial of a selection.
-    """
-
-    n: int
-    n_test: int
-    noise_multiplier: float
-    expected_batch: float
-    steps: int
-    accuracy: float | None = None
-    loss: float | None = None
-    skipped_records: int | None = None
-    selected: dict[str, float] | None = None
-    score: float | None = None
 
 
 def train(
@@ -211,7 +190,7 @@ class _Training:
         store.clear()
         return content
 
-    def _train(self, job: Job, folder: Path) -> tuple[Metrics, dict[str, Any]]:
+    def _train(self, job: Job, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         training = self._training(self.inputs.network(self.settings.seed, self.device))
         stages = Stages(job, self.noise)
 
@@ -255,7 +234,7 @@ class _Training:
         )
         return self._metrics(measured, skipped_records=training.skipped_records), ledger
 
-    def _select(self, job: Job, folder: Path) -> tuple[Metrics, dict[str, Any]]:
+    def _select(self, job: Job, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         assert self.choice is not None and self.inputs.validation is not None
         trials = Trials(
             job,
@@ -336,15 +315,21 @@ class _Training:
         )
         return replace(phase, noise_multiplier=noise)
 
-    def _metrics(self, measured: Mapping[str, Any], **further: Any) -> Metrics:
-        return Metrics(
+    def _metrics(self, measured: Mapping[str, Any], **further: Any) -> dict[str, Any]:
+        """What a training gave.
+
+        n, n_test: records, or persons, that batches are drawn from, and test records. accuracy,
+        loss: on test records, where there are some. skipped_records: gradients that were not
+        finite, a private count. selected, score: of the released trial of a selection.
+        """
+        return {
             **measured,
-            n=self.phase.sampler.n,
-            noise_multiplier=self.phase.noise_multiplier,
-            expected_batch=self.phase.sampler.expected_batch,
-            steps=self.phase.steps,
+            "n": self.phase.sampler.n,
+            "noise_multiplier": self.phase.noise_multiplier,
+            "expected_batch": self.phase.sampler.expected_batch,
+            "steps": self.phase.steps,
             **further,
-        )
+        }
 
 
 def _in_words(measured: Mapping[str, Any]) -> str | None:

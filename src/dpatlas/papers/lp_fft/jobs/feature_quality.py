@@ -70,7 +70,7 @@ def feature_quality(job: Job) -> Outcome:
     facts = {
         "n_train": deals.sizes["train"],
         "n_test": deals.sizes["test"],
-        "backbone": backbone_used(backbone).plain(),
+        "backbone": backbone_used(backbone),
         "public": {name: public.manifest[name] for name in ("name", "sha256")},
         "epsilon": weakest["epsilon"],
     }
