@@ -274,6 +274,19 @@ def lp_umap(spec: Any, old: Old) -> dict[str, Any]:
     return {**old, "labels": labels, "panels": panels}
 
 
+def lp_feature_quality(spec: Any, old: Old) -> dict[str, Any]:
+    """Of lp_fft's features during training."""
+    measured = ("private", "public", "accuracy")
+    curves = [
+        {**{name: row[name] for name in ("head_scale", "lr", "strategy")}, **each}
+        for row in old["rows"]
+        for each in rows_of(
+            {"run": spec.run_numbers, "step": row["steps"]}, **{n: row[n] for n in measured}
+        )
+    ]
+    return {**{name: v for name, v in old.items() if name != "rows"}, "curves": curves}
+
+
 OLD: dict[tuple[str, str], Convert] = {
     ("kl_privacy", "training"): kl_training,
     ("kl_privacy", "linearized"): kl_linearized,
@@ -294,4 +307,9 @@ OLD: dict[tuple[str, str], Convert] = {
     ("max_information", "kappa"): maxinf_kappa,
     ("max_information", "simulation"): maxinf_simulation,
     ("lp_fft", "umap"): lp_umap,
+    ("lp_fft", "feature_quality"): lp_feature_quality,
+    ("lp_fft", "strategies"): reported(
+        "arm strategy share lrs steps batch sampler noise_multiplier max_grad_norm target_epsilon "
+        "epsilon relation guaranteed_by trained_parameters"
+    ),
 }

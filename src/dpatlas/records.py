@@ -8,15 +8,12 @@ attribute, and rows as columns (`dpatlas.rows`).
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from dpatlas.core import records
-from dpatlas.core.facts import BackboneUsed, FeaturesUsed
 from dpatlas.core.records import (
-    Metrics,
     RecordShape,
     Row,
     RunsFields,
@@ -30,8 +27,8 @@ from dpatlas.old_records import OLD
 from dpatlas.registry import block_of
 
 S = TypeVar("S", bound=SpecFields)
-M = TypeVar("M", bound=Metrics)
-MEASURED = ("metrics", "facts", "tables")
+M = TypeVar("M")
+MEASURED = ("facts", "tables")
 # Where `noting` collects, within it.
 _noted: ContextVar[set[str] | None] = ContextVar("noted", default=None)
 
@@ -41,17 +38,16 @@ class Record(Generic[S, M]):
     """A record of one kind, or all blocks of runs of one condition (`joined`) as one.
 
     spec: of the class of its kind. facts: single values by name. tables: rows by the name of their
-    table. These are of all blocks together. metrics: of kinds without rows. shape: of kinds with
-    rows. data: manifest of the data set it was made from; None if it names none. seeds, ledger,
-    versions: as the job wrote them. condition: the `condition_id`. blocks: ids of the blocks; the
-    other fields are then those of the first one.
+    table. These are of all blocks together. shape: of the records of its kind. data: manifest of
+    the data set it was made from; None if it names none. seeds, ledger, versions: as the job wrote
+    them. condition: the `condition_id`. blocks: ids of the blocks; the other fields are then those
+    of the first one.
     """
 
     id: str
     key: str
     kind: str
     spec: S
-    metrics: M
     spec_digest: str
     code_digest: str
     versions: Mapping[str, str]
@@ -60,10 +56,9 @@ class Record(Generic[S, M]):
     seeds: Mapping[str, Any]
     ledger: Any
     condition: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    tables: Mapping[str, list[Row]] = field(default_factory=dict)
-    # None of kinds without rows yet.
-    shape: RecordShape = None  # type: ignore[assignment]
+    facts: Mapping[str, Any]
+    tables: Mapping[str, list[Row]]
+    shape: RecordShape
     blocks: tuple[str, ...] = ()
 
     @property
@@ -82,8 +77,7 @@ class Record(Generic[S, M]):
             name: [row for row in rows if row.get("run", -1) < runs]
             for name, rows in self.tables.items()
         }
-        metrics = self.metrics and self.metrics.cut(runs)
-        return replace(self, spec=spec, metrics=metrics, tables=tables)
+        return replace(self, spec=spec, tables=tables)
 
     def __getattribute__(self, name: str) -> Any:
         if name in MEASURED and (noted := _noted.get()) is not None:
@@ -127,10 +121,8 @@ def _whole(blocks: Sequence[Record[Any, Any]]) -> Record[Any, Any]:
         runs += block.spec.runs
     if not others:
         return first
-    metrics, tables = None, {}
+    tables = {}
     try:
-        if first.metrics is not None:
-            metrics = type(first.metrics).joined([block.metrics for block in blocks])
         for other in others:
             check_alike(first.facts, other.facts, "facts")
         for name, rows in first.tables.items():
@@ -147,7 +139,6 @@ def _whole(blocks: Sequence[Record[Any, Any]]) -> Record[Any, Any]:
         first,
         id=first.condition,
         spec=first.spec.model_copy(update={"runs": runs}),
-        metrics=metrics,
         tables=tables,
         blocks=tuple(block.id for block in blocks),
     )
@@ -162,31 +153,25 @@ def read_record(path: Path | str) -> Record[Any, Any]:
 def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
     """The record that `content` (JSON) holds; `where` names it in an InputError."""
     spec = parse_spec(content["spec"], f"{where}: spec")
-    types = types_of(spec.key, spec.kind, where)
-    shape: RecordShape | None = getattr(types, "RECORD", None)
+    shape = shape_of(spec.key, spec.kind, where)
     # Records of before metrics had versions are of the first.
     version = content.get("metrics_version", 1)
     metrics = content["metrics"]
-    if shape and version == shape.version - 1 and (convert := OLD.get((spec.key, spec.kind))):
+    if version == shape.version - 1 and (convert := OLD.get((spec.key, spec.kind))):
         metrics, version = convert(spec, metrics), shape.version
-    expected = shape.version if shape else types.Metrics.VERSION
-    if version != expected:
-        raise InputError(f"{where}: metrics_version", version, f"{expected}: run its job again")
-    facts, tables = {}, {}
-    if shape:
-        shape.check(metrics, f"{where}: metrics")
-        facts = {name: metrics[name] for name in shape.facts.split()}
-        tables = {name: metrics[name] for name in shape.tables}
+    if version != shape.version:
+        allowed = f"{shape.version}: run its job again"
+        raise InputError(f"{where}: metrics_version", version, allowed)
+    shape.check(metrics, f"{where}: metrics")
     names = ("id", "spec_digest", "code_digest", "versions", "device", "data", "seeds", "ledger")
     others = {name: content[name] for name in names}
     return Record(
         key=spec.key,
         kind=spec.kind,
         spec=spec,
-        metrics=None if shape else checked_fields(types.Metrics, metrics, f"{where}: metrics."),
-        facts=facts,
-        tables=tables,
-        shape=shape,  # type: ignore[arg-type]
+        facts={name: metrics[name] for name in shape.facts.split()},
+        tables={name: metrics[name] for name in shape.tables},
+        shape=shape,
         condition=condition_of(content),
         **others,
     )
@@ -206,22 +191,20 @@ def parse_spec(fields: Mapping[str, Any], where: str) -> Any:
         key, kind = fields["key"], fields["kind"]
     except (KeyError, TypeError):
         raise InputError(where, "a spec without key and kind", "a record of this project") from None
-    types = types_of(key, kind, where)
-    model = types.RECORD.spec if hasattr(types, "RECORD") else types.Spec
-    return checked_fields(model, fields, f"{where}.")
+    return checked_fields(shape_of(key, kind, where).spec, fields, f"{where}.")
 
 
-def types_of(key: str, kind: str, where: str = "") -> ModuleType:
-    """The module that says what specs and records of a kind hold."""
+def shape_of(key: str, kind: str, where: str = "") -> RecordShape:
+    """What specs and records of a kind hold."""
     block = block_of(key)
     if kind not in block.kinds:
         raise InputError(f"{where}: kind", repr(kind), f"one of {', '.join(block.kinds)}")
-    return block.load(f"records.{kind}")
+    return block.load(f"records.{kind}").RECORD
 
 
 # What metrics of any kind may say of where their inputs came from. A backbone's record counts its
 # features under the same name.
-INPUTS = {"features": FeaturesUsed, "backbone": BackboneUsed}
+INPUTS = ("features", "backbone")
 
 
 def inputs_used(content: Mapping[str, Any]) -> dict[str, dict[str, Any] | None]:

@@ -56,13 +56,15 @@ def arms(record: Record[Any, Any]) -> list[Row]:
 
 
 def fields_of(record: Record[Any, Any]) -> dict[str, Any]:
-    """Single values in a record's spec by name; those of a part of it, as `data.name`."""
+    """Single values in a record's spec, or None, by name; those of a part of it as `data.name`."""
     found: dict[str, Any] = {}
     for name, value in dict(record.spec).items():
         if isinstance(value, Model):
             found |= {f"{name}.{inner}": part for inner, part in dict(value).items()}
         found[name] = value
-    return {name: value for name, value in found.items() if isinstance(value, SCALAR)}
+    return {
+        name: value for name, value in found.items() if value is None or isinstance(value, SCALAR)
+    }
 
 
 def _list(value: Any) -> list[Any]:

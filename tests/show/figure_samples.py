@@ -15,14 +15,11 @@ from dpatlas.core.files import write_json
 from dpatlas.core.records import (
     FIELDS,
     SCHEMA_VERSION,
-    Over,
-    Typed,
-    _fields_over,
     make_record,
     versions,
 )
 from dpatlas.core.specs import Spec
-from dpatlas.records import parse_record, types_of
+from dpatlas.records import parse_record, shape_of
 from dpatlas.show import look
 from dpatlas.show.output import to_csv
 from dpatlas.show.plot import plot
@@ -34,11 +31,10 @@ EDGE = 1.5
 
 def sample_record(spec, metrics, slug=None, data=None, ledger=None):
     """The `Record` that a job with these fields and facts and rows writes."""
-    shape = getattr(types_of(spec.key, spec.kind), "RECORD", None)
     frozen = Spec.of(spec.model_dump(mode="json", exclude_unset=True), slug or spec.kind)
     content = make_record(
         frozen,
-        shape,
+        shape_of(spec.key, spec.kind),
         code_digest="0" * 16,
         versions=versions("numpy"),
         device="cpu",
@@ -69,14 +65,11 @@ def tables_of(arms, shape):
 
 def as_json(record):
     """What `record.json` holds of a `Record`."""
-    parts = {name: getattr(record, name) for name in FIELDS if name != "schema_version"}
+    read = [name for name in FIELDS if name not in ("schema_version", "metrics")]
+    parts = {name: getattr(record, name) for name in read}
     parts["spec"] = record.spec.model_dump(mode="json", exclude_unset=True)
-    if record.shape:
-        parts["metrics"], version = {**record.facts, **record.tables}, record.shape.version
-    else:
-        parts["metrics"] = record.metrics.model_dump(mode="json", exclude_unset=True)
-        version = record.metrics.VERSION
-    return {"schema_version": SCHEMA_VERSION, **parts, "metrics_version": version}
+    parts["metrics"] = {**record.facts, **record.tables}
+    return {"schema_version": SCHEMA_VERSION, **parts, "metrics_version": record.shape.version}
 
 
 def blocks_of(record, size):
@@ -85,9 +78,7 @@ def blocks_of(record, size):
     return [
         sample_record(
             record.spec.model_copy(update={"first_run": first, "runs": size}),
-            rows_from(record, first, size)
-            if record.shape
-            else runs_from(record.metrics, first, size),
+            rows_from(record, first, size),
             f"{slug}-run{first}",
         )
         for first in range(0, record.spec.runs, size)
@@ -104,26 +95,6 @@ def rows_from(record, first, size):
             for table, rows in record.tables.items()
         },
     }
-
-
-def runs_from(part, first, size):
-    """Part of a record without any but `size` runs from `first` on."""
-    if isinstance(part, list):
-        return [runs_from(entry, first, size) for entry in part]
-    if not isinstance(part, Typed):
-        return part
-    block = slice(first, first + size)
-    update = {}
-    for name, over in _fields_over(type(part)).items():
-        value = getattr(part, name)
-        if name in part.model_fields_set:
-            if over is Over.RUNS:
-                update[name] = value and value[block]
-            elif over is Over.RUNS_LAST:
-                update[name] = value and [entries[block] for entries in value]
-            else:
-                update[name] = runs_from(value, first, size)
-    return part.model_copy(update=update)
 
 
 @functools.cache

@@ -17,10 +17,9 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -52,101 +51,8 @@ FIELDS = (
 Row = dict[str, Any]
 # As written: 1 stays 1 and 1.0 stays 1.0.
 Number = int | float
-T = TypeVar("T")
 # What all blocks of runs compute alike may differ between processors by so much.
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
-
-
-class Over(Enum):
-    """How the field of a record goes over the blocks of runs of one condition."""
-
-    RUNS = "a list with an entry per run"
-    RUNS_LAST = "a list of lists, each with an entry per run"
-    SUM = "a number that adds up"
-
-
-# Types of such fields. A count that claims use is better a list over runs: of a sum, the part of
-# the first runs is not known.
-OverRuns = Annotated[list[T], Over.RUNS]
-OverRunsLast = Annotated[list[list[T]], Over.RUNS_LAST]
-Summed = Annotated[T, Over.SUM]
-
-
-class Typed(Model):
-    """A part of metrics that are no rows yet."""
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """What the blocks of runs of one condition, in the order of their runs, say together.
-
-        Fields of type `OverRuns` and `OverRunsLast` are concatenated over the blocks, those of type
-        `Summed` added; parts of a record are joined in turn, position by position. All else has to
-        be equal, and is the first block's. A class for which this is not true overrides it.
-
-        Raises InputError, naming the field, for blocks that do not fit together.
-        """
-        given = set().union(*(part.model_fields_set for part in parts))
-        return parts[0].model_copy(
-            update={
-                name: _joined(name, [getattr(part, name) for part in parts], over)
-                for name, over in _fields_over(cls).items()
-                if name in given
-            }
-        )
-
-    def cut(self, runs: int) -> Self:
-        """The part of the first `runs` runs; TypeError for a field of type `Summed`."""
-        return self.model_copy(
-            update={
-                name: _cut(name, getattr(self, name), over, runs)
-                for name, over in _fields_over(type(self)).items()
-                if name in self.model_fields_set
-            }
-        )
-
-
-@functools.cache
-def _fields_over(model: type[Typed]) -> dict[str, Over | None]:
-    """How each field goes over blocks; None for one that is equal in all or has parts of its own.
-
-    Types are declared, `X`, or optional, `X | None`.
-    """
-    found = {}
-    for name, field in model.model_fields.items():
-        marks = [*field.metadata]
-        for choice in get_args(field.annotation):
-            marks += getattr(choice, "__metadata__", ())
-        found[name] = next((mark for mark in marks if isinstance(mark, Over)), None)
-    return found
-
-
-def _joined(name: str, values: Sequence[Any], over: Over | None = None) -> Any:
-    first = values[0]
-    kinds = {type(value) for value in values}
-    alike = len(kinds) == 1 or all(isinstance(value, int | float) for value in values)
-    if alike and over is Over.SUM and first is not None:
-        return sum(values)
-    if alike and isinstance(first, list):
-        if over is Over.RUNS:
-            return [entry for value in values for entry in value]
-        if len({len(value) for value in values}) == 1:
-            rows = zip(*values, strict=True)
-            if over is Over.RUNS_LAST:
-                return [[entry for inner in row for entry in inner] for row in rows]
-            return [_joined(f"{name}.{i}", row) for i, row in enumerate(rows)]
-    elif alike and isinstance(first, dict):
-        if all(value.keys() == first.keys() for value in values):
-            return {key: _joined(f"{name}.{key}", [v[key] for v in values]) for key in first}
-    elif alike and isinstance(first, Typed):
-        try:
-            return type(first).joined(values)
-        except InputError as error:
-            raise InputError(f"{name}.{error.where}", error.found, error.allowed) from None
-    elif alike and all(_equal(first, value) for value in values):
-        return first
-    other = next(value for value in values if not _equal(first, value))
-    found = f"{_shown(first)} in one block of runs, {_shown(other)} in another"
-    raise InputError(name, found, "the same in all blocks of a condition: run them again")
 
 
 def _equal(first: Any, other: Any) -> bool:
@@ -157,22 +63,6 @@ def _equal(first: Any, other: Any) -> bool:
 
 def _shown(value: Any) -> str:
     return f"{len(value)} entries" if isinstance(value, list | dict) else repr(value)[:40]
-
-
-def _cut(name: str, value: Any, over: Over | None, runs: int) -> Any:
-    if over is Over.SUM and value is not None:
-        raise TypeError(f"{name} is a sum over runs: its class has to override `cut`")
-    if isinstance(value, Typed):
-        return value.cut(runs)
-    if isinstance(value, Mapping):
-        return {key: _cut(name, inner, None, runs) for key, inner in value.items()}
-    if not isinstance(value, list):
-        return value
-    if over is Over.RUNS:
-        return value[:runs]
-    return [
-        inner[:runs] if over is Over.RUNS_LAST else _cut(name, inner, None, runs) for inner in value
-    ]
 
 
 class SpecFields(Model):
@@ -216,12 +106,6 @@ class RunsFields(SpecFields):
     def run_numbers(self) -> range:
         """Numbers of the runs of this block."""
         return range(self.first_run, self.first_run + self.runs)
-
-
-class Metrics(Typed):
-    """What a job of one kind measured. `VERSION` is raised when fields of the class change."""
-
-    VERSION: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
@@ -328,13 +212,10 @@ def versions(*packages: str) -> dict[str, str]:
 
 def make_record(spec: Spec, shape: RecordShape | None = None, **parts: Any) -> dict[str, Any]:
     """A record for `spec`; `parts` are its other fields, with `metrics` as JSON of the `shape`."""
-    metrics, version = parts.get("metrics"), Metrics.VERSION
+    version = 1
     if shape is not None:
-        shape.check(metrics, f"{spec.id}: metrics")
+        shape.check(parts.get("metrics"), f"{spec.id}: metrics")
         version = shape.version
-    if isinstance(metrics, Metrics):
-        version = metrics.VERSION
-        parts = {**parts, "metrics": metrics.model_dump(mode="json", exclude_unset=True)}
     record = {
         "schema_version": SCHEMA_VERSION,
         "id": spec.id,

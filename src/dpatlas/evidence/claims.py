@@ -54,7 +54,7 @@ from dpatlas.evidence.looks import (
     with_margin,
 )
 from dpatlas.evidence.run_values import values_text
-from dpatlas.evidence.tests import TESTS, ColumnTest
+from dpatlas.evidence.tests import TESTS, ColumnTest, in_words
 from dpatlas.evidence.verdicts import (
     COMPARISONS,
     FAILURES,
@@ -617,7 +617,7 @@ def _checked(entry: Entry, tests: Mapping[str, Test]) -> Entry:
 
 def expected_text(entry: Entry) -> str:
     """The column `expected`: that key with the arguments; InputError for a field that is none."""
-    where, less = (entry.arguments.get(name, {}) for name in ("where", "less"))
+    where, less = (in_words(entry.arguments.get(name, {})) for name in ("where", "less"))
     values = {**where, **{f"less_{name}": value for name, value in less.items()}}
     words = {
         name: ", ".join(map(str, value)) if isinstance(value, list) else value

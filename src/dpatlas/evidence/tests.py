@@ -74,8 +74,9 @@ class ColumnTest(Model):
         default=[],
     )
     label: Text = setting("What is compared, in words.")
-    lacking: Text = setting(
-        "What is said where the config has no rows with a {value} of `where`.",
+    lacking: Text | dict[Name, Text] = setting(
+        "What is said where the config has no rows with a {value} of `where`, or by column of "
+        "`where` what is said of it.",
         default=None,
     )
     above: float = setting("The claimed side: values above this.", default=-math.inf)
@@ -129,11 +130,12 @@ class ColumnTest(Model):
         """The rows with these values; records that do not have them in their specs are not read."""
         taken = list(records.group(self.group))
         values = {n: _list(v) for n, v in self.resolved(records, at).items() if v != ANY}
+        wanted_of = {name: wanted[0] for name, wanted in values.items()}
         own = taken[0].shape.readable(self.table) if self.table in taken[0].shape.tables else ()
         for name, wanted in values.items():
             if name not in own:
                 taken = [each for each in taken if fields_of(each).get(name, wanted[0]) in wanted]
-            self._need(taken, {name: wanted[0]})
+            self._need(taken, {name: wanted[0]}, wanted_of)
         make = records.computed(self.table)
         rows = make(taken) if make else columns(taken, self.table)
         if make and rows.empty:
@@ -161,9 +163,9 @@ class ColumnTest(Model):
                 kept = rows[rows[name].isin(wanted)]
             if name in self.may_lack or not by_record:
                 for value in wanted:
-                    self._need(
-                        kept if value == LARGEST else kept[kept[name] == value], {name: value}
-                    )
+                    of_value = kept if value == LARGEST else kept[kept[name] == value]
+                    record = {"record": rows.record.iloc[0]} if "record" in rows else {}
+                    self._need(of_value, {name: value}, wanted_of | record)
                 every = kept
             rows = kept
         if by_record:
@@ -193,11 +195,20 @@ class ColumnTest(Model):
                 found[name] = horizons[key] // int(half or 1)
         return found
 
-    def _need(self, found: Sequence[Any], value_of: Mapping[str, Value]) -> None:
+    def _need(
+        self,
+        found: Sequence[Any],
+        value_of: Mapping[str, Value],
+        words: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Raise NotRun for nothing found; words: further ones that `lacking` may use."""
         if not len(found):
             ((name, value),) = value_of.items()
             named = value if isinstance(value, str) else f"{name} {value:g}"
             default = f"group {self.group} has no {named}"
+            if isinstance(self.lacking, dict):
+                of_all = in_words({**(words or {}), **value_of}) | {"group": self.group}
+                raise NotRun(self.lacking.get(name, default).format(**of_all))
             # The words may be about another column than the one that lacks.
             about = ("{value", f"{{{name}")
             told = self.lacking and (
@@ -208,6 +219,9 @@ class ColumnTest(Model):
     def by_run(self, rows: pd.DataFrame, column: str | None = None) -> "pd.Series[float]":
         """The values of a cell's runs by number; Undecided for runs without one, or without log."""
         values = pd.Series(rows[column or self.column].to_numpy(float), rows["run"].to_numpy())
+        if values.index.has_duplicates:
+            found = f"run {values.index[values.index.duplicated()][0]} twice"
+            raise InputError(f"rows of {self.label}", found, "each run once: name what differs")
         if values.isna().any():
             lost = rows.assign(lost=values.isna().to_numpy()).groupby("record", sort=False).lost
             record = lost.any().idxmax()
@@ -345,8 +359,10 @@ class AlongAxis(ColumnTest):
             if self.values:
                 points = [self.resolved(records, {self.axis: v})[self.axis] for v in self.values]
                 for point in points:
-                    self._need(found.get(point, ()), {self.axis: point})
+                    self._need(found.get(point, ()), {self.axis: point}, at)
                 found = {point: found[point] for point in points}
+            if len(found) < self.least and isinstance(self.lacking, dict):
+                self._need((), {self.axis: len(found)}, at)
             if len(found) < self.least:
                 named = self.named(at)
                 needed = f"the claim needs {self.least}"
@@ -365,7 +381,10 @@ class AlongAxis(ColumnTest):
     ) -> tuple[dict[str, Any], Estimate]:
         """What the label of a pair of values on the axis says, and the difference."""
         first, second = (low, high) if self.falls else (high, low)
-        return {**at, "high": high, "low": low}, self.difference(sweep[first], sweep[second])
+        words = {**at, "high": high, "low": low}
+        for end, value in (("high", high), ("low", low)):
+            words |= {f"{end}_{name}": of for name, of in sweep[value].iloc[0].items()}
+        return words, self.difference(sweep[first], sweep[second])
 
 
 class Change(AlongAxis):
@@ -415,7 +434,7 @@ class Rises(Slope):
     """The column rises along an axis: its slope lies between the limits, and no sure fall.
 
     Between no two neighbours on the axis does it fall by surely more than `fall`, a veto. In the
-    label of a pair, low and high are the two values.
+    label of a pair, low and high are the two values, low_NAME and high_NAME columns there.
     """
 
     fall: float = setting("As a share of it, where its logarithm is compared.", ge=0)
@@ -430,6 +449,25 @@ class Rises(Slope):
                 label = self.pair_label.format(**words)
                 fall = math.log1p(self.fall) if self.log else self.fall
                 yield Comparison(label, estimate, above=-fall, veto=True)
+
+
+class Concave(AlongAxis):
+    """The column at each inner value of an axis less the chord of its neighbours, run by run.
+
+    Over the runs that all values have. In labels the axis has the inner value.
+    """
+
+    least: int = setting("Fewest values on the axis.", ge=3, default=3)
+
+    def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
+        """One for each cell and inner value."""
+        for at, sweep in self.sweeps(records):
+            runs = pd.DataFrame({x: self.by_run(rows) for x, rows in sweep.items()}).dropna()
+            for left, x, right in zip(sweep, list(sweep)[1:], list(sweep)[2:], strict=False):
+                weight = (x - left) / (right - left)
+                height = runs[x] - ((1 - weight) * runs[left] + weight * runs[right])
+                label = self.label.format(**{**at, self.axis: x})
+                yield Comparison(label, mean_estimate(height.to_numpy()), *self.limits)
 
 
 class Peak(AlongAxis):
@@ -479,8 +517,14 @@ TESTS: dict[str, type[ColumnTest]] = {
     "change": Change,
     "slope": Slope,
     "rises": Rises,
+    "concave": Concave,
     "peak": Peak,
 }
+
+
+def in_words(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values by names that a text can have in braces: the last part of a dotted one."""
+    return {name.rpartition(".")[2]: value for name, value in values.items()}
 
 
 def _points(where: Where) -> Iterator[dict[str, Value]]:

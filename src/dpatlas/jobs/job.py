@@ -14,9 +14,7 @@ from dpatlas.core.digest import code_digest
 from dpatlas.core.facts import Choice
 from dpatlas.core.files import check_writable, read_json, remove_parts
 from dpatlas.core.records import (
-    Metrics,
     RecordShape,
-    SpecFields,
     Stopwatch,
     checked_fields,
     make_record,
@@ -147,7 +145,7 @@ def torch_device(name: str) -> str:
 class Outcome:
     """The result of a job: facts and tables of rows by name, and the privacy ledger."""
 
-    metrics: Metrics | Mapping[str, Any]
+    metrics: Mapping[str, Any]
     ledger: Mapping[str, Any] | list[Mapping[str, Any]] | None
 
 
@@ -155,17 +153,15 @@ class Outcome:
 class Kind:
     """A kind of job: the constant `KIND` of its module, which `execute` runs.
 
-    record: what its specs and records hold. spec: class of its specs, of a kind without `record`.
-    packages: those whose versions a record names; torch takes seconds to import and is only set up
-    for jobs that name it. reads_images: whether the job reads images even when it is given features
-    of them. options: parses command-line arguments that only this kind has into `Job.options`; None
-    if there are none.
+    record: what its specs and records hold. packages: those whose versions a record names; torch
+    takes seconds to import and is only set up for jobs that name it. reads_images: whether the job
+    reads images even when it is given features of them. options: parses command-line arguments that
+    only this kind has into `Job.options`; None if there are none.
     """
 
     run: Callable[["Job"], Outcome]
     packages: tuple[str, ...]
-    spec: type[SpecFields] | None = None
-    record: RecordShape | None = None
+    record: RecordShape
     reads_images: bool = True
     options: Callable[[Sequence[str]], Any] | None = None
 
@@ -196,9 +192,7 @@ def execute(
     beginning. Raises InputError for a spec that does not fit the class of its kind.
     """
     stopwatch = Stopwatch()
-    model = kind.record.spec if kind.record else kind.spec
-    assert model is not None
-    fields = checked_fields(model, spec.fields, "--spec: ")
+    fields = checked_fields(kind.record.spec, spec.fields, "--spec: ")
     check_writable(record.parent)
     for folder in (record.parent, checkpoints / spec.id):
         remove_parts(folder)

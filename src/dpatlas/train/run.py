@@ -15,6 +15,7 @@ from dpatlas.accounting.guarantees import composition, default_delta, default_re
 from dpatlas.accounting.ledger import UNTOLD, Ran, ledger, tuning_of
 from dpatlas.accounting.selection import Score, calibrate_selected, trials_law
 from dpatlas.config.model import check_shape, validated
+from dpatlas.core.facts import network_record
 from dpatlas.core.files import check_writable, only_process
 from dpatlas.core.guard import real
 from dpatlas.core.progress import EpsilonSoFar, Progress, say
@@ -51,6 +52,9 @@ class OwnSpec(SpecFields):
     def base_seed(self) -> int | None:
         """The seed of initial weights."""
         return self.settings["seed"]
+
+
+RECORD = network_record(OwnSpec)
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ def train(
         shown = Shown(folder, progress, private_loss)
         return execute(
             spec,
-            Kind(partial(training.outcome, shown=shown), PACKAGES, spec=OwnSpec),
+            Kind(partial(training.outcome, shown=shown), PACKAGES, RECORD),
             module=__name__,
             data=None,
             record=folder / "record.json",

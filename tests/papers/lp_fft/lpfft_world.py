@@ -2,11 +2,11 @@
 
 import numpy as np
 from committed_claims import claim_rows, record_change
-from lpfft_sample_records import arm, followed, trained
+from figure_samples import select
+from lpfft_sample_records import arm, curves, followed, trained
 from lpfft_theory_sample_records import theory_record
 
 from dpatlas.evidence.comparisons import PaperRecords
-from dpatlas.papers.lp_fft.records.feature_quality import Row
 
 RUNS, SPREAD, TRIALS = 12, 5e-4, 100_000
 ARMS = (
@@ -67,18 +67,16 @@ def quality_record(noise=1.0, lrs=(5.0, 10.0)):
     """Dips at rate 10 alone, on both tasks."""
     flat = np.ones(len(STEPS))
     rows = [
-        Row(
-            head_scale=head_scale,
-            lr=lr,
-            strategy=strategy,
-            steps=STEPS,
+        row
+        for head_scale in (1.0, 4.0)
+        for lr in lrs
+        for number, (strategy, curve) in enumerate(KNN.items())
+        for row in curves(
+            *(head_scale, lr, strategy, STEPS),
             private=runs_of(curve if lr == 10 else flat, int(head_scale), number),
             public=runs_of(curve if lr == 10 else flat, int(head_scale), number, 2),
             accuracy=runs_of(flat, 3),
         )
-        for head_scale in (1.0, 4.0)
-        for lr in lrs
-        for number, (strategy, curve) in enumerate(KNN.items())
     ]
     return followed(rows, noise, lp_steps=24)
 
@@ -173,33 +171,41 @@ def record_at(records, noise, group="strategies", scenario=None):
     )
 
 
+def arms_of(record, **keys):
+    """Arms of a record, each with the rows of its runs."""
+    for each in select(record.tables["arms"], **keys):
+        yield each, select(record.tables["runs"], arm=each["arm"])
+
+
 def arm_of(records, noise, strategy, share=None, group="strategies", scenario=None):
-    (row,) = (
-        row
-        for row in record_at(records, noise, group, scenario).metrics.rows
-        if row.strategy == strategy and (share is None or row.share == share)
-    )
-    return row
+    """Rows of the runs of an arm."""
+    keys = {"strategy": strategy} | ({} if share is None else {"share": share})
+    ((_, runs),) = arms_of(record_at(records, noise, group, scenario), **keys)
+    return runs
+
+
+def put(rows, column, values):
+    """Write a value into each of the rows."""
+    for row, value in zip(rows, values, strict=True):
+        row[column] = float(value)
 
 
 def curves_of(records, strategy, head_scale=1.0):
-    rows = record_at(records, 1.0, "feature_quality").metrics.rows
-    condition = (strategy, head_scale, 10.0)
-    (row,) = (row for row in rows if (row.strategy, row.head_scale, row.lr) == condition)
-    return row
+    """Rows of a strategy's runs and steps at rate 10, run by run."""
+    rows = record_at(records, 1.0, "feature_quality").tables["curves"]
+    return select(rows, strategy=strategy, head_scale=head_scale, lr=10.0)
 
 
 @record_change
 def set_arm(records, mean, noise, strategy, share=None, group="strategies", scenario=None):
     """The change that gives a strategy another mean accuracy."""
-    row = arm_of(records, noise, strategy, share, group, scenario)
-    row.accuracy[:] = runs_of(mean, 9)
+    put(arm_of(records, noise, strategy, share, group, scenario), "accuracy", runs_of(mean, 9))
 
 
 @record_change
 def set_curve(records, curve, strategy="fft", head_scale=1.0, task="private"):
     """The change that gives features another quality over the steps."""
-    curves_of(records, strategy, head_scale).quality(task)[:] = runs_of(curve, 9)
+    put(curves_of(records, strategy, head_scale), task, np.ravel(runs_of(curve, 9)))
 
 
 def set_theory(kind, change):

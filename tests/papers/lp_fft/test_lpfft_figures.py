@@ -32,6 +32,7 @@ from dpatlas.papers.lp_fft.figures import (
 )
 from dpatlas.papers.lp_fft.figures.lpfft_umap import class_looks
 from dpatlas.papers.lp_fft.published import TABLE_1
+from dpatlas.rows import arms as arms_over_runs
 from dpatlas.show.panel import PRINTED
 from dpatlas.show.rows import grouped
 
@@ -91,8 +92,8 @@ def test_series_differ_in_grey_print(looks):
 class TestRows:
     def test_an_interval_is_that_of_student_over_runs_and_one_run_has_none(self):
         record = strategies_record(4.0)
-        for row, arm in zip(arms.arm_rows(record), record.metrics.rows, strict=True):
-            values = arm.accuracy
+        for row, arm in zip(arms.arm_rows(record), arms_over_runs(record), strict=True):
+            values = arm["accuracy"]
             expected = stats.t.interval(0.95, 7, np.mean(values), stats.sem(values))
             assert (row["low"], row["high"]) == pytest.approx(expected)
             assert row["standard_error"] == pytest.approx(stats.sem(values))
@@ -165,12 +166,10 @@ class TestBudgetSweep:
         best = {"a": 1.0, "b": 1.0, "c": 0.0}
         records = [strategies_record(4.0, name, arms=FEW_ARMS) for name in best]
         for record in records:
-            record.metrics.rows[:] = [
-                row.model_copy(
-                    update={"accuracy": [0.9 if row.share == best[record.spec.scenario] else 0.1]}
-                )
-                for row in record.metrics.rows
-            ]
+            shares = {row["arm"]: row["share"] for row in record.tables["arms"]}
+            for row in record.tables["runs"]:
+                is_best = shares[row["arm"]] == best[record.spec.scenario]
+                row["accuracy"] = 0.9 if is_best else 0.1
         shown = show("lpfft_budget_sweep", *records)
         assert titles_of(shown) == ["a", "c", "b"]
         assert len(set(shown.ends("y"))) == 1
@@ -187,9 +186,8 @@ class TestBudgetSweep:
 
     def test_intervals_of_few_runs_do_not_stretch_accuracy_beyond_its_range(self):
         record = strategies_record(1.0, runs=3)
-        record.metrics.rows[:] = [
-            row.model_copy(update={"accuracy": [0.8, 0.99, 0.99]}) for row in record.metrics.rows
-        ]
+        for row in record.tables["runs"]:
+            row["accuracy"] = [0.8, 0.99, 0.99][row["run"]]
         shown = show("lpfft_budget_sweep", record)
         assert max(row["high"] for row in shown.rows) > 1.02
         assert shown.ends("y")[0][1] == 1.02
@@ -215,7 +213,7 @@ class TestPrivacyUtility:
         assert right == {row["value"] for row in free} and line > EPSILONS[1.0]
 
     def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_alone(self):
-        theirs = BACKBONE.model_copy(update={"architecture": "resnet18", "source": "cifar10"})
+        theirs = BACKBONE | {"architecture": "resnet18", "source": "cifar10"}
         shown = {
             name: show(
                 "lpfft_privacy_utility",
@@ -288,22 +286,26 @@ class TestFeatureQuality:
     def test_a_curve_is_the_mean_of_the_runs_at_every_step(self):
         record = feature_record()
         rows = lpfft_feature_quality.curve_rows(record)
-        found = record.metrics.rows[1]
-        shown = select(rows, strategy=found.strategy, head_scale=1.0, lr=5.0, task="public")
-        assert [row["step"] for row in shown] == found.steps
-        assert [row["value"] for row in shown] == pytest.approx(np.mean(found.public, axis=0))
+        of = {"strategy": "lp-fft", "head_scale": 1.0, "lr": 5.0}
+        found = select(record.tables["curves"], **of)
+        shown = select(rows, **of, task="public")
+        assert [row["step"] for row in shown] == record.spec.at
+        for row in shown:
+            values = [each["public"] for each in found if each["step"] == row["step"]]
+            assert row["value"] == pytest.approx(np.mean(values))
 
     def test_differences_of_early_losses_are_paired_and_hold_together(self):
         record = feature_record()
         rows = lpfft_feature_quality.loss_rows([record])
         # 5 and 10 steps of FFT lie within a fifth of 60; LP-FFT trains the head in 20 before them.
-        steps = record.metrics.rows[0].steps
-        losses = [
-            np.array([run[0] - (run[first] + run[first + 1]) / 2 for run in row.private])
-            for row, first in zip(
-                record.metrics.rows, (steps.index(5), steps.index(25)), strict=False
+        losses = []
+        for strategy, first in (("fft", 5), ("lp-fft", 25)):
+            of = {"strategy": strategy, "head_scale": 1.0, "lr": 5.0}
+            start, one, other = (
+                np.array([r["private"] for r in select(record.tables["curves"], **of, step=step)])
+                for step in (0, first, first + 5)
             )
-        ]
+            losses.append(start - (one + other) / 2)
         difference = losses[0] - losses[1]
         row = select(rows, task="private", head_scale=1.0, lr=5.0)[0]
         expected = stats.t.interval(
@@ -323,8 +325,8 @@ class TestFeatureQuality:
 
     def test_one_strategy_alone_has_curves_and_no_losses(self):
         record = feature_record()
-        rows = record.metrics.rows
-        rows[:] = [row for row in rows if row.strategy == "fft"]
+        curves = record.tables["curves"]
+        curves[:] = select(curves, strategy="fft")
         shown = show("lpfft_feature_quality", record)
         assert {row["part"] for row in shown.rows} == {"curve"}
         assert len(shown.grids) == 1

@@ -1,9 +1,9 @@
 """lp_fft: the jobs that the config asks for, and which of them each figure and table needs."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from dpatlas.config.backbones import backbone_spec, check_private
 from dpatlas.config.common import run_blocks, run_spec
@@ -11,15 +11,12 @@ from dpatlas.config.root import General
 from dpatlas.config.tuned import TunedRuns, tuned_runs
 from dpatlas.config.types import PrivateSplit, PublicBackbone, Repeated
 from dpatlas.core.fields import (
-    Accountant,
     Batch,
-    Delta,
     MaxGradNorm,
     Model,
     Once,
+    Positive,
     PositiveList,
-    Rate,
-    Relation,
     TuningRuns,
     Updates,
     optional,
@@ -29,67 +26,37 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.records.distortion import Distortion
 from dpatlas.papers.lp_fft.records.dynamics import Dynamics
+from dpatlas.papers.lp_fft.records.feature_quality import FeatureQualitySpec, Quality
 from dpatlas.papers.lp_fft.records.imbalance import Imbalance
-from dpatlas.papers.lp_fft.records.private import FeatureScale, HeadScale, Noise
+from dpatlas.papers.lp_fft.records.private import (
+    HeadScale,
+    Noise,
+    PhysicalBatch,
+    Privacy,
+    PrivateFields,
+)
 from dpatlas.papers.lp_fft.records.sensitivity import Sensitivity
-from dpatlas.papers.lp_fft.records.strategies import Spec as StrategiesSpec
-from dpatlas.papers.lp_fft.records.theory import Positive
-from dpatlas.papers.lp_fft.records.umap import Pictures
-from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
+from dpatlas.papers.lp_fft.records.strategies import (
+    Augmented,
+    Compared,
+    EmaDecay,
+    LoraRank,
+    StrategiesSpec,
+    Strategy,
+    Training,
+)
+from dpatlas.papers.lp_fft.records.strategies_tuning import Rates, StrategiesTuningSpec
+from dpatlas.papers.lp_fft.records.umap import Pictures, UmapSpec
+from dpatlas.papers.lp_fft.strategies import STRATEGIES, check_rank
 
 KEY = "lp_fft"
 # Kinds of jobs that train on no data.
 COMPUTED = ("dynamics", "distortion", "sensitivity", "imbalance")
-
-# Keys of the block that apply to all private trainings.
-SHARED = ("delta", "relation", "accountant", "max_grad_norm", "max_physical_batch")
-# Further keys of the block that a scenario may override.
-OF_SCENARIO = ("lrs", "head_scale", "augmentation", "ema_decay", "lora_rank")
-# Keys of a scenario that a sweep of clip bounds overrides.
-OF_SWEEP = ("strategies", "shares", "control_shares", "runs", "runs_per_job")
-# Fields of a tuning alone.
-GRID = ("lrs", "tuning_runs")
-REPEATED = ("runs", "runs_per_job")
-# Keys in which two entries with the same scenario name may differ.
-OF_ENTRY = ("noise_multipliers", "epsilons", "tuning_runs", *OF_SWEEP)
 OF_SCENARIOS = ("scenarios", "lora")
 
-# Fields of the private trainings.
-Strategy = Literal["lp", "fft", "lp-fft", "lp-lp", "fft-fft", "lora", "lp-lora"]
-Strategies = Annotated[
-    Once[Strategy],
-    setting(
-        "Strategies to compare. A strategy of two phases needs the strategy that consists of its "
-        "first phase alone in the list, too.",
-        min_length=1,
-    ),
-]
-PhysicalBatch = Annotated[int, Field(ge=1, le=10_000_000)]
-EmaDecay = Annotated[float, Field(ge=0, lt=1)]
-LoraRank = Annotated[int, Field(ge=1, le=10_000)]
 NoiseLadder = Annotated[
     Once[Noise], setting("Noise multipliers of DP-SGD; 0 trains without privacy.")
 ]
-Shares = Annotated[
-    Once[Annotated[float, Field(ge=0, le=1)]],
-    setting("Shares of the steps given to the first phase; 0 and 1 stand for FFT and LP."),
-]
-
-
-class Rates(Model):
-    """Learning rates to try on the fixed part of the records, by what a phase trains."""
-
-    head: PositiveList
-    full: PositiveList
-    lora: PositiveList
-
-
-class Augmentation(Model):
-    """Augmented views of every record, whose gradients are averaged before clipping."""
-
-    views: int = setting("Number of views of a record.", ge=1, le=1024)
-    padding: int = setting("Largest shift of a view, in pixels.", ge=0, le=1000)
-    flip: bool = setting("Whether half of the views are mirrored.")
 
 
 class Trained(Model):
@@ -107,119 +74,78 @@ class Trained(Model):
         return self
 
 
-class Scenario(Trained, Repeated):
-    """A backbone and private records, with every strategy at every privacy level."""
+class Levels(Model):
+    """Privacy levels, and trials of their tunings."""
 
-    name: str = setting(
-        "Name of the scenario in figures, tables and claims.",
-        pattern="^[a-z0-9][a-z0-9-]{0,30}$",
-    )
     noise_multipliers: NoiseLadder
     epsilons: Once[Positive] = setting("Values of epsilon to which the noise is calibrated.")
-    steps: Updates
-    strategies: Strategies
-    shares: Shares
-    control_shares: Shares
-    runs: int = setting("Reported runs of every strategy; verdicts need 12 or more.", ge=1, le=1000)
     tuning_runs: TuningRuns
-    max_grad_norm: MaxGradNorm = optional()
-    max_physical_batch: PhysicalBatch | None = setting(
-        "Largest number of records in memory at a time.", default=None
-    )
-    lrs: Rates = setting("Overrides the block's value in this scenario.", default=None)
-    head_scale: HeadScale = optional()
-    augmentation: Augmentation | None = setting(
-        "Overrides the block's value in this scenario.", default=None
-    )
-    ema_decay: EmaDecay | None = setting(
-        "Overrides the block's value in this scenario.", default=None
-    )
-    lora_rank: LoraRank | None = setting(
-        "Overrides the block's value in this scenario.", default=None
-    )
-    standardise: bool = setting(
-        "Whether features reach the head less their mean and over their standard deviation on the "
-        "backbone's public training images; the default is false.",
-        default=None,
-    )
 
     @model_validator(mode="after")
-    def _has_levels(self) -> "Scenario":
+    def _has_levels(self) -> "Levels":
         if not self.noise_multipliers and not self.epsilons:
             allowed = "a privacy level here or in epsilons"
             raise InputError("noise_multipliers", "none", allowed)
         return self
 
 
-class ClipSweep(Repeated):
+class Comparison(Compared, Repeated):
+    """Strategies, and the runs of each."""
+
+    runs: int = setting("Reported runs of every strategy; verdicts need 12 or more.", ge=1, le=1000)
+
+
+class Scenario(Comparison, Levels, Trained):
+    """A backbone and private records, with every strategy at every privacy level.
+
+    What the block says of all scenarios, one can say of itself.
+    """
+
+    name: str = setting(
+        "Name of the scenario in figures, tables and claims.",
+        pattern="^[a-z0-9][a-z0-9-]{0,30}$",
+    )
+    steps: Updates
+    max_grad_norm: MaxGradNorm = optional()
+    max_physical_batch: PhysicalBatch = optional()
+    lrs: Rates = optional()
+    head_scale: HeadScale = optional()
+    augmentation: Augmented = optional()
+    ema_decay: EmaDecay = optional()
+    lora_rank: LoraRank = optional()
+    standardise: bool = setting(
+        "Whether features reach the head less their mean and over their standard deviation on the "
+        "backbone's public training images; the default is false.",
+        default=None,
+    )
+
+
+class ClipSweep(Comparison):
     """One scenario at several clip bounds; learning rates are divided by the bound."""
 
     scenario: str = setting("Name of one of the scenarios.")
     noise_multiplier: Noise = setting("Noise at every clip bound.")
     max_grad_norms: PositiveList
-    strategies: Strategies
-    shares: Shares
-    control_shares: Shares
 
 
-class FeatureQuality(Trained, Repeated):
+class FeatureQuality(Quality, Trained, Repeated):
     """Nearest-neighbour accuracy of the features during FFT and LP-FFT, at equal budget."""
 
     backbone: PublicBackbone = setting(
         "Name under pretrain.backbones; its training images are the pre-training task."
     )
     noise_multipliers: NoiseLadder
-    head_scales: PositiveList
-    lrs: PositiveList
-    lp_lr: Rate
-    feature_scale: FeatureScale
-    steps: Updates
-    lp_steps: Updates
-    at: Once[Annotated[int, Field(ge=0, le=1_000_000)]] = setting(
-        "Steps after which features are evaluated, in increasing order.", min_length=2
-    )
-    neighbours: int = setting("Number of neighbours that vote.", ge=1, le=10_000)
-    public_known: int = setting(
-        "Number of public images among which neighbours are searched.", ge=1, le=10_000_000
-    )
-    public_asked: int = setting("Number of public images to classify.", ge=1, le=1_000_000)
-
-    @model_validator(mode="after")
-    def _evaluates_within_its_steps(self) -> "FeatureQuality":
-        if self.lp_steps >= self.steps:
-            raise InputError("lp_steps", self.lp_steps, f"less than steps = {self.steps}")
-        if sorted(self.at) != self.at or self.at[-1] > self.steps:
-            raise InputError("at", self.at, f"increasing steps, at most steps = {self.steps}")
-        return self
 
 
 class Umap(Pictures, Trained, Repeated):
     """UMAP of the features before, early and late in FFT, after LP of several lengths."""
 
 
-class Settings(Model):
+class Settings(Privacy, Training):
     """Private fine-tuning with and without linear probing first."""
 
     enabled: bool = setting("Whether this paper is part of the run.")
-    delta: Delta
-    relation: Relation
-    accountant: Accountant
-    max_grad_norm: MaxGradNorm
-    max_physical_batch: PhysicalBatch | None = setting(
-        "Largest number of records in memory at a time; null for the whole batch. Changes results "
-        "by rounding alone."
-    )
     lrs: Rates
-    head_scale: HeadScale
-    augmentation: Augmentation | None = setting(
-        "Augmented views of every record, averaged before clipping; null for none."
-    )
-    ema_decay: EmaDecay | None = setting(
-        "Decay of the average of the weights that is reported; null for the last iterate."
-    )
-    lora_rank: LoraRank | None = setting(
-        "Rank of LoRA's adapters, at most the width of the narrowest layer; null without LoRA."
-    )
     scenarios: list[Scenario] = setting(
         "Each a backbone and private records; every strategy is trained at every privacy level.",
         min_length=1,
@@ -250,15 +176,14 @@ class Settings(Model):
         sweep = self.clip_sweep
         for scenario in self.scenarios:
             if scenario.name == sweep.scenario:
-                changes = {name: getattr(sweep, name) for name in OF_SWEEP}
+                changes = {name: getattr(sweep, name) for name in Comparison.model_fields}
                 return scenario.model_copy(update=changes)
         allowed = "one of " + ", ".join(scenario.name for scenario in self.scenarios)
         raise InputError("clip_sweep.scenario", repr(sweep.scenario), allowed)
 
-    def of(self, scenario: Scenario) -> dict[str, Any]:
-        """Settings of a scenario's trainings: the block's, overridden by the scenario's."""
-        names = (*SHARED, *OF_SCENARIO)
-        return {**self.plain(*names), **scenario.plain(*names)}
+    def fields(self, entry: Trained, spec: type[PrivateFields]) -> dict[str, Any]:
+        """Fields of a spec that the block says of all trainings, or an entry of its own."""
+        return {**self.part(spec), **entry.part(spec)}
 
     @model_validator(mode="after")
     def _go_together(self) -> "Settings":
@@ -267,7 +192,8 @@ class Settings(Model):
             raise InputError("accountant", found, "pld or auto; rdp with add_remove")
         swept = {"clip_sweep": self.swept} if self.swept else {}
         for path, scenario in {**_entries(self, *OF_SCENARIOS), **swept}.items():
-            _check_strategies(path, scenario.strategies, self.of(scenario))
+            fields = self.fields(scenario, StrategiesTuningSpec)
+            _check_strategies(path, scenario.strategies, fields)
         return self
 
 
@@ -277,12 +203,13 @@ def _entries(block: Settings, *keys: str) -> dict[str, Any]:
 
 
 def _check_names(scenarios: Mapping[str, Scenario]) -> None:
-    """Check that entries of one name agree but for OF_ENTRY, and that no level comes twice."""
+    """Check that entries of one name agree but for levels and comparison; no level comes twice."""
+    own = (*Levels.model_fields, *Comparison.model_fields)
     first: dict[str, Scenario] = {}
     levels = set()
     for path, scenario in scenarios.items():
         earlier = first.setdefault(scenario.name, scenario)
-        fields, expected = scenario.plain_without(*OF_ENTRY), earlier.plain_without(*OF_ENTRY)
+        fields, expected = scenario.plain_without(*own), earlier.plain_without(*own)
         for name in sorted({*fields, *expected}):
             if fields.get(name) != expected.get(name):
                 allowed = f"{expected.get(name)}, as in the other entry named {scenario.name}"
@@ -296,12 +223,7 @@ def _check_names(scenarios: Mapping[str, Scenario]) -> None:
 
 
 def _check_strategies(path: str, names: list[Strategy], fields: Mapping[str, Any]) -> None:
-    """Check that first phases and LoRA's rank are there, and that strategies try as many rates."""
-    for name in names:
-        first = ALONE[STRATEGIES[name][0]]
-        if first not in names:
-            allowed = f"{first} too, whose rate its first phase takes"
-            raise InputError(f"{path}.strategies", f"{name} without {first}", allowed)
+    """Check that LoRA's rank is there, and that strategies try as many rates."""
     check_rank(f"{path}.strategies", names, fields["lora_rank"])
     tried = {part: len(fields["lrs"][part]) for name in names for part in STRATEGIES[name]}
     if len(set(tried.values())) > 1:
@@ -392,41 +314,24 @@ def _runs(config: General, scenario: Scenario, fields: dict[str, Any], name: str
 
 
 def _scenario(config: General, scenario: Scenario, group: str) -> dict[str, Any]:
-    return {
-        "group": group,
-        "scenario": scenario.name,
-        **config.lp_fft.of(scenario),
-        **scenario.plain("batch", "steps", "tuning_runs", "strategies", "shares", "control_shares"),
-        **_private(config, scenario),
-        **(
-            {"public_data": _pretraining_data(config, group, scenario)}
-            if scenario.standardise
-            else {}
-        ),
-    }
+    fields = _private(config, scenario, StrategiesTuningSpec)
+    if scenario.standardise:
+        fields["public_data"] = _pretraining_data(config, group, scenario)
+    return {**fields, "group": group, "scenario": scenario.name}
 
 
 def _quality(config: General, entry: FeatureQuality, noise: float) -> list[Spec]:
-    fields = {
-        **config.lp_fft.plain(*SHARED),
-        **entry.plain_without("noise_multipliers", *REPEATED),
-        **_private(config, entry),
-        "public_data": _pretraining_data(config, "feature_quality", entry),
-        "noise_multiplier": noise,
-    }
+    public = _pretraining_data(config, "feature_quality", entry)
+    fields = _private(config, entry, FeatureQualitySpec)
+    fields |= {"public_data": public, "noise_multiplier": noise}
     name = f"quality-{entry.backbone}-noise{noise:g}"
     runs = entry.runs, entry.runs_per_job
     return run_blocks(config, KEY, "feature_quality", fields, name, *runs)
 
 
 def _umap(config: General, entry: Umap) -> list[Spec]:
-    fields = {
-        **config.lp_fft.plain(*SHARED),
-        **entry.part(Pictures),
-        "batch": entry.batch,
-        **_private(config, entry),
-    }
     name = f"umap-{entry.data.name}-{entry.backbone}"
+    fields = _private(config, entry, UmapSpec)
     return run_blocks(config, KEY, "umap", fields, name, entry.runs, entry.runs_per_job)
 
 
@@ -439,8 +344,10 @@ def _pretraining_data(config: General, where: str, entry: Trained) -> dict[str, 
     return pretraining["data"]
 
 
-def _private(config: General, entry: Trained) -> dict[str, Any]:
+def _private(config: General, entry: Trained, spec: type[PrivateFields]) -> dict[str, Any]:
+    """Fields of specs of this class that are the same at all levels."""
     return {
+        **config.lp_fft.fields(entry, spec),
         "data": {**entry.data.dealt(), "n_add": 0},
         "backbone": backbone_spec(config, entry.backbone).id,
     }

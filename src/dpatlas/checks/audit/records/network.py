@@ -1,17 +1,8 @@
-"""Records of kind `network`: networks trained by `dpatlas.train`, or one with canaries.
-
-n: records, canaries counted, that batches are drawn from; n_test: test records. relation: of the
-guarantee. noise_multiplier, expected_batch: of every step. accuracy, loss: means over the runs, on
-test records. skipped_records: gradients that were not finite. audit: what canaries show, None
-without any. lower: bound on epsilon at the spec's delta, as of
-`dpatlas.accounting.audit_statistics.LowerBound`; profile_test: of the guaranteed privacy profile as
-a whole, as of `dpatlas.accounting.one_run.OneRunTest`; contradicted: whether it is rejected.
-selected, score: None, as nothing is selected here.
-"""
+"""Records of kind `network`: networks trained by `dpatlas.train`, or one with canaries."""
 
 from typing import Literal
 
-from dpatlas.core.facts import DataFields
+from dpatlas.core.facts import DataFields, network_record
 from dpatlas.core.fields import (
     Batch,
     Count,
@@ -26,7 +17,7 @@ from dpatlas.core.fields import (
     SettingsTried,
     Updates,
 )
-from dpatlas.core.records import RecordShape, SpecFields
+from dpatlas.core.records import SpecFields
 
 
 class Training(Model):
@@ -57,10 +48,4 @@ class NetworkSpec(SpecFields, Training):
     level: float | None = None
 
 
-RECORD = RecordShape(
-    NetworkSpec,
-    version=1,
-    facts="n n_test relation noise_multiplier expected_batch steps accuracy loss skipped_records "
-    "audit selected score",
-    tables={"runs": "run accuracy loss skipped_records"},
-)
+RECORD = network_record(NetworkSpec)

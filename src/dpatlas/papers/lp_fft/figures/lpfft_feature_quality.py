@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
-
 from dpatlas.core.statistics import (
     FAILS,
     HOLDS,
@@ -18,9 +16,9 @@ from dpatlas.core.statistics import (
 )
 from dpatlas.papers.lp_fft.figures.arms import backbone_of
 from dpatlas.papers.lp_fft.quality import EARLY, early_losses
-from dpatlas.papers.lp_fft.records.feature_quality import TASKS, Metrics, Spec
-from dpatlas.papers.lp_fft.records.feature_quality import Row as Curves
+from dpatlas.papers.lp_fft.records.feature_quality import TASKS
 from dpatlas.records import Record
+from dpatlas.rows import columns
 from dpatlas.show.look import BLUE, MUTED, RED, Look
 from dpatlas.show.panel import (
     Axis,
@@ -48,7 +46,7 @@ from dpatlas.show.rows import (
     where,
 )
 
-QualityRecord = Record[Spec, Metrics]
+QualityRecord = Record[Any, Any]
 
 TASK_NAMES = {"private": "private task", "public": "pre-training task"}
 CURVES = {
@@ -128,16 +126,18 @@ def curve_rows(record: QualityRecord) -> list[Row]:
     return [
         {
             "part": "curve",
-            **_setting(record, curves),
-            "strategy": curves.strategy,
+            **_setting(record, head_scale, lr),
+            "strategy": strategy,
             "task": task,
             "step": step,
-            **mean_interval(values),
+            **mean_interval(runs[task].to_numpy()),
             "confidence": CONFIDENCE,
         }
-        for curves in record.metrics.rows
+        for (head_scale, lr, strategy), curves in columns([record], "curves").groupby(
+            ["head_scale", "lr", "strategy"], sort=False
+        )
         for task in TASKS
-        for step, values in zip(curves.steps, np.array(curves.quality(task), float).T, strict=True)
+        for step, runs in curves.groupby("step")
     ]
 
 
@@ -147,22 +147,25 @@ def loss_rows(records: Records) -> list[Row]:
     The loss is that of `early_losses`. The intervals of a task hold simultaneously at level 1 -
     FAMILY; `answer` says whether the difference is above 0.
     """
-    pairs = [pair for record in records for pair in _pairs(record)]
+    pairs = [
+        (record, *condition, {name: of for name, of in losses.groupby("strategy")})
+        for record in records
+        for condition, losses in early_losses(record).groupby(["head_scale", "lr"], sort=False)
+        if losses.strategy.nunique() == 2
+    ]
     if not pairs:
         return []
     confidence = simultaneous_confidence(FAMILY, 1, len(pairs))
     rows = []
-    for (record, fft, lp_fft), task in ((pair, task) for pair in pairs for task in TASKS):
-        losses = early_losses(record.spec, fft, lp_fft, task)
-        if losses is None:
-            continue
-        estimate = difference_estimate(*losses, paired=True)
+    for (record, head_scale, lr, of), task in ((pair, task) for pair in pairs for task in TASKS):
+        fft, lp_fft = (of[name][task].to_numpy() for name in ("fft", "lp-fft"))
+        estimate = difference_estimate(fft, lp_fft, paired=True)
         judged = judge(Comparison("", estimate, above=0.0), confidence)
         bounded = estimate.runs >= LEAST_RUNS
         rows.append(
             {
                 "part": "early loss",
-                **_setting(record, fft),
+                **_setting(record, head_scale, lr),
                 "strategy": "fft less lp-fft",
                 "task": task,
                 "value": estimate.value,
@@ -176,36 +179,17 @@ def loss_rows(records: Records) -> list[Row]:
     return rows
 
 
-def _pairs(record: QualityRecord) -> list[tuple[QualityRecord, Curves, Curves]]:
-    """FFT and LP-FFT at every head scale and rate at which the record has both."""
-    conditions: dict[tuple[float, float], dict[str, Curves]] = {}
-    for curves in record.metrics.rows:
-        conditions.setdefault((curves.head_scale, curves.lr), {})[curves.strategy] = curves
-    return [
-        (record, by_strategy["fft"], by_strategy["lp-fft"])
-        for by_strategy in conditions.values()
-        if {"fft", "lp-fft"} <= by_strategy.keys()
-    ]
-
-
-def _setting(record: QualityRecord, curves: Curves) -> Row:
-    spec, metrics = record.spec, record.metrics
+def _setting(record: QualityRecord, head_scale: float, lr: float) -> Row:
+    spec, facts = record.spec, record.facts
+    of_spec = ("noise_multiplier", "delta", "feature_scale", "neighbours")
     return {
+        **{name: getattr(spec, name) for name in (*of_spec, "lp_steps", "lp_lr", "steps")},
+        **{name: facts[name] for name in ("n_train", "n_test", "epsilon")},
         "data": spec.data.name,
         "backbone": backbone_of(record),
         "pretrained_on": spec.public_data.name,
-        "n_train": metrics.n_train,
-        "n_test": metrics.n_test,
-        "epsilon": metrics.epsilon,
-        "noise_multiplier": spec.noise_multiplier,
-        "delta": spec.delta,
-        "feature_scale": spec.feature_scale,
-        "neighbours": spec.neighbours,
-        "lp_steps": spec.lp_steps,
-        "lp_lr": spec.lp_lr,
-        "steps": spec.steps,
-        "head_scale": curves.head_scale,
-        "lr": curves.lr,
+        "head_scale": head_scale,
+        "lr": lr,
         "runs": list(record.ids),
     }
 
@@ -290,7 +274,7 @@ def _note(family: Sequence[QualityRecord]) -> str:
     record, spec = family[0], family[0].spec
     return (
         f"{spec.data.name} from {backbone_of(record)}, pre-trained on "
-        f"{spec.public_data.name}: n = {record.metrics.n_train}, $\\delta$ = "
+        f"{spec.public_data.name}: n = {record.facts['n_train']}, $\\delta$ = "
         f"{spec.delta:g}; accuracy by {_nearest(spec.neighbours)} among penultimate "
         f"features; features multiplied by {spec.feature_scale:g}, LP at rate "
         f"{spec.lp_lr:g}; {averaged(record.spec.runs for record in family)}"

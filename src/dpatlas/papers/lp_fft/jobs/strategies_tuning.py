@@ -22,7 +22,7 @@ def strategies_tuning(job: Job) -> Outcome:
 
     def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         first = [lr for name in tuned_before(arm) for lr in chosen[name]["lrs"]]
-        return [{"lrs": [*first, lr]} for lr in fields.lrs[arm.parts[-1]]]
+        return [{"lrs": [*first, lr]} for lr in getattr(fields.lrs, arm.parts[-1])]
 
     compared = Comparison(job)
     tuning = Tuning(job, compared.arms, grid_of, tuned_before)

@@ -81,7 +81,7 @@ def umap(job: Job) -> Outcome:
     facts = {
         "n_train": deals.sizes["train"],
         "n_test": deals.sizes["test"],
-        "backbone": backbone_used(backbone).plain(),
+        "backbone": backbone_used(backbone),
         "classes": list(job.prepared.classes),
     }
     budgets = [

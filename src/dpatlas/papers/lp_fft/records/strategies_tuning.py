@@ -1,17 +1,25 @@
-"""lp_fft: specs and records of kind `strategies_tuning`."""
+"""Records of kind `strategies_tuning`: the learning rates that every arm tried."""
 
 from typing import Literal
 
 from dpatlas.core.facts import TuningFields, tuning_record
-from dpatlas.papers.lp_fft.records.private import Part
+from dpatlas.core.fields import Model, PositiveList
 from dpatlas.papers.lp_fft.records.strategies import Strategies
 
 
+class Rates(Model):
+    """Learning rates to try on the fixed part of the records, by what a phase trains."""
+
+    head: PositiveList
+    full: PositiveList
+    lora: PositiveList
+
+
 class StrategiesTuningSpec(Strategies, TuningFields):
-    """Settings of a job. lrs: learning rates to try, by the part that a phase trains."""
+    """The tuning."""
 
     kind: Literal["strategies_tuning"]
-    lrs: dict[Part, list[float]]
+    lrs: Rates
 
 
 RECORD = tuning_record(StrategiesTuningSpec)
