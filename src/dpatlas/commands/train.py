@@ -35,8 +35,8 @@ from dpatlas.core.specs import Spec
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.records import Record, parse_record
 
-TrainingRecord = Record[TrainingSpec, Any]
-SelectionRecord = Record[SelectionSpec, Any]
+TrainingRecord = Record[TrainingSpec]
+SelectionRecord = Record[SelectionSpec]
 EPILOG = """\
 `dpatlas train FILE.yaml` trains a network of your own on your own records: docs/training.md.
 Without further arguments this trains the network of the audit table. The same command, given again,
