@@ -27,14 +27,13 @@ from dpatlas.old_records import OLD
 from dpatlas.registry import block_of
 
 S = TypeVar("S", bound=SpecFields)
-M = TypeVar("M")
 MEASURED = ("facts", "tables")
 # Where `noting` collects, within it.
 _noted: ContextVar[set[str] | None] = ContextVar("noted", default=None)
 
 
 @dataclass(frozen=True)
-class Record(Generic[S, M]):
+class Record(Generic[S]):
     """A record of one kind, or all blocks of runs of one condition (`joined`) as one.
 
     spec: of the class of its kind. facts: single values by name. tables: rows by the name of their
@@ -66,7 +65,7 @@ class Record(Generic[S, M]):
         """Ids of the records that this one was read from."""
         return self.blocks or (self.id,)
 
-    def cut(self, runs: int) -> "Record[S, M]":
+    def cut(self, runs: int) -> "Record[S]":
         """The first `runs` (1 or more) runs alone; itself if it has no more, or does not repeat."""
         if runs < 1:
             raise ValueError(f"the first {runs} runs of {self.id}")
@@ -96,19 +95,19 @@ def noting() -> Iterator[set[str]]:
         _noted.reset(token)
 
 
-def joined(records: Iterable[Record[Any, Any]]) -> list[Record[Any, Any]]:
+def joined(records: Iterable[Record[Any]]) -> list[Record[Any]]:
     """Each condition's blocks of runs as one record, in order of their first appearance.
 
     A record of a kind without blocks stays as it is. Raises InputError for blocks that do not
     follow one another from run 0 on, or that contradict each other.
     """
-    conditions: dict[str, list[Record[Any, Any]]] = {}
+    conditions: dict[str, list[Record[Any]]] = {}
     for record in records:
         conditions.setdefault(record.condition, []).append(record)
     return [_whole(blocks) for blocks in conditions.values()]
 
 
-def _whole(blocks: Sequence[Record[Any, Any]]) -> Record[Any, Any]:
+def _whole(blocks: Sequence[Record[Any]]) -> Record[Any]:
     first, *others = blocks
     if not isinstance(first.spec, RunsFields):
         return first
@@ -144,13 +143,13 @@ def _whole(blocks: Sequence[Record[Any, Any]]) -> Record[Any, Any]:
     )
 
 
-def read_record(path: Path | str) -> Record[Any, Any]:
+def read_record(path: Path | str) -> Record[Any]:
     """Read a record; InputError if it is missing, torn, or of another shape than its kind's."""
     content = records.read_record(path)
     return parse_record(content, str(path))
 
 
-def parse_record(content: Mapping[str, Any], where: str) -> Record[Any, Any]:
+def parse_record(content: Mapping[str, Any], where: str) -> Record[Any]:
     """The record that `content` (JSON) holds; `where` names it in an InputError."""
     spec = parse_spec(content["spec"], f"{where}: spec")
     shape = shape_of(spec.key, spec.kind, where)

@@ -13,7 +13,7 @@ from dpatlas.records import Record
 SCALAR = (str, int, float, bool)
 
 
-def columns(records: Iterable[Record[Any, Any]], table: str = "rows", **where: Any) -> pd.DataFrame:
+def columns(records: Iterable[Record[Any]], table: str = "rows", **where: Any) -> pd.DataFrame:
     """The rows of this table of all records, in their order.
 
     Beside the table's own columns: those of the row's arm, where the records have a table `arms`;
@@ -45,7 +45,7 @@ def columns(records: Iterable[Record[Any, Any]], table: str = "rows", **where: A
     return data
 
 
-def arms(record: Record[Any, Any]) -> list[Row]:
+def arms(record: Record[Any]) -> list[Row]:
     """The rows of a record's `arms`, each with lists over runs of what its `runs` measured."""
     measured = [name for name in record.shape.columns("runs") if name not in ("run", "arm")]
     found = {row["arm"]: row | {name: [] for name in measured} for row in record.tables["arms"]}
@@ -55,7 +55,7 @@ def arms(record: Record[Any, Any]) -> list[Row]:
     return list(found.values())
 
 
-def fields_of(record: Record[Any, Any]) -> dict[str, Any]:
+def fields_of(record: Record[Any]) -> dict[str, Any]:
     """Single values in a record's spec, or None, by name; those of a part of it as `data.name`."""
     found: dict[str, Any] = {}
     for name, value in dict(record.spec).items():

@@ -144,7 +144,7 @@ def attack(specs: "Sequence[Spec]") -> list[dict[str, Any]]:
     return contents
 
 
-def table(records: "Sequence[Record[Any, Any]]") -> str:
+def table(records: "Sequence[Record[Any]]") -> str:
     """The table of attacks as Markdown."""
     from dpatlas.checks.audit.figures.audit import attacks_part, mechanism_row
     from dpatlas.show.tables import to_markdown

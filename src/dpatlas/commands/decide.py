@@ -222,7 +222,7 @@ class State:
         path = self.folder / MORE_RUNS
         write_json(path, {**read_more_runs(path), **runs})
 
-    def _seconds(self, record: Record[Any, Any], costs: Mapping[str, float]) -> float:
+    def _seconds(self, record: Record[Any], costs: Mapping[str, float]) -> float:
         """CPU seconds of a run: as measured, or estimated for records without their cost."""
         paths = [str(Path(self.atlas.record(name)).with_name("cost.json")) for name in record.ids]
         measured = [costs[path] for path in paths if path in costs]

@@ -701,7 +701,7 @@ class JudgedEntry:
     note: str = ""
     decision: Decision | None = None
     runs_to_decide: int | None = None
-    read: tuple[Record[Any, Any], ...] = ()
+    read: tuple[Record[Any], ...] = ()
 
     def cpu_s(self, costs: Mapping[str, float]) -> float:
         """CPU seconds of the runs missing to `runs_to_decide`; costs: of one run, by record id."""

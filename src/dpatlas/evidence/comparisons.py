@@ -60,12 +60,10 @@ class PaperRecords:
     """One paper's settings and records by group, as the config names them."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    groups: Mapping[str, Sequence[Record[Any, Any]]] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[Record[Any]]] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, settings: Mapping[str, Any], records: Mapping[str, Record[Any, Any]]
-    ) -> "PaperRecords":
+    def of(cls, settings: Mapping[str, Any], records: Mapping[str, Record[Any]]) -> "PaperRecords":
         """Look up the ids of `settings["groups"]` in `records` by id; InputError if one lacks."""
         groups = {}
         for name, ids in settings.get("groups", {}).items():
@@ -76,7 +74,7 @@ class PaperRecords:
             groups[name] = list({records[each].id: records[each] for each in ids}.values())
         return cls(settings, groups)
 
-    def computed(self, table: str) -> Callable[[Sequence[Record[Any, Any]]], pd.DataFrame] | None:
+    def computed(self, table: str) -> Callable[[Sequence[Record[Any]]], pd.DataFrame] | None:
         """What makes a table of the paper's `claims.py`; None for a table of its records."""
         record = next(record for group in self.groups.values() for record in group)
         return block_of(record.key).load("claims").TABLES.get(table)
@@ -86,7 +84,7 @@ class PaperRecords:
         groups = {name: [each.cut(runs) for each in group] for name, group in self.groups.items()}
         return PaperRecords(self.settings, groups)
 
-    def group(self, name: str) -> Sequence[Record[Any, Any]]:
+    def group(self, name: str) -> Sequence[Record[Any]]:
         """Records of a group; NotRun if the config has none."""
         if not self.groups.get(name):
             if (counts := self.settings.get("waiting", {}).get(name)) is not None:

@@ -12,7 +12,7 @@ from dpatlas.errors import InputError
 from dpatlas.records import Record
 
 Row = dict[str, Any]
-Records = Sequence[Record[Any, Any]]
+Records = Sequence[Record[Any]]
 Settings = dict[str, Any]
 
 CONFIDENCE = 0.95
@@ -20,7 +20,7 @@ CONFIDENCE = 0.95
 LEAST_RUNS = 3
 
 
-def only(records: Records, kind: str) -> Record[Any, Any]:
+def only(records: Records, kind: str) -> Record[Any]:
     """The record of that kind; InputError unless there is exactly one."""
     matching = of_kind(records, kind)
     if len(matching) != 1:
@@ -28,12 +28,12 @@ def only(records: Records, kind: str) -> Record[Any, Any]:
     return matching[0]
 
 
-def of_kind(records: Records, kind: str) -> list[Record[Any, Any]]:
+def of_kind(records: Records, kind: str) -> list[Record[Any]]:
     """The records of that kind."""
     return [record for record in records if record.kind == kind]
 
 
-def some(records: Records, kind: str) -> list[Record[Any, Any]]:
+def some(records: Records, kind: str) -> list[Record[Any]]:
     """The records of that kind; InputError where there is none."""
     matching = of_kind(records, kind)
     if not matching:

@@ -27,7 +27,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import sum_of_steps, table4_ratio
 from dpatlas.records import Record
 from dpatlas.rows import columns
 
-Records = Sequence[Record[Any, Any]]
+Records = Sequence[Record[Any]]
 # Curves of a `privacy_loss` record.
 BOUND, QUADRATIC = "full batch, hidden state", "quadratic, fixed start"
 
@@ -275,7 +275,7 @@ FINDINGS = {"sgld-7": counterexample_found}
 
 def _curves(
     records: Records,
-) -> Iterator[tuple[Record[Any, Any], dict[str, str], np.ndarray, np.ndarray]]:
+) -> Iterator[tuple[Record[Any], dict[str, str], np.ndarray, np.ndarray]]:
     """Each curve by name with its steps and epsilons, NaN where infinite."""
     names = ["calibration", "schedule", "curve"]
     for record in records:
@@ -284,14 +284,12 @@ def _curves(
             yield record, dict(zip(names, at, strict=True)), rows.step.to_numpy(), epsilons
 
 
-def _infinite(
-    record: Record[Any, Any], curve: Mapping[str, str], epsilons: np.ndarray
-) -> str | None:
+def _infinite(record: Record[Any], curve: Mapping[str, str], epsilons: np.ndarray) -> str | None:
     found = f"{curve['curve']} of {record.id} is infinite at some step"
     return found if np.isnan(epsilons).any() else None
 
 
-def _divergences(record: Record[Any, Any], full: bool) -> Iterator[tuple[float, str]]:
+def _divergences(record: Record[Any], full: bool) -> Iterator[tuple[float, str]]:
     """Log of exact over claimed Renyi divergence of all scanned laws."""
     for row in record.tables["scan"]:
         if (row["m"] == record.facts["n"]) == full:
@@ -300,7 +298,7 @@ def _divergences(record: Record[Any, Any], full: bool) -> Iterator[tuple[float, 
             yield _log(row["exact"] / row["claimed"]), f"{what}, {_law(row)}, {point}"
 
 
-def _deltas(record: Record[Any, Any], full: bool) -> Iterator[tuple[float, str]]:
+def _deltas(record: Record[Any], full: bool) -> Iterator[tuple[float, str]]:
     """log10 of exact over promised delta of all laws."""
     for row in record.tables["calibrated"]:
         if (row["m"] == record.facts["n"]) == full:

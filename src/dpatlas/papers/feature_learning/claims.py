@@ -22,7 +22,7 @@ from dpatlas.papers.feature_learning.formulas.rates import (
 from dpatlas.records import Record
 from dpatlas.rows import columns
 
-Records = Sequence[Record[Any, Any]]
+Records = Sequence[Record[Any]]
 # The grid on which a formula is compared with exact accounting: delta, and eps as a share of its
 # range up to 8 log(1 / delta).
 DELTAS = (1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)

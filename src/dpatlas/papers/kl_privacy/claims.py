@@ -21,7 +21,7 @@ from dpatlas.papers.kl_privacy.readings import bounded, constants_by_run
 from dpatlas.records import Record
 from dpatlas.rows import columns
 
-Records = Sequence[Record[Any, Any]]
+Records = Sequence[Record[Any]]
 LEAST_STEPS_FOR_DRIFT = 3
 # Of the constant B with depth (Table 1): it falls for two inits and rises for the others.
 FALLS = ("lecun", "xavier")

@@ -19,7 +19,7 @@ from dpatlas.records import Record
 from dpatlas.rows import columns
 
 
-def largest_means(records: Iterable[Record[Any, Any]]) -> pd.DataFrame:
+def largest_means(records: Iterable[Record[Any]]) -> pd.DataFrame:
     """`curves` with kl_worst: the largest over records of the mean over runs of their KL.
 
     At the specs' record steps alone. With dealt records a record is removed in some runs and added
@@ -38,7 +38,7 @@ def largest_means(records: Iterable[Record[Any, Any]]) -> pd.DataFrame:
     return kept.assign(kl_worst=kept.kl_worst.where(kept.kl_max.notna()))
 
 
-def growth(records: Iterable[Record[Any, Any]], start: int, end: int) -> pd.DataFrame:
+def growth(records: Iterable[Record[Any]], start: int, end: int) -> pd.DataFrame:
     """`curves` at step `end`, with growth: log(KL(end) / KL(start)) / log(end / start) by run."""
     records, run = list(records), ["condition", "run"]
     before = columns(records, "curves", step=start)[[*run, "kl_max"]]
@@ -47,7 +47,7 @@ def growth(records: Iterable[Record[Any, Any]], start: int, end: int) -> pd.Data
     return data.assign(growth=exponent)
 
 
-def bounded(records: Iterable[Record[Any, Any]]) -> pd.DataFrame:
+def bounded(records: Iterable[Record[Any]]) -> pd.DataFrame:
     """`depths` with bounds on each run's excess risk, and KL at the end of its training time.
 
     By the run's measured R and the exact convention's noise. `corollary`: 1 / n^2 and the term of
@@ -93,7 +93,7 @@ class DriftConstants:
         return integral * kl_step(1.0, self.sigma2, 1.0, convention)
 
 
-def constants_by_run(record: Record[Any, Any]) -> DriftConstants:
+def constants_by_run(record: Record[Any]) -> DriftConstants:
     """Estimates of the constants of Lemma 3.2 from each trajectory of a `training` record.
 
     The lemma asks for ||g(W) - g(W')|| < max(c, beta ||W - W'||) for every record's gradient g and
@@ -127,7 +127,7 @@ def constants_by_run(record: Record[Any, Any]) -> DriftConstants:
     )
 
 
-def drift_constants(record: Record[Any, Any]) -> DriftConstants:
+def drift_constants(record: Record[Any]) -> DriftConstants:
     """The constants of all runs of a `training` record: largest c and beta, mean gdiff0 and g0.
 
     Raises InputError as `constants_by_run`.

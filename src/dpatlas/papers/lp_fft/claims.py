@@ -23,7 +23,7 @@ from dpatlas.papers.lp_fft.strategies import STRATEGIES
 from dpatlas.records import Record
 from dpatlas.rows import columns
 
-Records = Sequence[Record[Any, Any]]
+Records = Sequence[Record[Any]]
 # Strategies of a curve over the share of LP.
 OVER_SHARE = ("fft", "lp-fft", "lp")
 # Prop. E.10: the head's sensitivity over the features' goes as d to this power.

@@ -13,7 +13,7 @@ EARLY = 0.2
 OF_RUN = ["head_scale", "lr", "strategy", "run"]
 
 
-def early_losses(record: Record[Any, Any]) -> pd.DataFrame:
+def early_losses(record: Record[Any]) -> pd.DataFrame:
     """What FFT and LP-FFT lose in the first steps that train everything, by run.
 
     `private` and `public` are then the kNN accuracy at the start less its mean over the first

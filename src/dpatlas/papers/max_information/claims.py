@@ -29,7 +29,7 @@ from dpatlas.papers.max_information.selection import (
 from dpatlas.records import Record
 from dpatlas.rows import columns
 
-Records = Sequence[Record[Any, Any]]
+Records = Sequence[Record[Any]]
 PRIOR = "certificate_prior"
 METHODS = ("reparametrisation", "sampling")
 # Half a unit of the last printed digit of risks and bounds, and of kappa and KL.
@@ -313,13 +313,13 @@ def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[st
         yield name, max(low - (printed + HALF_CENT), (printed - HALF_CENT) - high)
 
 
-def _slope(record: Record[Any, Any], axis: str) -> float:
+def _slope(record: Record[Any], axis: str) -> float:
     """log-log slope of the optimised kappa/n between the ends of a panel."""
     (first, start), *_, (last, end) = _points(record, axis)
     return math.log(end / start) / math.log(last / first)
 
 
-def _points(record: Record[Any, Any], axis: str) -> list[tuple[float, float]]:
+def _points(record: Record[Any], axis: str) -> list[tuple[float, float]]:
     """(x, optimised kappa/n) of a panel in ascending order; NotRun for fewer than two points."""
     panel = columns([record], axis=axis)
     if panel.empty:

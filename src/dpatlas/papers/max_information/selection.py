@@ -38,7 +38,7 @@ class Setting:
     the sizes of data and network are those of all.
     """
 
-    records: tuple[Record[Any, Any], ...]
+    records: tuple[Record[Any], ...]
     rows: pd.DataFrame
 
     @property
@@ -81,20 +81,20 @@ class Setting:
         return rows.loc[rows.groupby("run")[by].idxmin()]
 
 
-def settings_of(records: Iterable[Record[Any, Any]]) -> list[Setting]:
+def settings_of(records: Iterable[Record[Any]]) -> list[Setting]:
     """The settings of `certificates` records, in order of first appearance.
 
     Raises InputError for a prior that appears twice, and where K1 and K2 do not pay for all tuples
     of a kind and all values of tau that were tried, here or in other looks at the same records.
     """
-    joined: dict[str, list[Record[Any, Any]]] = {}
+    joined: dict[str, list[Record[Any]]] = {}
     for record in records:
         shared = record.spec.model_dump(mode="json", exclude={"priors", "taus", "runs"})
         joined.setdefault(canonical_json(shared), []).append(record)
     return [_setting(tuple(members)) for members in joined.values()]
 
 
-def _setting(records: tuple[Record[Any, Any], ...]) -> Setting:
+def _setting(records: tuple[Record[Any], ...]) -> Setting:
     runs = min(record.spec.runs for record in records)
     records = tuple(record.cut(runs) for record in records)
     rows = columns(records)

@@ -10,8 +10,8 @@ from dpatlas.show.output import ShownTable
 from dpatlas.show.rows import Row, Settings, mean_and_error, of_kind
 from dpatlas.show.tables import Cell, Measured, Part
 
-MechanismRecord = Record[MechanismSpec, Any]
-NetworkRecord = Record[NetworkSpec, Any]
+MechanismRecord = Record[MechanismSpec]
+NetworkRecord = Record[NetworkSpec]
 CONSISTENT, CONTRADICTED = "consistent", "contradicted"
 SHARED = ("part", "mechanism", "description", "samplers", "relation")
 ATTACKED = (
@@ -94,7 +94,7 @@ TRAININGS: dict[str, Cell] = {
 }
 
 
-def audit(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownTable:
+def audit(records: Sequence[Record[Any]], settings: Settings) -> ShownTable:
     """A row per mechanism, per audit by canaries, and per private training."""
     mechanisms = [mechanism_row(record) for record in of_kind(records, "mechanism")]
     trainings = of_kind(records, "network")

@@ -13,8 +13,8 @@ from dpatlas.show.look import BLUE, GREEN, RED, Look
 from dpatlas.show.panel import Axis, Grid, Legend, Panel, Series, ShownFigure, names, picture
 from dpatlas.show.rows import Row, Settings, mean_and_error, only
 
-TransferRecord = Record[TransferSpec, Any]
-BackboneRecord = Record[BackboneSpec, Any]
+TransferRecord = Record[TransferSpec]
+BackboneRecord = Record[BackboneSpec]
 # Images per line and lines of a sheet; pixels between images; number of grey levels.
 PER_LINE, LINES = 20, 2
 GAP, BASE = 1, 17
@@ -41,7 +41,7 @@ COLUMNS = (
 )
 
 
-def pretrain_samples(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownFigure:
+def pretrain_samples(records: Sequence[Record[Any]], settings: Settings) -> ShownFigure:
     """Images of every source above, accuracies on the private data below."""
     measured: TransferRecord = only(records, "transfer")
     sheets = [
@@ -116,7 +116,7 @@ def levels(image: str, shape: Sequence[int]) -> np.ndarray:
     return grey.reshape(shape[-2:])
 
 
-def _one_per_source(records: Sequence[Record[Any, Any]]) -> list[TransferRecord | BackboneRecord]:
+def _one_per_source(records: Sequence[Record[Any]]) -> list[TransferRecord | BackboneRecord]:
     """Real images first, then the first backbone of every source."""
     by_source: dict[str, TransferRecord | BackboneRecord] = {}
     for kind in ("transfer", "backbone"):

@@ -100,7 +100,7 @@ def accuracy_table(records: Records, schedule: str) -> ShownTable:
     return ShownTable(COLUMNS, [row for rows in (*as_published, *tuned) for row in rows], parts)
 
 
-def protocol_rows(record: Record[Any, Any], schedule: str) -> list[Row]:
+def protocol_rows(record: Record[Any], schedule: str) -> list[Row]:
     """One row per arm of the schedule, in the order of the record."""
     rows = []
     for arm in arms(record):
@@ -112,7 +112,7 @@ def protocol_rows(record: Record[Any, Any], schedule: str) -> list[Row]:
     return rows
 
 
-def shared_by(record: Record[Any, Any]) -> Row:
+def shared_by(record: Record[Any]) -> Row:
     """What the rows of a regression's record share."""
     return {
         "features": record.spec.features,
@@ -122,7 +122,7 @@ def shared_by(record: Record[Any, Any]) -> Row:
     }
 
 
-def accuracy_rows(record: Record[Any, Any], schedule: str) -> list[Row]:
+def accuracy_rows(record: Record[Any], schedule: str) -> list[Row]:
     """One row per arm, sorted by epsilon, comparison and method.
 
     DP-SGD that accounts for add_remove stands for itself in both comparisons that let it.

@@ -50,7 +50,7 @@ SETTINGS = (
 IDENTITY = ("method", "comparison", "epsilon", "schedule")
 
 
-def arm_row(record: Record[Any, Any], arm: Row) -> Row:
+def arm_row(record: Record[Any], arm: Row) -> Row:
     """What all tables say of one of a record's `dpatlas.rows.arms`.
 
     tuned_by: the tuning that chose its settings.

@@ -148,7 +148,7 @@ def _label(each: Set, numbers: Iterable[int]) -> str:
     return f"{_name(each)}\n$n$ = {span(numbers)}".replace(", ", ",\n")
 
 
-def along_n(record: Record[Any, Any], arm: Row) -> Row:
+def along_n(record: Record[Any], arm: Row) -> Row:
     """Accuracy of an arm, with its interval."""
     return {
         **columns_of(arm, ("reading", "schedule", *COLUMNS[11:-1])),
@@ -161,7 +161,7 @@ def along_n(record: Record[Any, Any], arm: Row) -> Row:
     }
 
 
-def _leads(record: Record[Any, Any]) -> list[Row]:
+def _leads(record: Record[Any]) -> list[Row]:
     """Accuracy of every other arm less that of DP-SGD, run by run."""
     by_settings: dict[tuple[str, str], dict[str, Row]] = {}
     for arm in arms(record):
@@ -186,7 +186,7 @@ def _method(arm: Row) -> str:
     return arm["method"] if arm["l2"] else f"{arm['method']}, no L2 term"
 
 
-def _of_set(record: Record[Any, Any]) -> Row:
+def _of_set(record: Record[Any]) -> Row:
     return {
         "data": record.spec.data.name,
         "backbone": backbone_name(record.facts["backbone"]),
@@ -195,7 +195,7 @@ def _of_set(record: Record[Any, Any]) -> Row:
     }
 
 
-def _printed_rows(records: list[Record[Any, Any]]) -> list[Row]:
+def _printed_rows(records: list[Record[Any]]) -> list[Row]:
     """Table 1's accuracies of the data sets and backbones, at the paper's number of records."""
     runs: dict[tuple[str, int, str | None], list[str]] = {}
     for record in records:
@@ -221,7 +221,7 @@ def _printed_rows(records: list[Record[Any, Any]]) -> list[Row]:
     ]
 
 
-def _notes(records: list[Record[Any, Any]]) -> list[str]:
+def _notes(records: list[Record[Any]]) -> list[str]:
     sets = dict.fromkeys(
         f"{record.spec.data.name}, "
         f"{in_words(record.spec.features, backbone_name(record.facts['backbone']))}"

@@ -86,7 +86,7 @@ def printed_rows(runs: list[str]) -> list[Row]:
     return rows
 
 
-def our_rows(record: Record[Any, Any]) -> list[Row]:
+def our_rows(record: Record[Any]) -> list[Row]:
     """One row for every lambda that DP-SGLD was tuned to in an `accuracy` record."""
     fields, facts = record.spec, record.facts
     n, classes = facts["n_train"], facts["classes"]

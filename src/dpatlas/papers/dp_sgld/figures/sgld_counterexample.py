@@ -77,7 +77,7 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure([Grid([above, below], 5.2)], ("panel", *names, "value"), shown, notes)
 
 
-def scan_rows(record: Record[Any, Any]) -> list[Row]:
+def scan_rows(record: Record[Any]) -> list[Row]:
     """One row per point of the scan; `value` is exact over claimed."""
     return [
         {
@@ -99,7 +99,7 @@ def worst_rows(rows: Sequence[Row]) -> list[Row]:
     return [max(of_law, key=lambda row: row["value"]) for of_law in laws.values()]
 
 
-def calibrated_rows(record: Record[Any, Any], **law: float) -> list[Row]:
+def calibrated_rows(record: Record[Any], **law: float) -> list[Row]:
     """Exact over promised delta of one pair of data sets at one step size."""
     promised, facts = record.spec.delta, record.facts
     return [

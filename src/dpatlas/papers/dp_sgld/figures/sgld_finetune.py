@@ -54,7 +54,7 @@ def sgld_finetune(records: Records, settings: Settings) -> ShownTable:
     return ShownTable(COLUMNS, [row for rows in blocks for row in rows], parts)
 
 
-def finetune_rows(record: Record[Any, Any]) -> list[Row]:
+def finetune_rows(record: Record[Any]) -> list[Row]:
     """One row per arm, in the order of the record."""
     return [
         arm_row(record, arm)

@@ -67,7 +67,7 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure([Grid([panels], 2.6)], COLUMNS, rows, _notes(record))
 
 
-def long_rows(record: Record[Any, Any], arm: Row) -> list[Row]:
+def long_rows(record: Record[Any], arm: Row) -> list[Row]:
     """Accuracy, with its interval, and epsilon of all iterates of one arm."""
     shared = {
         **columns_of(arm, ("method", "steps", *SETTINGS)),
@@ -80,7 +80,7 @@ def long_rows(record: Record[Any, Any], arm: Row) -> list[Row]:
     ]
 
 
-def _notes(record: Record[Any, Any]) -> list[str]:
+def _notes(record: Record[Any]) -> list[str]:
     fields, facts = record.spec, record.facts
     seen = in_words(fields.features, backbone_name(facts["backbone"]))
     guaranteed = [

@@ -90,7 +90,7 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
 
 
 def curve_rows(
-    record: Record[Any, Any],
+    record: Record[Any],
     panel: str,
     calibration: str,
     schedule: str,

@@ -148,7 +148,7 @@ def baseline_part(rows: Sequence[Row]) -> Part:
     return Part.of("DP-SGD as published: Poisson batches of 128, add/remove", BASELINE, once)
 
 
-def reached_rows(record: Record[Any, Any]) -> list[Row]:
+def reached_rows(record: Record[Any]) -> list[Row]:
     """Test accuracy of an `accuracy` record, a row per epsilon and schedule.
 
     Two classes stand for Pneumonia, more for CIFAR-10.

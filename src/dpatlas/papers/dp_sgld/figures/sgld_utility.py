@@ -60,7 +60,7 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure([Grid([panels], 3.3)], names, rows, notes, legend)
 
 
-def utility_rows(record: Record[Any, Any], schedule: str, epsilon: float) -> list[Row]:
+def utility_rows(record: Record[Any], schedule: str, epsilon: float) -> list[Row]:
     """Measured, lemmas and theorems of one schedule and epsilon."""
     keys = {"schedule": schedule, "epsilon": epsilon, "runs": record.ids}
     risks = columns([record], "risks", schedule=schedule, epsilon=epsilon)

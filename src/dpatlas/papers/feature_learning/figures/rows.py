@@ -5,7 +5,6 @@ interval.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from dpatlas.rows import columns
 from dpatlas.show.look import BLUE, GREEN, MUTED, ORANGE, PINK, RED, Look
 from dpatlas.show.rows import Row, over_runs
 
-Record = RecordOf[SimulationSpec, Any]
+Record = RecordOf[SimulationSpec]
 
 # A sweep runs along one of these; what runs along none is for the table.
 AXES = ("n", "p", "d", "epsilon", "ladder")

@@ -85,7 +85,7 @@ def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure([grid], names, lemma + corollary, notes, list(LOOKS.values()))
 
 
-def lemma_rows(record: Record[Any, Any]) -> list[Row]:
+def lemma_rows(record: Record[Any]) -> list[Row]:
     """Estimate and Lemma 3.2 after every step of a trained network, both conventions.
 
     A record that lost all runs gives one row without a value.
@@ -102,7 +102,7 @@ def lemma_rows(record: Record[Any, Any]) -> list[Row]:
     return rows
 
 
-def corollary_rows(record: Record[Any, Any], depth: int) -> list[Row]:
+def corollary_rows(record: Record[Any], depth: int) -> list[Row]:
     """Measured KL and Cor. 4.2 of a linearised network against the share of its training time."""
     shares = columns([record], "shares", depth=depth)
     if shares.empty:

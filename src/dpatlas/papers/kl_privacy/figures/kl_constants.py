@@ -57,7 +57,7 @@ def kl_constants(records: Records, settings: Settings) -> ShownTable:
     return ShownTable(COLUMNS, [*symbols, *norms, *distances], parts)
 
 
-def symbol_rows(record: Record[Any, Any]) -> list[Row]:
+def symbol_rows(record: Record[Any]) -> list[Row]:
     """One row per init of a `constants` record, in TeX."""
     return [
         {
@@ -71,7 +71,7 @@ def symbol_rows(record: Record[Any, Any]) -> list[Row]:
     ]
 
 
-def gradient_norm_rows(record: Record[Any, Any]) -> list[Row]:
+def gradient_norm_rows(record: Record[Any]) -> list[Row]:
     """B and the mean of E||grad f||_F^2 over draws, one row per init and depth."""
     data = columns([record]).sort_values(
         ["init", "depth"], key=lambda of: of.map(list(INITS).index) if of.name == "init" else of
@@ -85,7 +85,7 @@ def gradient_norm_rows(record: Record[Any, Any]) -> list[Row]:
     ]
 
 
-def distance_rows(record: Record[Any, Any]) -> list[Row]:
+def distance_rows(record: Record[Any]) -> list[Row]:
     """R and the risk term of a `linearized` record, one row per depth, then per width."""
     by_depth, by_width = columns([record], "depths"), columns([record], "widths")
     by_width = by_width.assign(depth=record.spec.width_depth)
@@ -96,7 +96,7 @@ def distance_rows(record: Record[Any, Any]) -> list[Row]:
     ]
 
 
-def _distance_row(record: Record[Any, Any], part: str, runs: pd.DataFrame) -> Row:
+def _distance_row(record: Record[Any], part: str, runs: pd.DataFrame) -> Row:
     spec, n, inputs = record.spec, record.facts["n_train"], input_size(record)
     width, depth, B = (runs[name].iloc[0].item() for name in ("width", "depth", "B"))
     network = (spec.init, inputs, width, depth, n)

@@ -106,7 +106,7 @@ def tradeoff_figure(rows: list[Row], trained: Records) -> ShownFigure:
     return ShownFigure([Grid(lines, 9.0)], names, rows, notes, list(LOOKS.values()))
 
 
-def tradeoff_rows(record: Record[Any, Any]) -> list[Row]:
+def tradeoff_rows(record: Record[Any]) -> list[Row]:
     """B, R, B R / n, the excess risk and the KL of a `linearized` record, every depth."""
     data = bounded([record])
     data = data.assign(

@@ -34,7 +34,7 @@ FREE_FIELDS = ("init", "lr", "shown_steps", "record_steps", "runs")
 
 def conditions(
     records: Records, kind: str, vary: Sequence[str] = (), free: Sequence[str] = ()
-) -> list[Record[Any, Any]]:
+) -> list[Record[Any]]:
     """The records of one kind, ordered by init and by the spec fields `vary`.
 
     Raises InputError where there is none, where two describe the same condition, and where they
@@ -59,7 +59,7 @@ def conditions(
     return sorted(of_kind, key=lambda record: _condition(record, vary))
 
 
-def _check_comparable(record: Record[Any, Any], other: Record[Any, Any], free: set[str]) -> None:
+def _check_comparable(record: Record[Any], other: Record[Any], free: set[str]) -> None:
     fields, expected = dict(record.spec), dict(other.spec)
     unlike = sorted(name for name in set(fields) - free if fields[name] != expected[name])
     if unlike:
@@ -70,7 +70,7 @@ def _check_comparable(record: Record[Any, Any], other: Record[Any, Any], free: s
         )
 
 
-def _condition(record: Record[Any, Any], vary: Sequence[str]) -> tuple[Any, ...]:
+def _condition(record: Record[Any], vary: Sequence[str]) -> tuple[Any, ...]:
     fields = dict(record.spec)
     order = list(INITS).index(fields["init"]) if "init" in fields else 0
     return (order, *(fields[name] for name in vary))
@@ -153,7 +153,7 @@ def horizon(settings: Settings, name: str) -> int:
     return steps
 
 
-def input_size(record: Record[Any, Any]) -> int:
+def input_size(record: Record[Any]) -> int:
     """d, the number of inputs of a record's data."""
     assert record.data is not None
     return int(np.prod(record.data["shapes"]["x_train"][1:]))

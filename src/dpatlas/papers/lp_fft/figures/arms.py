@@ -79,7 +79,7 @@ OF_SPEC = (
 _UNIQUE = (*PLACE, "strategy", "share", "target_epsilon", "noise_multiplier", "max_grad_norm")
 
 
-def backbone_of(record: Record[Any, Any]) -> str:
+def backbone_of(record: Record[Any]) -> str:
     """Name in the config of the backbone that a private training starts from."""
     return str(record.spec.backbone.rpartition("-")[0])
 
@@ -105,7 +105,7 @@ def arms(records: Records, *groups: str) -> list[Row]:
     return found
 
 
-def arm_rows(record: Record[Any, Any]) -> list[Row]:
+def arm_rows(record: Record[Any]) -> list[Row]:
     """The rows of one record; `value` is the accuracy of the last iterate on test records."""
     spec, facts = record.spec, record.facts
     shared = {name: getattr(spec, name) for name in OF_SPEC} | {

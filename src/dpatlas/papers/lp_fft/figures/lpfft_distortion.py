@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from dpatlas.papers.lp_fft.figures.theory_series import (
     MARKER_SIZE,
@@ -17,7 +16,7 @@ from dpatlas.show.look import BLUE, RED, Look, ramp
 from dpatlas.show.panel import Axis, Legend, Panel, ShownFigure, points
 from dpatlas.show.rows import Records, Row, Settings, only
 
-Distortion = Record[DistortionSpec, Any]
+Distortion = Record[DistortionSpec]
 
 
 def lpfft_distortion(records: Records, settings: Settings) -> ShownFigure:

@@ -46,7 +46,7 @@ from dpatlas.show.rows import (
     where,
 )
 
-QualityRecord = Record[Any, Any]
+QualityRecord = Record[Any]
 
 TASK_NAMES = {"private": "private task", "public": "pre-training task"}
 CURVES = {

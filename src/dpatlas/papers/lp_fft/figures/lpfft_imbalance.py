@@ -24,7 +24,7 @@ def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
 
     InputError unless there is exactly one record of kind imbalance.
     """
-    record: Record[Any, Any] = only(records, "imbalance")
+    record: Record[Any] = only(records, "imbalance")
     gap, drift = record.spec.gap, record.spec.drift
     notes = [
         f"h = {gap.hidden}, d = {gap.inputs}; left: $u$ = max(0, -least eigenvalue of "
@@ -37,7 +37,7 @@ def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
     return theory_figure(record, {"": (_jensen, _eigenvalue_drift)}, notes, height=2.8)
 
 
-def _jensen(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
+def _jensen(record: Record[Any]) -> tuple[Panel, list[Row]]:
     rows: list[Row] = []
     looks: list[Look] = []
     for row, style in zip(record.tables["gap"], cycle(SERIES), strict=False):
@@ -55,7 +55,7 @@ def _jensen(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
     return panel, rows
 
 
-def _eigenvalue_drift(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
+def _eigenvalue_drift(record: Record[Any]) -> tuple[Panel, list[Row]]:
     name = "change of the mean eigenvalue"
     rows: list[Row] = []
     looks: list[Look] = []

@@ -32,7 +32,7 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> ShownFigure:
 
     InputError unless there is exactly one record of kind sensitivity.
     """
-    record: Record[Any, Any] = only(records, "sensitivity")
+    record: Record[Any] = only(records, "sensitivity")
     before, moving = record.spec.start, record.spec.drift
     seeds = record.tables["start"][0]["seeds"]
     notes = [
@@ -54,7 +54,7 @@ def _inputs(rows: list[Row]) -> Axis:
     return Axis("number of inputs $d$", log=True, ticks=sorted({row["x"] for row in rows}))
 
 
-def _layer_sizes(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
+def _layer_sizes(record: Record[Any]) -> tuple[Panel, list[Row]]:
     """Largest gradient norm of a record in either layer, h / sqrt(d) being the variance."""
     rows: list[Row] = []
     for name, look in LAYERS.items():
@@ -64,7 +64,7 @@ def _layer_sizes(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
     return Panel("Sensitivity of each layer", _inputs(rows), norm, shown, legend=Legend()), rows
 
 
-def _start_ratios(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
+def _start_ratios(record: Record[Any]) -> tuple[Panel, list[Row]]:
     """Head over features before training, by definition of sensitivity and reading of E.10."""
     rows: list[Row] = []
     for (records, reading), look in READINGS.items():
@@ -79,16 +79,14 @@ def _start_ratios(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
     return Panel(title, _inputs(rows), ratio, shown, across=[1.0], legend=legend), rows
 
 
-def _start_rows(
-    record: Record[Any, Any], panel: str, look: Look, reading: str, name: str
-) -> list[Row]:
+def _start_rows(record: Record[Any], panel: str, look: Look, reading: str, name: str) -> list[Row]:
     """Rows of one column of the record, for one reading, against d."""
     rows = [row for row in record.tables["start"] if row["reading"] == reading]
     values, errors = ([row[column] for row in rows] for column in (name, f"{name}_error"))
     return mean_rows(record, panel, look, [row["d"] for row in rows], values, errors)
 
 
-def _ratio_drift(record: Record[Any, Any]) -> tuple[Panel, list[Row]]:
+def _ratio_drift(record: Record[Any]) -> tuple[Panel, list[Row]]:
     """The ratio during noisy gradient descent."""
     rows: list[Row] = []
     for row in record.tables["drift"]:

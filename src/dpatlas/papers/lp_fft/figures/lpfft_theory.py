@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.colors import to_hex
@@ -33,7 +32,7 @@ from dpatlas.show.panel import (
 )
 from dpatlas.show.rows import Records, Row, Settings, only
 
-Dynamics = Record[DynamicsSpec, Any]
+Dynamics = Record[DynamicsSpec]
 
 OVER_BOUND = "loss over bound"
 SIMULATED = Look("simulated", "black", "o", "")

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -16,7 +15,7 @@ from dpatlas.show.look import Look
 from dpatlas.show.panel import Axis, Grid, Legend, Panel, ShownFigure, Words, series
 from dpatlas.show.rows import Records, Row, Settings, some, where
 
-UmapRecord = Record[UmapSpec, Any]
+UmapRecord = Record[UmapSpec]
 
 TITLES = {
     "before": "features before FFT",

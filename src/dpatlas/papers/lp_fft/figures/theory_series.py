@@ -29,7 +29,7 @@ NOISES = {
 
 
 def theory_figure(
-    record: Record[Any, Any],
+    record: Record[Any],
     panels: Mapping[str, Sequence[Make]],
     notes: list[str],
     height: float = HEIGHT,
@@ -51,7 +51,7 @@ def drawn(rows: Sequence[Row], looks: Iterable[Look], **style: Any) -> list[Seri
 
 
 def mean_rows(
-    record: Record[Any, Any],
+    record: Record[Any],
     panel: str,
     look: Look,
     at: Iterable[float],
@@ -67,7 +67,7 @@ def mean_rows(
 
 
 def curve_rows(
-    record: Record[Any, Any],
+    record: Record[Any],
     panel: str,
     look: Look,
     at: Iterable[float],
@@ -77,6 +77,6 @@ def curve_rows(
     return [row_of(record, panel, look, x, value) for x, value in zip(at, values, strict=True)]
 
 
-def row_of(record: Record[Any, Any], panel: str, look: Look, x: Any, value: float) -> Row:
+def row_of(record: Record[Any], panel: str, look: Look, x: Any, value: float) -> Row:
     """The row of one value of a series; x: a number, or a category."""
     return {"panel": panel, "series": look.label, "x": x, "value": value, "runs": list(record.ids)}

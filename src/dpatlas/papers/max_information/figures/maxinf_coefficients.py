@@ -58,7 +58,7 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     )
 
 
-def coefficient_rows(record: Record[Any, Any]) -> list[Row]:
+def coefficient_rows(record: Record[Any]) -> list[Row]:
     """The points of every panel; those of pure privacy, which do not depend on alpha, once."""
     rows = []
     data = columns([record])

@@ -63,7 +63,7 @@ def maxinf_kappa(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure([Grid(lines, 4.4)], COLUMNS, [*of_kappa, *of_moment], notes, legend)
 
 
-def kappa_rows(record: Record[Any, Any]) -> list[Row]:
+def kappa_rows(record: Record[Any]) -> list[Row]:
     """The points of every panel with their settings; an infinite value is missing."""
     return [
         {
@@ -94,7 +94,7 @@ def _varied(axis: str) -> str:
     return "n" if axis == "n_at_T" else axis
 
 
-def moment_rows(record: Record[Any, Any]) -> list[Row]:
+def moment_rows(record: Record[Any]) -> list[Row]:
     """Logarithms of the simulated moment, with its interval, and of both bounds."""
     m, draws = record.spec.m, record.spec.draws
     rows = []
@@ -139,7 +139,7 @@ def _moment_panel(rows: list[Row]) -> Panel:
     )
 
 
-def _notes(record: Record[Any, Any], simulated: Record[Any, Any]) -> list[str]:
+def _notes(record: Record[Any], simulated: Record[Any]) -> list[str]:
     base, sums = record.spec.base, simulated.spec
     return [
         f"parameters that are not on the axis: n = {base.n}, batches of m = {base.m}, zeta = "

@@ -97,7 +97,7 @@ def printed_part(rows: Sequence[Row]) -> Part:
     )
 
 
-def agreement_rows(record: Record[Any, Any]) -> list[Row]:
+def agreement_rows(record: Record[Any]) -> list[Row]:
     """The risk by each way of drawing pairs, over all repetitions."""
     rows = []
     for (what, method), counts in columns([record]).groupby(["what", "method"], sort=False):
