@@ -11,14 +11,14 @@ from dpatlas.train.settings import Settings
 def train(job: Job) -> Outcome:
     """Train and test all networks of the spec."""
     fields: NetworkSpec = job.fields
-    canaries = {"number": fields.canaries, "level": fields.level} if fields.canaries else None
+    canaries = {"canaries": {"number": fields.canaries, "level": fields.level}}
     settings = Settings.model_validate(
         {
             "data": MANIFEST,
             "seed": fields.seed,
             "noise_source": fields.noise_source,
             "runs": fields.runs,
-            "canaries": canaries,
+            **(canaries if fields.canaries else {}),
             **fields.part(Training),
         }
     )
