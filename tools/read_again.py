@@ -46,7 +46,6 @@ from dpatlas.evidence.claims import (
     Entry,
     JudgedEntry,
     Looks,
-    all_tests,
     at_tier,
     comparison_rows,
     conjunction_row,
@@ -224,7 +223,7 @@ def _judged_again(
         # Of the group a test only asks whether the config has it.
         no_record: Any = SimpleNamespace(ids=("none",), key=entry.paper, spec=())
         there = PublishedRuns(groups={entry.arguments["group"]: [no_record]})
-        return judge_entry(claims, entry, Looks(there), all_tests())
+        return judge_entry(claims, entry, Looks(there))
     # Of many comparisons those closest to the verdict's turning are published: the last one stands
     # for the others, so that the error is shared among as many.
     missing = int(was["comparisons"] or 0) - len(compared)
@@ -240,11 +239,12 @@ def _judged_again(
 
 
 def _judge(claims: Claims, entry: Entry, compared: Sequence[Row], missing: int) -> JudgedEntry:
-    def test(records: PublishedRuns, **_: object) -> Evidence:
+    def evidence(records: PublishedRuns) -> Evidence:
         every = [_comparison(row, _estimate(row, records.runs)) for row in compared]
         return Evidence([every + every[-1:] * missing])
 
-    return judge_entry(claims, entry, Looks(PublishedRuns()), {entry.paper: {entry.test: test}})
+    tests: Any = {entry.test: lambda **arguments: SimpleNamespace(evidence=evidence)}
+    return judge_entry(claims, entry, Looks(PublishedRuns()), tests)
 
 
 def _estimate(row: Row, runs: int) -> Estimate:

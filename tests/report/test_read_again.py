@@ -10,10 +10,10 @@ import pytest
 from read_again import Rule, questions, read_again
 from test_claims import claim, part, write
 
+from dpatlas.core.fields import Model
 from dpatlas.core.files import read_rows
 from dpatlas.core.statistics import Comparison, mean_estimate
 from dpatlas.errors import InputError
-from dpatlas.evidence.arguments import Group
 from dpatlas.evidence.claims import (
     COLUMNS,
     COMPARISON_COLUMNS,
@@ -51,12 +51,16 @@ RUNS = {
 }
 
 
-def exceeds(records, *, group: Group, target: float):
+class Exceeds(Model):
     """Whether every one of the quantities of a group exceeds the target."""
-    runs = records.settings["runs"]
-    return Evidence(
-        [[Comparison(each, mean_estimate(RUNS[each][:runs]), target) for each in group]]
-    )
+
+    group: str
+    target: float
+
+    def evidence(self, records):
+        runs = [RUNS[name][: records.settings["runs"]] for name in self.group]
+        comparisons = zip(self.group, map(mean_estimate, runs), strict=True)
+        return Evidence([[Comparison(*each, self.target) for each in comparisons]])
 
 
 class Records(PaperRecords):
@@ -66,7 +70,7 @@ class Records(PaperRecords):
         return Records({"runs": min(runs, 24)})
 
 
-TESTS = {"kl_privacy": {"observe": exceeds}}
+TESTS = {"observe": Exceeds}
 
 
 def read(folder, *parts, **fields):

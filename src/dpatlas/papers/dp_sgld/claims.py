@@ -268,7 +268,6 @@ TABLES: dict[str, Callable[[Records], pd.DataFrame]] = {
         over_claims,
     )
 }
-TESTS: dict[str, Any] = {}
 # What `evidence.first` writes of a claim.
 FINDINGS = {"sgld-7": counterexample_found}
 

@@ -119,4 +119,3 @@ TABLES: dict[str, Callable[[Records], pd.DataFrame]] = {
     table.__name__: table
     for table in (learnable, beyond, ladder_falls, first_layer, second_layer, least_risk)
 }
-TESTS: dict[str, Any] = {}

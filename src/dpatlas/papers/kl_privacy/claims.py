@@ -130,4 +130,3 @@ TABLES: dict[str, Callable[[Records], pd.DataFrame]] = {
         constant_changes,
     )
 }
-TESTS: dict[str, Any] = {}

@@ -254,7 +254,6 @@ TABLES: dict[str, Callable[[Records], pd.DataFrame]] = {
         probing_rates,
     )
 }
-TESTS: dict[str, Any] = {}
 
 
 def _share_error(share: float, trials: int) -> float:

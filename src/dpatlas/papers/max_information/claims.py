@@ -294,7 +294,6 @@ TABLES: dict[str, Callable[[Records], pd.DataFrame]] = {
         corner,
     )
 }
-TESTS: dict[str, Any] = {}
 
 
 def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[str, float]]:
