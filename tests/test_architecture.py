@@ -124,7 +124,6 @@ MAY_PRINT = (
     "data/prepare.py",
     "evidence/claims.py",
     "evidence/errata.py",
-    "evidence/simulation.py",
 )
 # Every cluster job parses the Snakefile again, which imports these: torch would cost it seconds.
 LIGHT = tuple(name for name, rules in LAYERS.items() if rules.torch != "anywhere")

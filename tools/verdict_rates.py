@@ -1,6 +1,6 @@
 """How often verdicts are wrong, and how often they fall: the procedure of `looks` on drawn runs.
 
-`python -m dpatlas.evidence.simulation` writes the table in docs/verdicts.md. A simulated paper has
+`python tools/verdict_rates.py` writes the table in docs/verdicts.md. A simulated paper has
 `ENTRIES` statistical entries that are judged as those of claims.yaml are. Its runs follow one law,
 of standard deviation 1 (but for runs that collapse), and every comparison asks for more than 0 by a
 margin.
@@ -179,7 +179,7 @@ def written(text: str, rates: Sequence[Rates]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Simulate every law and effect, and write the table."""
-    parser = ArgumentParser(prog="python -m dpatlas.evidence.simulation", description=__doc__)
+    parser = ArgumentParser(prog="python tools/verdict_rates.py", description=__doc__)
     parser.add_argument("--papers", type=int, default=2000, help="simulated papers for each row")
     parser.add_argument("--document", type=Path, default=project_root() / DOCUMENT)
     options = parser.parse_args(arguments)
