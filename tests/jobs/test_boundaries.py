@@ -255,6 +255,6 @@ def test_the_kinds_are_all_that_save_a_checkpoint():
     texts = {path.relative_to(package): path.read_text() for path in package.rglob("*.py")}
     assert {path.stem for path, text in texts.items() if "job.save(" in text} == {"resume"}
     with_stages = sorted(path.stem for path, text in texts.items() if "Stages(" in text)
-    of_kinds = ["backbone", "certified", "curves", "simulation", *["training"] * 2]
+    of_kinds = ["backbone", "certified", "curves", "simulation", "training"]
     # `run` is the training of one's own, whose kills are in train/test_train_own.py.
     assert with_stages == sorted(["tuning", "reports", "trials", "run", *of_kinds])

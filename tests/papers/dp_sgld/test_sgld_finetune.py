@@ -124,6 +124,7 @@ def test_every_arm_tries_every_rate_on_the_fixed_part(given):
 
 
 def test_parts_that_the_backbone_has_not_are_refused(given):
-    spec = spec_of("finetune", unfreeze=[{"name": "all", "trainable": ["conv3"]}])
+    parts = [{"name": "head", "trainable": ["head"]}, {"name": "all", "trainable": ["conv3"]}]
+    spec = spec_of("finetune", unfreeze=parts)
     with pytest.raises(InputError, match="'conv3'; allowed: prefixes among linear1, linear2, head"):
         run(spec, *given)
