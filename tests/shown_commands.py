@@ -42,11 +42,6 @@ SHORTER = [
         "hours of runs",
     ),
     (r"^make\b", "make -n", "the workflow's runs and the tests, which other tests are"),
-    (
-        r"^(python -m dpatlas train --epsilon 3)$",
-        r"\1 --steps 5 --model linear --runs 1",
-        "some minutes",
-    ),
 ]
 # Lines, the test that runs such a one (or part of it), and why it is not run here.
 LEFT_TO = [
@@ -56,7 +51,7 @@ LEFT_TO = [
     (r"dpatlas publish\b", "report/test_publish.py", "wants the records of a complete run"),
     (r"dpatlas decide\b", "workflow/test_decide_runs.py", "wants a complete run, spends hours"),
     (r"my_paper", "workflow/test_new_paper.py", "writes and tests a paper"),
-    (r"dpatlas train --select\b", "privacy/test_private_selection.py", "trains for minutes"),
+    (r"dpatlas train selected\.yaml", "train/test_train_own.py", "trains for minutes"),
     (r"python tools/epsilon_gallery\.py", "epsilon/test_epsilon_command.py", "the gallery"),
     (r"python tools/run_notebooks\.py", "test_site.py", "the notebooks"),
     (r"sh tools/gpu_check", "test_gpu_check.py", "minutes, or a GPU"),

@@ -14,6 +14,7 @@ from dpatlas.cli import COMMANDS
 from dpatlas.commands.claims import read_verdicts
 from dpatlas.commands.new_paper import ENDING, EXAMPLE
 from dpatlas.config.atlas import PAPERS
+from dpatlas.config.products import products_of
 from dpatlas.core.files import read_rows
 from dpatlas.registry import all_blocks
 
@@ -78,7 +79,7 @@ def test_every_figure_and_table_is_listed_by_the_page_of_figures_or_its_block():
     for block in all_blocks().values():
         path = block.folder / "README.md"
         text = FIGURES + (path.read_text() if path.is_file() else "")
-        for product in block.load("products").PRODUCTS:
+        for product in products_of(block):
             assert f"`{product.name}`" in text, product.name
 
 
@@ -156,7 +157,7 @@ def test_a_picture_is_there_and_shows_every_paper():
     keys = {
         key
         for key, block in all_blocks().items()
-        for product in block.load("products").PRODUCTS
+        for product in products_of(block)
         if product.name in {name for _, name in shown}
     }
     assert keys == set(PAPERS)

@@ -25,7 +25,11 @@ LOCKS = (
     *("requirements.lock", "requirements-uv.lock"),
     *("requirements-docs.lock", "requirements-models.lock"),
 )
-CONDA_NAMES = {"torch": "pytorch"}
+CONDA_NAMES = {
+    "torch": "pytorch",
+    "ruamel-yaml": "ruamel.yaml",
+    "ruamel-yaml-clib": "ruamel.yaml.clib",
+}
 TARGETS = ("all", "help", "setup", "smoke", "test", "test-all", "lint", "docs", "lock")
 TARGETS += ("publish", "wheel", "clean")
 

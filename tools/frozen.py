@@ -71,7 +71,7 @@ def ids() -> Files:
             for spec in specs
         ]
         lines += [f"tuning {name}" for name in sorted(atlas.tunings)]
-        lines += [f"data {name}" for name in sorted(atlas.data_sets())]
+        lines += [f"data {name}" for name in sorted(atlas.data_sets)]
         lines += [f"features {name}" for name in sorted(atlas.frozen_features)]
         yield f"ids/{tier}.txt", text(lines)
 

@@ -14,7 +14,7 @@ COMMANDS = {
     "bound": "evaluate one of the papers' formulas, or list them",
     "audit": "does a training keep its epsilon? Of FILE.py:FUNCTION, or of our own mechanisms",
     "certify": "an upper bound on the error of one's own network, made random",
-    "train": "train privately, as FILE.yaml says or a classifier; resumable, with its guarantee",
+    "train": "train privately, as FILE.yaml says; resumable, with its guarantee",
     "bench": "time our kernels against a plain step and against peers",
     "claims": "the verdict on every claim of a run; or what changed since it was published",
     "decide": "spend CPU hours on more runs where they decide most inconclusive claims",

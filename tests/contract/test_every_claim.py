@@ -6,6 +6,7 @@ import pytest
 from block_worlds import worlds_of
 from committed_claims import CLAIMS, claim_rows
 
+from dpatlas.config.products import products_of
 from dpatlas.evidence.claims import check_evidence
 from dpatlas.evidence.verdicts import IDENTITY, NOT_CONTRADICTED, NOT_REPRODUCED, REPRODUCED
 from dpatlas.registry import all_papers
@@ -45,11 +46,12 @@ def test_it_is_reproduced_in_a_world_in_which_it_is_true(entry):
 def test_it_is_not_reproduced_in_a_world_in_which_it_is_false(entry):
     worlds = worlds_of(entry.paper)
     make = worlds.world if by_arithmetic(entry, "REFUTED") else worlds.FALSE[entry.id]
-    found = verdicts(entry.paper, make())
-    assert found[entry.id] == NOT_REPRODUCED
+    claim = WHOLES[entry.claim]
+    found = claim_rows(entry.paper, make(), claim)
+    assert found[entry.id]["verdict"] == NOT_REPRODUCED
     # The whole of which it is a part does not stand either.
-    if WHOLES[entry.claim].counts(entry):
-        assert found[entry.claim] == NOT_REPRODUCED
+    if claim.counts(entry):
+        assert found[claim.id]["verdict"] == NOT_REPRODUCED
 
 
 def test_only_what_is_exact_can_be_decided_without_records():
@@ -62,7 +64,7 @@ def test_only_what_is_exact_can_be_decided_without_records():
 def test_its_evidence_is_among_the_paper_s_figures_and_tables(paper):
     products = [
         f"{product.folder}/{product.name}.{kind}"
-        for product in paper.load("products").PRODUCTS
+        for product in products_of(paper)
         for kind in (("pdf", "png", "csv") if product.kind == "figure" else ("csv", "md", "tex"))
     ]
     check_evidence(CLAIMS, products, [paper.key])

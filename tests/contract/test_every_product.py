@@ -12,12 +12,12 @@ from figure_samples import (
     TABLE_FILES,
     csv_rows,
     cut_off,
-    in_style,
+    drawn,
     show_words,
     smallest_text,
 )
 
-from dpatlas.config.atlas import all_products
+from dpatlas.config.products import all_products, products_of
 from dpatlas.core.records import RunsFields
 from dpatlas.registry import all_blocks
 from dpatlas.show import make
@@ -59,7 +59,7 @@ def test_conditions_may_have_different_numbers_of_runs(block, product):
     fewer = [each.cut(each.spec.runs - 1) if each in repeated[-1:] else each for each in records]
     module = importlib.import_module(block.product_module(product.name))
     if repeated:
-        assert in_style(getattr(module, product.name), fewer, settings).rows
+        assert getattr(module, product.name)(fewer, settings).rows
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_conditions_may_have_different_numbers_of_runs(block, product):
 def test_a_figure_can_be_read_and_says_what_its_axes_are(block, product):
     records, settings = worlds_of(block.key).SHOWN[product.name]()
     module = importlib.import_module(block.product_module(product.name))
-    figure = in_style(getattr(module, product.name), records, settings).figure
+    figure = drawn(getattr(module, product.name)(records, settings))
     assert smallest_text(figure) >= SMALLEST and cut_off(figure) == []
     panels = [axes for axes in figure.axes if axes.axison]
     for axes in panels:
@@ -91,5 +91,5 @@ def _in_line(axes, other, name):
 
 @pytest.mark.parametrize("block", all_blocks().values(), ids=lambda block: block.key)
 def test_there_are_records_for_every_product_and_no_other(block):
-    products = {product.name for product in block.load("products").PRODUCTS}
+    products = {product.name for product in products_of(block)}
     assert set(worlds_of(block.key).SHOWN) == products

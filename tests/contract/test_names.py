@@ -1,6 +1,6 @@
 """Names that users rely on: of papers, figures and tables."""
 
-from dpatlas.config.atlas import all_products
+from dpatlas.config.products import all_products
 from dpatlas.registry import all_papers
 
 FIGURES = """

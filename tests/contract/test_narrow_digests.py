@@ -2,6 +2,7 @@
 
 import pytest
 
+from dpatlas.config.products import products_of
 from dpatlas.core.digest import reachable
 from dpatlas.registry import all_blocks
 
@@ -28,7 +29,7 @@ def test_a_kind_of_job_reaches_neither_another_kind_nor_what_is_shown_planned_or
 
 @BLOCKS
 def test_a_figure_reaches_no_other_figure_and_no_job(block):
-    products = block.load("products").PRODUCTS
+    products = products_of(block)
     modules = {block.product_module(product.name) for product in products}
     jobs = {block.job_module(kind) for kind in block.kinds}
     for module in modules:

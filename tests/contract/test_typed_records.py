@@ -1,9 +1,6 @@
 """Records of every kind: the classes of a block read all its specs and change none."""
 
-import importlib
-import inspect
 from importlib.util import find_spec
-from typing import get_args
 
 import pytest
 
@@ -11,18 +8,12 @@ from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_tier
 from dpatlas.core import records
 from dpatlas.core.canonical import canonical_json
-from dpatlas.records import INPUTS, diverged_at, inputs_used, measured
+from dpatlas.records import diverged_at, inputs_used, measured, parse_spec, shape_of
 from dpatlas.registry import all_blocks
 
-# The step at which a run diverged, or that of each run.
-STEPS = (int | None, list[int | None])
 TIERS = ("embedded", "smoke", "workstation", "photographs", "printed", "paper")
 TYPED = {key: block for key, block in all_blocks().items() if find_spec(f"{block.package}.records")}
 KINDS = [(key, kind) for key, block in TYPED.items() for kind in block.kinds]
-
-
-def types_of(key, kind):
-    return importlib.import_module(f"{TYPED[key].package}.records.{kind}")
 
 
 @pytest.mark.parametrize("tier", TIERS)
@@ -30,38 +21,20 @@ def test_every_spec_of_a_tier_fits_its_kind_and_keeps_its_json(tier):
     specs = [spec for spec in Atlas(load_tier(tier)).specs.values() if spec.key in TYPED]
     assert specs
     for spec in specs:
-        fields = types_of(spec.key, spec.fields["kind"]).Spec.model_validate(spec.fields)
+        fields = parse_spec(spec.fields, spec.id)
         dumped = fields.model_dump(mode="json", exclude_unset=True)
         assert canonical_json(dumped) == spec.text, spec.id
 
 
 @pytest.mark.parametrize(("key", "kind"), KINDS)
 def test_a_kind_says_what_its_records_hold(key, kind):
-    """Every field of the metrics is declared with a type, in classes that have a docstring."""
-    types = types_of(key, kind)
-    assert issubclass(types.Spec, records.SpecFields) and issubclass(types.Metrics, records.Metrics)
-    assert types.Metrics.model_fields
-    for name, model in inspect.getmembers(types, inspect.isclass):
-        if issubclass(model, records.Typed) and model.__module__ == types.__name__:
-            assert model.__doc__, name
-            assert model.model_config["extra"] == "forbid" and model.model_config["strict"], name
-            for field, info in model.model_fields.items():
-                assert "Any" not in str(info.annotation), f"{name}.{field}"
-
-
-@pytest.mark.parametrize(("key", "kind"), KINDS)
-def test_metrics_of_every_kind_name_inputs_and_divergence_alike(key, kind):
-    """What is read of records without the classes of their kinds is declared as it is read."""
-    metrics = types_of(key, kind).Metrics
-    for name, model in INPUTS.items():
-        if name in metrics.model_fields:
-            # A backbone's own record counts its features.
-            assert metrics.model_fields[name].annotation in (model, model | None, int), name
-    rows = metrics.model_fields.get("rows")
-    (row,) = get_args(rows.annotation) if rows else (metrics,)
-    for model in (metrics, *(get_args(row) or (row,))):
-        if "diverged" in model.model_fields:
-            assert model.model_fields["diverged"].annotation in STEPS
+    """A spec in classes that have a docstring, and names of facts and columns, each once."""
+    shape = shape_of(key, kind)
+    assert issubclass(shape.spec, records.SpecFields) and shape.spec.__doc__
+    assert TYPED[key].load(f"records.{kind}").__doc__
+    names = [*shape.facts.split(), *shape.tables]
+    for each in (names, *map(shape.columns, shape.tables)):
+        assert each and len(set(each)) == len(each)
 
 
 def test_inputs_are_told_apart_from_what_was_measured():

@@ -56,7 +56,7 @@ def test_data_that_differ_in_anything_but_their_deal_have_ids_of_their_own():
 
 def test_the_precision_is_that_of_the_jobs_that_a_gpu_runs():
     atlas = Atlas(load_config(changes={"device": "cuda", "precision": "tf32"}))
-    assert {atlas.device(name) for name in atlas.specs} == {"cpu", "cuda-tf32"}
+    assert {atlas.job(name).device for name in atlas.specs} == {"cpu", "cuda-tf32"}
 
 
 def test_claims_of_a_disabled_paper_are_read_too():
@@ -97,9 +97,9 @@ def test_a_sweep_over_depths_with_fewer_runs_shares_them_with_the_other_figures(
 def test_an_attack_needs_no_data_set_and_training_does():
     atlas = Atlas(load_config())
     attacks, training = (atlas.ids("audit", name) for name in ("mechanisms", "training"))
-    assert all(atlas.data_manifest(name) == [] for name in attacks)
-    (path,) = atlas.data_manifest(training[0])
-    assert path.split("/")[-2] in atlas.data_sets()
+    assert all(atlas.job(name).data == [] for name in attacks)
+    (path,) = atlas.job(training[0]).data
+    assert path.split("/")[-2] in atlas.data_sets
 
 
 def test_a_results_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):

@@ -10,7 +10,6 @@ from dpatlas.commands.plan import jobs_of
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.common import run_blocks
 from dpatlas.config.load import load_tier, read_tier, validate
-from dpatlas.core.records import OverRuns, OverRunsLast, Summed, Typed
 from dpatlas.core.specs import Spec
 from dpatlas.cost.estimate import seconds_per_run
 from dpatlas.cost.plan import make_plan
@@ -18,72 +17,14 @@ from dpatlas.errors import InputError
 from dpatlas.records import joined, noting
 
 
-class Row(Typed):
-    """A row over runs."""
-
-    name: str
-    accuracy: OverRuns[float]
-    by_step: OverRunsLast[float]
-    maybe: OverRuns[int | None] | None = None
-
-
-class Sample(Typed):
-    """Rows, and what stands beside them."""
-
-    level: float
-    rows: list[Row]
-    by_name: dict[str, Row]
-
-
-class Counted(Typed):
-    """A sum over runs."""
-
-    skipped: Summed[int]
-
-
-def sample(runs, level=0.1, name="a", **others):
-    """A number for every run, and so for every step and run."""
-    row = {"name": name, "accuracy": [run / 8 for run in runs], **others}
-    row["by_step"] = [[step + run / 8 for run in runs] for step in (1.0, 2.0)]
-    return Sample(level=level, rows=[row, row], by_name={"only": row})
-
-
 def fields_of(runs, **others):
     return {"key": "dp_sgld", "kind": "utility", "n": 7, "runs": runs, **others}
 
 
-def test_blocks_are_concatenated_and_their_first_runs_come_out_again():
-    parts = [sample(range(2)), sample(range(2, 5)), sample([5])]
-    whole = Sample.joined(parts)
-    assert whole == sample(range(6))
-    assert [whole.cut(runs) for runs in (2, 5, 6)] == [sample(range(n)) for n in (2, 5, 6)]
-    assert whole.cut(2).model_dump(exclude_unset=True) == parts[0].model_dump(exclude_unset=True)
-    with_more = [sample([run], maybe=[run]) for run in (0, 1)]
-    assert Sample.joined(with_more).rows[1].maybe == [0, 1]
-
-
-def test_numbers_add_and_have_no_part_of_the_first_runs():
-    assert Counted.joined([Counted(skipped=2), Counted(skipped=3)]).skipped == 5
-    with pytest.raises(TypeError, match="skipped is a sum over runs"):
-        Counted(skipped=5).cut(1)
-
-
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        (sample([1], level=0.2), "level: found 0.1 in one block of runs, 0.2 in another; "),
-        (sample([1], name="b"), "rows.0.name: found 'a' in one block of runs, 'b' in another; "),
-        (sample([1], maybe=[3]), "rows.0.maybe: found None in one block of runs, 1 entries in"),
-        (Sample(level=0.1, rows=[], by_name={}), "rows: found 2 entries in one block of runs, 0"),
-    ],
-)
-def test_blocks_that_contradict_each_other_are_refused_by_the_field(other, words):
-    with pytest.raises(InputError, match=words):
-        Sample.joined([sample([0]), other])
-
-
 def test_the_last_digits_may_differ_between_processors():
-    assert Sample.joined([sample([0]), sample([1], level=0.1 + 1e-9)]).level == 0.1
+    first, *others = blocks_of(utility_record(), 1)
+    others[0].facts["excess_risk_at_zero"] *= 1 + 1e-9
+    assert joined([first, *others])[0].facts == first.facts
 
 
 def test_blocks_become_one_record_whatever_their_order():
@@ -94,8 +35,9 @@ def test_blocks_become_one_record_whatever_their_order():
     assert whole.ids == tuple(block.id for block in blocks)
     assert whole.id == whole.condition == first.condition != first.id
     assert (whole.spec.first_run, whole.spec.runs, whole.spec_digest) == (0, 3, first.spec_digest)
-    assert whole.metrics == record.metrics
-    assert whole.cut(1).metrics == first.metrics and list(whole.cut(1).spec.run_numbers) == [0]
+    by_run = sorted(record.tables["risks"], key=lambda row: row["run"])
+    assert whole.tables == {**record.tables, "risks": by_run} and whole.facts == record.facts
+    assert whole.cut(1).tables == first.tables and list(whole.cut(1).spec.run_numbers) == [0]
     assert whole.cut(3) is whole.cut(4) is whole
     with pytest.raises(ValueError, match="the first 0 runs"):
         whole.cut(0)
@@ -113,9 +55,9 @@ def test_what_is_read_of_records_is_noted_by_its_first_block():
     (whole,) = joined(blocks)
     with noting() as ids:
         assert whole.spec.runs == 3 and not ids
-        assert whole.cut(2).metrics.classes == 2
+        assert whole.cut(2).facts["classes"] == 2
     assert ids == {blocks[0].id}
-    assert whole.metrics and ids == {blocks[0].id}
+    assert whole.tables and ids == {blocks[0].id}
 
 
 def test_the_name_of_a_condition_leaves_out_which_runs_a_block_has():

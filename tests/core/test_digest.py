@@ -31,6 +31,11 @@ def main(x):
     "maths/__init__.py": "",
     "maths/formulas.py": '''"""Formulas."""
 
+def setting(sentence, **limits):
+    return limits
+
+RATE = setting("A rate.", gt=0)
+
 def step(x):
     """One step."""
     # twice
@@ -95,16 +100,18 @@ def before(tmp_path_factory):
         ("# twice", "# doubled, because the paper says so"),
         ('    """One step."""\n', ""),
         ("2 * x", "(2   *\n            x)"),
+        ('"A rate.", gt', '"A step size "\n    "above 0.", gt'),
     ],
-    ids=["comment", "no docstring", "format"],
+    ids=["comment", "no docstring", "format", "sentence of a field"],
 )
 def test_what_does_not_change_the_meaning_does_not_change_the_digest(project, before, old, new):
     project.edit("maths/formulas.py", old, new)
     assert project.digests() == before
 
 
-def test_a_semantic_edit_changes_its_users_and_nobody_else(project, before):
-    project.edit("maths/formulas.py", "2 * x", "2.0 * x")
+@pytest.mark.parametrize(("old", "new"), [("2 * x", "2.0 * x"), ("gt=0", "ge=0")])
+def test_a_semantic_edit_changes_its_users_and_nobody_else(project, before, old, new):
+    project.edit("maths/formulas.py", old, new)
     after = project.digests()
     assert after[0] != before[0]
     assert after[1] == before[1]

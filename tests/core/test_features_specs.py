@@ -24,22 +24,22 @@ def atlas(request):
 
 def test_each_data_set_is_shown_once_by_each_backbone_that_some_job_takes_frozen(atlas):
     known = {**atlas.specs, **atlas.tunings}
-    takers = {name: spec for name, spec in known.items() if atlas.features_manifest(name)}
+    takers = {name: spec for name, spec in known.items() if atlas.job(name).features}
     pairs = {(data_id(spec), spec.fields["backbone"]) for spec in takers.values()}
     found = atlas.frozen_features.values()
     assert pairs == {(each.data_id, each.backbone.id) for each in found}
     assert len(found) == len(pairs) <= len(takers)
     for name in takers:
-        (manifest,) = atlas.features_manifest(name)
+        (manifest,) = atlas.job(name).features
         folder = manifest.removesuffix("/manifest.json")
-        assert f"--features {folder}" in atlas.input_arguments(name)
+        assert f"--features {folder}" in atlas.job(name).arguments
         data, trained = atlas.features_files(folder.split("/")[-1])
-        assert data == atlas.data_manifest(name) and trained == atlas.backbone_files(name)
+        assert data == atlas.job(name).data and trained == atlas.job(name).weights
 
 
 def test_only_frozen_features_are_taken(atlas):
     for name, spec in atlas.specs.items():
-        fields, taken = spec.fields, bool(atlas.features_manifest(name))
+        fields, taken = spec.fields, bool(atlas.job(name).features)
         if fields["key"] == "dp_sgld":
             data = fields.get("data", {})
             drawn = data.get("redeal") and DATA_SETS[data["name"]].kind == "generated"
@@ -50,13 +50,13 @@ def test_only_frozen_features_are_taken(atlas):
             assert fields["augmentation"] is None
             assert {"lp", "lp-lp"} & set(fields["strategies"])
         if not taken:
-            assert "--features" not in atlas.input_arguments(name)
+            assert "--features" not in atlas.job(name).arguments
 
 
 def test_the_plan_counts_them(atlas):
     planned = [job for job in jobs_of(atlas) if job.kind == "features"]
     # A tuning whose outcome is shipped does not run.
-    needed = {path for name in atlas.specs for path in atlas.features_manifest(name)}
+    needed = {path for name in atlas.specs for path in atlas.job(name).features}
     shown = [
         each
         for name, each in atlas.frozen_features.items()

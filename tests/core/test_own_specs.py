@@ -81,14 +81,14 @@ def test_every_paper_with_private_images_can_take_an_own_set(atlas, key):
 def test_where_it_lies_changes_no_id(atlas):
     elsewhere = Atlas(config({"path": "/other/place.npz", "resize": False}))
     assert set(elsewhere.specs) == set(atlas.specs)
-    assert elsewhere.data_sets() == atlas.data_sets()
+    assert elsewhere.data_sets == atlas.data_sets
 
 
 @pytest.mark.parametrize("change", [{"scaling": "centred"}, {"resize": True}])
 def test_another_definition_is_another_id(atlas, change):
     others = Atlas(config(change, on=False))
     for key in ("kl_privacy", "dp_sgld", "max_information"):
-        assert set(atlas.own_sets()).isdisjoint(others.own_sets())
+        assert set(atlas.own_sets).isdisjoint(others.own_sets)
         assert set(others.ids(key)) != set(atlas.ids(key))
 
 
@@ -96,7 +96,7 @@ def test_a_definition_that_no_paper_names_changes_nothing():
     before = Atlas(load_config())
     unused = Atlas(load_config(changes={"tier": "t", "data": {"own": {"my-scans": SCANS}}}))
     assert set(unused.specs) == set(before.specs)
-    assert unused.own_sets() == {}
+    assert unused.own_sets == {}
     unused.check_own_paths()
 
 
@@ -109,11 +109,11 @@ def test_sizes_follow_from_the_definition():
 
 def test_the_job_is_told_the_path_and_quotes_it():
     atlas = Atlas(config({"path": "~/my scans; rm -rf 'x'"}))
-    mine, *_ = atlas.own_sets()
-    (digits, *_) = [name for name in atlas.data_sets() if name.startswith("digits")]
+    mine, *_ = atlas.own_sets
+    (digits, *_) = [name for name in atlas.data_sets if name.startswith("digits")]
     assert atlas.data_source(mine) == "'--own-path=~/my scans; rm -rf '\"'\"'x'\"'\"''"
     assert atlas.data_source(digits) == atlas.data_source() == ""
-    assert "scans" not in json.loads(atlas.data_sets()[mine])
+    assert "scans" not in json.loads(atlas.data_sets[mine])
 
 
 def test_changed_files_are_read_again(tmp_path):
@@ -121,14 +121,14 @@ def test_changed_files_are_read_again(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.png").write_bytes(b"1")
     atlas = Atlas(config({"path": str(tmp_path)}))
-    mine, *_ = atlas.own_sets()
+    mine, *_ = atlas.own_sets
     before = atlas.own_state(mine)
     os.utime(tmp_path / "ill/a.png", (1, 1))
     overwritten = atlas.own_state(mine)
     assert overwritten != before
     (tmp_path / "ill/b.png").write_bytes(b"1")
     assert atlas.own_state(mine) != overwritten
-    digits = next(name for name in atlas.data_sets() if name.startswith("digits"))
+    digits = next(name for name in atlas.data_sets if name.startswith("digits"))
     assert atlas.own_state(digits) is None
 
 

@@ -17,7 +17,8 @@ def content():
 def test_a_record_is_read_by_the_classes_of_its_kind(content):
     record = parse_record(content, "here")
     assert (record.key, record.kind) == ("kl_privacy", record.spec.kind)
-    assert type(record.metrics).__module__ == f"dpatlas.papers.kl_privacy.records.{record.kind}"
+    assert type(record.spec).__module__ == f"dpatlas.papers.kl_privacy.records.{record.kind}"
+    assert set(record.tables) == {"rows"} and record.facts == {"inputs": 4}
 
 
 @pytest.mark.parametrize(
@@ -26,8 +27,11 @@ def test_a_record_is_read_by_the_classes_of_its_kind(content):
         ({"spec": {}}, "here: spec: found a spec without key and kind"),
         ({"spec": {"key": "alchemy", "kind": "gold"}}, "key: found 'alchemy'"),
         ({"spec": {"key": "kl_privacy", "kind": "gold"}}, "here: spec: kind: found 'gold'"),
-        ({"metrics": {}}, r"here: metrics\.\w+: found"),
-        ({"metrics_version": 99}, "here: metrics_version: found 99; allowed: 1"),
+        ({"metrics": {}}, r"here: metrics: found without inputs, rows; allowed: inputs, rows"),
+        ({"metrics": []}, r"here: metrics: found list; allowed: an object with inputs, rows"),
+        ({"metrics": {"inputs": 4, "rows": {}}}, r"here: metrics\.rows: found dict; allowed: a"),
+        ({"metrics": {"inputs": 4, "rows": [{"B": 1}]}}, r"metrics\.rows\.0: found without depth"),
+        ({"metrics_version": 99}, "here: metrics_version: found 99; allowed: 2"),
     ],
 )
 def test_another_shape_is_named_in_a_line(content, change, words):

@@ -42,8 +42,8 @@ def test_all_runs_have_settings_or_wait_for_a_tuning_of_the_run(tier):
         assert spec.fields["tuning"] in atlas.tunings
         assert (waiting is None) == (spec.fields["chosen"] is not None)
         files = [atlas.record(waiting)] if waiting else []
-        assert atlas.tuning_record(spec.id) == files
-        assert ("--tuning" in atlas.input_arguments(spec.id)) == bool(files)
+        assert atlas.job(spec.id).tuning == files
+        assert ("--tuning" in atlas.job(spec.id).arguments) == bool(files)
     run_first = {name for spec in reported(atlas) if (name := waits_for(spec))}
     assert run_first == set(atlas.specs) & set(atlas.tunings)
     assert not {atlas.record(name) for name in atlas.tunings} & set(atlas.claim_records())
@@ -87,7 +87,7 @@ def test_how_runs_are_dealt_and_how_many_there_are_does_not_change_what_is_tuned
         with_long_training(data={**data, "redeal": False}, runs=2, runs_per_job=1),
     )
     assert set(before.tunings) == set(after.tunings)
-    assert before.data_sets() == after.data_sets()
+    assert before.data_sets == after.data_sets
     (first, *_), (other, *_) = (
         atlas.groups["dp_sgld"]["long_training"] for atlas in (before, after)
     )
@@ -117,7 +117,7 @@ def test_an_own_data_set_is_tuned_first_on_its_own_fixed_part():
     assert tuning["data"]["n_validation"] == 12 and tuning["data"]["own"]["classes"] == ["a", "b"]
     # Who split it may have had a reason, such as several images of a person.
     assert {spec.fields["data"]["redeal"] for spec in specs} == {False}
-    assert atlas.data_manifest(name) == atlas.data_manifest(specs[0].id)
+    assert atlas.job(name).data == atlas.job(specs[0].id).data
     part["data"] = {**OWN, "redeal": True}
     dealt = Atlas(validate(config)).groups["dp_sgld"]["long_training"]
     assert {spec.fields["data"]["redeal"] for spec in dealt} == {True}
@@ -283,5 +283,7 @@ def test_an_outcome_is_that_of_the_record(tmp_path):
 def test_shipped_settings_name_the_arms_of_their_jobs():
     """Of dp_sgld's long training; each job refuses settings that lack an arm."""
     for spec in Atlas(load_tier("embedded")).groups["dp_sgld"]["long_training"]:
-        arms = long_training.compared(checked_fields(long_training.Spec, spec.fields, "--spec: "))
+        arms = long_training.compared(
+            checked_fields(long_training.KIND.record.spec, spec.fields, "--spec: ")
+        )
         assert set(spec.fields["chosen"]) == {long_training.name_of(arm) for arm in arms}

@@ -3,8 +3,6 @@
 import contextlib
 import http.server
 import threading
-import time
-import zlib
 
 
 class Server:
@@ -47,35 +45,27 @@ class Server:
         self.http.server_close()
 
 
-def etag_of(content):
-    return f'"{zlib.crc32(content):08x}"'
-
-
-def serve(content, *, cut=None, stall=0.0, ranges=True, validate=True, **headers):
-    """Like a file server: ranges, ETag and If-Range; more `headers` by name, ETag=None for none.
+def serve(content, *, cut=None, stall=0.0, ranges=True, **headers):
+    """Like a file server, with ranges; more `headers` by name.
 
     cut: the connection ends after so many bytes of the body, `stall` seconds later.
-    ranges: False for a server that knows none; validate: False for one that ignores If-Range.
+    ranges: False for a server that knows none.
     """
-    headers = {"ETag": etag_of(content), **headers}
 
     def answer(handler):
-        asked, tag = handler.headers.get("Range"), handler.headers.get("If-Range")
-        known = (headers.get("ETag"), headers.get("Last-Modified"))
-        ranged = bool(ranges and asked and (tag is None or not validate or tag in known))
-        start = int(asked.removeprefix("bytes=").removesuffix("-")) if ranged else 0
-        if ranged and start >= len(content):
+        asked = handler.headers.get("Range") if ranges else None
+        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
+        if asked and start >= len(content):
             handler.send_response(416)
             handler.send_header("Content-Range", f"bytes */{len(content)}")
             handler.end_headers()
             return
-        handler.send_response(206 if ranged else 200)
+        handler.send_response(206 if asked else 200)
         sent = {"Content-Length": str(len(content) - start)}
-        if ranged:
+        if asked:
             sent["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
         for name, value in {**sent, **headers}.items():
-            if value is not None:
-                handler.send_header(name, value)
+            handler.send_header(name, value)
         handler.end_headers()
         body = content[start:][:cut]
         # Before the body: whoever has it all may look at once.
@@ -101,17 +91,15 @@ def send(content, length=None):
     return respond(body=content, Content_Length=str(length or len(content)))
 
 
-def page(kind="text/html; charset=utf-8", body=b"<!DOCTYPE html><title>Log in</title>"):
-    return respond(body=body, Content_Type=kind)
+def page():
+    return respond(
+        body=b"<!DOCTYPE html><title>Log in</title>", Content_Type="text/html; charset=utf-8"
+    )
 
 
-def redirect(address, status=302):
-    return respond(status, Location=address)
+def redirect(address):
+    return respond(302, Location=address)
 
 
-def fail(status, retry_after=None):
-    return respond(status, **({} if retry_after is None else {"Retry_After": str(retry_after)}))
-
-
-def hang(seconds):
-    return lambda handler: time.sleep(seconds)
+def fail(status):
+    return respond(status)

@@ -1,198 +1,244 @@
-import email.utils
+"""Downloads: what is asked of whom, what is kept of a broken one, what is recorded and refused."""
+
+import errno
+import gzip
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
 import time
 from dataclasses import replace
 
 import pytest
-from local_server import Server, fail, hang, page, redirect, send, serve
+from local_server import fail, page, redirect, send, serve
 
 from dpatlas.data import download as module
-from dpatlas.data.download import LONGEST_WAIT, download, recorded
+from dpatlas.data.definitions import RemoteFile
+from dpatlas.data.download import CHUNK, RECORDS, confirm, fetch, recorded
 from dpatlas.data.prepare import prepare
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError, RunError
 
-NAME = "cifar-10-python.tar.gz"
+NAME = "archive.tar.gz"
+CONTENT, OTHER = (random.Random(seed).randbytes(6 * CHUNK + 100) for seed in (1, 2))
+MD5, SHA256 = hashlib.md5(CONTENT).hexdigest(), hashlib.sha256(CONTENT).hexdigest()
+# A transfer that breaks here keeps two chunks.
+CUT, KEPT = 2 * CHUNK + 500, 2 * CHUNK
+REST = f"bytes={KEPT}-"
 
 
-@pytest.fixture
-def archive(miniature, server, monkeypatch):
-    """The miniature archive, registered at the server's address."""
-    content = miniature.archive_bytes()
-    miniature.register(archive=content)
-    register(f"{server.address}/~kriz/{NAME}", monkeypatch)
-    return content
-
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def waits(monkeypatch):
-    """How long it waited between attempts, without waiting."""
+    """How long pooch waited between attempts, without waiting."""
     waits = []
-    monkeypatch.setattr(module.time, "sleep", waits.append)
+    monkeypatch.setattr("pooch.core.time.sleep", waits.append)
     return waits
 
 
-def register(address, monkeypatch):
-    entry = DATA_SETS["cifar10"]
-    file = replace(entry.files[0], address=address)
-    monkeypatch.setitem(DATA_SETS, "cifar10", replace(entry, files=(file,)))
+def file_at(server, name=NAME, md5=MD5, sha256=""):
+    return RemoteFile(name, md5, f"{server.address}/{name}", sha256)
 
 
-def failure(folder, **options):
-    """The message; nothing has the final name or a record, and no lock is left."""
+def get(server, folder, *mirrors):
+    path = fetch(file_at(server), folder, [f"{server.address}/{each}" for each in mirrors])
+    assert path == folder / NAME and path.read_bytes() == CONTENT
+    assert not (folder / f"{NAME}.part").exists()
+
+
+def broken(server, folder, *mirrors):
+    """The message of a download that fails; nothing got the final name."""
     with pytest.raises(RunError) as caught:
-        download("cifar10", folder, **{"pause": 0, **options})
+        fetch(file_at(server), folder, [f"{server.address}/{each}" for each in mirrors])
     assert not (folder / NAME).exists() and recorded(folder, NAME) is None
-    assert not list(folder.glob("*.lock"))
     message = str(caught.value)
     assert NAME in message and "\n" not in message
     return message
 
 
-def test_a_damaged_file_is_replaced_by_a_whole_one_only(server, archive, tmp_path):
-    (tmp_path / NAME).write_bytes(archive[:100])
-    server.answers = [fail(404), send(archive)]
-    with pytest.raises(RunError):
-        download("cifar10", tmp_path)
-    assert (tmp_path / NAME).read_bytes() == archive[:100] and recorded(tmp_path, NAME) is None
-    download("cifar10", tmp_path)
-    assert (tmp_path / NAME).read_bytes() == archive
+def until(condition):
+    limit = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [fail(500), fail(408), fail(429), hang(0), send(b"x" * 1000)],
-    ids=["500", "408", "429", "cut off", "corrupted"],
+    ("bad", "then"),
+    [
+        (fail(500), None),
+        (fail(429), None),
+        (send(OTHER), None),
+        (send(CONTENT[:CUT], length=len(CONTENT)), REST),
+    ],
+    ids=["500", "429", "other content", "cut off"],
 )
-def test_second_try_succeeds(server, archive, tmp_path, bad):
-    server.answers = [bad, send(archive)]
-    download("cifar10", tmp_path, pause=0)
-    assert (tmp_path / NAME).read_bytes() == archive and len(server.paths) == 2
+def test_a_second_try_asks_for_what_is_missing(server, tmp_path, waits, bad, then):
+    server.answers = [bad, serve(CONTENT)]
+    get(server, tmp_path)
+    assert server.ranges() == [None, then] and waits == [1]
 
 
-@pytest.mark.parametrize("kind", ["corrupted", "truncated", "slow"])
-def test_failure_is_one_line_and_leaves_no_file(server, archive, tmp_path, kind):
-    answer, reason = {
-        "corrupted": (send(archive[:-1] + b"?"), "md5"),
-        "truncated": (send(archive[:500], length=len(archive)), "500 of"),
-        "slow": (hang(0.5), "timed out"),
-    }[kind]
-    server.answers = [answer]
-    message = failure(tmp_path, attempts=2, timeout=0.1 if kind == "slow" else 10)
-    assert reason in message
-    left = [f"{NAME}.part", f"{NAME}.part.json"] if kind == "truncated" else []
-    assert sorted(path.name for path in tmp_path.iterdir()) == left
-    assert ("500 bytes are kept" in message) == (kind == "truncated")
+@pytest.mark.parametrize("answer", [{}, {"ranges": False}], ids=["rest", "whole"])
+def test_a_part_of_an_earlier_call_is_gone_on_from_where_the_server_can(server, tmp_path, answer):
+    server.answers = [serve(CONTENT, cut=CUT), fail(404)]
+    assert f"{KEPT} bytes are kept" in broken(server, tmp_path)
+    server.answers = [serve(CONTENT, **answer)]
+    get(server, tmp_path)
+    assert server.ranges() == [None, REST, REST]
+    assert server.sent[-1] == len(CONTENT) - (0 if answer else KEPT)
 
 
-@pytest.mark.parametrize("status", [401, 410])
-def test_a_final_refusal_is_not_asked_again(server, archive, tmp_path, waits, status):
-    server.answers = [fail(status)]
-    assert f"in 1 attempt: {server.address}/~kriz/{NAME}: HTTP Error {status}" in failure(tmp_path)
-    assert len(server.paths) == 1 and waits == []
-
-
-def test_an_address_that_failed_is_left_out_while_others_are_asked_again(server, archive, tmp_path):
-    server.answers = [fail(404), fail(503), send(archive)]
-    download("cifar10", tmp_path, mirrors=[f"{server.address}/mirror"], pause=0)
-    assert server.paths == [f"/mirror/{NAME}", *[f"/~kriz/{NAME}"] * 2]
-
-
-def test_waits_twice_as_long_each_time_or_as_long_as_the_server_asks_up_to_a_minute(
-    server, archive, tmp_path, waits
-):
-    server.answers = [fail(500)]
-    failure(tmp_path, attempts=4, pause=1.5)
-    assert waits == [1.5, 3.0, 6.0]
-    waits.clear()
-    date = email.utils.formatdate(time.time() + 30, usegmt=True)
-    asked = [7, 1, 1000, date, "soon", email.utils.formatdate(0)]
-    server.answers = [*(fail(503, retry_after=each) for each in asked), serve(archive)]
-    download("cifar10", tmp_path, attempts=7, pause=0.25)
-    assert waits[:3] == [7, 1, LONGEST_WAIT] and 27 < waits[3] <= 30 and waits[4:] == [4, 8]
-    assert (tmp_path / NAME).read_bytes() == archive
+@pytest.mark.parametrize(
+    ("part", "asked"),
+    [(CONTENT, 1), (CONTENT + b"x", 2), (OTHER, 2), (OTHER[:KEPT], 2)],
+    ids=["whole", "too long", "another file", "part of another file"],
+)
+def test_a_part_counts_by_the_checksum_of_the_whole(server, tmp_path, part, asked):
+    (tmp_path / f"{NAME}.part").write_bytes(part)
+    server.answers = [serve(CONTENT)]
+    get(server, tmp_path)
+    assert server.ranges() == [f"bytes={len(part)}-", None][:asked]
 
 
 def test_mirrors_come_first_the_official_address_last_and_each_has_its_reason(
-    server, archive, tmp_path
+    server, tmp_path, waits
 ):
-    mirrors = [f"{server.address}/one/", f"{server.address}/two"]
-    server.answers = [fail(403), page(), send(b"x"), send(b"y")]
-    message = failure(tmp_path, mirrors=mirrors)
-    assert f"{server.address}/one/{NAME}: HTTP Error 403" in message
+    server.answers = [fail(403), page(), send(b"x")]
+    message = broken(server, tmp_path, "one/", "two")
+    assert f"{server.address}/one/{NAME}: HTTP status 403" in message
     assert f"{server.address}/two/{NAME}: an HTML page" in message
-    assert f"{server.address}/~kriz/{NAME}: md5" in message
-    server.paths.clear()
-    server.answers = [fail(404), fail(404), send(archive)]
-    download("cifar10", tmp_path, mirrors=mirrors)
-    assert server.paths == [f"/one/{NAME}", f"/two/{NAME}", f"/~kriz/{NAME}"]
-    assert recorded(tmp_path, NAME)["address"] == f"{server.address}/~kriz/{NAME}"
+    assert f"{server.address}/{NAME}: md5 " in message and f"where {MD5} is published" in message
+    # What another request would not change is asked for once.
+    assert server.paths == [f"/one/{NAME}", f"/two/{NAME}", *[f"/{NAME}"] * 4]
+    assert waits == [1, 2, 3]
+    server.answers = [serve(CONTENT, cut=CUT), page(), serve(CONTENT)]
+    get(server, tmp_path, "one", "two")
+    assert recorded(tmp_path, NAME)["address"] == f"{server.address}/two/{NAME}"
+    assert server.ranges()[-3:] == [None, REST, REST]
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        page(body=b"sign in first"),
-        page(kind="application/gzip"),
-        page(kind="application/gzip", body=b"\r\n <HTML><body>404</body></HTML>"),
-    ],
-    ids=["type", "doctype", "html"],
+    "mirror", ["file:///etc", "https://user:word@example.org", "https://example.org/?file="]
 )
-def test_a_page_in_place_of_the_file_is_named(server, archive, tmp_path, waits, answer):
-    server.answers = [answer]
-    assert "an HTML page" in failure(tmp_path) and len(server.paths) == 1
-    assert list(tmp_path.iterdir()) == []
-    server.answers = [answer, send(archive)]
-    download("cifar10", tmp_path, mirrors=[f"{server.address}/mirror"])
-    assert (tmp_path / NAME).read_bytes() == archive and waits == []
-
-
-@pytest.mark.parametrize(
-    "mirror",
-    ["file:///etc", "http://[::1", "https://user:word@example.org", "https://example.org/?file="],
-)
-def test_bad_mirrors_are_refused(server, archive, tmp_path, mirror):
+def test_bad_mirrors_are_refused(server, tmp_path, mirror):
     with pytest.raises(InputError, match=r"data\.mirrors"):
-        download("cifar10", tmp_path, mirrors=[server.address, mirror])
+        fetch(file_at(server), tmp_path, [server.address, mirror])
     assert server.paths == [] and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("status", [301, 303, 308])
-def test_redirects_are_followed(server, archive, tmp_path, status):
-    server.answers = [redirect("/elsewhere", status), serve(archive)]
-    download("cifar10", tmp_path)
-    assert server.paths == [f"/~kriz/{NAME}", "/elsewhere"]
-    assert (tmp_path / NAME).read_bytes() == archive
-
-
-@pytest.mark.parametrize("scheme", ["file", "ftp", "data"])
-def test_other_schemes_are_refused(server, archive, tmp_path, monkeypatch, scheme):
+def test_redirects_are_followed_but_to_no_other_scheme(server, tmp_path):
     local = tmp_path / NAME
-    local.write_bytes(archive)
-    addresses = {"file": local.as_uri(), "ftp": f"ftp://127.0.0.1/{NAME}", "data": "data:,x"}
-    server.answers = [redirect(addresses[scheme])]
-    assert addresses[scheme] in failure(tmp_path / "cache") and len(server.paths) == 1
-    register(addresses[scheme], monkeypatch)
-    with pytest.raises(InputError, match="http or https"):
-        download("cifar10", tmp_path / "other")
-    assert not (tmp_path / "other").exists()
+    local.write_bytes(CONTENT)
+    for number, address in enumerate((local.as_uri(), f"ftp://127.0.0.1/{NAME}", "data:,x")):
+        server.answers = [redirect(address)]
+        assert address in broken(server, tmp_path / str(number))
+    server.answers = [redirect("/elsewhere"), serve(CONTENT)]
+    get(server, tmp_path / "cache")
+    assert server.paths[-2:] == [f"/{NAME}", "/elsewhere"]
 
 
-def test_the_proxy_of_the_environment_is_used(archive, tmp_path, monkeypatch):
-    register(f"http://files.invalid/{NAME}", monkeypatch)
-    proxy = Server()
-    monkeypatch.delenv("no_proxy")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.setenv("http_proxy", proxy.address)
-    proxy.answers = [serve(archive)]
-    try:
-        download("cifar10", tmp_path)
-    finally:
-        proxy.close()
-    assert proxy.paths == [f"http://files.invalid/{NAME}"]
-    assert (tmp_path / NAME).read_bytes() == archive
+def test_a_packed_file_stays_packed_whatever_the_server_calls_it(server, tmp_path):
+    content = gzip.compress(CONTENT)
+    server.answers = [serve(content, **{"Content-Encoding": "x-gzip"})]
+    file = file_at(server, md5=hashlib.md5(content).hexdigest())
+    path = fetch(file, tmp_path)
+    assert path.read_bytes() == content
+    # Readable for others, as any file of the user's.
+    (tmp_path / "any").touch()
+    assert path.stat().st_mode == (tmp_path / "any").stat().st_mode
 
 
-def test_prepare_downloads_only_with_permission(server, archive, tmp_path):
+def test_a_stalled_transfer_is_given_up_and_gone_on_from(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "TIMEOUT", 0.3)
+    server.answers = [serve(CONTENT, cut=CUT, stall=10), serve(CONTENT)]
+    get(server, tmp_path)
+    assert server.ranges() == [None, REST]
+
+
+def test_a_long_download_shows_its_progress(server, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("dpatlas.core.progress.SECONDS_BETWEEN_LINES", 0)
+    server.answers = [serve(CONTENT, cut=CUT), serve(CONTENT)]
+    get(server, tmp_path)
+    lines = capsys.readouterr().err.splitlines()
+    total = len(CONTENT)
+    assert lines[0].startswith(f"{NAME}, bytes: 0/{total} (0%")
+    assert any(line.startswith(f"{NAME}, bytes: {KEPT}/{total}") for line in lines[1:])
+    assert lines[-1].startswith(f"{NAME}, bytes: {total}/{total} (100%")
+
+
+def test_a_full_disk_ends_it_at_once_and_the_part_is_kept(server, tmp_path, monkeypatch):
+    def full(self, *_, **__):
+        if self.done:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.done += 1
+
+    server.answers = [serve(CONTENT)]
+    with monkeypatch.context() as patch:
+        patch.setattr(module.Progress, "advance", full)
+        message = broken(server, tmp_path, "mirror")
+    assert "No space left" in message and len(server.paths) == 1
+    get(server, tmp_path)
+    assert server.ranges()[1].startswith("bytes=")
+
+
+PROCESS = """
+import sys
+from dpatlas.data.download import fetch
+from dpatlas.data.definitions import RemoteFile
+fetch(RemoteFile(*sys.argv[1:4]), sys.argv[4])
+"""
+
+
+def process(server, folder):
+    file = file_at(server)
+    words = [file.name, file.md5, file.address, str(folder)]
+    return subprocess.Popen(
+        [sys.executable, "-c", PROCESS, *words], stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_a_killed_process_is_gone_on_from_by_another(server, tmp_path):
+    server.answers = [serve(CONTENT, cut=CUT, stall=30), serve(CONTENT)]
+    part = tmp_path / f"{NAME}.part"
+    with process(server, tmp_path) as killed:
+        until(lambda: part.is_file() and part.stat().st_size)
+        killed.kill()
+    size = part.stat().st_size
+    assert killed.returncode == -9 and not (tmp_path / NAME).exists()
+    get(server, tmp_path)
+    assert server.ranges() == [None, f"bytes={size}-"]
+
+
+def test_a_second_process_waits_and_finds_the_file(server, tmp_path, monkeypatch):
+    said, go = [], threading.Event()
+
+    def slowly(handler):
+        go.wait(30)
+        serve(CONTENT)(handler)
+
+    monkeypatch.setattr(module, "say", said.append)
+    server.answers = [slowly]
+    with process(server, tmp_path) as first:
+        until(lambda: server.paths)
+        second = threading.Thread(target=get, args=(server, tmp_path), daemon=True)
+        second.start()
+        until(lambda: said)
+        assert not (tmp_path / NAME).exists()
+        go.set()
+        second.join(20)
+        assert not second.is_alive() and first.wait(20) == 0
+    assert len(server.paths) == 1 and NAME in said[0] and "waiting" in said[0]
+
+
+def test_a_data_set_is_fetched_only_with_permission(miniature, server, tmp_path, monkeypatch):
+    archive = miniature.archive_bytes()
+    miniature.register(archive=archive)
+    entry = DATA_SETS["cifar10"]
+    file = replace(entry.files[0], address=f"{server.address}/cifar")
+    monkeypatch.setitem(DATA_SETS, "cifar10", replace(entry, files=(file,)))
     server.answers = [send(archive)]
     places = {"download_folder": tmp_path / "cache"}
     options = {"classes": ["airplane", "automobile"]}
@@ -201,4 +247,93 @@ def test_prepare_downloads_only_with_permission(server, archive, tmp_path):
     assert server.paths == []
     for allowed in (True, False):
         prepare("cifar10", options, tmp_path / "out", allow_download=allowed, **places)
-    assert len(server.paths) == 1
+    assert server.paths == ["/cifar"]
+
+
+@pytest.fixture
+def fetched(server, tmp_path):
+    """A file that was fetched, beside its record; a second request would get another one."""
+    server.answers = [serve(CONTENT), serve(OTHER)]
+    return fetch(file_at(server), tmp_path)
+
+
+def test_a_download_is_recorded_and_kept(server, tmp_path, fetched):
+    found = recorded(tmp_path, NAME)
+    assert found.keys() == {"address", "md5", "sha256", "bytes", "date"}
+    assert (found["md5"], found["sha256"], found["bytes"]) == (MD5, SHA256, len(CONTENT))
+    assert found["address"] == f"{server.address}/{NAME}"
+    get(server, tmp_path)
+    # A file from elsewhere gets a record without an address.
+    fetched.rename(tmp_path / "b.gz")
+    for _ in range(2):
+        fetch(file_at(server, "b.gz"), tmp_path)
+        assert recorded(tmp_path, "b.gz")["address"] is None
+    assert len(server.paths) == 1 and recorded(tmp_path / "nowhere", NAME) is None
+
+
+@pytest.mark.parametrize("content", [OTHER, b""], ids=["other", "empty"])
+def test_a_file_that_is_not_the_recorded_one_is_refused(server, fetched, tmp_path, content):
+    fetched.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        fetch(file_at(server), tmp_path)
+    message = str(caught.value)
+    for part in (str(fetched), f"({len(content)} bytes)", SHA256[:16], RECORDS, "remove it, or"):
+        assert part in message
+    assert fetched.read_bytes() == content and len(server.paths) == 1
+
+
+@pytest.mark.parametrize("sha256", ["", hashlib.sha256(OTHER).hexdigest()[:8]])
+def test_a_file_is_fetched_anew_where_another_is_published(server, fetched, tmp_path, sha256):
+    md5 = "" if sha256 else hashlib.md5(OTHER).hexdigest()
+    path = fetch(file_at(server, md5=md5, sha256=sha256), tmp_path)
+    assert path.read_bytes() == OTHER and len(server.paths) == 2
+    assert recorded(tmp_path, NAME)["sha256"] == hashlib.sha256(OTHER).hexdigest()
+
+
+def test_both_checksums_must_fit(server, tmp_path):
+    server.answers = [serve(CONTENT)]
+    wrong = hashlib.sha256(OTHER).hexdigest()[:8]
+    with pytest.raises(RunError, match=f"sha256 {SHA256} .* where {wrong} is published"):
+        fetch(file_at(server, sha256=wrong), tmp_path)
+    assert not (tmp_path / NAME).exists()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"archive.tar.gz": {}}'])
+def test_damaged_records_are_named_and_not_overwritten(server, tmp_path, content):
+    (tmp_path / NAME).write_bytes(CONTENT)
+    (tmp_path / RECORDS).write_text(content)
+    for name in (NAME, "b.gz"):
+        with pytest.raises(InputError, match=RECORDS):
+            fetch(file_at(server, name), tmp_path)
+    assert (tmp_path / RECORDS).read_text() == content and server.paths == []
+
+
+def test_records_of_downloads_at_the_same_time_are_all_there(server, tmp_path):
+    server.answers = [serve(CONTENT)]
+    names = {f"{number}.gz" for number in range(12)}
+    threads = [
+        threading.Thread(target=fetch, args=(file_at(server, name), tmp_path)) for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert set(json.loads((tmp_path / RECORDS).read_text())) == names
+
+
+def test_a_folder_that_is_only_read_gets_no_record(server, tmp_path, monkeypatch):
+    path = tmp_path / NAME
+    path.write_bytes(CONTENT)
+    assert confirm(file_at(server), path, record=False)
+    monkeypatch.setattr(module.os, "access", lambda *_: False)
+    assert confirm(file_at(server), path)
+    assert [each.name for each in tmp_path.iterdir()] == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("md5", "sha256"),
+    [("", ""), (MD5[:-1], ""), (MD5.upper(), ""), ("", SHA256[:7]), (MD5, "x" * 8)],
+)
+def test_a_file_without_a_published_checksum_does_not_exist(md5, sha256):
+    with pytest.raises(InputError, match=r"a\.gz"):
+        RemoteFile("a.gz", md5, "https://example.org/a.gz", sha256)

@@ -10,10 +10,11 @@ from local_server import fail, serve
 
 from dpatlas.core.networks import PUBLISHED
 from dpatlas.data import fetch_weights as module
+from dpatlas.data.download import CHUNK
 from dpatlas.errors import run_command
 
 # A pickle that would run code, so that opening it could not go unseen.
-CONTENT = b"cposix\nsystem\n(S'touch proof'\ntR." * 40
+CONTENT = b"cposix\nsystem\n(S'touch proof'\ntR." * 2000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 FILE = f"net-{SHA256[:8]}.pth"
 RESNET, MOCO = "imagenet-resnet18", "moco-v2-resnet50"
@@ -49,12 +50,12 @@ def test_a_local_file_is_handed_on_as_it_is_and_nothing_is_fetched(run, server, 
 
 
 def test_a_broken_download_is_continued_by_the_next_call(run, server, tmp_path, monkeypatch):
-    monkeypatch.setattr("dpatlas.data.download.time.sleep", lambda seconds: None)
-    server.answers = [serve(CONTENT, cut=200), fail(503), fail(503), fail(503), serve(CONTENT)]
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
+    server.answers = [serve(CONTENT, cut=CHUNK), fail(503), fail(503), fail(503), serve(CONTENT)]
     assert run("--allow-download") == 1
     assert not (tmp_path / "out").exists()
     assert run("--allow-download") == 0
-    assert server.ranges()[-1] == "bytes=200-"
+    assert server.ranges()[-1] == f"bytes={CHUNK}-"
     assert (tmp_path / "out/net.pth").read_bytes() == CONTENT
 
 

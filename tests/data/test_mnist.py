@@ -6,8 +6,9 @@ from local_server import fail, send
 from miniatures import CLASSES, Mnist, idx_bytes, refusal
 from miniatures import MNIST_NAMES as NAMES
 
-from dpatlas.data.download import download
+from dpatlas.data.download import fetch
 from dpatlas.data.prepare import prepare
+from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import RunError
 
 TRAIN_IMAGES = "train-images-idx3-ubyte"
@@ -70,7 +71,10 @@ def test_incomplete_copy_says_what_belongs_to_it(mnist, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["missing", "packed anew"])
-def test_download_of_another_file_fails_and_keeps_those_before(mnist, server, tmp_path, kind):
+def test_download_of_another_file_fails_and_keeps_those_before(
+    mnist, server, tmp_path, monkeypatch, kind
+):
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
     bad = {
         "missing": fail(404),
         "packed anew": send(gzip.compress(mnist.contents[NAMES[2]], mtime=1)),
@@ -78,7 +82,8 @@ def test_download_of_another_file_fails_and_keeps_those_before(mnist, server, tm
     mnist.register(address=server.address)
     server.answers = [*(send(mnist.archives[name]) for name in NAMES[:2]), bad[kind]]
     with pytest.raises(RunError, match=NAMES[2]):
-        download("mnist", tmp_path, attempts=1)
+        for file in DATA_SETS["mnist"].files:
+            fetch(file, tmp_path)
     assert {path.name for path in tmp_path.glob("*.gz")} == {f"{name}.gz" for name in NAMES[:2]}
     server.paths.clear()
     server.answers = [send(mnist.archives[name]) for name in NAMES[2:]]

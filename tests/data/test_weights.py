@@ -2,7 +2,6 @@ import argparse
 import hashlib
 import io
 import pickle
-import urllib.request
 import zipfile
 
 import numpy as np
@@ -65,7 +64,7 @@ def test_a_file_whose_checksum_does_not_fit_its_name_is_never_opened(tmp_path, m
 
 
 def test_a_missing_file_is_named_with_its_address_and_nothing_is_fetched(tmp_path, monkeypatch):
-    monkeypatch.setattr(urllib.request, "build_opener", lambda *_: pytest.fail("fetched"))
+    monkeypatch.setattr(weights, "fetch", lambda *_: pytest.fail("fetched"))
     with pytest.raises(InputError) as caught:
         obtain(ADDRESS, data_root=tmp_path, download_folder=tmp_path / "cache")
     for part in ("data.root", str(tmp_path), NAME, ADDRESS, "permission to download"):

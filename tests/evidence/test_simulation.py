@@ -6,10 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-
-from dpatlas.evidence import simulation
-from dpatlas.evidence.claims import FAMILY_ERROR
-from dpatlas.evidence.simulation import (
+import verdict_rates
+from verdict_rates import (
     BEGIN,
     DOCUMENT,
     EFFECTS,
@@ -21,6 +19,8 @@ from dpatlas.evidence.simulation import (
     table,
     written,
 )
+
+from dpatlas.evidence.claims import FAMILY_ERROR
 
 TEXT = (Path(__file__).resolve().parents[2] / DOCUMENT).read_text()
 PAPERS = 200
@@ -99,7 +99,7 @@ def test_the_text_says_where_the_promise_is_not_kept():
 
 
 def test_the_promise_would_break_if_entries_and_looks_did_not_share_the_error(monkeypatch):
-    monkeypatch.setattr(simulation, "FAMILY_ERROR", FAMILY_ERROR * ENTRIES * 4)
+    monkeypatch.setattr(verdict_rates, "FAMILY_ERROR", FAMILY_ERROR * ENTRIES * 4)
     for effect in (0, 1):
         wrong = simulate("normal", effect, 100).wrong_papers
         assert wrong > FAMILY_ERROR + margin_of(FAMILY_ERROR, 100)

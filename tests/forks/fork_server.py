@@ -25,7 +25,7 @@ LIBRARIES = {
     ),
     "dpatlas": (
         *("torch", "torch.func", "torch.utils._pytree", "numpy", "pydantic", "yaml", "jinja2"),
-        *("scipy.special", "scipy.optimize", "scipy.stats", "dp_accounting.pld", "seaborn"),
+        *("scipy.special", "scipy.optimize", "scipy.stats", "dp_accounting.pld", "pandas"),
         *("dp_accounting.rdp", "matplotlib.backends.backend_agg", "matplotlib.style", "PIL.Image"),
         *("matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg"),
         *("sklearn.datasets", "sklearn.neighbors", "sklearn.metrics", "sklearn.linear_model"),

@@ -121,18 +121,22 @@ def counted(*places):
         yield calls
 
 
-# Private training of a classifier, for `training_spec` and `selection_spec`.
-TRAINING = {
+# Fields of a spec of networks that are trained for the table `audit`.
+NETWORK = {
+    "key": "audit",
+    "kind": "network",
+    "seed": 0,
+    "noise_source": "keyed",
     "data": {"name": "small"},
     "model": "linear",
-    "epsilon": None,
-    "noise_multiplier": 1.0,
+    "epsilon": 3.0,
     "delta": 1e-5,
     "batch": 8,
     "steps": 3,
     "max_grad_norm": 1.0,
+    "optimizer": "sgd",
     "lr": 0.5,
     "momentum": 0.9,
-    "optimizer": "sgd",
-    "settings_tried": None,
+    "settings_tried": 1,
+    "runs": 2,
 }

@@ -16,7 +16,6 @@ import small_jobs
 from lpfft_small import a_guarantee_that_remembers, what_jobs_are_given  # noqa: F401
 from small_jobs import Killed, counted, killed_at
 
-from dpatlas.checks.audit.settings import selection_spec, training_spec
 from dpatlas.core.arrays import read_arrays
 from dpatlas.core.checkpoints import Checkpoints
 from dpatlas.core.files import PART
@@ -27,13 +26,6 @@ from dpatlas.jobs import job
 from dpatlas.jobs.run import main
 from dpatlas.papers.lp_fft.jobs import umap
 
-AUDIT = {**small_jobs.TRAINING, "runs": 2, "settings_tried": 1}
-SELECTION = {
-    "law": "geometric",
-    "expected_trials": 4.0,
-    "ranges": {"lr": [0.1, 1.0]},
-    "score_noise": 2.0,
-}
 COMPARED = {"strategies": ["lp", "lp-fft"], "shares": [0.5], "control_shares": [], "steps": 2}
 LPFFT = {
     "strategies": {**COMPARED, "runs": 2},
@@ -98,14 +90,10 @@ def of_kind(by, kind):
     return pytest.param(functools.partial(by, kind), id=kind, marks=marks)
 
 
-KEYED = {"seed": 0, "noise_source": "keyed"}
 CASES = [
     pytest.param(kl_privacy, id="training"),
     pytest.param(backbone, id="backbone"),
-    pytest.param(functools.partial(by_main, training_spec(KEYED, AUDIT)), id="audit-training"),
-    pytest.param(
-        functools.partial(by_main, selection_spec(KEYED, AUDIT, SELECTION)), id="audit-selection"
-    ),
+    pytest.param(functools.partial(by_main, Spec.of(small_jobs.NETWORK, "small")), id="network"),
     pytest.param(feature_learning, id="simulation"),
     *(of_kind(lp_fft, kind) for kind in LPFFT),
     *(of_kind(max_information, kind) for kind in MAXINF),
@@ -267,6 +255,6 @@ def test_the_kinds_are_all_that_save_a_checkpoint():
     texts = {path.relative_to(package): path.read_text() for path in package.rglob("*.py")}
     assert {path.stem for path, text in texts.items() if "job.save(" in text} == {"resume"}
     with_stages = sorted(path.stem for path, text in texts.items() if "Stages(" in text)
-    of_kinds = ["backbone", "certified", "curves", "simulation", *["training"] * 2]
+    of_kinds = ["backbone", "certified", "curves", "simulation", "training"]
     # `run` is the training of one's own, whose kills are in train/test_train_own.py.
     assert with_stages == sorted(["tuning", "reports", "trials", "run", *of_kinds])

@@ -70,7 +70,7 @@ def test_a_head_sees_what_the_network_before_it_would_show_it(tmp_path, rank):
     given = given_in(tmp_path)
     spec = lp_fft_spec_of("strategies", lora_rank=rank, data={"name": "small", "redeal": False})
     images, shown = prepared.load(given.data.parent), frozen.load(given.features)
-    fields = checked_fields(KIND.spec, spec.fields, "--spec: ")
+    fields = checked_fields(KIND.record.spec, spec.fields, "--spec: ")
     job = Job(spec, fields, images, "cpu", None, Stopwatch(), features=shown)
     networks = Networks(job, backbone.load(given.backbone), rank=rank)
     seen = networks.seen(Deals(job).of(0))

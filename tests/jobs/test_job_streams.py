@@ -7,7 +7,7 @@ import pytest
 from sgld_small import save_data
 from small_jobs import Killed
 
-from dpatlas.core.records import Metrics, SpecFields
+from dpatlas.core.records import RecordShape, SpecFields
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
@@ -17,10 +17,9 @@ from dpatlas.jobs.job import Kind, Outcome, execute
 SPEC = Spec.of({"key": "feature_learning", "kind": "small", "seed": 3}, "small")
 
 
-class Both(Metrics):
-    """What a job of two halves drew."""
-
-    both: float
+def shape(spec=SpecFields):
+    """Of records of what a job of two halves drew."""
+    return RecordShape(spec, version=1, facts="both", tables={})
 
 
 def work(job, kill=False):
@@ -36,13 +35,13 @@ def work(job, kill=False):
     else:
         first = float(stored[0]["first"])
     second = noise.normal(1, repetition=0, step=1, use="second")[0]
-    return Outcome(Both(both=first + second), {})
+    return Outcome({"both": first + second}, {})
 
 
 def run(folder, kill=False, spec=SPEC, does=work):
     execute(
         spec,
-        Kind(lambda job: does(job, kill), spec=SpecFields, packages=("numpy",)),
+        Kind(lambda job: does(job, kill), record=shape(), packages=("numpy",)),
         module="dpatlas.jobs.job",
         data=None,
         record=folder / "record.json",
@@ -71,7 +70,7 @@ def test_a_job_that_was_killed_names_what_its_first_attempt_drew(tmp_path):
 
 def test_a_job_that_draws_nothing_says_so_and_one_that_needs_data_refuses_a_spec_without(tmp_path):
     spec = Spec.of({"key": "feature_learning", "kind": "small"}, "small")
-    found = run(tmp_path, spec=spec, does=lambda job, kill: Outcome(Metrics(), {}))
+    found = run(tmp_path, spec=spec, does=lambda job, kill: Outcome({"both": 0.0}, {}))
     assert json.loads(found)["seeds"] == {}
     with pytest.raises(InputError, match="--data: found nothing"):
         run(tmp_path, does=lambda job, kill: job.prepared)
@@ -90,7 +89,7 @@ def uses_a_checkpoint(folder, values=0.0, outcome=0.0, kill=False):
 
     values: in the data. outcome: of the tuning.
     """
-    run(folder / "tuning", does=lambda job, kill: Outcome(Both(both=outcome), {}))
+    run(folder / "tuning", does=lambda job, kill: Outcome({"both": outcome}, {}))
     fields = {**SPEC.fields, "data": {"name": "small"}, "tuning": SPEC.id, "chosen": None}
     found = []
 
@@ -99,11 +98,11 @@ def uses_a_checkpoint(folder, values=0.0, outcome=0.0, kill=False):
         job.save("half", {}, {})
         if kill:
             raise Killed
-        return Outcome(Metrics(), {})
+        return Outcome({"both": 0.0}, {})
 
     execute(
         Spec.of(fields, "small"),
-        Kind(does, spec=Tuned, packages=("numpy",)),
+        Kind(does, record=shape(Tuned), packages=("numpy",)),
         module="dpatlas.jobs.job",
         data=save_data(folder / "data", x_train=values),
         record=folder / "record.json",

@@ -18,7 +18,7 @@ from dpatlas.jobs.job import Job
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.tuning import Tuning
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
-from dpatlas.papers.dp_sgld.records.long_training_tuning import Spec
+from dpatlas.papers.dp_sgld.records.long_training_tuning import LongTrainingTuningSpec
 
 ACCOUNTS = (1e-5, "add_remove")
 PROBLEM = Problem(n=1150, classes=10, feature_norm=1.0, delta=1e-5)
@@ -79,7 +79,7 @@ def small_tuning(folder: Path, after):
     data = save_data(folder / "data").parent
     spec = spec_of("long_training_tuning", accountant="rdp")
     store = Checkpoints(folder / "checkpoints", {})
-    fields = checked_fields(Spec, spec.fields, "--spec: ")
+    fields = checked_fields(LongTrainingTuningSpec, spec.fields, "--spec: ")
     job = Job(spec, fields, prepared.load(data), "cpu", store, Stopwatch())
     tried = []
 
@@ -116,13 +116,13 @@ def test_a_grid_may_start_from_what_an_earlier_arm_chose_and_pays_for_its_trials
     tuning, (first, second), tried = small_tuning(tmp_path, after.get)
     assert [arm for arm, _, _ in tried] == ["first"] * 4 + ["second"] * 4
     assert [number for _, _, number in tried] == [0, 1] * 4
-    for each in second.tried:
-        assert each.settings["lrs"][:1] == first.chosen["lrs"]
-    assert first.trials == 4 and second.trials == 8
+    for each in second["tried"]:
+        assert each["settings"]["lrs"][:1] == first["chosen"]["lrs"]
+    assert first["trials"] == 4 and second["trials"] == 8
     facts = [*tuning.trials["first"], *tuning.trials["second"]]
     composed = together([Ran.of(each) for each in facts], 1e-5, "add_remove", "rdp")[0]
-    assert second.trials_epsilon == pytest.approx(composed) and second.trials_epsilon > 0
-    assert first.trials_epsilon < second.trials_epsilon
+    assert second["trials_epsilon"] == pytest.approx(composed) and second["trials_epsilon"] > 0
+    assert first["trials_epsilon"] < second["trials_epsilon"]
     assert (
         tuning.ledger("m", "c")["chosen_on_private_data"] == "the settings of all arms, by 8 trials"
     )
@@ -136,5 +136,5 @@ def test_the_best_mean_is_chosen_and_of_equal_ones_the_first(tmp_path, monkeypat
     given = itertools.cycle(scores)
     monkeypatch.setattr("test_trials.accuracy", lambda outputs, labels: next(given))
     _, rows, _ = small_tuning(tmp_path, lambda arm: ())
-    assert [row.chosen["lrs"][-1] for row in rows] == [chosen, chosen]
-    assert [score for each in rows[0].tried for score in each.scores] == scores
+    assert [row["chosen"]["lrs"][-1] for row in rows] == [chosen, chosen]
+    assert [score for each in rows[0]["tried"] for score in each["scores"]] == scores

@@ -14,7 +14,7 @@ from typing import Any
 import archives
 import yaml
 from checkouts import PROJECT, copy_project, forked
-from local_server import Server, serve
+from local_server import Server, fail, serve
 from shrink import shrink
 
 from dpatlas.config.atlas import Atlas
@@ -22,7 +22,7 @@ from dpatlas.config.load import read_config, validate
 
 HERE = Path(__file__).resolve().parent
 TIER_FILE = "workflow/tiers/{}.yaml"
-# Transfers of these break half-way on the mirror; the official address gives the rest.
+# Transfers of these break half-way on the mirror, which gives no rest: the official address does.
 BROKEN = ("stl10_binary", "resnet50")
 CORES = min(4, os.cpu_count() or 1)
 TIMEOUT = 3600
@@ -46,6 +46,9 @@ class FileServer:
         self.asked[name].append(f"{place} range" if handler.headers.get("Range") else place)
         content = (self.folder / name).read_bytes()
         breaks = place == "mirror" and name.startswith(BROKEN)
+        if breaks and "Range" in handler.headers:
+            fail(410)(handler)
+            return
         serve(content, cut=len(content) // 2 if breaks else None)(handler)
 
 

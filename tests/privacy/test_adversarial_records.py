@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from dpatlas.accounting.audit_statistics import LowerBound, epsilon_lower_bound
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import FullBatch, Sampler
-from dpatlas.checks.audit.jobs.canaries import PoissonWithEmptySlots
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.convolution import Convolution, patch_gram
@@ -29,6 +28,7 @@ from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.matrix import Matrix
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas.train.canaries import PoissonWithEmptySlots
 
 DELTA, LEVEL, RUNS = 0.1, 0.999, 20_000
 # No two updates share their noise.

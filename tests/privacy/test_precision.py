@@ -143,8 +143,8 @@ def test_precision_changes_no_id_and_reaches_jobs_on_a_gpu_alone():
     )
     assert list(plain.specs) == list(fast.specs)
     for spec_id in plain.specs:
-        device = plain.device(spec_id)
-        assert fast.device(spec_id) == {"cpu": "cpu", "auto": "auto-tf32"}[device]
+        device = plain.job(spec_id).device
+        assert fast.job(spec_id).device == {"cpu": "cpu", "auto": "auto-tf32"}[device]
     assert (plain.features_device(), fast.features_device()) == ("auto", "auto-tf32")
 
 

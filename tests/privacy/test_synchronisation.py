@@ -199,13 +199,13 @@ def test_a_gpu_never_waits_in_a_step(name):
     assert holds()
 
 
-def test_a_private_step_on_a_cpu_looks_twice_a_chunk_and_a_posterior_s_once():
+def test_a_private_step_on_a_cpu_looks_three_times_a_chunk_and_a_posterior_s_once():
     run = private_run(max_physical_batch=2)
     chunks = -(-len(Poisson(N, 6).batch_indices(Noise("digest", "keyed"), 0, 1)) // 2)
     with reads() as seen:
         run.step()
-    # Whether the convolution's Gram form is tight, and whether any gradient is not finite.
-    assert seen == ["__bool__", "item"] * chunks
+    # Whether the Gram forms of two convolutions are tight, and any gradient is not finite.
+    assert seen == ["__bool__", "__bool__", "item"] * chunks
     run = posterior()
     with torch.no_grad(), reads() as seen:
         run.step()

@@ -1,14 +1,21 @@
 """The claims of all papers as they are committed, and their verdicts on records of one paper."""
 
-from dpatlas.evidence.claims import judge_claims, read_claims
+from dataclasses import replace
+
+from dpatlas.evidence.claims import Looks, judge_claims, judge_entry, read_claims
 
 CLAIMS = read_claims()
 
 
-def claim_rows(key, records):
-    """Rows of claims.csv on one paper, by claim."""
-    rows = judge_claims(CLAIMS, {key: records}, "test")
-    return {row["claim"]: row for row in rows if row["paper"] == key}
+def claim_rows(key, records, only=None):
+    """Rows of claims.csv on one paper, or on `only` this claim of it, by claim."""
+    claims = [only] if only else [claim for claim in CLAIMS.claims if claim.paper == key]
+    entries = [entry for claim in claims for entry in claim.entries]
+    # The error is shared among all of them.
+    looks = Looks(records)
+    judged = {entry.id: judge_entry(CLAIMS, entry, looks) for entry in entries}
+    rows = judge_claims(replace(CLAIMS, claims=tuple(claims)), {}, "test", judged=judged)
+    return {row["claim"]: row for row in rows}
 
 
 def with_verdict(rows, verdict):

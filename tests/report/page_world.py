@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from dpatlas.core.products import Product
+from dpatlas.config.products import Product
 from dpatlas.core.records import FIELDS
 from dpatlas.evidence.claims import (
     COLUMNS,
@@ -184,7 +184,14 @@ def caption(name):
 
 
 PRODUCTS = {
-    name: Product(name, "figure", (), "Fig. 1", caption(name), f"The paper, {HOSTILE}")
+    name: Product(
+        name=name,
+        kind="figure",
+        needs=[],
+        place="Fig. 1",
+        caption=caption(name),
+        paper_shows=f"The paper, {HOSTILE}",
+    )
     for name in ("first", "second", "third")
 }
 ERRATA = {

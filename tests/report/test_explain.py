@@ -22,7 +22,7 @@ COMMON = {"kind", "tier", "file", "command"}
 NODE = COMMON | {
     *("id", "key", "present", "sha256", "sha256_in_lineage", "as_used", "module", "code_digest"),
     *("code_now", "code_unchanged", "spec", "seeds", "data", "features", "backbone", "versions"),
-    *("device", "ledger", "cost", "extra"),
+    *("device", "processor", "ledger", "cost", "extra"),
 }
 PRODUCT = COMMON | {
     *("name", "sha256", "as_made", "module", "code_digest", "code_now", "code_unchanged"),
@@ -334,7 +334,8 @@ def test_each_cause_is_named_in_the_first_line_and_comes_before_all_later_ones(
     )
     _, out, _ = said(capsys, str(old), str(new), "--json")
     result = json.loads(out)
-    assert set(result) == {"old", "new", "same", "first_cause", "metrics", "differences"}
+    keys = {"old", "new", "same", "tolerance", "first_cause", "metrics", "differences"}
+    assert set(result) == keys
     assert (result["first_cause"]["what"], result["metrics"]) == (cause, "differ")
     assert result["first_cause"] == result["differences"][0]
 
@@ -475,6 +476,22 @@ def test_without_the_records_nothing_is_said_of_their_metrics(project):
     assert compare(*figures)["metrics"] == "unknown"
 
 
+@pytest.mark.parametrize(("tolerance", "first"), [("1e-9", ""), ("1e-17", "unexplained")])
+def test_numbers_that_differ_by_rounding_alone_are_explained(project, capsys, tolerance, first):
+    shutil.copytree("results", "again")
+    name = spec_of(depth=2).id
+    for folder, low in (("results", "0.1 | 2"), ("again", "0.10000000000000002 | 2")):
+        write_run(project / folder / "embedded", spec_of(depth=2), metrics={"kl": float(low[:-4])})
+        write_atomic(project / folder / "embedded/comparisons.csv", f"claim,values\nkl-1,{low}\n")
+    words = ("results/embedded", "again/embedded", "--tolerance", tolerance)
+    code, out, _ = said(capsys, *words)
+    assert code == 0
+    assert out.startswith(f"first cause: {first}" if first else "no difference beyond a relative")
+    said_of = " ".join(out.split())
+    assert f"record.json [{name}] by up to 1.4e-16 of the larger" in said_of
+    assert "comparisons.csv by up to 1.4e-16 of the larger" in said_of
+
+
 def test_how_far_values_differ_is_not_said_where_one_is_no_number(tmp_path):
     old = write_run(tmp_path / "a", spec_of(), metrics={"kl": [1.0, 2.0]})
     new = write_run(tmp_path / "b", spec_of(), metrics={"kl": [1.5, None]})
@@ -570,6 +587,7 @@ def test_a_shape_that_is_wrong_further_inside_is_one_line_and_exit_2(project, ca
 @pytest.mark.parametrize("field", ["products", "records", "data", "versions"])
 def test_a_published_manifest_of_another_shape_is_named(tmp_path, refusal_of, field):
     published = {"products": {}, "records": {}, "data": {}, "versions": [], field: "x"}
+    published |= {"code": {}, "cost": {}, "files": {}}
     write_json(tmp_path / "embedded/manifest.json", published)
     error = refusal_of(explain.main, tmp_path / "embedded")
     assert f"manifest.json: {field}: found 'x'" in error

@@ -1,5 +1,4 @@
 import base64
-import dataclasses
 import gzip
 import hashlib
 import json
@@ -391,7 +390,7 @@ def test_a_missing_piece_is_bad_input_and_writes_no_page(results, missing, refus
 
 
 def test_a_caption_cannot_pull_in_files_or_raw_html(results):
-    first = dataclasses.replace(PRODUCTS["first"], caption=".. include:: /etc/hostname\n")
+    first = PRODUCTS["first"].model_copy(update={"caption": ".. include:: /etc/hostname\n"})
     with pytest.raises(InputError, match="caption of first"):
         build_page(Source(results), "t", {"first": first})
 

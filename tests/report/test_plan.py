@@ -74,8 +74,8 @@ def test_work_is_steps_times_records_times_multiplications():
 def private_job(key, group):
     """A job's spec and that of the backbone that it trains."""
     atlas = Atlas(load_tier("embedded"))
-    fields = atlas.typed(atlas.groups[key][group][0].id)
-    return fields, atlas.typed(fields.backbone)
+    fields = atlas.job(atlas.groups[key][group][0].id).fields
+    return fields, atlas.job(fields.backbone).fields
 
 
 @pytest.mark.parametrize(("key", "group"), [("lp_fft", "umap"), ("dp_sgld", "finetune")])

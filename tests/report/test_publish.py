@@ -117,6 +117,7 @@ def test_nothing_of_the_machine_is_published(run):
 def test_a_published_figure_can_be_explained_without_its_records(run):
     figure = lineage.trace(published(run) / "figures" / f"{FIGURE}.png")
     assert figure["as_made"]
+    assert {record["processor"] for record in figure["records"]} == {"Some CPU, avx2"}
     states = [(record["present"], record["as_used"]) for record in figure["records"]]
     assert states == [(False, None)] * 2
     assert [record["spec"]["depth"] for record in figure["records"]] == [2, 4]
@@ -127,8 +128,14 @@ def test_of_runs_under_several_versions_no_record_is_said_to_have_one_of_them(ru
     target = published(run)
     manifest = read_json(target / "manifest.json")
     (before,) = manifest["versions"]
-    versions = [before, before | {"torch": "2.16.0"}]
-    write_json(target / "manifest.json", manifest | {"versions": versions})
+    manifest["versions"] = [before, before | {"torch": "2.16.0"}]
+    write_json(target / "manifest.json", manifest)
+    figure = lineage.trace(target / "figures" / f"{FIGURE}.png")
+    assert [record["versions"] for record in figure["records"]] == [before] * 2
+    # As older publications are.
+    for record in manifest["records"].values():
+        del record["versions"]
+    write_json(target / "manifest.json", manifest)
     figure = lineage.trace(target / "figures" / f"{FIGURE}.png")
     assert [record["versions"] for record in figure["records"]] == [None, None]
 
@@ -203,12 +210,12 @@ def test_a_page_of_the_users_own_beside_the_tiers_is_not_replaced(tmp_path, refu
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        ([], "a list"),
-        ({"products": None}, "no products"),
-        ({"files": 1}, "no files"),
-        ({"versions": None}, "no versions"),
-        ({"records": {}}, "products.kl_constants: found records that it lacks"),
-        ({"products": {"kl_vs_depth": {}}}, "products.kl_vs_depth: found no lineage"),
+        ([], r"found \[\]"),
+        ({"products": None}, "products: found None"),
+        ({"files": 1}, "files: found 1"),
+        ({"versions": None}, "versions: found None"),
+        ({"records": {}}, "products.kl_constants: found .*, a record that it lacks"),
+        ({"products": {"kl_vs_depth": {}}}, "products.kl_vs_depth.name: found nothing"),
     ],
 )
 def test_a_damaged_manifest_of_an_earlier_publication_is_named(run, content, found):
@@ -476,6 +483,23 @@ def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
     assert compared == ["claim,comparison,outlying", "kl-1,slope,", "audit-1,gap,0"]
     assert "Kept from earlier publications" in (target / "README.md").read_text()
     assert lineage.trace(target / "figures" / f"{FIGURE}.png")["as_made"]
+
+
+def test_what_is_kept_of_an_older_publication_keeps_its_versions(run):
+    """It had one list for all of its records."""
+    path = published(run) / "manifest.json"
+    manifest = read_json(path) | {"versions": [{"torch": "2.14.0"}]}
+    for record in manifest["records"].values():
+        del record["versions"], record["processor"]
+    write_json(path, manifest)
+    target = audit_run(run)
+    (old, _), (new,) = (
+        lineage.trace(target / name)["records"]
+        for name in (f"figures/{FIGURE}.png", "tables/audit.csv")
+    )
+    assert (old["versions"], old["processor"]) == ({"torch": "2.14.0"}, None)
+    assert (new["versions"]["torch"], new["processor"]) == ("2.15.0", "Some CPU, avx2")
+    assert len(read_json(path)["versions"]) == 2
 
 
 def test_a_figure_that_was_drawn_again_from_its_csv_says_so_when_it_is_kept(run):

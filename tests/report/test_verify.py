@@ -12,7 +12,6 @@ from dpatlas.data import prepared
 from dpatlas.data.prepared import content_sha256
 from dpatlas.errors import run_command
 from dpatlas.report import manifest, state
-from dpatlas.report.lineage import LINEAGE_FIELDS
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
 FILES = [f"figures/{FIGURE}.csv", f"tables/{TABLE}.csv", "claims.csv", "comparisons.csv"]
@@ -236,7 +235,7 @@ def test_a_torn_manifest_is_named(run, capsys):
         ({"code_digest": "another"}, "made by dpatlas.papers.kl_privacy.jobs.training another"),
         ({"data": DATA}, "data with sha256 ddd"),
         # The arrays that are there, said to come from elsewhere.
-        ({"data": {"source": "elsewhere"}}, "data with sha256"),
+        ({"data": {"source": {"kind": "elsewhere"}}}, "data with sha256"),
     ],
 )
 def test_a_record_that_was_changed_is_named_with_the_reason(run, capsys, changes, word):
@@ -278,7 +277,8 @@ def publication(tmp_path):
     files = {name: name for name in ("claims.csv", f"figures/{FIGURE}.pdf")}
     for name in (*files, "README.md"):
         write_atomic(folder / name, name)
-    lineage = dict.fromkeys(LINEAGE_FIELDS) | {"kind": "figure", "records": {}}
+    lineage = dict.fromkeys(("name", "tier", "module", "code_digest"), "x") | {"kind": "figure"}
+    lineage |= {name: {} for name in ("settings", "records", "versions")}
     products = {FIGURE: lineage | {"outputs": {f"{FIGURE}.{each}": "" for each in ("pdf", "svg")}}}
     others = {name: {} for name in ("code", "cost", "data", "records")}
     digests = {name: sha256(content) for name, content in files.items()}
@@ -306,7 +306,7 @@ def publication(tmp_path):
         ),
         (
             lambda folder: write_json(folder / "manifest.json", {"files": {}}),
-            ["manifest.json: found no code, cost, data, products, records, versions; allowed:"],
+            ["manifest.json: products: found nothing; allowed:"],
         ),
     ],
 )
@@ -323,3 +323,9 @@ def test_a_published_run_is_verified_by_its_own_manifest(publication, capsys, ch
 def test_bad_arguments_are_one_line_and_exit_code_2(arguments, refusal_of, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refusal_of(command.main, *arguments)
+
+
+def test_code_that_is_gone_has_no_digest(monkeypatch):
+    monkeypatch.undo()
+    assert state.digest_now("dpatlas.no.such.module") is None
+    assert state.as_made(CODE_NOW, None) is False

@@ -9,22 +9,20 @@ import matplotlib.style
 import numpy as np
 from matplotlib.text import Text
 
-from dpatlas.config.atlas import all_products
+from dpatlas.config.products import all_products
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import write_json
 from dpatlas.core.records import (
     FIELDS,
     SCHEMA_VERSION,
-    Over,
-    Typed,
-    _fields_over,
     make_record,
     versions,
 )
 from dpatlas.core.specs import Spec
-from dpatlas.records import parse_record
+from dpatlas.records import parse_record, shape_of
 from dpatlas.show import look
 from dpatlas.show.output import to_csv
+from dpatlas.show.plot import plot
 
 FIGURE_FILES, TABLE_FILES = ("csv", "json", "pdf", "png", "svg"), ("csv", "md", "tex")
 # Pixels by which rounding may take a text beyond the edge of its figure.
@@ -32,10 +30,11 @@ EDGE = 1.5
 
 
 def sample_record(spec, metrics, slug=None, data=None, ledger=None):
-    """The `Record` that a job with these fields and metrics writes, both of its kind's classes."""
+    """The `Record` that a job with these fields and facts and rows writes."""
     frozen = Spec.of(spec.model_dump(mode="json", exclude_unset=True), slug or spec.kind)
     content = make_record(
         frozen,
+        shape_of(spec.key, spec.kind),
         code_digest="0" * 16,
         versions=versions("numpy"),
         device="cpu",
@@ -47,13 +46,30 @@ def sample_record(spec, metrics, slug=None, data=None, ledger=None):
     return parse_record(content, frozen.id)
 
 
+def tables_of(arms, shape):
+    """Tables `arms` and `runs` of arms whose measurements are lists over runs."""
+    columns, measured = shape.columns("arms"), shape.columns("runs")[2:]
+    runs = range(len(arms[0][measured[0]])) if arms else ()
+    return {
+        "arms": [
+            {"arm": i, **{name: arm.get(name) for name in columns[1:]}}
+            for i, arm in enumerate(arms)
+        ],
+        "runs": [
+            {"run": run, "arm": i, **{name: arm[name][run] for name in measured}}
+            for i, arm in enumerate(arms)
+            for run in runs
+        ],
+    }
+
+
 def as_json(record):
     """What `record.json` holds of a `Record`."""
-    models = ("spec", "metrics")
-    parts = {name: getattr(record, name) for name in FIELDS if name != "schema_version"}
-    dumped = {name: parts[name].model_dump(mode="json", exclude_unset=True) for name in models}
-    version = {"metrics_version": record.metrics.VERSION}
-    return {"schema_version": SCHEMA_VERSION, **parts, **dumped, **version}
+    read = [name for name in FIELDS if name not in ("schema_version", "metrics")]
+    parts = {name: getattr(record, name) for name in read}
+    parts["spec"] = record.spec.model_dump(mode="json", exclude_unset=True)
+    parts["metrics"] = {**record.facts, **record.tables}
+    return {"schema_version": SCHEMA_VERSION, **parts, "metrics_version": record.shape.version}
 
 
 def blocks_of(record, size):
@@ -62,31 +78,23 @@ def blocks_of(record, size):
     return [
         sample_record(
             record.spec.model_copy(update={"first_run": first, "runs": size}),
-            runs_from(record.metrics, first, size),
+            rows_from(record, first, size),
             f"{slug}-run{first}",
         )
         for first in range(0, record.spec.runs, size)
     ]
 
 
-def runs_from(part, first, size):
-    """Part of a record without any but `size` runs from `first` on."""
-    if isinstance(part, list):
-        return [runs_from(entry, first, size) for entry in part]
-    if not isinstance(part, Typed):
-        return part
-    block = slice(first, first + size)
-    update = {}
-    for name, over in _fields_over(type(part)).items():
-        value = getattr(part, name)
-        if name in part.model_fields_set:
-            if over is Over.RUNS:
-                update[name] = value and value[block]
-            elif over is Over.RUNS_LAST:
-                update[name] = value and [entries[block] for entries in value]
-            else:
-                update[name] = runs_from(value, first, size)
-    return part.model_copy(update=update)
+def rows_from(record, first, size):
+    """Facts and rows of a record without any but `size` runs from `first` on."""
+    runs = range(first, first + size)
+    return {
+        **record.facts,
+        **{
+            table: [row for row in rows if row.get("run", first) in runs]
+            for table, rows in record.tables.items()
+        },
+    }
 
 
 @functools.cache
@@ -126,10 +134,10 @@ def show_words(name, records, settings, folder, tier="trial"):
     ]
 
 
-def in_style(draw, records, settings):
-    """What `draw` shows in the style that a job sets."""
+def drawn(shown):
+    """The picture of a figure, without the notes below it."""
     with matplotlib.style.context(["default", look.STYLE]):
-        return draw(records, settings)
+        return plot(shown)
 
 
 def csv_rows(content):
@@ -142,16 +150,6 @@ def shown_rows(shown):
     return csv_rows(to_csv(shown.columns, shown.rows, "trial"))
 
 
-def drawn_lines(figure):
-    """Every line of every panel as its points; those without a value, and empty lines, left out."""
-    found = []
-    for axes in figure.axes:
-        for line in axes.get_lines():
-            points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
-            found.append(tuple(map(tuple, points[np.isfinite(points).all(1)].tolist())))
-    return [line for line in found if line]
-
-
 def drawn_heights(figure):
     """Heights of every line of every panel, of curves and of bars, as `heights` has them."""
     drawn = [line.get_ydata() for axes in figure.axes for line in axes.get_lines()]
@@ -159,27 +157,9 @@ def drawn_heights(figure):
 
 
 def heights(values):
-    """Known values to ten digits: on a log axis seaborn draws through rounded logarithms."""
+    """Known values to ten digits."""
     known = [float(value) for value in values if value not in (None, "")]
     return tuple(float(f"{value:.10g}") for value in known if np.isfinite(value))
-
-
-def not_in_rows(figure, series):
-    """Heights of the lines that are none of the `series`, lists of rows in the order of x.
-
-    Asserts that each is a line through its values, with its intervals as bars or as a band.
-    """
-    drawn = drawn_heights(figure)
-    paths = [path for axes in figure.axes for c in axes.collections for path in c.get_paths()]
-    in_bands = {height for path in paths for height in heights(path.vertices[:, 1])}
-    for rows in series:
-        if values := heights(row.get("value") for row in rows):
-            drawn.remove(values)
-        for ends in (heights((row.get("low"), row.get("high"))) for row in rows):
-            if not set(ends) <= in_bands:
-                # A log axis ends where an interval reaches below 0.
-                drawn.remove(ends if ends in drawn else heights(max(end, 0.0) for end in ends))
-    return drawn
 
 
 def select(rows, **keys):

@@ -7,14 +7,13 @@ import subprocess
 import sys
 
 import pytest
-from figure_samples import products
 from kl_sample_records import depth_sweep
-from matplotlib.figure import Figure
 
 from dpatlas.errors import EXIT_BAD_INPUT, run_command
 from dpatlas.evidence.claims import read_papers
 from dpatlas.show.make import main
-from dpatlas.show.output import INTERVALS_NOTE, ShownFigure, figure_files, to_csv
+from dpatlas.show.output import INTERVALS_NOTE, to_csv, words_below
+from dpatlas.show.panel import ShownFigure
 from dpatlas.show.tables import Math, Measured, Part, to_markdown, to_tex
 
 
@@ -28,7 +27,7 @@ def test_the_lineage_of_a_job_accounts_for_its_files_and_records(job, tmp_path, 
     files = made(tmp_path)
     lineage = json.loads((tmp_path / "trial" / "lineage" / f"{name}.json").read_text())
     assert lineage["kind"] == kind
-    assert ("seaborn" in lineage["versions"]) == (kind == "figure")
+    assert "matplotlib" in lineage["versions"]
     assert lineage["outputs"] == {
         file: hashlib.sha256(content).hexdigest() for file, content in files.items()
     }
@@ -45,17 +44,6 @@ def test_another_process_writes_the_same_bytes(job, tmp_path):
     command = [sys.executable, "-m", "dpatlas.show", *arguments]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
     assert made(tmp_path) == first
-
-
-def test_the_command_and_tables_load_no_seaborn():
-    tables = [module for product, module in products().values() if product.kind == "table"]
-    code = (
-        "import importlib, sys\n"
-        "for name in sys.argv[1:]:\n"
-        "    importlib.import_module(name)\n"
-        "    assert 'seaborn' not in sys.modules, name\n"
-    )
-    subprocess.run([sys.executable, "-c", code, "dpatlas.show.make", *tables], check=True)
 
 
 def test_bad_input_is_one_line_and_writes_nothing(job, tmp_path, capsys):
@@ -95,36 +83,23 @@ def test_a_torn_record_is_named_with_what_to_do(job, tmp_path, capsys, content, 
         )
 
 
+def below(row, notes):
+    """The lines below a figure with this row and these notes."""
+    return words_below(ShownFigure([], tuple(row), [row | {"runs": ["x"]}], notes), "trial")
+
+
 def test_a_figure_with_intervals_says_that_verdicts_rest_on_others():
-    for low, ends in ((0.1, INTERVALS_NOTE), (None, "as computed")):
-        row = {"value": 0.2, "low": low, "runs": ["x"]}
-        shown = ShownFigure(Figure(), ("value", "low"), [row], ["as computed"])
-        figure_files("f", shown, "trial")
-        below = shown.figure.get_supxlabel()
-        assert below.startswith("tier trial; as computed")
-        assert " ".join(below.split()).endswith(ends)
+    for low, end in ((0.1, INTERVALS_NOTE), (None, "as computed")):
+        lines = below({"value": 0.2, "low": low}, ["as computed"])
+        assert lines[0].startswith("tier trial; as computed") and lines[-1].endswith(end)
 
 
 @pytest.mark.parametrize("place", range(100, 130))
 def test_formulas_in_a_note_are_never_broken_and_letters_are_drawn(place):
-    note = f"{'x' * place} lambda 0.1 and $v v^T - B B^T$ with sigma_W"
-    shown = ShownFigure(Figure(), ("value",), [{"value": 1, "runs": ["x"]}], [note])
-    figure_files("f", shown, "trial")
-    below = shown.figure.get_supxlabel()
-    assert all(line.count("$") % 2 == 0 for line in below.splitlines())
-    assert all(part in below for part in (r"$\lambda$", "$v v^T - B B^T$", "sigma_W"))
-
-
-def test_labels_of_a_nested_grid_are_aligned_by_themselves():
-    figure = Figure(layout="constrained")
-    blocks = figure.add_gridspec(2, 1)
-    panels = [figure.add_subplot(block.subgridspec(1, 1)[0]) for block in blocks]
-    for axes, name in zip(panels, ("a", "a long name of what is beside an axis"), strict=True):
-        axes.set_yticks([0], [name])
-        axes.set_ylabel("y")
-    figure_files("f", ShownFigure(figure, ("x",), [{"x": 1, "runs": ["x"]}], []), "trial")
-    first, second = [axes.get_window_extent().x0 for axes in panels]
-    assert first < second / 2
+    lines = below({"value": 1}, [f"{'x' * place} lambda 0.1 and $v v^T - B B^T$ with sigma_W"])
+    assert all(line.count("$") % 2 == 0 for line in lines)
+    told = " ".join(lines)
+    assert all(part in told for part in (r"$\lambda$", "$v v^T - B B^T$", "sigma_W"))
 
 
 def test_csv_keeps_every_digit_and_the_order_of_columns():
@@ -156,14 +131,3 @@ def test_tables_escape_text_and_keep_math():
     assert r"& $1.5 \times 10^{-7}$ \\" in tex
     assert r"x\_1 & $\beta_l$ & value \\" in tex
     assert r"\multicolumn{3}{r}{\footnotesize tier\_t}" in tex
-
-
-def test_the_labels_of_panels_above_each_other_are_aligned():
-    figure = Figure()
-    panels = figure.subplots(2, 1)
-    for axes, top in zip(panels, (1, 10**5), strict=True):
-        axes.plot([0, top])
-        axes.set_ylabel("y")
-    figure_files("f", ShownFigure(figure, ("x",), [{"x": 1, "runs": ["x"]}], []), "trial")
-    lefts = [axes.yaxis.label.get_window_extent().x0 for axes in panels]
-    assert lefts[0] == pytest.approx(lefts[1])

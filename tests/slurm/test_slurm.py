@@ -182,7 +182,7 @@ def asked_for(checkout, spec: str) -> tuple[int, int]:
         "from dpatlas.cost.estimate import job_seconds, minutes; "
         "from dpatlas.config.atlas import Atlas; "
         f"atlas = Atlas(load_config(['{TIER}'])); "
-        "print(atlas.memory_mb(sys.argv[1]), minutes(job_seconds(atlas, sys.argv[1])))"
+        "print(atlas.job(sys.argv[1]).memory_mb, minutes(job_seconds(atlas, sys.argv[1])))"
     )
     memory_mb, minutes = checkout.python("-c", script, spec).stdout.split()
     return int(memory_mb), int(minutes)

@@ -9,7 +9,7 @@ def evaluate(config):
     atlas = Atlas(config)
     atlas.check_data_root()
     atlas.product_files(), atlas.all_records(), atlas.claim_records(), atlas.claim_settings()
-    atlas.data_sets(), atlas.data_source()
+    atlas.data_sets, atlas.data_source()
     for key in atlas.blocks:
         atlas.settings(key)
     for name in (*atlas.figures, *atlas.tables):
@@ -17,8 +17,8 @@ def evaluate(config):
     for name, spec in atlas.specs.items():
         assert spec.argument
         assert atlas.record(name)
-        atlas.data_manifest(name), atlas.public_manifest(name), atlas.backbone_files(name)
-        atlas.input_arguments(name)
-        assert atlas.device(name) in ("cpu", "cuda", "auto")
-        assert atlas.memory_mb(name) >= 100
+        job = atlas.job(name)
+        assert len(job.weights) == 2 * len(job.backbones) and isinstance(job.arguments, str)
+        assert job.device in ("cpu", "cuda", "auto")
+        assert job.memory_mb >= 100
         assert minutes(job_seconds(atlas, name)) >= 1

@@ -9,8 +9,9 @@ import psutil
 from PIL import Image
 
 SMOKE = "workflow/tiers/smoke.yaml"
-# The page shows times, as cost.json does; logs show progress.
+# The page shows times, as cost.json and benchmarks do; logs show progress.
 OF_THE_RUN = ("cost.json", "index.html")
+FOLDERS_OF_THE_RUN = ("logs/", "benchmarks/")
 
 
 def start(checkout, cores, *arguments, environment=None):
@@ -36,7 +37,8 @@ def files_of(checkout, tier):
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.is_file() and path.name not in OF_THE_RUN and not name.startswith("logs/"):
+        of_the_run = path.name in OF_THE_RUN or name.startswith(FOLDERS_OF_THE_RUN)
+        if path.is_file() and not of_the_run:
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 

@@ -47,7 +47,7 @@ def write_config(checkout, root):
 def hostile_data(path, checkout):
     """Ids of the digits that a run of the config reads."""
     atlas = Atlas(load_config([checkout.folder / path]))
-    return [name for name in atlas.data_sets() if name.startswith("digits")][:1]
+    return [name for name in atlas.data_sets if name.startswith("digits")][:1]
 
 
 def commands(text):

@@ -13,7 +13,7 @@ from checkouts import PROJECT, SMOKE, Checkout, copy_project
 from figure_samples import names_of
 from runs_on_disk import files_of, pixels_of, said, start
 
-from dpatlas.config.atlas import KEYS, Atlas
+from dpatlas.config.atlas import KEYS, PAPERS, Atlas
 from dpatlas.config.load import load_config
 from dpatlas.core.files import read_rows
 from dpatlas.core.records import read_record
@@ -154,20 +154,25 @@ SRC, STATEMENT = "src/dpatlas", "EDITED = 1\n"
 LP_FFT, KL = f"{SRC}/papers/lp_fft", f"{SRC}/papers/kl_privacy"
 NO_JOB = {
     "a comment": (f"{SRC}/core/seeds.py", "import os\n", "import os  # for urandom\n"),
-    "a comment of a plot": (f"{SRC}/show/panels.py", "\n\n\n", "\n# a remark\n\n\n"),
+    "a comment of a plot": (f"{SRC}/show/plot.py", "\n\n\n", "\n# a remark\n\n\n"),
     "a docstring": (f"{SRC}/privacy/kl.py", '"""The KL kernel:', '"""This KL kernel:'),
-    "a place in the paper": (f"{LP_FFT}/products.py", '"Figs. 4, 5"', '"Fig. 4"'),
+    "a place in the paper": (f"{LP_FFT}/products.yaml", "Figs. 4, 5", "Fig. 4"),
     "an estimate of memory": (f"{LP_FFT}/cost.py", "base_mb=1700", "base_mb=1800"),
     "what is registered": (f"{LP_FFT}/block.py", 'title="', 'title="Edited: '),
     "a sentence of the settings": (
-        f"{LP_FFT}/settings.py",
+        f"{LP_FFT}/records/distortion.py",
         "Length of linear probing",
         "How long it probes",
     ),
     "a data set that nobody uses": (f"{SRC}/data/sets/mnist.py", "", STATEMENT),
 }
 EDITS = {
-    "a caption": (f"{KL}/products.py", "loss against depth", "against depth", {"page": 1}),
+    "a caption": (
+        f"{KL}/products.yaml",
+        "privacy loss against depth after",
+        "loss against depth after",
+        {"page": 1},
+    ),
     "one kind of job": (
         *(f"{LP_FFT}/jobs/umap.py", "", STATEMENT),
         {"lp_fft_umap": 1, "lpfft_umap": 1, **NUMBERS},
@@ -329,7 +334,11 @@ def test_a_paper_can_be_left_out(smoke):
 def test_the_report_is_made_offline(smoke):
     result = smoke.snakemake("--report", "report.html", "--configfile", SMOKE)
     assert result.returncode == 0, result.stderr
-    assert "kl_vs_depth" in (smoke.folder / "report.html").read_text()
+    report = (smoke.folder / "report.html").read_text()
+    assert "kl_vs_depth" in report and "The page of the tier" in report
+    benchmarks = smoke.folder / "results/smoke/benchmarks"
+    timed = {path.parent.name for path in benchmarks.glob("*/*.tsv")}
+    assert {rule for key in PAPERS for rule in jobs_of(key)} <= timed
 
 
 @pytest.mark.skipif(chromium.find() is None, reason="no Chromium on this machine")

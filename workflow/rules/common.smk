@@ -68,6 +68,10 @@ TABLE_FILES = [".md", ".tex"]
 LISTS = f"{ATLAS.folder}/lists"
 
 
+# What `snakemake --report` begins with.
+report: "../report/workflow.rst"
+
+
 def seconds_of(ids):
     """Estimated seconds of all these runs."""
     return sum(job_seconds(ATLAS, name) for name in ids)

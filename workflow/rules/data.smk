@@ -11,13 +11,13 @@ localrules:
 rule data:
     """Every data set of the tier, fetched and prepared; nothing is trained."""
     input:
-        expand(f"{ATLAS.folder}/data/{{id}}/manifest.json", id=ATLAS.data_sets()),
+        expand(f"{ATLAS.folder}/data/{{id}}/manifest.json", id=ATLAS.data_sets),
 
 
 rule weights:
     """Every file of published weights that the tier takes, fetched; nothing is imported."""
     input:
-        list(ATLAS.weights_files().values()),
+        list(ATLAS.weights_files.values()),
 
 
 rule data_set:
@@ -34,7 +34,7 @@ rule data_set:
     resources:
         source=lambda wildcards: ATLAS.data_source(wildcards.id),
     params:
-        options=lambda wildcards: ATLAS.data_sets()[wildcards.id],
+        options=lambda wildcards: ATLAS.data_sets[wildcards.id],
         folder=subpath(output[0], parent=True),
         state=lambda wildcards: ATLAS.own_state(wildcards.id),
         code=lambda wildcards: code_digest(*ATLAS.data_modules(wildcards.id)),

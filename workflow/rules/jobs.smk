@@ -10,16 +10,18 @@ for key in ATLAS.blocks:
             name:
                 f"{key}_{kind}"
             input:
-                data=lambda wildcards: ATLAS.data_manifest(wildcards.id),
-                public=lambda wildcards: ATLAS.public_manifest(wildcards.id),
-                backbones=lambda wildcards: ATLAS.backbone_files(wildcards.id),
-                features=lambda wildcards: ATLAS.features_manifest(wildcards.id),
-                tuning=lambda wildcards: ATLAS.tuning_record(wildcards.id),
+                data=lambda wildcards: ATLAS.job(wildcards.id).data,
+                public=lambda wildcards: ATLAS.job(wildcards.id).public_data,
+                backbones=lambda wildcards: ATLAS.job(wildcards.id).weights,
+                features=lambda wildcards: ATLAS.job(wildcards.id).features,
+                tuning=lambda wildcards: ATLAS.job(wildcards.id).tuning,
             output:
                 record=f"{ATLAS.folder}/runs/{key}/{{id}}/record.json",
                 cost=f"{ATLAS.folder}/runs/{key}/{{id}}/cost.json",
             log:
                 f"{LOGS}/{key}_{kind}/{{id}}.log",
+            benchmark:
+                f"{ATLAS.folder}/benchmarks/{key}_{kind}/{{id}}.tsv"
             wildcard_constraints:
                 id=any_of(ids, set(chain(*ATLAS.kinds(key).values())) - set(ids)),
             priority: SHORT if seconds_of(ids) < SHORT_SECONDS else 0
@@ -28,16 +30,16 @@ for key in ATLAS.blocks:
             threads: 1
             resources:
                 mem_mb=lambda wildcards, attempt: attempt
-                * ATLAS.memory_mb(wildcards.id),
+                * ATLAS.job(wildcards.id).memory_mb,
                 runtime=lambda wildcards, attempt: minutes(
                     job_seconds(ATLAS, wildcards.id), attempt
                 ),
-                gpu=lambda wildcards: int(ATLAS.device(wildcards.id) != "cpu"),
+                gpu=lambda wildcards: int(ATLAS.job(wildcards.id).device != "cpu"),
             params:
                 spec=lambda wildcards: ATLAS.spec(wildcards.id).argument,
-                inputs=lambda wildcards: ATLAS.input_arguments(wildcards.id),
+                inputs=lambda wildcards: ATLAS.job(wildcards.id).arguments,
                 checkpoints=CHECKPOINTS,
-                device=lambda wildcards: ATLAS.device(wildcards.id),
+                device=lambda wildcards: ATLAS.job(wildcards.id).device,
                 code=code_digest(ATLAS.blocks[key].job_module(kind)),
             shell:
                 "python -m dpatlas.jobs --spec {params.spec:q} {params.inputs} "

@@ -4,7 +4,7 @@
 rule pretrain_backbone:
     """A backbone, trained on public data."""
     input:
-        data=lambda wildcards: ATLAS.data_manifest(wildcards.id),
+        data=lambda wildcards: ATLAS.job(wildcards.id).data,
     output:
         record=f"{ATLAS.folder}/runs/pretrain/{{id}}/record.json",
         cost=f"{ATLAS.folder}/runs/pretrain/{{id}}/cost.json",
@@ -18,15 +18,15 @@ rule pretrain_backbone:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: attempt * ATLAS.memory_mb(wildcards.id),
+        mem_mb=lambda wildcards, attempt: attempt * ATLAS.job(wildcards.id).memory_mb,
         runtime=lambda wildcards, attempt: minutes(
             job_seconds(ATLAS, wildcards.id), attempt
         ),
-        gpu=lambda wildcards: int(ATLAS.device(wildcards.id) != "cpu"),
+        gpu=lambda wildcards: int(ATLAS.job(wildcards.id).device != "cpu"),
     params:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
-        device=lambda wildcards: ATLAS.device(wildcards.id),
+        device=lambda wildcards: ATLAS.job(wildcards.id).device,
         backbone=subpath(output.manifest, parent=True),
         code=code_digest(ATLAS.blocks["pretrain"].job_module("backbone")),
     shell:
@@ -38,7 +38,7 @@ rule pretrain_backbone:
 rule pretrain_imported:
     """A backbone with published weights."""
     input:
-        weights=lambda wildcards: ATLAS.weights_files()[wildcards.id],
+        weights=lambda wildcards: ATLAS.weights_files[wildcards.id],
     output:
         record=f"{ATLAS.folder}/runs/pretrain/{{id}}/record.json",
         cost=f"{ATLAS.folder}/runs/pretrain/{{id}}/cost.json",
@@ -52,7 +52,7 @@ rule pretrain_imported:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: attempt * ATLAS.memory_mb(wildcards.id),
+        mem_mb=lambda wildcards, attempt: attempt * ATLAS.job(wildcards.id).memory_mb,
         runtime=lambda wildcards, attempt: minutes(
             job_seconds(ATLAS, wildcards.id), attempt
         ),

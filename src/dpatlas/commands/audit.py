@@ -110,11 +110,11 @@ def _own(options: argparse.Namespace) -> int:
         print(json.dumps(printed, indent=1, allow_nan=False))
     else:
         print(table(records))
-    contradicted = [record.spec.mechanism for record in records if record.metrics.contradicted]
+    contradicted = [record.spec.mechanism for record in records if record.facts["contradicted"]]
     if contradicted:
         raise RunError(f"the guarantee is contradicted by an attack on {', '.join(contradicted)}")
     powerless = [
-        record.spec.mechanism for record in records if record.metrics.profile_test.ceiling <= 0
+        record.spec.mechanism for record in records if record.facts["profile_test"]["ceiling"] <= 0
     ]
     if powerless:
         said = f"{runs} runs could not have contradicted the guarantee of {', '.join(powerless)}"
@@ -144,7 +144,7 @@ def attack(specs: "Sequence[Spec]") -> list[dict[str, Any]]:
     return contents
 
 
-def table(records: "Sequence[Record[Any, Any]]") -> str:
+def table(records: "Sequence[Record[Any]]") -> str:
     """The table of attacks as Markdown."""
     from dpatlas.checks.audit.figures.audit import attacks_part, mechanism_row
     from dpatlas.show.tables import to_markdown

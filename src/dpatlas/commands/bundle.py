@@ -15,8 +15,9 @@ from pathlib import Path
 
 from dpatlas.commands.claims import changes
 from dpatlas.commands.publish import config_of, expected_of
-from dpatlas.config.atlas import Atlas, all_products
+from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import project_root
+from dpatlas.config.products import all_products
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import check_writable, read_lines, replacing_folder, write_atomic
 from dpatlas.core.folders import CONFIG, DEFAULT_TIER, MORE_RUNS, RESULTS
@@ -27,7 +28,7 @@ from dpatlas.evidence import claims as judging
 from dpatlas.evidence.verdicts import CLAIMS, read_claims
 from dpatlas.report import manifest, page
 from dpatlas.report.bundle import NAME, may_be_replaced, read_bundle, records_in, write_bundle
-from dpatlas.report.lineage import read_lineage
+from dpatlas.report.index import read_lineage
 from dpatlas.report.publish import commit_of, complete_run, public_config
 from dpatlas.report.state import REMAKE, RERUN
 from dpatlas.report.verify import record_slips, refused
@@ -77,7 +78,7 @@ def _write(tier: str, results: Path, output: Path | None) -> int:
     write_bundle(path, tier, files, commit_of(Path.cwd()))
     size = path.stat().st_size / 1e6
     print(f"{path}: {len(records_in(files))} records of {run}, {size:.1f} MB")
-    if own := sorted(set(atlas.own_sets().values())):
+    if own := sorted(set(atlas.own_sets.values())):
         print(f"it holds class counts and checksums of your own data: {', '.join(own)}")
     return 0
 

@@ -23,7 +23,8 @@ class Needed:
     """A data set or a weight file that others published, or a data set of the user's own.
 
     found: what kind of copy is there, and where; None if none is. accepts: what may lie in a place
-    or in its sub-folder. addresses: of the official files; empty where they are fetched by hand.
+    or in its sub-folder. addresses: of the official files, and which version they are; empty where
+    they are fetched by hand.
     own_path: of an own data set, which is looked for there alone.
     """
 
@@ -32,6 +33,7 @@ class Needed:
     found: str | None
     accepts: Sequence[str] = ()
     subfolder: str = ""
+    version: str = ""
     addresses: Sequence[str] = ()
     by_hand: str = ""
     own_path: str | None = None
@@ -57,8 +59,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def needed(atlas: Atlas) -> list[Needed]:
     """Every data set and weight file of the run that is the user's or published, once."""
-    names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
-    mine = set(atlas.own_sets().values())
+    names = {json.loads(options)["name"] for options in atlas.data_sets.values()}
+    mine = set(atlas.own_sets.values())
     sets = [find(name) for name in sorted(names - mine)]
     found = [_own(name, atlas.config.data.own[name].path) for name in sorted(mine)]
     found += [_data_set(file, places(atlas)) for file in sets if file.files or file.by_hand]
@@ -95,7 +97,8 @@ def _missing_line(file: Needed, looked_in: Sequence[Path]) -> str:
     if file.own_path:
         return f"{file.name}: missing; data.own.{file.name}.path names no {OWN}: {file.own_path}"
     place = looked_in[0]
-    official = f"; official: {', '.join(file.addresses)}" if file.addresses else ""
+    version = f", {file.version}" if file.version else ""
+    official = f"; official{version}: {', '.join(file.addresses)}" if file.addresses else ""
     by_hand = f" ({file.by_hand})" if file.by_hand else ""
     if not file.accepts:
         return f"{file.name}: missing{by_hand}"
@@ -114,6 +117,7 @@ def _data_set(data_set: DataSet, looked_in: Sequence[Path]) -> Needed:
         found=f"{source.kind}, {source.where}" if source else None,
         accepts=data_set.accepts,
         subfolder=data_set.name,
+        version=data_set.version,
         addresses=[file.address for file in data_set.files],
         by_hand=data_set.by_hand,
     )

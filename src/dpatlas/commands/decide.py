@@ -31,7 +31,6 @@ from dpatlas.evidence.claim_file import STATISTICAL
 from dpatlas.evidence.claims import (
     Claims,
     Looks,
-    all_tests,
     at_tier,
     judge_claims,
     judge_entry,
@@ -181,11 +180,11 @@ class State:
     def open_entries(self, claims: Claims) -> list[OpenEntry]:
         """The inconclusive entries that have intervals, and read runs that can be added to."""
         looks = {key: Looks(records) for key, records in self.papers.items()}
-        tests, found = all_tests(), []
+        found = []
         for entry in (entry for claim in claims.claims for entry in claim.entries):
             if entry.kind != STATISTICAL:
                 continue
-            judged = judge_entry(claims, entry, looks.get(entry.paper), tests)
+            judged = judge_entry(claims, entry, looks.get(entry.paper))
             decision = judged.decision
             if judged.verdict != INCONCLUSIVE or decision is None or not judged.read:
                 continue
@@ -222,7 +221,7 @@ class State:
         path = self.folder / MORE_RUNS
         write_json(path, {**read_more_runs(path), **runs})
 
-    def _seconds(self, record: Record[Any, Any], costs: Mapping[str, float]) -> float:
+    def _seconds(self, record: Record[Any], costs: Mapping[str, float]) -> float:
         """CPU seconds of a run: as measured, or estimated for records without their cost."""
         paths = [str(Path(self.atlas.record(name)).with_name("cost.json")) for name in record.ids]
         measured = [costs[path] for path in paths if path in costs]

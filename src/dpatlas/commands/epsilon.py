@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.commands.bound import strict_json
-from dpatlas.core.files import keys_once
+from dpatlas.config.model import check_shape
+from dpatlas.core.files import keys_once, read_text
 from dpatlas.core.guard import number_in, real
 from dpatlas.core.progress import Progress
-from dpatlas.epsilon.check import Report, check
+from dpatlas.core.yaml_text import parsed
+from dpatlas.epsilon.check import check
 from dpatlas.epsilon.claim import PHASE_KEYS, RELATIONS, RELEASED, SAMPLERS, Claim, read_claim
 from dpatlas.epsilon.ledgers import describe_total, total_spent
-from dpatlas.epsilon.text import describe
+from dpatlas.epsilon.report import Report, describe
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 
 EPILOG = """\
@@ -26,7 +28,7 @@ or the claim is refuted, 2 for bad input. A file has one claim or a list of clai
 of these options as keys (drop_last for --drop-last), and further `phases` (a list of settings),
 `trials` as a list of settings, `name` and `source`. docs/epsilon.md explains the output."""
 WHOLE_FILE = ("batch", "json", "explain")
-# Most values in a file of claims, where an alias counts at every use; as many as 100,000 trials.
+# Most values in a file of claims: as many as 100,000 trials have.
 MOST_VALUES = 1_000_000
 
 
@@ -83,30 +85,19 @@ def _tally(reports: Sequence[Report]) -> str:
 
 def read_file(path: str) -> list[Claim]:
     """The claims of a YAML or JSON file; InputError for a file without any."""
-    import yaml
-
     where = f"--batch {path}"
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        found = getattr(error, "strerror", None) or "bytes that are no text"
-        raise InputError(where, found, "a batch size or a readable file") from None
+        text = read_text(path, "a batch size or a readable file")
+    except InputError as error:
+        raise InputError(where, error.found, error.allowed) from None
     try:
         content = _json(text, where)
     except InputError:
         raise
     except ValueError:
-        content = None
-    try:
-        if content is None:
-            root = yaml.compose(text, Loader=yaml.SafeLoader)
-            if _values(root, {}) > MOST_VALUES:
-                found = "more values, aliases counted at every use"
-                raise InputError(where, found, f"at most {MOST_VALUES:,} values")
-            content = _plain(root, where)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InputError(where, str(error), "a YAML or JSON file") from None
+        content = parsed(text, where, as_written=True)
     entries = content if isinstance(content, list) else [content]
+    check_shape(entries, f"{where}: ", MOST_VALUES)
     if not entries or not all(isinstance(entry, dict) for entry in entries):
         raise InputError(where, "no settings", "settings of a claim, or a list of them")
     claims = []
@@ -116,7 +107,7 @@ def read_file(path: str) -> list[Claim]:
         def key(name: str, place: str = place) -> str:
             return f"{place}{name}"
 
-        claims.append(read_claim({name: _value(name, each) for name, each in entry.items()}, key))
+        claims.append(read_claim(entry, key))
     return claims
 
 
@@ -134,51 +125,6 @@ def _json(text: str, where: str) -> Any:
         raise ValueError from None
 
 
-def _values(node: Any, counted: dict[int, int]) -> int:
-    """How many values a YAML node has; `counted` has those of nodes that an alias may repeat."""
-    if node is None or node.id == "scalar":
-        return 1
-    if id(node) not in counted:
-        parts = node.value if node.id == "sequence" else [part for _, part in node.value]
-        counted[id(node)] = 1 + sum(_values(part, counted) for part in parts)
-    return counted[id(node)]
-
-
-def _plain(node: Any, where: str) -> Any:
-    """A YAML node as lists, dicts and text: 1.20 keeps its last digit. A key stands once."""
-    if node is None or node.id == "scalar":
-        return None if node is None else node.value
-    if node.id == "sequence":
-        return [_plain(each, where) for each in node.value]
-    content: dict[str, Any] = {}
-    for key, value in node.value:
-        if key.id != "scalar":
-            place = f"{where}, line {key.start_mark.line + 1}"
-            raise InputError(place, "a key of several parts", "the name of a setting")
-        name = str(key.value)
-        if name in content:
-            raise InputError(f"{where}, line {key.start_mark.line + 1}", f"{name} twice", "once")
-        content[name] = _plain(value, where)
-    return content
-
-
-def _value(key: str, value: Any) -> Any:
-    """A value of a file, all of whose scalars are text, as Python means it."""
-    if isinstance(value, dict):
-        return {name: _value(name, each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_value(key, each) for each in value]
-    if value in ("", "null", "~", None):
-        return None
-    if key in ("claimed", "name", "source", "sampler", "relation", "released"):
-        return value
-    if isinstance(value, bool):
-        return value
-    if value.lower() in ("true", "yes", "false", "no"):
-        return value.lower() in ("true", "yes")
-    return number_in(value)
-
-
 def _is_number(text: str) -> bool:
     """Whether --batch is a batch size: a whole number, or what was meant as one."""
     number = number_in(text)
@@ -188,15 +134,15 @@ def _is_number(text: str) -> bool:
     return isinstance(number, int)
 
 
-def _grid(pairs: Sequence[str]) -> dict[str, list[Any]]:
-    grid: dict[str, list[Any]] = {}
+def _grid(pairs: Sequence[str]) -> dict[str, list[str]]:
+    grid: dict[str, list[str]] = {}
     for pair in pairs:
         key, equals, values = pair.partition("=")
         key = key.replace("-", "_")
         if not (equals and values) or key not in PHASE_KEYS or key in grid:
             allowed = f"KEY=VALUE,VALUE with KEY one of {', '.join(PHASE_KEYS)}, once each"
             raise InputError("--grid", repr(pair), allowed)
-        grid[key] = [_value(key, value) for value in values.split(",")]
+        grid[key] = values.split(",")
     return grid
 
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpatlas.core.folders import DEFAULT_TIER, RESULTS
+from dpatlas.core.guard import real
 from dpatlas.errors import ArgumentParser, InputError
-from dpatlas.report.differences import compare
+from dpatlas.report.differences import TOLERANCE, compare
 from dpatlas.report.lineage import find
 from dpatlas.report.text import describe, describe_comparison
 
@@ -25,11 +26,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("new", nargs="?", help="say why this one differs from the first")
     parser.add_argument("--tier", default=DEFAULT_TIER, help="where names are looked up")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=TOLERANCE,
+        help="of two: numbers that differ by at most this part of the larger, and nothing else, "
+        f"are no difference to explain (default: {TOLERANCE:g})",
+    )
     parser.add_argument("--all", action="store_true", help="every record, setting and checksum")
     parser.add_argument(
         "--json", action="store_true", help="for tools; report/lineage.py has the fields"
     )
     options = parser.parse_args(arguments)
+    real(ge=0).check("--tolerance", options.tolerance)
     targets = [each for each in (options.target, options.new) if each is not None]
     try:
         print(_said(targets, options))
@@ -44,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _said(targets: Sequence[str], options: argparse.Namespace) -> str:
     traces = [find(each, options.results, options.tier) for each in targets]
-    result = compare(*traces) if len(traces) > 1 else traces[0]
+    result = compare(traces[0], traces[1], options.tolerance) if traces[1:] else traces[0]
     if options.json:
         return json.dumps(result, indent=1)
-    return (describe_comparison if len(traces) > 1 else describe)(result, full=options.all)
+    return (describe_comparison if traces[1:] else describe)(result, full=options.all)

@@ -66,14 +66,12 @@ def jobs_of(atlas: Atlas) -> list[Job]:
         suffix = "pdf" if product.kind == "figure" else "csv"
         done = (atlas.folder / product.folder / f"{name}.{suffix}").is_file()
         jobs.append(Job(atlas.block_of_product[name].key, product.folder, done))
-    for name, options in atlas.data_sets().items():
+    for name, options in atlas.data_sets.items():
         done = (atlas.folder / "data" / name / "manifest.json").is_file()
         megabytes = array_mb(DataFields.model_validate_json(options))
         memory_mb = READING_MB + 3 * megabytes
         jobs.append(Job("shared", "data", done, 0, False, memory_mb, megabytes))
-    taken = {
-        Path(path).parent.name for name in atlas.specs for path in atlas.features_manifest(name)
-    }
+    taken = {Path(path).parent.name for name in atlas.specs for path in atlas.job(name).features}
     for name, found in atlas.frozen_features.items():
         if name not in taken:  # of a tuning whose outcome is known
             continue
@@ -89,7 +87,7 @@ def jobs_of(atlas: Atlas) -> list[Job]:
 def job_of(atlas: Atlas, spec_id: str) -> Job:
     """The job of a spec."""
     done = Path(atlas.record(spec_id)).is_file()
-    fields, memory_mb = atlas.typed(spec_id), atlas.memory_mb(spec_id)
+    fields, memory_mb = atlas.job(spec_id).fields, atlas.job(spec_id).memory_mb
     disk_mb = RECORD_MB * (fields.runs if isinstance(fields, RunsFields) else 1)
     sizes = work_of(atlas, spec_id)[1], cost_of(fields).gpu, memory_mb, disk_mb
     return Job(fields.key, fields.kind, done, *sizes)
@@ -107,7 +105,7 @@ def download_mb(atlas: Atlas) -> float:
     """Of official files of data sets that are neither under data.root nor in the cache."""
     if not atlas.config.data.download:
         return 0.0
-    names = {json.loads(options)["name"] for options in atlas.data_sets().values()}
+    names = {json.loads(options)["name"] for options in atlas.data_sets.values()}
     files: dict[str, int] = {}
     for name in names & set(DATA_SETS):
         data_set = DATA_SETS[name]

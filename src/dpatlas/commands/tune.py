@@ -71,7 +71,7 @@ def _outcomes(atlas: Atlas, key: str, commit: str | None) -> dict[str, dict[str,
     for name in atlas.tunings_of(key):
         if name not in found:
             raise InputError(str(source), f"no {name}", f"all tunings: {again}")
-        kind = atlas.typed(name).kind
+        kind = atlas.job(name).fields.kind
         now = code_digest(atlas.blocks[key].job_module(kind))
         if found[name].code != now:
             made = f"{name} by code {found[name].code}"

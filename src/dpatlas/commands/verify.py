@@ -15,7 +15,7 @@ ledger agrees with its rows; and whoever edits a checksum as well. What has not 
 difference, but for manifest.txt, which comes last.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from dpatlas.core.arrays import read_arrays
@@ -23,17 +23,8 @@ from dpatlas.core.files import read_json
 from dpatlas.core.folders import DEFAULT_TIER, RESULTS
 from dpatlas.data import features, prepared
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
-from dpatlas.report.lineage import MANIFEST
-from dpatlas.report.manifest import NAME as CSV_MANIFEST
-from dpatlas.report.manifest import csv_differences
-from dpatlas.report.state import State
-from dpatlas.report.verify import (
-    interval_differences,
-    product_differences,
-    published_differences,
-    record_differences,
-    refused,
-)
+from dpatlas.report import verify
+from dpatlas.report.index import MANIFEST
 
 WEIGHTS = "weights.npz"
 
@@ -57,38 +48,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def differences(folder: Path) -> list[str]:
     """A line for each difference in a run or a published run; InputError for any other folder."""
-    if not any((folder / name).is_dir() for name in ("runs", "lineage")):
-        if not (folder / MANIFEST).is_file():
-            raise InputError(str(folder), "neither runs nor a manifest", "the results of a run")
-        return published_differences(folder) + interval_differences(folder)
-    lines = [
-        *refused(folder, folder / CSV_MANIFEST, lambda path: csv_differences(path.parent)),
-        *interval_differences(folder),
-        *product_differences(folder),
-        *record_differences(folder),
-        *_unreadable(folder, f"data/*/{MANIFEST}", prepared.load),
-        *_unreadable(folder, f"features/*/{MANIFEST}", features.load),
-        *_unreadable(folder, f"runs/*/*/backbone/{MANIFEST}", _check_weights),
-    ]
-    return list(dict.fromkeys(lines))  # manifest.txt and a lineage may both say it
-
-
-def _unreadable(folder: Path, pattern: str, load: Callable[[Path], object]) -> list[str]:
-    """A line for every folder with a manifest whose content `load` refuses."""
-
-    def check(path: Path) -> None:
-        load(path.parent)
-
-    return [line for path in sorted(folder.glob(pattern)) for line in refused(folder, path, check)]
+    loads = {"data": prepared.load, "features": features.load, "backbone": _check_weights}
+    return verify.differences(folder, loads)
 
 
 def _check_weights(folder: Path) -> None:
     # models.backbone would load torch for it.
     path, recorded = folder / WEIGHTS, read_json(folder / MANIFEST)["sha256"]
     try:
-        state = State(recorded, prepared.content_sha256(read_arrays(path)))
+        now = prepared.content_sha256(read_arrays(path))
     except (OSError, ValueError):
         raise InputError(str(path), "a missing or damaged file", "the weights") from None
-    if not state.as_made:
-        now = f"sha256 {str(state.now)[:16]}"
-        raise InputError(str(path), now, f"{recorded[:16]} as in {MANIFEST}")
+    if now != recorded:
+        raise InputError(str(path), f"sha256 {now[:16]}", f"{recorded[:16]} as in {MANIFEST}")

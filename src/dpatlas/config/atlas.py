@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,15 +19,16 @@ from dpatlas.config import own
 from dpatlas.config.backbones import weights_file
 from dpatlas.config.features import FrozenFeatures
 from dpatlas.config.load import project_root
+from dpatlas.config.planned import PlannedJob, weights_of
+from dpatlas.config.products import Product, all_products, products_of
 from dpatlas.config.root import General
 from dpatlas.core.blocks import Block
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json, write_atomic
 from dpatlas.core.folders import MORE_RUNS, RESULTS
 from dpatlas.core.networks import PUBLISHED
-from dpatlas.core.products import Product
 from dpatlas.core.specs import Spec, distinct
-from dpatlas.cost.counting import Cost, cost_of
+from dpatlas.cost.counting import cost_of
 from dpatlas.data.registry import module_of
 from dpatlas.errors import InputError
 from dpatlas.records import parse_spec
@@ -46,24 +47,11 @@ FIGURE_KINDS = ("pdf", "png", "svg", "csv", "json")
 TABLE_KINDS = ("csv", "md", "tex")
 
 
-def _remembered(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Cache results per instance: Snakemake asks for every job again and again."""
-
-    @functools.wraps(method)
-    def answer(self: "Atlas", *arguments: Any) -> Any:
-        question = (method.__name__, *arguments)
-        if question not in self._answers:
-            self._answers[question] = method(self, *arguments)
-        return self._answers[question]
-
-    return answer
-
-
 class Atlas:
     """Names, specs and paths of one run, from a validated config."""
 
     def __init__(self, config: General, results: Path = RESULTS):
-        self._answers: dict[tuple[Any, ...], Any] = {}
+        self._jobs: dict[str, PlannedJob] = {}
         self.tier: str = config.tier
         self.folder = Path(results) / self.tier
         self.config = config = config.with_more_runs(read_more_runs(self.folder / MORE_RUNS))
@@ -138,7 +126,7 @@ class Atlas:
         products = [
             product
             for key, block in self.blocks.items()
-            for product in block.load("products").PRODUCTS
+            for product in products_of(block)
             if self._is_shown(key, product)
         ]
         # Of equal kind they stay in the order in which their blocks name them.
@@ -239,7 +227,7 @@ class Atlas:
     def _before(self, spec_id: str) -> list[str]:
         """Ids of the tuning and the backbones that a spec waits for."""
         tuning = waits_for(self._known[spec_id])
-        return [*([tuning] if tuning else []), *self._backbone_ids(spec_id)]
+        return [*([tuning] if tuning else []), *_backbones(self._known[spec_id])]
 
     def all_records(self) -> list[str]:
         """Record paths of every spec."""
@@ -253,19 +241,47 @@ class Atlas:
             if spec.key in PAPERS and name not in self.tunings
         ]
 
-    @_remembered
     def record(self, spec_id: str) -> str:
         """Path of a run's record."""
-        return str(self.folder / "runs" / self._known[spec_id].key / spec_id / "record.json")
+        return f"{self.folder}/runs/{self._known[spec_id].key}/{spec_id}/record.json"
 
     def spec(self, spec_id: str) -> Spec:
         """The spec of this id, of the run or of a tuning."""
         return self._known[spec_id]
 
-    def tuning_record(self, spec_id: str) -> list[str]:
-        """Record of the tuning that a spec waits for, as a list: none if it waits for none."""
-        tuning = waits_for(self._known[spec_id])
-        return [self.record(tuning)] if tuning else []
+    def job(self, spec_id: str) -> PlannedJob:
+        """The job of a spec, of the run or of a tuning.
+
+        Raises InputError, naming the key of its kind's part of the block, for fields that do not go
+        together.
+        """
+        if spec_id not in self._jobs:
+            self._jobs[spec_id] = self._planned(self._known[spec_id])
+        return self._jobs[spec_id]
+
+    def _planned(self, spec: Spec) -> PlannedJob:
+        fields = parse_spec(spec.fields, f"{spec.key}.{spec.fields['kind']}")
+        cost, tuning = cost_of(fields), waits_for(spec)
+        data, public_data = (
+            [self._manifest(data_id(spec, name))] if name in spec.fields else []
+            for name in ("data", "public_data")
+        )
+        features = self._features_of(spec, fields)
+        return PlannedJob(
+            spec=spec,
+            fields=fields,
+            record=self.record(spec.id),
+            data=data,
+            public_data=public_data,
+            backbones=[self.backbone(name) for name in _backbones(spec)],
+            features=[f"{self.features(features.id)}/manifest.json"] if features else [],
+            tuning=[self.record(tuning)] if tuning else [],
+            device=self._with_precision(self.config.device if cost.gpu else "cpu"),
+            memory_mb=cost.memory_mb(fields) + NODE_MB,
+        )
+
+    def _manifest(self, name: str) -> str:
+        return f"{self.folder}/data/{name}/manifest.json"
 
     def tunings_of(self, key: str) -> list[str]:
         """Ids of a block's tunings."""
@@ -352,7 +368,7 @@ class Atlas:
             found = "another run with other settings, which has not ended"
             raise InputError(str(self.folder), found, "one at a time, or a tier for each")
 
-    @_remembered
+    @functools.cached_property
     def data_sets(self) -> dict[str, str]:
         """Options of every data set in use, as canonical JSON, by the data set's id."""
         return {
@@ -362,7 +378,7 @@ class Atlas:
             if field in spec.fields
         }
 
-    @_remembered
+    @functools.cached_property
     def weights_files(self) -> dict[str, str]:
         """Paths that published weights are fetched to, under their published names, by backbone."""
         if "pretrain" not in self.groups:
@@ -397,73 +413,24 @@ class Atlas:
             return None
         return own.size_and_time(path) if path else None
 
-    @_remembered
     def data_modules(self, name: str) -> tuple[str, ...]:
         """Names of the modules that make the data set of this id."""
-        options = json.loads(self.data_sets()[name])
+        options = json.loads(self.data_sets[name])
         of_set = () if "own" in options else (module_of(options["name"]),)
         return ("dpatlas.data.prepare", *of_set)
-
-    def data_manifest(self, spec_id: str) -> list[str]:
-        """Manifest of the data set that a spec trains on, as a list: none if it names no set."""
-        return self._manifest(spec_id, "data")
-
-    def public_manifest(self, spec_id: str) -> list[str]:
-        """Likewise of its `public_data`, which it looks at beside the data it trains on."""
-        return self._manifest(spec_id, "public_data")
-
-    @_remembered
-    def _manifest(self, spec_id: str, field: str) -> list[str]:
-        spec = self._known[spec_id]
-        if field not in spec.fields:
-            return []
-        return [str(self.folder / "data" / data_id(spec, field) / "manifest.json")]
-
-    @_remembered
-    def backbones(self, spec_id: str) -> list[str]:
-        """Folders of the backbones that a spec takes features of, in its order."""
-        return [self.backbone(name) for name in self._backbone_ids(spec_id)]
-
-    def _backbone_ids(self, spec_id: str) -> list[str]:
-        fields = self._known[spec_id].fields
-        one = fields.get("backbone")
-        return fields.get("backbones", [one] if one else [])
-
-    @_remembered
-    def backbone_files(self, spec_id: str) -> list[str]:
-        """What has to be there before the spec can run: manifests and weights."""
-        return [file for folder in self.backbones(spec_id) for file in self._weights(folder)]
-
-    def _weights(self, folder: str) -> list[str]:
-        return [f"{folder}/manifest.json", f"{folder}/weights.npz"]
-
-    @_remembered
-    def input_arguments(self, spec_id: str) -> str:
-        """Command-line arguments for all that the spec's job reads, quoted for a shell."""
-        named = {
-            "--data": self.data_manifest(spec_id),
-            "--public-data": self.public_manifest(spec_id),
-            "--backbone": self.backbones(spec_id),
-            "--features": [str(Path(file).parent) for file in self.features_manifest(spec_id)],
-            "--tuning": self.tuning_record(spec_id),
-        }
-        return shlex.join(
-            word for option, paths in named.items() for path in paths for word in (option, path)
-        )
 
     @functools.cached_property
     def frozen_features(self) -> dict[str, FrozenFeatures]:
         """What frozen backbones show to some spec or tuning, each pair once, by id."""
-        features = (self._features_of(spec_id) for spec_id in self._known)
+        jobs = map(self.job, self._known)
+        features = (self._features_of(job.spec, job.fields) for job in jobs)
         return {one.id: one for one in features if one}
 
-    @_remembered
-    def _features_of(self, spec_id: str) -> FrozenFeatures | None:
-        fields = self.typed(spec_id)
-        if not self._cost(spec_id).takes_features(fields):
+    def _features_of(self, spec: Spec, fields: Any) -> FrozenFeatures | None:
+        if not cost_of(fields).takes_features(fields):
             return None
-        data, backbone = data_id(self._known[spec_id]), self.specs[fields.backbone]
-        return FrozenFeatures(data, fields.data, backbone, self.typed(fields.backbone))
+        backbone = self.job(fields.backbone)
+        return FrozenFeatures(data_id(spec), fields.data, backbone.spec, backbone.fields)
 
     def features(self, features_id: str) -> str:
         """Folder of a data set's features."""
@@ -472,13 +439,7 @@ class Atlas:
     def features_files(self, features_id: str) -> tuple[list[str], list[str]]:
         """What they are made of: manifest of the data set; manifest and weights of the backbone."""
         features = self.frozen_features[features_id]
-        data = str(self.folder / "data" / features.data_id / "manifest.json")
-        return [data], self._weights(self.backbone(features.backbone.id))
-
-    def features_manifest(self, spec_id: str) -> list[str]:
-        """Manifest of the features that a spec takes, as a list: none if it takes no such."""
-        features = self._features_of(spec_id)
-        return [f"{self.features(features.id)}/manifest.json"] if features else []
+        return [self._manifest(features.data_id)], weights_of(self.backbone(features.backbone.id))
 
     def features_memory_mb(self, features_id: str) -> int:
         """Memory to ask a scheduler for, in MB, as `memory_mb`."""
@@ -492,17 +453,17 @@ class Atlas:
         """Folder of the backbone that the spec trains."""
         return str(self.folder / "runs" / "pretrain" / spec_id / "backbone")
 
-    @_remembered
+    @functools.cached_property
     def own_sets(self) -> dict[str, str]:
         """Name under `data.own` of every own data set in use, by the data set's id."""
         if not self.config.data.own:
             return {}
-        used = {each: json.loads(options) for each, options in self.data_sets().items()}
+        used = {each: json.loads(options) for each, options in self.data_sets.items()}
         return {each: options["name"] for each, options in used.items() if "own" in options}
 
     def own_path(self, name: str) -> str | None:
         """Path, as the config gives it, of the data set of this id; None if it is no own one."""
-        own_name = self.own_sets().get(name)
+        own_name = self.own_sets.get(name)
         return own_name and self.config.data.own[own_name].path
 
     def own_state(self, name: str) -> str | None:
@@ -540,47 +501,15 @@ class Atlas:
 
     def check_own_paths(self) -> None:
         """InputError if an own data set in use is not where its path says."""
-        for name in self.own_sets().values():
+        for name in self.own_sets.values():
             path = self.config.data.own[name].path
             if found := own.path_error(path):
                 where = f"data.own.{name}.path"
                 raise InputError(where, f"{path!r}, {found}", "a readable folder or .npz file")
 
-    @_remembered
-    def device(self, spec_id: str) -> str:
-        """cpu, cuda or auto, the latter two maybe with -tf32: cpu where a GPU gains nothing."""
-        return self._with_precision(self.config.device if self._cost(spec_id).gpu else "cpu")
-
     def _with_precision(self, device: str) -> str:
         precision = self.config.precision
         return device if device == "cpu" or precision == "float32" else f"{device}-{precision}"
-
-    @_remembered
-    def memory_mb(self, spec_id: str) -> int:
-        """Memory to ask a scheduler for, in MB: the job's, and `NODE_MB`."""
-        return self._cost(spec_id).memory_mb(self.typed(spec_id)) + NODE_MB
-
-    @_remembered
-    def typed(self, spec_id: str) -> Any:
-        """Fields of a spec, as the class of its kind.
-
-        Raises InputError, naming the key of its kind's part of the block, for what do not go
-        together.
-        """
-        fields = self._known[spec_id].fields
-        return parse_spec(fields, f"{fields['key']}.{fields['kind']}")
-
-    def _cost(self, spec_id: str) -> Cost:
-        return cost_of(self.typed(spec_id))
-
-
-def all_products() -> dict[str, tuple[Product, Block]]:
-    """Every figure and table by name, with its block, which may be disabled."""
-    return {
-        product.name: (product, block)
-        for block in all_blocks().values()
-        for product in block.load("products").PRODUCTS
-    }
 
 
 def _lines(words: Sequence[str]) -> str:
@@ -625,6 +554,12 @@ def waits_for(spec: Spec) -> str | None:
     """Id of the tuning that has to run before the spec; None where its choice is known."""
     fields = spec.fields
     return fields["tuning"] if fields.get("chosen", {}) is None else None
+
+
+def _backbones(spec: Spec) -> list[str]:
+    """Ids of the backbones that a spec takes features of, in its order."""
+    one = spec.fields.get("backbone")
+    return spec.fields.get("backbones", [one] if one else [])
 
 
 def data_options(spec: Spec, field: str = "data") -> str:

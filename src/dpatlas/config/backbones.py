@@ -4,13 +4,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.config.own import check_backbone
 from dpatlas.config.root import General
-from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path, Seed
+from dpatlas.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path
 from dpatlas.core import networks
+from dpatlas.core.fields import Model, Once, Seed, optional, setting
 from dpatlas.core.guard import one_of
 from dpatlas.core.networks import FROM_FILES, IMPORTED
+from dpatlas.core.pretraining import (
+    Epochs,
+    ImageBatch,
+    LabelSmoothing,
+    LargestRate,
+    Moved,
+    WeightDecay,
+)
 from dpatlas.core.specs import Spec
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
@@ -38,18 +46,6 @@ TestImages = Annotated[
     int,
     setting("Public images, apart from those, to measure the accuracy on.", ge=1, le=1_000_000),
 ]
-Epochs = Annotated[int, setting("Passes over the images.", ge=1, le=10_000)]
-ImageBatch = Annotated[int, setting("Images of a batch.", ge=1, le=1_000_000)]
-LargestRate = Annotated[float, setting("Largest rate of AdamW's one cycle.", gt=0)]
-WeightDecay = Annotated[float, setting("Decay of AdamW.", ge=0)]
-LabelSmoothing = Annotated[float, setting("Share of a label that goes to all classes.", ge=0, lt=1)]
-
-
-class Moved(Model):
-    """How the images of a batch are moved, at random and anew in every epoch."""
-
-    padding: int = setting("Largest shift of an image, in pixels.", ge=0, le=1000)
-    flip: bool = setting("Whether half of the images are mirrored.")
 
 
 class Backbone(Model):

@@ -1,50 +1,24 @@
 """Configs: read, merged over the default tier, and validated."""
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from dpatlas.config.model import M, check_shape, validated
 from dpatlas.config.root import General, OwnSet, config_model
-from dpatlas.core.files import keys_once
+from dpatlas.core.files import keys_once, read_text
 from dpatlas.core.folders import PACKAGED
 from dpatlas.core.guard import one_of
+from dpatlas.core.yaml_text import parsed
 from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks
 
-# Numbers that YAML 1.1 does not read as they look: 010 is 8, 1:30 is 90.
-MISREAD = re.compile(r"[-+]?0[0-7_]+|.*:.*")
 DEFAULT = Path("config.yaml")
 TIERS = Path("workflow/tiers")
 CUSTOM_TIER = "custom"
-
-
-# libyaml's reader where there is one: the other takes ten times as long.
-class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """A reader of YAML for which 1e-5 is a number and 010, which YAML takes for 8, is an error."""
-
-    def number(self, node: yaml.ScalarNode) -> int | float:
-        """An int or a float."""
-        value = getattr(self, f"construct_yaml_{node.tag.rpartition(':')[2]}")(node)
-        if MISREAD.fullmatch(node.value):
-            found = f"{node.value} in line {node.start_mark.line + 1}, which YAML reads as {value}"
-            raise InputError(self.path, found, "a number without a leading zero or a colon")
-        return value
-
-
-for _kind in ("int", "float"):
-    Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", Loader.number)
-# YAML 1.1 wants a point before an exponent, and a sign in it.
-Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    [*"-+.0123456789"],
-)
 
 
 def project_root() -> Path:
@@ -64,61 +38,19 @@ def _checkout() -> Path | None:
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
     """One YAML file that holds a block of keys; a `.json` file is read as JSON."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-        if Path(path).suffix == ".json":
+    text = read_text(path)
+    if Path(path).suffix == ".json":
+        try:
             value = json.loads(text, object_pairs_hook=keys_once(str(path)))
-        else:
-            value = _parsed(str(path), text)
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(str(path), error.strerror or "unreadable", "a readable file") from None
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        # PyYAML's own constructors raise what they like: `!!bool x` a KeyError.
-        raise InputError(str(path), f"not YAML: {error}", "a YAML file") from None
+        except InputError:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise InputError(str(path), f"no JSON: {error}", "a JSON file") from None
+    else:
+        value = parsed(text, str(path))
     if not isinstance(value, dict):
         raise InputError(str(path), type(value).__name__, "a YAML file with keys")
     return value
-
-
-def _parsed(path: str, text: str) -> Any:
-    """The value of a YAML text; InputError for a key that a block has twice."""
-    loader = Loader(text)
-    loader.path = path
-    try:
-        root = loader.get_single_node()
-        for block in _blocks(root):
-            _refuse_twice(path, [key for key, _ in block.value])
-        return None if root is None else loader.construct_document(root)
-    finally:
-        loader.dispose()
-
-
-def _blocks(root: yaml.Node | None) -> Iterator[yaml.MappingNode]:
-    """Every block of keys, once, though an alias may hold itself."""
-    waiting, seen = [root], set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            waiting += [value for _, value in node.value]
-            yield node
-        else:
-            waiting += node.value
-
-
-def _refuse_twice(path: str, keys: Sequence[yaml.Node]) -> None:
-    lines: dict[str, int] = {}
-    for key in keys:
-        if isinstance(key, yaml.ScalarNode):
-            line = key.start_mark.line + 1
-            if key.value in lines:
-                found = f"{key.value} in lines {lines[key.value]} and {line} of one block"
-                raise InputError(path, found, "each key once")
-            lines[key.value] = line
 
 
 def read_checked(path: Path | str, model: type[M]) -> M:

@@ -1,31 +1,19 @@
-"""The base of every block of the config: strict, frozen models with a sentence for every key.
-
-A model is the single source of its block. Readers, messages, the schema for editors and the
-reference pages, configuration.md, all follow from it.
-"""
+"""What follows from the models of the config: checks, messages, and the schema for editors."""
 
 import difflib
 import functools
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-    WithJsonSchema,
-    WrapValidator,
-)
+from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
+from dpatlas.core.fields import BOOLEANS, Model
+from dpatlas.core.guard import number_in
 from dpatlas.errors import InputError
 
-T = TypeVar("T")
-M = TypeVar("M", bound="Model")
+M = TypeVar("M", bound=Model)
 # Limits on a config file, in which an alias counts at every use: levels, values, and numbers.
 MAX_DEPTH, MAX_VALUES = 40, 200_000
 MAX_NUMBER = sys.float_info.max
@@ -50,85 +38,6 @@ _LIMITS = {
     "maxLength": "at most {} characters",
     "pattern": "like {}",
 }
-
-
-class Model(BaseModel):
-    """A block of keys: unknown ones are refused, 5.0 and true are no integers, NaN is no number.
-
-    A check of several keys is a validator that raises InputError, with `where` relative to the
-    block.
-    """
-
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        allow_inf_nan=False,
-        defer_build=True,
-    )
-
-    def plain(self, *names: str) -> dict[str, Any]:
-        """The keys that were given, or those of `names` among them, as JSON values."""
-        # Not `model_dump`: it builds a serialiser for every model, which takes a tenth of a second.
-        return {
-            field.alias or name: _plain(getattr(self, name))
-            for name, field in type(self).model_fields.items()
-            if name in self.model_fields_set and (not names or name in names)
-        }
-
-    def whole(self, *but: str) -> dict[str, Any]:
-        """All keys as JSON values, also those that were not given, without `but`."""
-        names = [name for name in type(self).model_fields if name not in but]
-        return {name: _plain(getattr(self, name)) for name in names}
-
-    def plain_without(self, *names: str) -> dict[str, Any]:
-        """The keys that were given, but for `names`."""
-        return {name: value for name, value in self.plain().items() if name not in names}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Model):
-        return value.plain()
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list) else value
-
-
-def setting(sentence: str, **limits: Any) -> Any:
-    """A key of the config: its sentence, its range, and `default=None` where it is optional."""
-    return Field(description=sentence, **limits)
-
-
-def optional() -> Any:
-    """An optional key, None where it is left out; its type brings the sentence."""
-    return Field(default=None)
-
-
-def _once(values: list[T]) -> list[T]:
-    if len(set(values)) < len(values):
-        raise ValueError("an entry twice")
-    return values
-
-
-def _as_written(value: Any, check: Any) -> Any:
-    check(value)
-    return value
-
-
-def _class_name(value: Any) -> int | str:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError("neither a whole number nor text")
-    return value
-
-
-Once = Annotated[list[T], AfterValidator(_once), Field(json_schema_extra={"uniqueItems": True})]
-# What YAML reads as no text, unless it is in quotes.
-BOOLEANS = ("true", "false")
-# A number that stays an integer where it is written as one: 1 and 1.0 are two specs.
-AsWritten = WrapValidator(_as_written)
-ClassName = Annotated[
-    int | str, PlainValidator(_class_name), WithJsonSchema({"type": ["integer", "string"]})
-]
 
 
 class Schema(GenerateJsonSchema):
@@ -177,32 +86,35 @@ def validated(model: type[M], content: Any, context: Any = None, place: str = ""
         raise InputError(f"{place}{where}", found, allowed) from None
 
 
-def check_shape(content: Mapping[str, Any]) -> None:
+def check_shape(
+    content: Mapping[str, Any] | list[Any], place: str = "", most: int = MAX_VALUES
+) -> None:
     """InputError for what YAML allows and no config can mean.
 
     That is 5 as a key, a list that contains itself, aliases of aliases of aliases, and integers
-    with more digits than a double or a message can hold.
+    with more digits than a double or a message can hold. place: prefix of keys in messages. most:
+    values, where an alias counts at every use.
     """
     waiting: list[tuple[tuple[str, ...], Any]] = [((), content)]
     count = 0
     while waiting:
         keys, value = waiting.pop()
+        where = f"{place}{joined(*keys) or 'config'}"
         count += len(value)
-        if count > MAX_VALUES or len(keys) > MAX_DEPTH:
-            allowed = f"at most {MAX_DEPTH} levels and {MAX_VALUES} values"
-            found = "more levels or values than a config has"
-            raise InputError(joined(*keys) or "config", found, allowed)
+        if count > most or len(keys) > MAX_DEPTH:
+            allowed = f"at most {MAX_DEPTH} levels and {most:,} values"
+            raise InputError(where, "more levels, or values with every use of an alias", allowed)
         has_names = isinstance(value, Mapping)
         for key, inner in value.items() if has_names else enumerate(value):
             if has_names and not isinstance(key, str):
                 found = f"{key!r} ({type(key).__name__}) as a key"
-                raise InputError(joined(*keys) or "config", found, "text: write it in quotes")
+                raise InputError(where, found, "text: write it in quotes")
             if has_names and not _is_unicode(str(key)):
-                raise InputError(joined(*keys) or "config", f"{key!r} as a key", "Unicode text")
+                raise InputError(where, f"{key!r} as a key", "Unicode text")
             if isinstance(inner, int):
                 if abs(inner) > MAX_NUMBER:
                     found = f"a whole number of {inner.bit_length()} bits"
-                    where = joined(*keys, str(key))
+                    where = f"{place}{joined(*keys, str(key))}"
                     raise InputError(where, found, f"numbers up to {MAX_NUMBER:g}")
             # What most values are first: asking for a mapping takes longest.
             elif not isinstance(inner, float | str) and isinstance(inner, list | Mapping):
@@ -329,12 +241,8 @@ def shown(value: Any) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether `text` reads as a float, infinities and NaN included."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    """Whether `text` reads as a number, infinities and NaN included."""
+    return not isinstance(number_in(text), str)
 
 
 def walk(

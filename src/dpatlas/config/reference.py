@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas.config.load import project_root
-from dpatlas.config.model import Model, in_words, resolved, schema_of, sentence_of, walk
+from dpatlas.config.model import in_words, resolved, schema_of, sentence_of, walk
 from dpatlas.config.root import General, config_model
+from dpatlas.core.fields import Model
 from dpatlas.registry import all_blocks
 
 PAGE = "configuration.md"

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
-from dpatlas.config.model import Model, Once, setting
 from dpatlas.config.sizes import INPUTS
-from dpatlas.config.types import OWN_NAME, Classes, ImageShape, Path, Seed
+from dpatlas.config.types import OWN_NAME, Classes, ImageShape, Path
+from dpatlas.core.fields import Model, Once, Seed, setting
 from dpatlas.core.own_data import definition
+from dpatlas.data.sources import MIRROR
 from dpatlas.errors import InputError
 from dpatlas.registry import all_blocks
 
@@ -55,7 +56,7 @@ class DataSources(Model):
         "Folder with official archives or accepted local copies, read only; null for none."
     )
     download: bool = setting("Whether a data set that is not under data.root may be downloaded.")
-    mirrors: Once[Annotated[str, Field(pattern=r"^https?://[^@?#\s]+$")]] = setting(
+    mirrors: Once[Annotated[str, Field(pattern=MIRROR)]] = setting(
         "Base addresses with http or https, tried before the official address of a file."
     )
     offline: bool = setting(

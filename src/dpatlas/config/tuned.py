@@ -6,7 +6,7 @@ tuned; else that tuning runs first.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +15,8 @@ from pydantic import Field
 
 from dpatlas.config.common import run_blocks
 from dpatlas.config.load import read_checked
-from dpatlas.config.model import AsWritten, Model, setting
 from dpatlas.config.root import General
+from dpatlas.core.fields import AsWritten, Model, setting
 from dpatlas.core.guard import integer
 from dpatlas.core.specs import Spec
 from dpatlas.registry import all_blocks
@@ -84,15 +84,15 @@ def tuned_runs(
     key: str,
     kind: str,
     fields: Mapping[str, Any],
-    grid: Sequence[str],
+    spec: type[Model],
     name: str,
     runs: int,
     runs_per_job: int,
 ) -> TunedRuns:
     """Specs of `run_blocks` of the block `key`, and of their tuning, of kind `KIND_tuning`.
 
-    fields: of both; the data by `DealtSet.dealt`. grid: names of the fields that the tuning alone
-    has, such as tuning_runs. The tuning's seed is that of all tunings.
+    fields: of both; the data by `DealtSet.dealt`. spec: class of the runs' specs; fields that it
+    lacks, such as tuning_runs, are the tuning's alone. The tuning's seed is that of all tunings.
 
     Raises InputError for fewer than two records to tune on, and as `run_blocks`.
     """
@@ -100,7 +100,8 @@ def tuned_runs(
     data = {name: value for name, value in fields["data"].items() if name != "redeal"}
     common = {"key": key, "kind": f"{kind}_tuning", "noise_source": config.noise_source}
     tuning = Spec.of({**common, **fields, "data": data, "seed": SEED}, f"{name}-tuning")
-    reported = {name: value for name, value in fields.items() if name not in grid}
+    names = {field.alias or name for name, field in spec.model_fields.items()}
+    reported = {name: value for name, value in fields.items() if name in names}
     reported |= {"tuning": tuning.id, "chosen": shipped(tuning)}
     blocks = run_blocks(config, key, kind, reported, name, runs, runs_per_job)
     return TunedRuns(tuning, blocks)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
-from dpatlas.config.model import ClassName, Model, Once, optional, setting, shown
+from dpatlas.config.model import shown
 from dpatlas.config.sizes import check_records
 from dpatlas.core import networks
+from dpatlas.core.fields import ClassName, Model, Once, optional, setting
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 
@@ -16,14 +17,6 @@ from dpatlas.errors import InputError
 OWN_NAME = "^[a-z0-9][a-z0-9-]{0,30}$"
 PRIVATE_SETS = tuple(name for name, entry in DATA_SETS.items() if not entry.only_public)
 
-# Numbers and lists of them.
-Share = Annotated[float, setting("A number between 0 and 1.", ge=1e-100, lt=1)]
-Bounded = Annotated[float, Field(ge=1e-30, le=1e30)]
-PositiveList = Annotated[Once[Bounded], setting("Numbers above 0.", min_length=1)]
-CountList = Annotated[
-    Once[Annotated[int, Field(ge=1, le=1_000_000)]],
-    setting("Whole numbers above 0.", min_length=1),
-]
 Classes = Annotated[
     Once[ClassName], setting("Classes to tell apart, by their names in the data set.", min_length=2)
 ]
@@ -33,42 +26,7 @@ ImageShape = Annotated[
     setting("Channels, height and width.", min_length=3, max_length=3),
 ]
 Path = Annotated[str, Field(pattern=r"^[^\x00-\x1f]+$")]
-Seed = Annotated[int, Field(ge=0, le=9_223_372_036_854_775_807)]
 
-# Private training.
-Epsilon = Annotated[float, setting("The epsilon that the noise is calibrated to.", gt=0)]
-Delta = Annotated[
-    float,
-    setting(
-        "The delta of the guarantee; well below one over the number of records.", ge=1e-100, lt=1
-    ),
-]
-Batch = Annotated[int, setting("Expected size of a Poisson batch.", ge=1, le=1_000_000)]
-Updates = Annotated[int, setting("Private updates of a run.", ge=1, le=1_000_000)]
-MaxGradNorm = Annotated[
-    float, setting("Clip bound C of every record's gradient.", ge=1e-30, le=1e30)
-]
-Rate = Annotated[float, setting("A step size.", ge=1e-30, le=1e30)]
-Optimizer = Annotated[Literal["sgd", "adam"], setting("Optimiser of the privatised gradient.")]
-Momentum = Annotated[float, setting("Momentum of sgd; 0 with adam.", ge=0, lt=1)]
-Relation = Annotated[
-    Literal["add_remove", "replace_one"], setting("Which data sets are neighbours.")
-]
-Accountant = Annotated[
-    Literal["auto", "pld", "rdp"], setting("Accountant; auto takes the tightest that applies.")
-]
-SettingsTried = Annotated[
-    int,
-    setting(
-        "How many settings were compared on the held-out validation records before this one was "
-        "chosen.",
-        ge=1,
-        le=1_000_000,
-    ),
-]
-TuningRuns = Annotated[
-    int, setting("Runs of a setting whose mean validation accuracy is compared.", ge=1, le=1000)
-]
 PublicBackbone = Annotated[str, setting("Name under pretrain.backbones.")]
 
 # Repetition.

@@ -1,8 +1,9 @@
 """Code digests: a hash of the syntax trees of a module and of its imports from the project.
 
-Docstrings, comments and formatting take no part, so an edit of a comment re-runs nothing. Any other
-edit re-runs exactly the jobs whose module imports the edited one, directly or not. A table that a
-module names, a csv file in its folder or below, is a part of it.
+Docstrings, comments, formatting and the sentences of fields (`core.fields.setting`) take no part:
+an edit of a comment re-runs nothing. Any other edit re-runs exactly the jobs whose module imports
+the edited one, directly or not. A table that a module names, a csv file in its folder or below, is
+a part of it.
 
 Taking the trees of a whole project costs a second. `remember_code` keeps what was found in a file
 of the folder that the environment variable `CACHE` names, under a hash of each source text.
@@ -31,6 +32,8 @@ IMPORTS = (ast.Import, ast.ImportFrom)
 ENTRY_POINT = re.compile(rf"({PACKAGE}(?:\.\w+)+):\w+")
 # The name of a table, such as of printed values.
 TABLE = re.compile(r"[\w-]+\.csv")
+# A call of this name has a field's sentence as its first argument.
+SENTENCE = "setting"
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -122,6 +125,8 @@ def _meaning(text: str) -> Meaning:
                 imports.add(match[1])
             elif TABLE.fullmatch(node.value):
                 tables.add(node.value)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", None) == SENTENCE:
+            node.args[:1] = []
         elif isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     dumped = ast.dump(tree, include_attributes=False)

@@ -4,14 +4,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dpatlas.core.records import Metrics, Number, OverRuns, RunsFields, SpecFields, Typed
+from dpatlas.core.fields import Model
+from dpatlas.core.records import Number, RecordShape, RunsFields, SpecFields
 
 # Bounds the repetition numbers of a search, of which every run has its own.
 MAX_RUNS_PER_SETTING = 10_000
 Runs = Annotated[int, Field(ge=1, lt=MAX_RUNS_PER_SETTING)]
 
 
-class OwnSet(Typed):
+class OwnSet(Model):
     """Definition of a user's own data set: classes by name, (channels, height, width), scaling."""
 
     classes: list[str]
@@ -20,7 +21,7 @@ class OwnSet(Typed):
     resize: bool = False
 
 
-class DataFields(Typed):
+class DataFields(Model):
     """A data set as a spec names it: its name, classes, and numbers of records of each part.
 
     redeal: whether every run is dealt its records anew, or draws its own of a generated set.
@@ -36,29 +37,6 @@ class DataFields(Typed):
     selection: int | None = None
     own: OwnSet | None = None
     redeal: bool = False
-
-
-class FeaturesUsed(Typed):
-    """Features of a frozen backbone that a job trained on.
-
-    id: of their folder. sha256: of their arrays. device: where they were computed.
-    """
-
-    id: str
-    sha256: str
-    device: str
-
-
-class BackboneUsed(Typed):
-    """A backbone that a job used: id of its run, sha256 of its weights.
-
-    architecture: name of the network. source: where the features that trained a head came from.
-    """
-
-    id: str
-    sha256: str
-    architecture: str | None = None
-    source: str | None = None
 
 
 # Settings of an arm, as its grid has them: {"lr": 0.3}, {"lambda": 0.01, "epochs": 10}.
@@ -82,45 +60,34 @@ class TuningFields(SpecFields):
     tuning_runs: Runs
 
 
-class Tried(Typed):
-    """A point of an arm's grid, and the share of right answers of each of its trials, (trials,)."""
+def tuning_record(spec: type[TuningFields]) -> RecordShape:
+    """What records of a tuning hold.
 
-    settings: Choice
-    scores: list[float]
-
-
-class TuningRow(Typed):
-    """What one arm tried.
-
-    arm: its name. chosen: the settings with the best mean score, of equal ones the first. trials:
-    all trainings behind the choice. trials_epsilon: of all of them, by composition; None where
-    nothing is guaranteed.
+    n_fixed: number of records that it dealt to its trials. By arm, tried: a list of points of its
+    grid, each its `settings` and the share of right answers of each trial, `scores`; chosen: the
+    settings with the best mean score, of equal ones the first; trials: number of trainings behind
+    the choice; trials_epsilon: of all of them, by composition, None where nothing is guaranteed.
     """
-
-    arm: str
-    tried: list[Tried]
-    chosen: Choice
-    trials: int
-    trials_epsilon: float | None
+    rows = "arm tried chosen trials trials_epsilon"
+    return RecordShape(spec, version=1, facts="n_fixed", tables={"rows": rows})
 
 
-class TuningMetrics(Metrics):
-    """The rows of a tuning. n_fixed: number of records that it dealt to its trials."""
+def network_record(spec: type[SpecFields]) -> RecordShape:
+    """The record of networks that `dpatlas.train` trains.
 
-    n_fixed: int
-    rows: list[TuningRow]
-
-
-class ReportedRow(Typed):
-    """One arm at settings that were chosen before.
-
-    relation: neighbours that the guarantee is for; None without one, as is guaranteed_by. accuracy:
-    share of test records that each reported run classified correctly, (runs,).
+    n: records, or persons, that batches are drawn from, canaries counted; n_test: test records.
+    relation: of the guarantee. noise_multiplier, expected_batch: of every step. accuracy, loss: of
+    runs and their means, on test records; None where there are none or they have no classes.
+    skipped_records: gradients that were not finite, a private count. selected, score: of the
+    released trial of a selection, else None. audit: what canaries show, None without any. lower:
+    bound on epsilon at the spec's delta (`accounting.audit_statistics.LowerBound`); profile_test:
+    of the guaranteed privacy profile as a whole (`accounting.one_run.OneRunTest`); contradicted:
+    whether it is rejected.
     """
-
-    method: str
-    batch: int
-    sampler: str
-    relation: str | None
-    guaranteed_by: str | None
-    accuracy: OverRuns[float]
+    return RecordShape(
+        spec,
+        version=1,
+        facts="n n_test relation noise_multiplier expected_batch steps accuracy loss "
+        "skipped_records audit selected score",
+        tables={"runs": "run accuracy loss skipped_records"},
+    )

@@ -163,10 +163,16 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def read_lines(path: Path | str) -> list[str]:
-    """The lines of a text file, for lists of paths; InputError if it cannot be read."""
+def read_text(path: Path | str, allowed: str = "a readable file") -> str:
+    """The text of a file; InputError, with what is allowed, for one that cannot be read."""
     try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
+        # Editors put a byte order mark before it.
+        return Path(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or "bytes that are no text"
-        raise InputError(str(path), found, "a readable file") from None
+        raise InputError(str(path), found, allowed) from None
+
+
+def read_lines(path: Path | str) -> list[str]:
+    """The lines of a text file, for lists of paths; InputError if it cannot be read."""
+    return read_text(path).splitlines()

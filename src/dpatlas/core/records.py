@@ -6,22 +6,25 @@ no digest covers.
 """
 
 import functools
+import itertools
 import math
+import operator
 import os
 import platform
 import resource
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from dpatlas import __version__
+from dpatlas.core.fields import Count, Model
 from dpatlas.core.files import read_json, write_json
 from dpatlas.core.processor import processor
 from dpatlas.core.specs import Spec
@@ -44,115 +47,12 @@ FIELDS = (
 )
 
 
+# Of a table, by column.
+Row = dict[str, Any]
 # As written: 1 stays 1 and 1.0 stays 1.0.
 Number = int | float
-T = TypeVar("T")
 # What all blocks of runs compute alike may differ between processors by so much.
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
-
-
-class Over(Enum):
-    """How the field of a record goes over the blocks of runs of one condition."""
-
-    RUNS = "a list with an entry per run"
-    RUNS_LAST = "a list of lists, each with an entry per run"
-    SUM = "a number that adds up"
-
-
-# Types of such fields. A count that claims use is better a list over runs: of a sum, the part of
-# the first runs is not known.
-OverRuns = Annotated[list[T], Over.RUNS]
-OverRunsLast = Annotated[list[list[T]], Over.RUNS_LAST]
-Summed = Annotated[T, Over.SUM]
-
-
-class Typed(BaseModel):
-    """A part of a record: strict types, no key beside the declared ones, no NaN, frozen.
-
-    A key that is a keyword of Python is an alias: `lam: float = Field(alias="lambda")`.
-    """
-
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        allow_inf_nan=False,
-        serialize_by_alias=True,
-        defer_build=True,
-    )
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """What the blocks of runs of one condition, in the order of their runs, say together.
-
-        Fields of type `OverRuns` and `OverRunsLast` are concatenated over the blocks, those of type
-        `Summed` added; parts of a record are joined in turn, position by position. All else has to
-        be equal, and is the first block's. A class for which this is not true overrides it.
-
-        Raises InputError, naming the field, for blocks that do not fit together.
-        """
-        given = set().union(*(part.model_fields_set for part in parts))
-        return parts[0].model_copy(
-            update={
-                name: _joined(name, [getattr(part, name) for part in parts], over)
-                for name, over in _fields_over(cls).items()
-                if name in given
-            }
-        )
-
-    def cut(self, runs: int) -> Self:
-        """The part of the first `runs` runs; TypeError for a field of type `Summed`."""
-        return self.model_copy(
-            update={
-                name: _cut(name, getattr(self, name), over, runs)
-                for name, over in _fields_over(type(self)).items()
-                if name in self.model_fields_set
-            }
-        )
-
-
-@functools.cache
-def _fields_over(model: type[Typed]) -> dict[str, Over | None]:
-    """How each field goes over blocks; None for one that is equal in all or has parts of its own.
-
-    Types are declared, `X`, or optional, `X | None`.
-    """
-    found = {}
-    for name, field in model.model_fields.items():
-        marks = [*field.metadata]
-        for choice in get_args(field.annotation):
-            marks += getattr(choice, "__metadata__", ())
-        found[name] = next((mark for mark in marks if isinstance(mark, Over)), None)
-    return found
-
-
-def _joined(name: str, values: Sequence[Any], over: Over | None = None) -> Any:
-    first = values[0]
-    kinds = {type(value) for value in values}
-    alike = len(kinds) == 1 or all(isinstance(value, int | float) for value in values)
-    if alike and over is Over.SUM and first is not None:
-        return sum(values)
-    if alike and isinstance(first, list):
-        if over is Over.RUNS:
-            return [entry for value in values for entry in value]
-        if len({len(value) for value in values}) == 1:
-            rows = zip(*values, strict=True)
-            if over is Over.RUNS_LAST:
-                return [[entry for inner in row for entry in inner] for row in rows]
-            return [_joined(f"{name}.{i}", row) for i, row in enumerate(rows)]
-    elif alike and isinstance(first, dict):
-        if all(value.keys() == first.keys() for value in values):
-            return {key: _joined(f"{name}.{key}", [v[key] for v in values]) for key in first}
-    elif alike and isinstance(first, Typed):
-        try:
-            return type(first).joined(values)
-        except InputError as error:
-            raise InputError(f"{name}.{error.where}", error.found, error.allowed) from None
-    elif alike and all(_equal(first, value) for value in values):
-        return first
-    other = next(value for value in values if not _equal(first, value))
-    found = f"{_shown(first)} in one block of runs, {_shown(other)} in another"
-    raise InputError(name, found, "the same in all blocks of a condition: run them again")
 
 
 def _equal(first: Any, other: Any) -> bool:
@@ -165,29 +65,18 @@ def _shown(value: Any) -> str:
     return f"{len(value)} entries" if isinstance(value, list | dict) else repr(value)[:40]
 
 
-def _cut(name: str, value: Any, over: Over | None, runs: int) -> Any:
-    if over is Over.SUM and value is not None:
-        raise TypeError(f"{name} is a sum over runs: its class has to override `cut`")
-    if isinstance(value, Typed):
-        return value.cut(runs)
-    if isinstance(value, Mapping):
-        return {key: _cut(name, inner, None, runs) for key, inner in value.items()}
-    if not isinstance(value, list):
-        return value
-    if over is Over.RUNS:
-        return value[:runs]
-    return [
-        inner[:runs] if over is Over.RUNS_LAST else _cut(name, inner, None, runs) for inner in value
-    ]
-
-
-class SpecFields(Typed):
+class SpecFields(Model):
     """Fields of a spec of any kind: its block and kind, and the base of its seeds if it has one."""
 
     key: str
     kind: str
     seed: int | None = None
     noise_source: str | None = None
+
+    @property
+    def base_seed(self) -> int | None:
+        """The base of all seeds that a record names; None where there is none."""
+        return self.seed
 
 
 def checked_fields(model: type[Any], fields: Any, where: str) -> Any:
@@ -196,9 +85,11 @@ def checked_fields(model: type[Any], fields: Any, where: str) -> Any:
         return model.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
-            raise cause from None
         path = where + ".".join(map(str, first["loc"]))
+        if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
+            joint = "." if cause.where and path and not path.endswith((".", " ")) else ""
+            path = f"{path}{joint}{cause.where}".rstrip(".")
+            raise InputError(path, cause.found, cause.allowed) from None
         raise InputError(path, repr(first["input"])[:60], first["msg"]) from None
 
 
@@ -209,7 +100,7 @@ class RunsFields(SpecFields):
     """
 
     first_run: Annotated[int, Field(ge=0)] = 0
-    runs: Annotated[int, Field(ge=1)]
+    runs: Count
 
     @property
     def run_numbers(self) -> range:
@@ -217,10 +108,84 @@ class RunsFields(SpecFields):
         return range(self.first_run, self.first_run + self.runs)
 
 
-class Metrics(Typed):
-    """What a job of one kind measured. `VERSION` is raised when fields of the class change."""
+@dataclass(frozen=True)
+class RecordShape:
+    """What records of one kind hold: the constant `RECORD` of its module among a block's `records`.
 
-    VERSION: ClassVar[int] = 1
+    spec: class of its specs. facts: names of the single values in `metrics`. tables: by name the
+    columns of its tables, lists of rows; a table with a column `run` has rows of every run, any
+    other is the same in all blocks of runs. A row with an `arm` belongs to that row of `arms`.
+    version: raised when facts or columns change. Names have spaces between them.
+    """
+
+    spec: type[SpecFields]
+    version: int
+    facts: str
+    tables: Mapping[str, str]
+
+    def columns(self, table: str) -> list[str]:
+        """Columns of a table; InputError where the kind has none of this name."""
+        if table not in self.tables:
+            raise InputError("table", table, f"one of {', '.join(self.tables)}")
+        return self.tables[table].split()
+
+    def readable(self, table: str) -> list[str]:
+        """Columns of a table as it is read: one with a column `arm` has those of `arms`, too."""
+        own = self.columns(table)
+        of_arm = self.tables.get("arms", "").split() if "arm" in own else []
+        return list(dict.fromkeys([*of_arm, *own]))
+
+    def check(self, metrics: Any, where: str) -> None:
+        """Raise InputError, naming the part below `where`, unless `metrics` (JSON) fits."""
+        _check_names(metrics, [*self.facts.split(), *self.tables], where)
+        for table in self.tables:
+            rows, columns = metrics[table], self.columns(table)
+            if not isinstance(rows, list):
+                raise InputError(f"{where}.{table}", type(rows).__name__, "a list of rows")
+            for number, row in enumerate(rows):
+                _check_names(row, columns, f"{where}.{table}.{number}")
+
+
+def _check_names(value: Any, names: Sequence[str], where: str) -> None:
+    if not isinstance(value, dict):
+        raise InputError(where, type(value).__name__, f"an object with {', '.join(names)}")
+    for word, of in (("without", set(names) - set(value)), ("also", set(value) - set(names))):
+        if of:
+            raise InputError(where, f"{word} {', '.join(sorted(of))}", ", ".join(names))
+
+
+def check_alike(first: Any, other: Any, where: str) -> None:
+    """Raise InputError where JSON of two blocks of runs, the same in all, is not.
+
+    Numbers may differ as between processors. `where` names the part of it that differs.
+    """
+    if isinstance(first, dict) and isinstance(other, dict) and first.keys() == other.keys():
+        for name in first:
+            check_alike(first[name], other[name], f"{where}.{name}")
+    elif isinstance(first, list) and isinstance(other, list) and len(first) == len(other):
+        for number, pair in enumerate(zip(first, other, strict=True)):
+            check_alike(*pair, f"{where}.{number}")
+    elif not _equal(first, other):
+        found = f"{_shown(first)} in one block of runs, {_shown(other)} in another"
+        raise InputError(where, found, "the same in all blocks of a condition: run them again")
+
+
+def rows_of(axes: Mapping[str, Iterable[Any]], **columns: Any) -> list[Row]:
+    """Rows of a table: one for each combination of the axes' values, the last axis fastest.
+
+    columns: by name a nested list, or an array, with an axis for each of `axes`, in this order.
+    """
+    named = {name: list(values) for name, values in axes.items()}
+    lists = {
+        name: values.tolist() if hasattr(values, "tolist") else values
+        for name, values in columns.items()
+    }
+    rows = []
+    for index in itertools.product(*(range(len(values)) for values in named.values())):
+        row = {name: values[i] for (name, values), i in zip(named.items(), index, strict=True)}
+        at = {name: functools.reduce(operator.getitem, index, v) for name, v in lists.items()}
+        rows.append(row | at)
+    return rows
 
 
 class Stopwatch:
@@ -245,12 +210,12 @@ def versions(*packages: str) -> dict[str, str]:
     return fixed | {name: metadata.version(name) for name in packages}
 
 
-def make_record(spec: Spec, **parts: Any) -> dict[str, Any]:
-    """A record for `spec`; `parts` are its other fields, with `metrics` as an object."""
-    metrics, version = parts.get("metrics"), Metrics.VERSION
-    if isinstance(metrics, Metrics):
-        version = metrics.VERSION
-        parts = {**parts, "metrics": metrics.model_dump(mode="json", exclude_unset=True)}
+def make_record(spec: Spec, shape: RecordShape | None = None, **parts: Any) -> dict[str, Any]:
+    """A record for `spec`; `parts` are its other fields, with `metrics` as JSON of the `shape`."""
+    version = 1
+    if shape is not None:
+        shape.check(parts.get("metrics"), f"{spec.id}: metrics")
+        version = shape.version
     record = {
         "schema_version": SCHEMA_VERSION,
         "id": spec.id,

@@ -66,10 +66,10 @@ def work_of(atlas: Atlas, name: str) -> tuple[Kind, float, bool]:
         of_record = pass_work(network.model, inputs, network.options)
         on_gpu = atlas.features_device() != "cpu"
         return ("", "features"), records_of(features.data) * of_record, on_gpu
-    spec = atlas.typed(name)
+    spec = atlas.job(name).fields
     backbone = getattr(spec, "backbone", None)
-    of_spec = units(spec, backbone and atlas.typed(backbone))
-    return (spec.key, spec.kind), of_spec, atlas.device(name) != "cpu"
+    of_spec = units(spec, backbone and atlas.job(backbone).fields)
+    return (spec.key, spec.kind), of_spec, atlas.job(name).device != "cpu"
 
 
 def job_seconds(atlas: Atlas, name: str) -> float:
@@ -88,7 +88,7 @@ def minutes(seconds: float, attempt: int = 1) -> int:
 
 def seconds_per_run(atlas: Atlas) -> dict[str, float]:
     """Estimated seconds of a run, its share of its job, by id of specs whose runs are repeated."""
-    specs = {name: atlas.typed(name) for name in atlas.specs}
+    specs = {name: atlas.job(name).fields for name in atlas.specs}
     return {
         name: job_seconds(atlas, name) / spec.runs
         for name, spec in specs.items()

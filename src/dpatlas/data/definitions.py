@@ -73,6 +73,7 @@ class DataSet:
     counts: split -> images per class, in the order of `classes`; empty if generated, and where
         only `totals` are published: split -> images.
     label_file: name of a list of images and labels that lies beside a copy and chooses from it.
+    version: which edition the official files are.
     kind: `published`; `generated`: drawn on demand, as many records as one asks for; or `own`: a
         user's, as `dpatlas.data.own` makes an entry of its definition.
     accepts: what may lie under `data.root`, in words, for messages.
@@ -92,6 +93,7 @@ class DataSet:
     scaling: Scaling
     licence: str
     kind: str = "published"
+    version: str = ""
     files: tuple[RemoteFile, ...] = ()
     accepts: tuple[str, ...] = ()
     by_hand: str = ""

@@ -1,131 +1,68 @@
 """Downloads of published files: checked before they get their name, resumed where they broke off.
 
+Until the file NAME is whole its bytes lie in NAME.part; NAME.lock keeps a second process waiting.
 `downloads.json` in the folder says where each file of it came from.
 """
 
 import datetime
-import email.utils
 import functools
-import http.client
 import os
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
+from dpatlas import __version__
 from dpatlas.core.files import read_json, write_json
-from dpatlas.core.guard import checked, integer, real
-from dpatlas.core.progress import Progress
+from dpatlas.core.progress import Progress, say
 from dpatlas.data.definitions import RemoteFile
-from dpatlas.data.fetch import (
-    Ask,
-    Digests,
-    Part,
-    PermanentFailure,
-    Redirects,
-    RestartNeeded,
-    disk,
-    is_http,
-    locked,
-    transfer,
-)
-from dpatlas.data.registry import find
+from dpatlas.data.sources import MIRROR, file_digest
 from dpatlas.errors import InputError, RunError
 
 RECORDS = "downloads.json"
-# Longest wait in seconds that a server may ask for.
-LONGEST_WAIT = 60.0
-# Errors after which another request may succeed, beside those of the server (500 and above).
-TEMPORARY = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
-
-Report = Callable[[str, int, int], None]
-
-
-class Transfer(TypedDict, total=False):
-    """How `fetch` transfers a file: its arguments behind the folder."""
-
-    mirrors: Iterable[str]
-    attempts: int
-    timeout: float
-    pause: float
-    progress: Report | None
+# Requests to one address, and seconds without a byte after which a request is given up.
+ATTEMPTS, TIMEOUT = 4, 30.0
+CHUNK = 1 << 14
+# Refusals after which another request may succeed, beside the server's own errors.
+TEMPORARY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
-def download(name: str, folder: Path | str, **transfer: Unpack[Transfer]) -> list[Path]:
-    """Fetch the official files of data set `name` into `folder`; those there are kept.
-
-    `transfer`, and what is raised, as for `fetch`; and InputError for a data set without files.
-    """
-    files = find(name).files
-    if not files:
-        raise InputError("data set", repr(name), "one with files to download")
-    transfer["mirrors"] = tuple(transfer.get("mirrors", ()))
-    return [fetch(file, folder, **transfer) for file in files]
-
-
-@checked(attempts=integer(ge=1), timeout=real(gt=0), pause=real(ge=0))
-def fetch(
-    file: RemoteFile,
-    folder: Path | str,
-    *,
-    mirrors: Iterable[str] = (),
-    attempts: int = 4,
-    timeout: float = 30.0,
-    pause: float = 2.0,
-    progress: Report | None = None,
-) -> Path:
+def fetch(file: RemoteFile, folder: Path | str, mirrors: Sequence[str] = ()) -> Path:
     """`file` in `folder`; one that is there with the published checksum is kept.
 
-    Each of the `attempts` tries the `mirrors` (base addresses) and then the official address;
-    between attempts it waits `pause` seconds, twice as long each time, or as long as a server asks,
-    up to a minute. `timeout` is in seconds, per read. `progress(file name, bytes so far, bytes in
-    all or 0)` is called after every chunk; bytes of an earlier call count.
+    The `mirrors` (base addresses) are tried in turn and then the official address, each up to
+    ATTEMPTS times, with pauses of 1, 2 and 3 seconds. The bytes that came before a transfer broke
+    stay, and the next attempt, in this process or another, asks for the rest; if the whole has
+    another checksum than the published one, it starts from scratch. A second process waits.
 
-    The bytes that came before a transfer broke stay in a part file, from which the next attempt
-    continues, in this process or another one. Two processes do not mix: the second waits.
-
-    Raises InputError for an address that is not http and for a file that is there but is not the
-    one that was recorded, RunError if no attempt gave the published checksum or the disk refused.
+    Raises InputError for a mirror that is not http and for a file that is there but is not the one
+    that was recorded, RunError if no attempt gave the published checksum or the disk refused.
     """
-    addresses = [f"{_checked_mirror(mirror)}/{file.name}" for mirror in mirrors]
-    if not is_http(file.address):
-        raise InputError("address", repr(file.address), "one with http or https")
+    from filelock import FileLock, Timeout
+
+    addresses = [f"{mirror.rstrip('/')}/{file.name}" for mirror in mirrors] + [file.address]
+    for mirror in mirrors:
+        if not re.fullmatch(MIRROR, mirror):
+            allowed = "addresses with http or https, without a user or a query"
+            raise InputError("data.mirrors", repr(mirror), allowed)
     path = Path(folder) / file.name
-    with disk(path):
+    lock = FileLock(f"{path}.lock")
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path):
-        if path.is_file() and confirm(file, path):
-            return path
-        # A damaged list is better found before a download than after it.
-        recorded(path.parent, path.name)
-        part = Part(path)
-        if part.size and part.origin and not part.digests.misfit(file):
-            address = part.origin["address"]
-        else:
-            # Made for each call, so that it takes the proxies of today's environment.
-            opener = urllib.request.build_opener(Redirects)
-            ask = functools.partial(opener.open, timeout=timeout)
-            sources = [_Source(each) for each in (*addresses, file.address)]
-            address = _from_any(sources, file, part, ask, attempts, pause, progress)
-        part.become(path)
-        _record(path, address, part.digests)
+        try:
+            held = lock.acquire(timeout=0)
+        except Timeout:
+            say(f"{path.name}: waiting for another process that works on it")
+            held = lock.acquire()
+        with held:
+            if not (path.is_file() and confirm(file, path)):
+                # A damaged list is better found before a download than after it.
+                recorded(path.parent, path.name)
+                _record(path, _from_any(addresses, file, path))
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror or error}") from None
     return path
-
-
-def progress_bars() -> Report:
-    """A function for `fetch` that shows the progress of each file on stderr."""
-    bars: dict[str, Progress] = {}
-
-    def report(name: str, received: int, total: int) -> None:
-        bar = bars.setdefault(name, Progress(total, f"{name}, bytes"))
-        # A transfer that begins anew counts from 0 again.
-        bar.advance(units=received - bar.done)
-
-    return report
 
 
 def recorded(folder: Path | str, name: str) -> dict[str, Any] | None:
@@ -138,116 +75,96 @@ def recorded(folder: Path | str, name: str) -> dict[str, Any] | None:
 
 
 def confirm(file: RemoteFile, path: Path, *, record: bool = True) -> bool:
-    """Whether the file at `path` has the published checksum.
+    """Whether the file at `path` has the published checksums.
 
     If so and it has no record in its folder it gets one, unless `record` is False or the folder may
     not be written. Raises InputError for a file with another sha256 than recorded.
     """
-    with disk(path):
-        digests = Digests.of(path)
-    found, known = digests.sha256.hexdigest(), recorded(path.parent, path.name)
+    found, known = file_digest(path, "sha256"), recorded(path.parent, path.name)
     if known and known["sha256"] != found:
         raise InputError(
             str(path),
-            f"sha256 {found[:16]} ({digests.size} bytes)",
+            f"sha256 {found[:16]} ({path.stat().st_size} bytes)",
             f"{known['sha256'][:16]}, as {RECORDS} says; remove it, or its entry there if you "
             "replaced the file",
         )
-    fits = not digests.misfit(file)
+    fits = _misfit(file, path) is None
     if fits and record and not known and os.access(path.parent, os.W_OK):
-        _record(path, None, digests)
+        _record(path, None)
     return fits
 
 
-@dataclass
-class _Source:
-    """An address in one call of `fetch`: why it has not delivered the file, and whether to go on.
-
-    failed: not to be asked again. restarted: its transfer has already begun from scratch once.
-    """
-
-    address: str
-    reason: str = ""
-    failed: bool = False
-    restarted: bool = False
+def _misfit(file: RemoteFile, path: Path) -> str | None:
+    """The first digest that differs from the published one, in words; None if both agree."""
+    for name in ("md5", "sha256"):
+        published = getattr(file, name)
+        if published and not (found := file_digest(path, name)).startswith(published):
+            size = path.stat().st_size
+            return f"{name} {found} ({size} bytes) where {published} is published"
+    return None
 
 
-def _from_any(
-    sources: list[_Source],
-    file: RemoteFile,
-    part: Part,
-    ask: Ask,
-    attempts: int,
-    pause: float,
-    progress: Report | None,
-) -> str:
-    """The address that made `part` whole; RunError with a reason for each if none did."""
-    made, asked = 0, 0.0
-    while made < attempts and not all(source.failed for source in sources):
-        if made:
-            time.sleep(max(pause * 2 ** (made - 1), asked))
-        made, asked = made + 1, 0.0
-        for source in sources:
-            if source.failed:
-                continue
-            try:
-                _from_one(source, file, part, ask, progress)
-                return source.address
-            except urllib.error.HTTPError as error:
-                error.close()
-                source.reason = str(error)
-                source.failed = error.code < 500 and error.code not in TEMPORARY
-                if not source.failed:
-                    asked = max(asked, _wait_asked(error.headers.get("Retry-After", "")))
-            except PermanentFailure as error:
-                source.reason, source.failed = str(error), True
-            except (OSError, http.client.HTTPException) as error:
-                source.reason = str(error) or type(error).__name__
-    tried = "; ".join(f"{source.address}: {source.reason}" for source in sources)
-    kept = f" ({part.size} bytes are kept for the next time)" if part.size else ""
-    times = "1 attempt" if made == 1 else f"{made} attempts"
-    raise RunError(f"{file.name} could not be downloaded in {times}: {tried}{kept}")
+def _from_any(addresses: list[str], file: RemoteFile, path: Path) -> str:
+    """The address that gave the file at `path`; RunError with a reason for each if none did."""
+    import pooch
+    import requests
 
-
-def _from_one(
-    source: _Source, file: RemoteFile, part: Part, ask: Ask, progress: Report | None
-) -> None:
-    """Make `part` whole; from scratch, once in a call, where it turns out to be of another file."""
-
-    def report(size: int, total: int) -> None:
-        if progress:
-            progress(file.name, size, total)
-
-    while True:
+    pooch.get_logger().setLevel("WARNING")
+    # A damaged file: pooch would keep it, which is told no checksum to compare.
+    path.unlink(missing_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    reasons = []
+    for address in addresses:
+        source = pooch.create(
+            path=path.parent,
+            base_url="",
+            registry={path.name: None},
+            urls={path.name: address},
+            retry_if_failed=ATTEMPTS - 1,
+        )
         try:
-            transfer(ask, source.address, part, report)
-            if misfit := part.digests.misfit(file):
-                raise RestartNeeded(misfit)
-            return
-        except RestartNeeded as reason:
-            part.drop()
-            if source.restarted:
-                raise PermanentFailure(str(reason)) from None
-            source.restarted = True
+            source.fetch(path.name, downloader=functools.partial(_transfer, file, part))
+            return address
+        except (requests.RequestException, ValueError, RunError) as error:
+            reasons.append(f"{address}: {error}")
+    kept = f" ({part.stat().st_size} bytes are kept for the next time)" if part.exists() else ""
+    raise RunError(f"{path.name} could not be downloaded: {'; '.join(reasons)}{kept}")
 
 
-def _wait_asked(header: str) -> float:
-    """Seconds that a Retry-After header asks for, at most LONGEST_WAIT; 0 for none."""
-    if header.strip().isdecimal():
-        return min(float(header), LONGEST_WAIT)
-    try:
-        until = email.utils.parsedate_to_datetime(header).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
-    return min(max(until - time.time(), 0.0), LONGEST_WAIT)
+def _transfer(file: RemoteFile, part: Path, url: str, output: str, _: object) -> None:
+    """A downloader of pooch: asks for the bytes that `part` lacks; all of them become `output`.
 
+    Raises ValueError for another checksum than the published one, RunError, after which pooch does
+    not ask again, where another answer is not to be expected.
+    """
+    import requests
 
-def _checked_mirror(mirror: str) -> str:
-    """Without a slash at its end."""
-    if not is_http(mirror) or set(urllib.parse.urlsplit(mirror).netloc) & {"@"} or "?" in mirror:
-        allowed = "addresses with http or https, without a user or a query"
-        raise InputError("data.mirrors", repr(mirror), allowed)
-    return mirror.rstrip("/")
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": f"dpatlas/{__version__}", "Accept-Encoding": "identity"}
+    headers |= {"Range": f"bytes={have}-"} if have else {}
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
+        status, length = response.status_code, int(response.headers.get("Content-Length", 0))
+        # Else the part is as long as the file, or longer: its checksum tells.
+        if not have or status != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            if 400 <= status < 500 and status not in TEMPORARY:
+                raise RunError(f"HTTP status {status}")
+            response.raise_for_status()
+            if response.headers.get("Content-Type", "").startswith("text/html"):
+                raise RunError("an HTML page, of a login or an error, in place of the file")
+            # Some servers call a .gz file an encoding of its content, which requests would undo.
+            response.raw.headers.pop("Content-Encoding", None)
+            have = have if status == HTTPStatus.PARTIAL_CONTENT else 0
+            with (
+                part.open("ab" if have else "wb") as stream,
+                Progress(have + length, f"{file.name}, bytes") as progress,
+            ):
+                progress.reach(have)
+                for chunk in response.iter_content(CHUNK):
+                    stream.write(chunk)
+                    progress.advance(units=len(chunk))
+    part.replace(output)
+    if misfit := _misfit(file, Path(output)):
+        raise ValueError(misfit)
 
 
 def _records(path: Path) -> dict[str, dict[str, Any]]:
@@ -259,18 +176,20 @@ def _records(path: Path) -> dict[str, dict[str, Any]]:
     return records
 
 
-def _record(path: Path, address: str | None, digests: Digests) -> None:
+def _record(path: Path, address: str | None) -> None:
     """Note the file at `path` in its folder; without an address only if it is not noted yet."""
+    from filelock import FileLock
+
     note = path.with_name(RECORDS)
-    with locked(note), disk(note):
+    with FileLock(f"{note}.lock"):
         records = _records(note)
         if address is None and path.name in records:
             return
         records[path.name] = {
             "address": address,
-            "md5": digests.md5.hexdigest(),
-            "sha256": digests.sha256.hexdigest(),
-            "bytes": digests.size,
+            "md5": file_digest(path, "md5"),
+            "sha256": file_digest(path, "sha256"),
+            "bytes": path.stat().st_size,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }
         write_json(note, records)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from dpatlas.core.files import remove_parts, replacing
 from dpatlas.core.networks import PUBLISHED
-from dpatlas.data.download import progress_bars
 from dpatlas.data.sources import CACHE
 from dpatlas.data.weights import named_file, obtain
 from dpatlas.errors import ArgumentParser, InputError, run_command
@@ -46,7 +45,6 @@ def main(arguments: Sequence[str]) -> None:
             download_folder=parsed.download_folder,
             allow_download=parsed.allow_download,
             mirrors=parsed.mirror,
-            progress=progress_bars(),
         )
     else:
         if not parsed.weights_file:

@@ -17,7 +17,7 @@ from dpatlas.core.seeds import permutation, seed
 from dpatlas.data import generated, own
 from dpatlas.data.bounded import readable
 from dpatlas.data.definitions import DataSet, scale
-from dpatlas.data.download import download, progress_bars
+from dpatlas.data.download import fetch
 from dpatlas.data.prepared import HELD_OUT, save
 from dpatlas.data.registry import find, reader
 from dpatlas.data.sources import CACHE as CACHE
@@ -200,12 +200,15 @@ def _locate(
         source = files.locate(data_set, folders)
     if source is None and allow_download and data_set.files:
         print(f"{data_set.name}: downloading to {download_folder}", file=sys.stderr)
-        download(data_set.name, download_folder, mirrors=mirrors, progress=progress_bars())
+        for file in data_set.files:
+            fetch(file, download_folder, mirrors)
         source = files.locate(data_set, folders)
     if source is None:
         # Of a copy of several files, some may be there.
         lacking = files.lacking(data_set, folders) if hasattr(files, "lacking") else ""
-        official = f"official: {', '.join(file.address for file in data_set.files)}"
+        official = (
+            f"official, {data_set.version}: {', '.join(file.address for file in data_set.files)}"
+        )
         raise InputError(
             "data.root",
             f"no copy of {data_set.name} in {' or '.join(map(str, folders))}",

@@ -11,6 +11,8 @@ from dpatlas.errors import InputError
 
 # Where downloads lie by default, relative to the working folder.
 CACHE = Path("data/cache")
+# Base addresses that are tried before a file's own, without a user or a query.
+MIRROR = r"^https?://[^@?#\s]+$"
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ import importlib.util
 import pickle
 import re
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from dpatlas.core.networks import PACKAGE
 from dpatlas.data.bounded import check_size, readable
 from dpatlas.data.definitions import RemoteFile
-from dpatlas.data.download import Transfer, confirm, fetch
+from dpatlas.data.download import confirm, fetch
 from dpatlas.data.sources import CACHE as CACHE
 from dpatlas.data.sources import file_digest, folders_to_search
 from dpatlas.errors import InputError
@@ -39,13 +39,12 @@ def obtain(
     data_root: Path | str | None = None,
     download_folder: Path | str = CACHE,
     allow_download: bool = False,
-    **transfer: Unpack[Transfer],
+    mirrors: Sequence[str] = (),
 ) -> Path:
     """The file published at `address`, from `data_root`, `download_folder` or the address itself.
 
     Folders are searched themselves and in their sub-folder `weights`; a download lies in
-    `download_folder` under its own name once its checksum fits. `transfer`: as `download.fetch`
-    takes it.
+    `download_folder` under its own name once its checksum fits. `mirrors`: as for `fetch`.
 
     Raises InputError for a name without a checksum, for a file with another one, or with another
     than at its download, where there is no file, and for one that may not be read; RunError if
@@ -71,7 +70,7 @@ def obtain(
                 f"a folder that holds it, itself or in {FOLDER}/ (official: {address}); or "
                 "permission to download",
             )
-        return fetch(file, download_folder, **transfer)
+        return fetch(file, download_folder, mirrors)
     # A user's own folder is only read.
     if not confirm(file, path, record=path.parent == Path(download_folder)):
         raise InputError(

@@ -2,5 +2,5 @@
 
     from dpatlas import check_epsilon
 
-Needs numpy, scipy and dp-accounting alone.
+Needs numpy, scipy, dp-accounting and pydantic alone.
 """

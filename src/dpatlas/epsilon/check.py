@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dpatlas.core.rounding import upward
 from dpatlas.epsilon.claim import EVERY_SUM, Claim, Names, read_claim
-from dpatlas.epsilon.slips import Hit, Search, search
+from dpatlas.epsilon.report import GUARANTEED, REFUTED, UNSUPPORTED, Noise, Report
+from dpatlas.epsilon.slips import search
 from dpatlas.epsilon.valid import (
     Reading,
-    assumptions,
     event,
     most_steps,
     noise_for,
@@ -18,88 +17,6 @@ from dpatlas.epsilon.valid import (
     readings,
 )
 from dpatlas.errors import InputError
-
-GUARANTEED, UNSUPPORTED, REFUTED = "guaranteed", "not guaranteed", "refuted"
-
-
-@dataclass(frozen=True)
-class Noise:
-    """The noise multiplier that meets a target under one relation, and the accountant."""
-
-    relation: str
-    noise: float
-    accountant: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """Everything that was found out about a claim; `str` gives it in words.
-
-    readings: every valid accounting, by relation, the tightest first. least: by relation, an
-    epsilon that the release certainly reaches, None where none is known. verdict: None if nothing
-    was claimed. supported_by: the readings that support the claim. searched: how the claimed number
-    may have come about; None if not asked. noises: for a target.
-    """
-
-    claim: Claim
-    readings: tuple[Reading, ...]
-    least: Mapping[str, float | None]
-    verdict: str | None
-    supported_by: tuple[Reading, ...]
-    searched: Search | None
-    noises: tuple[Noise, ...]
-    warnings: tuple[str, ...]
-
-    @property
-    def tightest(self) -> Reading | None:
-        """The reading with the smallest epsilon of all; None if nothing is proved."""
-        return min(self.readings, key=lambda each: each.epsilon, default=None)
-
-    @property
-    def by_rounding(self) -> bool:
-        """Whether only rounding supports the claim: no reading is at most the number claimed."""
-        return self.verdict == GUARANTEED and not any(
-            self.claim.claimed is not None and each.epsilon <= self.claim.claimed.value
-            for each in self.supported_by
-        )
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing speaks against the claim, or against the target."""
-        return self.verdict in (None, GUARANTEED) and (
-            self.claim.target is None or bool(self.noises)
-        )
-
-    def __str__(self) -> str:
-        from dpatlas.epsilon.text import describe
-
-        return describe(self)
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON values, but for infinite numbers."""
-        claim = self.claim
-        return {
-            "name": claim.name,
-            "source": claim.source,
-            "phases": [{**vars(phase)} for phase in claim.phases],
-            "delta": claim.delta,
-            "runs": claim.runs,
-            "other_trials": sum(count for _, count in claim.trials),
-            "released": claim.released,
-            "relation": claim.relation,
-            "claimed": None if claim.claimed is None else claim.claimed.value,
-            "target": claim.target,
-            "verdict": self.verdict,
-            "by_rounding": self.by_rounding,
-            "readings": [{**vars(each)} for each in self.readings],
-            "tightest": None if self.tightest is None else {**vars(self.tightest)},
-            "least": dict(self.least),
-            "supported_by": [{**vars(each)} for each in self.supported_by],
-            "slips": None if self.searched is None else _searched(self.searched),
-            "noise": [{**vars(each)} for each in self.noises],
-            "assumptions": {each: assumptions(claim, each) for each in claim.relations},
-            "warnings": list(self.warnings),
-        }
 
 
 def check_epsilon(*, explain: bool = True, **settings: Any) -> Report:
@@ -222,16 +139,3 @@ def _warnings(claim: Claim, found: tuple[Reading, ...]) -> tuple[str, ...]:
             if not math.isfinite(each.epsilon):
                 by_words["infinite: hardly any noise"] = None
     return (*said, *by_words)
-
-
-def _hit(hit: Hit) -> dict[str, Any]:
-    return {**vars(hit), "changes": [*hit.changes], "relations": [*hit.relations]}
-
-
-def _searched(found: Search) -> dict[str, Any]:
-    return {
-        "hits": [_hit(hit) for hit in found.hits],
-        "tried": found.tried,
-        "expected_by_chance": found.by_chance,
-        "nearest": None if found.nearest is None else _hit(found.nearest),
-    }

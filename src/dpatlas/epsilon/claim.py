@@ -4,45 +4,45 @@
 values becomes a `Claim`, or an InputError names the key, what was found and what is allowed.
 """
 
+import contextlib
 import itertools
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
-from dpatlas.core.guard import Domain, integer, one_of, real
+from dpatlas.config.model import joined, validated
+from dpatlas.core.fields import Model, setting
+from dpatlas.core.guard import number_in, real
 from dpatlas.errors import InputError
 
-SAMPLERS = ("poisson", "shuffled", "cyclic", "fixed-size", "full-batch")
-# Other words for them.
+Sampler = Literal["poisson", "shuffled", "cyclic", "fixed-size", "full-batch"]
+Relation = Literal["add_remove", "replace_one", "zero_out"]
+Released = Literal["every-sum", "last-iterate"]
+SAMPLERS, RELATIONS, RELEASED = map(get_args, (Sampler, Relation, Released))
+EVERY_SUM, LAST = RELEASED
+# Other words for samplers.
 SPOKEN = {
     "shuffle": "shuffled",
     "full": "full-batch",
     "fixed": "fixed-size",
     "without-replacement": "fixed-size",
 }
-RELATIONS = ("add_remove", "replace_one", "zero_out")
-EVERY_SUM, LAST = "every-sum", "last-iterate"
-RELEASED = (EVERY_SUM, LAST)
-PHASE_KEYS = ("sampler", "n", "batch", "noise", "steps", "epochs", "drop_last")
-CLAIM_KEYS = (
-    *PHASE_KEYS,
-    "phases",
-    "delta",
-    "claimed",
-    "target",
-    "relation",
-    "runs",
-    "trials",
-    "grid",
-    "released",
-    "name",
-    "source",
-)
+# Keys whose texts are no numbers.
+WORDS = ("claimed", "name", "source", "sampler", "relation", "released")
 # A rounded number supports a claim by at most this share, and half a unit of its last digit.
 ROUNDING = 0.005
 # A recomputed number hits a printed one within one unit of the last digit, and this share of it.
@@ -50,10 +50,10 @@ NEAR = 0.05
 MOST_TRIALS = 100_000
 # Within these the accountants compute with doubles; beyond them no training makes sense.
 NOISE = real(ge=1e-3, le=1e6)
-DELTA = real(ge=1e-50, lt=1)
 MOST_RECORDS, MOST_STEPS = 10**12, 10**7
-PLAIN_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 Names = Callable[[str], str]
+# Text that UTF-8 can write.
+Text = Annotated[str, AfterValidator(lambda given: given.encode().decode())]
 
 
 @dataclass(frozen=True)
@@ -88,22 +88,83 @@ class Printed:
         return abs(number - self.value) <= self.window
 
 
-@dataclass(frozen=True)
-class Phase:
-    """`steps` noisy sums with one sampler, batch size and noise.
+def printed(claimed: Any, where: str = "") -> Printed:
+    """An epsilon as it was published, a number or its digits; InputError for any other value."""
+    text = (claimed if isinstance(claimed, str) else repr(_plain(claimed))).strip()
+    value = number_in(text)
+    if isinstance(value, str) or not (0 < value < 1e12 and Printed(text).unit):
+        raise InputError(where, repr(claimed), "a number > 0 and < 1e12, as it was printed")
+    return Printed(text)
 
-    noise: standard deviation on the SUM of clipped gradients over the clip bound; None where it is
-    asked for. n is None only for full batches, of which it does not matter. epochs: as given, None
-    if steps were. drop_last: of shuffled batches, whether the smaller last one is left out.
-    """
 
-    sampler: str
-    n: int | None
-    batch: int | None
-    noise: float | None
-    steps: int
-    epochs: float | None = None
-    drop_last: bool = False
+def _sampler(given: Any) -> str:
+    spoken = str(given).replace("_", "-").lower()
+    return SPOKEN.get(spoken, spoken)
+
+
+class Phase(Model):
+    """Noisy sums with one sampler, batch size and noise."""
+
+    # As it is given any key may be absent, a number may be a text, and null is nothing. Of a
+    # complete one steps is set, n is None only for full batches, of which it does not matter, noise
+    # only where it is asked for, and epochs where steps were given.
+    sampler: Annotated[Sampler, BeforeValidator(_sampler)] = setting(
+        "How batches are drawn.", default=None
+    )
+    n: int | None = setting("Number of records.", ge=1, le=MOST_RECORDS, default=None)
+    batch: int | None = setting("(Expected) batch size.", ge=1, default=None)
+    noise: float | None = setting(
+        "Standard deviation on the SUM of clipped gradients over the clip bound.",
+        ge=NOISE.ge,
+        le=NOISE.le,
+        default=None,
+    )
+    steps: int = setting("Number of noisy sums.", ge=1, le=MOST_STEPS, default=0)
+    epochs: float | None = setting("Passes over the records.", gt=0, le=1e6, default=None)
+    drop_last: bool = setting("Whether the smaller last batch is left out.", default=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_meant(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        meant = {key: _meant(key, value) for key, value in given.items()}
+        return {key: value for key, value in meant.items() if value is not None}
+
+    def but(self, **changes: Any) -> "Phase":
+        """The phase with other values, which are not checked."""
+        return self.model_copy(update=changes)
+
+    def complete(self, noisy: bool) -> "Phase":
+        """The phase with its steps, of `epochs` rounded up; noisy: whether it needs a noise.
+
+        Raises InputError, with the key, for what is missing and for what does not go together.
+        """
+        full, in_order = self.sampler == "full-batch", self.sampler in ("shuffled", "cyclic")
+        if self.sampler is None:
+            raise InputError("sampler", "nothing", f"one of {', '.join(SAMPLERS)}")
+        for key in (*(() if full else ("n", "batch")), *(("noise",) if noisy else ())):
+            if getattr(self, key) is None:
+                raise InputError(key, "nothing", f"a number, with {self.sampler} batches")
+        if full and self.batch not in (None, self.n):
+            raise InputError("batch", self.batch, "nothing, or n, with full batches")
+        if self.n and self.batch and self.batch > self.n:
+            raise InputError("batch", self.batch, f"a whole number >= 1 and <= {self.n}")
+        if self.drop_last and not in_order:
+            raise InputError("drop_last", f"{self.sampler} batches", "shuffled or cyclic ones")
+        if bool(self.steps) == (self.epochs is not None):
+            found = "epochs as well" if self.steps else "nothing"
+            raise InputError("steps", found, "steps or epochs, one of the two")
+        if self.epochs is None:
+            return self.but(batch=self.n) if full else self
+        a_pass: float = self.batches_per_epoch if in_order else 1
+        if not full and not in_order and self.n and self.batch:
+            a_pass = self.n / self.batch
+        # But for the rounding of doubles.
+        steps = max(1, math.ceil(self.epochs * a_pass - 1e-9))
+        if steps > MOST_STEPS:
+            raise InputError("epochs", f"{steps} steps", f"at most {MOST_STEPS}")
+        return self.but(steps=steps, batch=self.n if full else self.batch)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -137,6 +198,53 @@ class Phase:
         return f"{drawn[self.sampler]}{noise}, {many}"
 
 
+class Training(Phase):
+    """Settings of a training; what stands beside `phases` holds in each of them."""
+
+    phases: list[Phase] = setting("Phases, in their order.", min_length=1, default=None)
+
+
+NumberOfTrials = Annotated[
+    int,
+    Tag("number"),
+    Field(
+        title="number",
+        ge=1,
+        le=MOST_TRIALS,
+        description="Trainings that were compared, this one included; or a list of their settings.",
+    ),
+]
+
+
+class ClaimSettings(Training):
+    """All that a claim may say."""
+
+    delta: float = setting("Of the guarantee, such as 1e-5.", ge=1e-50, lt=1)
+    claimed: Annotated[Printed, PlainValidator(printed), WithJsonSchema({"type": "string"})] = (
+        setting("The epsilon claimed, with the digits that were printed.", default=None)
+    )
+    target: float = setting("The epsilon to meet, in place of noise.", gt=0, default=None)
+    relation: Annotated[Relation, BeforeValidator(lambda given: str(given).replace("-", "_"))] = (
+        setting("The neighbour relation meant.", default=None)
+    )
+    runs: int = setting("Such trainings, all released.", ge=1, le=MOST_TRIALS, default=1)
+    trials: Annotated[
+        Annotated[list[Training], Tag("list"), Field(title="list")] | NumberOfTrials,
+        Discriminator(lambda given: "list" if isinstance(given, list) else "number"),
+    ] = setting("What was compared, beside this training or with it.", default=None)
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = setting(
+        "Lists of values by setting; every combination is a trial.", min_length=1, default=None
+    )
+    released: Released = setting("What is released.", default=EVERY_SUM)
+    name: Text = setting("A name of the claim.", default="")
+    source: Text = setting("Where it was printed.", default="")
+
+
+PHASE_KEYS, CLAIM_KEYS = tuple(Phase.model_fields), tuple(ClaimSettings.model_fields)
+# Phases of a training, and how many such trainings there were.
+Trainings = tuple[tuple[tuple[Phase, ...], int], ...]
+
+
 @dataclass(frozen=True)
 class Claim:
     """A training in words, what else was trained on the same records, and the epsilon claimed.
@@ -152,7 +260,7 @@ class Claim:
     target: float | None = None
     relation: str | None = None
     runs: int = 1
-    trials: tuple[tuple[tuple[Phase, ...], int], ...] = ()
+    trials: Trainings = ()
     released: str = EVERY_SUM
     name: str = ""
     source: str = ""
@@ -168,23 +276,21 @@ class Claim:
         return self.phases[0].n
 
     @property
-    def trainings(self) -> list[tuple[tuple[Phase, ...], int]]:
+    def trainings(self) -> Trainings:
         """Everything trained on the records: phases, and how many times."""
-        return [(self.phases, self.runs), *self.trials]
+        return ((self.phases, self.runs), *self.trials)
 
     def map_phases(self, change: Callable[[Phase], Phase]) -> "Claim":
         """The claim with every phase of every training changed."""
-
-        def changed(phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
-            return tuple(change(phase) for phase in phases)
-
-        trials = tuple((changed(phases), count) for phases, count in self.trials)
-        return replace(self, phases=changed(self.phases), trials=trials)
+        phases, *trials = (
+            (tuple(change(phase) for phase in phases), count) for phases, count in self.trainings
+        )
+        return replace(self, phases=phases[0], trials=tuple(trials))
 
     def with_noise(self, noise: float) -> "Claim":
         """The claim with one noise multiplier wherever none is stated."""
         return self.map_phases(
-            lambda phase: replace(phase, noise=noise) if phase.noise is None else phase
+            lambda phase: phase.but(noise=noise) if phase.noise is None else phase
         )
 
 
@@ -194,164 +300,81 @@ def read_claim(settings: Mapping[str, Any], names: Names = str) -> Claim:
     names: how a key is called where the values come from, for error messages. Raises InputError for
     a key that is unknown, missing, out of range, or that does not go with another.
     """
-    given = {key: _plain(value) for key, value in settings.items() if value is not None}
-    _known(given, CLAIM_KEYS, names)
-    target = given.get("target")
-    if target is not None:
-        _check(real(gt=0), names("target"), target)
-        for other in ("noise", "claimed"):
-            if other in given:
-                raise InputError(names("target"), f"{names(other)} as well", "one of the two")
-    phases = _phases(given, names, noisy=target is None)
-    if target is not None and all(phase.noise is not None for phase in phases):
-        found, allowed = "a noise for every phase", "a phase without one: it gets what is found"
-        raise InputError(names("target"), found, allowed)
-    if (delta := given.get("delta")) is None:
-        raise InputError(names("delta"), "nothing", f"{DELTA.describe()}, such as 1e-5")
-    _check(DELTA, names("delta"), delta)
-    relation = given.get("relation")
-    if relation is not None:
-        relation = relation.replace("-", "_") if isinstance(relation, str) else relation
-        one_of(*RELATIONS).check(names("relation"), relation)
-    released = given.get("released", EVERY_SUM)
-    one_of(*RELEASED).check(names("released"), released)
-    runs = given.get("runs", 1)
-    _check(integer(ge=1, le=MOST_TRIALS), names("runs"), runs)
-    return Claim(
-        phases,
-        float(delta),
-        printed(given["claimed"], names("claimed")) if "claimed" in given else None,
-        None if target is None else float(target),
-        relation,
-        runs,
-        _trials(given, phases, names, noisy=target is None),
-        released,
-        _text(given, "name", names),
-        _text(given, "source", names),
-    )
+    try:
+        given = validated(ClaimSettings, _plain(settings)).plain()
+        noisy = "target" not in given
+        for one, other in (("target", "noise"), ("target", "claimed"), ("trials", "grid")):
+            if one in given and other in given:
+                raise InputError(one, f"{names(other)} as well", "one of the two")
+        phases = _phases(given, noisy)
+        if not noisy and all(phase.noise is not None for phase in phases):
+            allowed = "a phase without one: it gets what is found"
+            raise InputError("target", "a noise for every phase", allowed)
+        trials = _trials(given, phases, noisy)
+    except InputError as error:
+        raise InputError(names(error.where), error.found, error.allowed) from None
+    own = {each.name for each in fields(Claim)} - {"phases", "trials"}
+    return Claim(phases, trials=trials, **{key: given[key] for key in given.keys() & own})
 
 
-def _text(given: Mapping[str, Any], key: str, names: Names) -> str:
-    text = str(given.get(key, ""))
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise InputError(names(key), repr(text), "text that UTF-8 can write")
-    return text
+@contextlib.contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Errors inside name their keys from `place` on."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(joined(place, error.where), error.found, error.allowed) from None
 
 
-def _phases(given: Mapping[str, Any], names: Names, noisy: bool) -> tuple[Phase, ...]:
+def _phases(given: Mapping[str, Any], noisy: bool) -> tuple[Phase, ...]:
     common = {key: given[key] for key in PHASE_KEYS if key in given}
     if "phases" not in given:
-        return (_phase(common, names, noisy),)
-    listed = given["phases"]
-    if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
-        raise InputError(names("phases"), repr(listed), "a list of settings, one entry a phase")
+        return (Phase(**common).complete(noisy),)
     phases = []
-    for number, entry in enumerate(listed, 1):
-
-        def inner(key: str, number: int = number) -> str:
-            return names(f"phases[{number}].{key}")
-
-        if not isinstance(entry, Mapping):
-            raise InputError(names(f"phases[{number}]"), repr(entry), "settings of a phase")
-        _known(entry, PHASE_KEYS, inner)
-        phases.append(_phase(_merged(common, entry), inner, noisy))
+    for number, entry in enumerate(given["phases"]):
+        with _at(f"phases.{number}"):
+            phases.append(Phase(**_merged(common, entry)).complete(noisy))
     if len({phase.n for phase in phases}) > 1:
         found = " and ".join(str(phase.n) for phase in phases)
-        raise InputError(names("phases"), f"n of {found}", "the same records in every phase")
+        raise InputError("phases", f"n of {found}", "the same records in every phase")
     return tuple(phases)
 
 
-def _phase(given: Mapping[str, Any], names: Names, noisy: bool) -> Phase:
-    spoken = given.get("sampler")
-    if spoken is None:
-        raise InputError(names("sampler"), "nothing", f"one of {', '.join(SAMPLERS)}")
-    sampler = str(spoken).replace("_", "-").lower()
-    sampler = SPOKEN.get(sampler, sampler)
-    one_of(*SAMPLERS).check(names("sampler"), sampler)
-    full = sampler == "full-batch"
-    n, batch = given.get("n"), given.get("batch")
-    if n is not None or not full:
-        _check(integer(ge=1, le=MOST_RECORDS), names("n"), n)
-    if full:
-        if batch is not None and batch != n:
-            raise InputError(names("batch"), batch, "nothing, or n, with full batches")
-        batch = n
-    else:
-        _check(integer(ge=1, le=n), names("batch"), batch)
-    noise = given.get("noise")
-    if noisy or noise is not None:
-        _check(NOISE, names("noise"), noise)
-    drop_last = given.get("drop_last", False)
-    if not isinstance(drop_last, bool):
-        raise InputError(names("drop_last"), repr(drop_last), "true or false")
-    if drop_last and sampler not in ("shuffled", "cyclic"):
-        raise InputError(names("drop_last"), f"{sampler} batches", "shuffled or cyclic ones")
-    steps, epochs = given.get("steps"), given.get("epochs")
-    if (steps is None) == (epochs is None):
-        found = "both" if steps is not None else "neither"
-        raise InputError(f"{names('steps')} and {names('epochs')}", found, "one of the two")
-    phase = Phase(sampler, n, batch, None if noise is None else float(noise), 0, None, drop_last)
-    if steps is not None:
-        _check(integer(ge=1, le=MOST_STEPS), names("steps"), steps)
-        return replace(phase, steps=steps)
-    assert epochs is not None
-    _check(real(gt=0, le=1e6), names("epochs"), epochs)
-    a_pass: float = 1
-    if sampler in ("shuffled", "cyclic"):
-        a_pass = phase.batches_per_epoch
-    elif n is not None and batch is not None and not full:
-        a_pass = n / batch
-    # Rounded up, but for the rounding of doubles.
-    count = max(1, math.ceil(epochs * a_pass - 1e-9))
-    integer(le=MOST_STEPS).check(f"{names('epochs')}, as steps", count)
-    return replace(phase, steps=count, epochs=float(epochs))
-
-
-def _trials(
-    given: Mapping[str, Any], phases: tuple[Phase, ...], names: Names, noisy: bool
-) -> tuple[tuple[tuple[Phase, ...], int], ...]:
+def _trials(given: Mapping[str, Any], phases: tuple[Phase, ...], noisy: bool) -> Trainings:
     """Other trainings than the reported one, whose settings may be a number, a list or a grid."""
-    trials, grid = given.get("trials"), given.get("grid")
-    if trials is not None and grid is not None:
-        raise InputError(names("trials"), f"{names('grid')} as well", "one of the two")
-    if trials is None and grid is None:
-        return ()
-    if isinstance(trials, int) and not isinstance(trials, bool):
-        _check(integer(ge=1, le=MOST_TRIALS), names("trials"), trials)
-        return ((phases, trials - 1),) if trials > 1 else ()
-    if grid is not None:
-        changes, key = _product(grid, names), "grid"
-    elif isinstance(trials, Sequence) and not isinstance(trials, str):
-        changes, key = list(trials), "trials"
-    else:
-        allowed = "how many trainings were compared, this one included, or a list of settings"
-        raise InputError(names("trials"), repr(trials), allowed)
-    base = {name: given[name] for name in (*PHASE_KEYS, "phases") if name in given}
+    key = "grid" if "grid" in given else "trials"
+    changes = _combinations(given["grid"]) if key == "grid" else given.get("trials", [])
+    if isinstance(changes, int):
+        return ((phases, changes - 1),) if changes > 1 else ()
     others: list[tuple[Phase, ...]] = []
     reported = None
-    for number, change in enumerate(changes, 1):
-
-        def inner(name: str, number: int = number, key: str = key) -> str:
-            return names(f"{key}[{number}].{name}")
-
-        if not isinstance(change, Mapping):
-            raise InputError(names(f"{key}[{number}]"), repr(change), "settings that it changes")
-        _known(change, (*PHASE_KEYS, "phases"), inner)
-        others.append(_phases(_changed(base, change), inner, noisy))
+    for number, change in enumerate(changes):
+        with _at(f"{key}.{number}"):
+            others.append(_phases(_changed(given, change), noisy))
         # An entry that changes nothing is a training that differs in what no key says.
         if reported is None and change and _released(others[-1]) == _released(phases):
-            reported = number - 1
+            reported = number
     if reported is not None:
         del others[reported]
     if any(phase.n != phases[0].n for each in others for phase in each):
-        raise InputError(names(key), "other numbers of records", "trials on the same records")
+        raise InputError(key, "other numbers of records", "trials on the same records")
     return tuple((each, 1) for each in others)
+
+
+def _combinations(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    """Every combination of a grid's values."""
+    if (size := math.prod(map(len, grid.values()))) > MOST_TRIALS:
+        raise InputError("grid", f"{size} trials", f"at most {MOST_TRIALS}")
+    return [
+        validated(Phase, dict(zip(grid, values, strict=True)), place=f"grid.{number}.").plain()
+        for number, values in enumerate(itertools.product(*grid.values()))
+    ]
 
 
 def _released(phases: tuple[Phase, ...]) -> list[Phase]:
     """What a training releases, whether its steps were given or its epochs."""
     return [
-        phase if phase.sampler in ("shuffled", "cyclic") else replace(phase, epochs=None)
+        phase if phase.sampler in ("shuffled", "cyclic") else phase.but(epochs=None)
         for phase in phases
     ]
 
@@ -373,49 +396,18 @@ def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def _product(grid: Any, names: Names) -> list[dict[str, Any]]:
-    if not isinstance(grid, Mapping) or not grid:
-        raise InputError(names("grid"), repr(grid), "lists of values by setting")
-    _known(grid, PHASE_KEYS, lambda key: names(f"grid.{key}"))
-    for key, values in grid.items():
-        if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-            raise InputError(names(f"grid.{key}"), repr(values), "a list of values")
-    size = math.prod(map(len, grid.values()))
-    _check(integer(le=MOST_TRIALS), f"{names('grid')}, number of trials", size)
-    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-
-
-def printed(claimed: Any, where: str) -> Printed:
-    """An epsilon as it was published, a number or its digits; InputError for any other value."""
-    claimed = _plain(claimed)
-    text = claimed if isinstance(claimed, str) else repr(claimed)
-    text = text.strip()
-    try:
-        # Decimal takes underscores and digits of other scripts.
-        value = Decimal(text if PLAIN_NUMBER.fullmatch(text) else "NaN")
-    except InvalidOperation:
-        value = Decimal("NaN")
-    if not (value.is_finite() and 0 < value < Decimal(10**12) and Printed(text).unit):
-        raise InputError(where, repr(claimed), "a number > 0 and < 1e12, as it was printed")
-    return Printed(text)
+def _meant(key: str, value: Any) -> Any:
+    """What a text of a file or of the command line means; any other value is itself."""
+    if not isinstance(value, str) or (key in WORDS and value not in ("", "null", "~")):
+        return value
+    words = {"": None, "null": None, "~": None, "true": True, "yes": True, "false": False}
+    return {**words, "no": False}.get(value.lower(), number_in(value))
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of numpy, in lists and mappings too, as Python's."""
+    """Numbers of numpy, mappings and sequences as Python's numbers, dicts and lists."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _check(domain: Domain, where: str, value: Any) -> None:
-    if value is None:
-        raise InputError(where, "nothing", domain.describe())
-    domain.check(where, value)
-
-
-def _known(given: Mapping[Any, Any], keys: Sequence[str], names: Names) -> None:
-    for key in given:
-        if key not in keys:
-            raise InputError(names(str(key)), "an unknown key", ", ".join(keys))

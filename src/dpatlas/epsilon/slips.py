@@ -175,7 +175,7 @@ class _Nothing(Exception):
 def _phase_changes() -> Iterator[tuple[str, Callable[[Phase], Phase]]]:
     yield "epochs counted in the place of steps", _epochs_as_steps
     yield "one epoch counted", _one_epoch
-    yield "one step counted", lambda phase: replace(phase, steps=1, epochs=None)
+    yield "one step counted", lambda phase: phase.but(steps=1, epochs=None)
     yield "steps of an epoch rounded down (drop_last)", lambda phase: _whole(phase, math.floor)
     yield "steps of an epoch rounded up", lambda phase: _whole(phase, math.ceil)
     yield "all steps rounded down", _truncated
@@ -221,13 +221,13 @@ def _phase_changes() -> Iterator[tuple[str, Callable[[Phase], Phase]]]:
 def _as_poisson(phase: Phase) -> Phase:
     if phase.sampler in ("poisson", "full-batch"):
         return phase
-    return replace(phase, sampler="poisson", drop_last=False)
+    return phase.but(sampler="poisson", drop_last=False)
 
 
 def _steps_of_poisson(phase: Phase) -> Phase:
     if phase.epochs is None or phase.sampler != "poisson":
         return phase
-    return replace(phase, steps=max(1, math.ceil(phase.epochs / _q(phase) - 1e-9)))
+    return phase.but(steps=max(1, math.ceil(phase.epochs / _q(phase) - 1e-9)))
 
 
 def _q(phase: Phase) -> float:
@@ -247,20 +247,20 @@ def _epochs(phase: Phase) -> float:
 
 
 def _epochs_as_steps(phase: Phase) -> Phase:
-    return replace(phase, steps=max(1, math.ceil(_epochs(phase))), epochs=None)
+    return phase.but(steps=max(1, math.ceil(_epochs(phase))), epochs=None)
 
 
 def _one_epoch(phase: Phase) -> Phase:
-    return replace(phase, steps=math.ceil(1 / _q(phase) - 1e-9), epochs=1.0)
+    return phase.but(steps=math.ceil(1 / _q(phase) - 1e-9), epochs=1.0)
 
 
 def _whole(phase: Phase, rounding: Callable[[float], int]) -> Phase:
     steps = max(1, math.ceil(_epochs(phase) * rounding(1 / _q(phase) + 1e-12)))
-    return replace(phase, steps=steps)
+    return phase.but(steps=steps)
 
 
 def _truncated(phase: Phase) -> Phase:
-    return replace(phase, steps=max(1, math.floor(_epochs(phase) / _q(phase) + 1e-9)))
+    return phase.but(steps=max(1, math.floor(_epochs(phase) / _q(phase) + 1e-9)))
 
 
 def _power_of_two(phase: Phase) -> Phase:
@@ -273,7 +273,7 @@ def _power_of_two(phase: Phase) -> Phase:
     steps = phase.steps
     if phase.epochs is not None and phase.sampler == "poisson":
         steps = math.ceil(phase.epochs * phase.n / batch)
-    return replace(phase, batch=batch, steps=steps)
+    return phase.but(batch=batch, steps=steps)
 
 
 def _rate(phase: Phase, rate: float) -> Phase:
@@ -284,16 +284,16 @@ def _rate(phase: Phase, rate: float) -> Phase:
     small = Fraction(rate).limit_denominator(10**9)
     if small == 0:
         raise _Nothing
-    return replace(phase, n=small.denominator, batch=small.numerator)
+    return phase.but(n=small.denominator, batch=small.numerator)
 
 
 def _all_records(phase: Phase) -> Phase:
     _q(phase)
-    return replace(phase, sampler="full-batch", n=None, batch=None, epochs=None, drop_last=False)
+    return phase.but(sampler="full-batch", n=None, batch=None, epochs=None, drop_last=False)
 
 
 def _steps(phase: Phase, factor: float) -> Phase:
-    return replace(phase, steps=max(1, round(phase.steps * factor)), epochs=None)
+    return phase.but(steps=max(1, round(phase.steps * factor)), epochs=None)
 
 
 def _noise(phase: Phase, factor: float) -> Phase:
@@ -305,7 +305,7 @@ def _with_noise(phase: Phase, noise: float) -> Phase:
     """Numbers that nobody can claim take the accountants long."""
     if not LEAST_NOISE <= noise <= MOST_NOISE:
         raise _Nothing
-    return replace(phase, noise=noise)
+    return phase.but(noise=noise)
 
 
 def _root(phase: Phase) -> Phase:

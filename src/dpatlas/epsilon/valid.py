@@ -20,7 +20,7 @@ In units of the clip bound C one record moves, at most:
 import functools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dpatlas.accounting.accountants import (
     Mechanism,
@@ -119,7 +119,7 @@ def _moved_by_epoch(phase: Phase, relation: str) -> float | None:
     if phase.sampler == "cyclic":
         return None
     assert phase.n is not None
-    if replace(phase, n=phase.n - 1).batches_per_epoch != phase.batches_per_epoch:
+    if phase.but(n=phase.n - 1).batches_per_epoch != phase.batches_per_epoch:
         return None
     return 2.0 if phase.drop_last else SQRT_5
 
@@ -204,7 +204,7 @@ def _rate_of_batches(phase: Phase) -> Phase:
     if whole * phase.batch == phase.n:
         return _fewest_steps(phase)
     steps = max(1, math.floor(phase.epochs * whole))
-    return replace(phase, n=whole, batch=1, steps=steps)
+    return phase.but(n=whole, batch=1, steps=steps)
 
 
 def most_steps(phase: Phase) -> Phase:
@@ -213,7 +213,7 @@ def most_steps(phase: Phase) -> Phase:
         return phase
     assert phase.n is not None and phase.batch is not None
     steps = math.ceil(phase.epochs * math.ceil(phase.n / phase.batch) - 1e-9)
-    return replace(phase, steps=max(phase.steps, steps))
+    return phase.but(steps=max(phase.steps, steps))
 
 
 def _fewest_steps(phase: Phase) -> Phase:
@@ -221,7 +221,7 @@ def _fewest_steps(phase: Phase) -> Phase:
     if phase.epochs is None:
         return phase
     whole = phase.n // phase.batch if phase.n is not None and phase.batch is not None else 1
-    return replace(phase, steps=max(1, math.floor(phase.epochs * whole)))
+    return phase.but(steps=max(1, math.floor(phase.epochs * whole)))
 
 
 def noise_for(claim: Claim, relation: str, target: float) -> tuple[float, str] | None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from dpatlas.config.model import Model, Once, optional, setting
+from dpatlas.core.fields import Model, Once, optional, setting
 from dpatlas.errors import InputError
 from dpatlas.evidence.verdicts import OURS, origin_of
 

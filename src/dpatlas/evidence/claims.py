@@ -32,13 +32,13 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from dpatlas.config.load import read_checked
-from dpatlas.config.model import Model, setting, validated
+from dpatlas.config.model import validated
+from dpatlas.core.fields import Model, setting
 from dpatlas.core.files import read_json, read_lines, remove_parts, write_atomic
 from dpatlas.core.guard import real
 from dpatlas.core.records import RunsFields
 from dpatlas.core.statistics import FAILS, HOLDS, OPEN
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas.evidence.arguments import arguments_of
 from dpatlas.evidence.claim_file import STATISTICAL, WrittenClaims
 from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
 from dpatlas.evidence.looks import (
@@ -53,6 +53,7 @@ from dpatlas.evidence.looks import (
     with_margin,
 )
 from dpatlas.evidence.run_values import values_text
+from dpatlas.evidence.tests import TESTS, ColumnTest, in_words
 from dpatlas.evidence.verdicts import (
     COMPARISONS,
     FAILURES,
@@ -72,14 +73,7 @@ from dpatlas.evidence.verdicts import (
 from dpatlas.records import Record, joined, noting, read_record
 from dpatlas.registry import all_papers
 
-Test = Callable[..., Evidence]
-
-
-def all_tests() -> dict[str, Mapping[str, Callable[..., Evidence]]]:
-    """The tests of every paper by name."""
-    return {key: paper.load("claims").TESTS for key, paper in all_papers().items()}
-
-
+Tests = Mapping[str, type[ColumnTest]]
 FILE = "claims.yaml"
 # Chance of any wrong statistical verdict on the claims of one paper in one tier.
 FAMILY_ERROR = 0.05
@@ -226,32 +220,25 @@ class Claims:
         return self.family_error / self.planned(paper) / len(LOOKS)
 
 
-def read_claims(
-    files: Mapping[str, Path] | None = None, tests: Mapping[str, Mapping[str, Test]] | None = None
-) -> Claims:
+def read_claims(files: Mapping[str, Path] | None = None, tests: Tests = TESTS) -> Claims:
     """Read and check the claims.yaml of every paper, or of those with a path in `files`.
 
     Raises InputError for what `claim_file` refuses, an id given twice, one that is not its claim's
-    or, in `main`, no claim's, a test that does not exist, arguments that a test does not take or
-    lacks, and a test that no entry uses.
+    or, in `main`, no claim's, a test that does not exist, and arguments that a test does not take
+    or lacks.
     """
     files = (
         {key: paper.folder / FILE for key, paper in all_papers().items()}
         if files is None
         else files
     )
-    tests = all_tests() if tests is None else tests
     claims: list[Claim] = []
     headlines = {}
     for paper, path in files.items():
         written = read_checked(path, WrittenClaims)
         of_paper = [
-            _claim(paper, entry.model_dump(exclude_none=True), tests[paper])
-            for entry in written.claims
+            _claim(paper, entry.model_dump(exclude_none=True), tests) for entry in written.claims
         ]
-        used = {entry.test for claim in of_paper for entry in claim.entries}
-        if unused := set(tests[paper]) - used:
-            raise InputError(str(path), f"no entry for test {min(unused)}", "one for every test")
         claims += of_paper
         entries = [entry for claim in claims for entry in claim.entries]
         rows = Counter([c.id for c in claims] + [e.id for e in entries if e.id != e.claim])
@@ -303,7 +290,7 @@ def judge_claims(
     tier: str,
     *,
     verdicts: bool = True,
-    tests: Mapping[str, Mapping[str, Test]] | None = None,
+    tests: Tests = TESTS,
     costs: Mapping[str, float] | None = None,
     judged: Mapping[str, "JudgedEntry"] | None = None,
 ) -> list[dict[str, Any]]:
@@ -337,10 +324,9 @@ def judge_claims(
 def judge_entries(
     claims: Claims,
     papers: Mapping[str, PaperRecords],
-    tests: Mapping[str, Mapping[str, Test]] | None = None,
+    tests: Tests = TESTS,
 ) -> dict[str, "JudgedEntry"]:
     """What the runs say of every entry, by its id; arguments as of `judge_claims`."""
-    tests = all_tests() if tests is None else tests
     looks = {key: Looks(records) for key, records in papers.items()}
     entries = (entry for claim in claims.claims for entry in claim.entries)
     return {each.id: judge_entry(claims, each, looks.get(each.paper), tests) for each in entries}
@@ -568,7 +554,7 @@ def _json_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def _claim(paper: str, written: dict[str, Any], tests: Mapping[str, Test]) -> Claim:
+def _claim(paper: str, written: dict[str, Any], tests: Tests) -> Claim:
     """The claim of a paper with these fields of claims.yaml."""
     inherited = {"paper": paper} | {name: written[name] for name in INHERITED if name in written}
     entries = tuple(
@@ -592,13 +578,13 @@ def _values(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(v) if name in LISTS else v for name, v in given.items() if name in own}
 
 
-def _checked(entry: Entry, tests: Mapping[str, Test]) -> Entry:
+def _checked(entry: Entry, tests: Tests) -> Entry:
     """The entry with the arguments of its test, as the test's signature allows them."""
     if entry.id != entry.claim and entry.id[:-1] != entry.claim:
         raise InputError(f"part of {entry.claim}", entry.id, f"{entry.claim} and a letter")
     if entry.test not in tests:
         raise InputError(f"test of {entry.id}", entry.test, "one of " + ", ".join(tests))
-    model = arguments_of(tests[entry.test])
+    model = tests[entry.test]
 
     def arguments(changes: Mapping[str, Any], place: str) -> dict[str, Any]:
         return validated(model, {**entry.arguments, **changes}, place=f"{place}: ").plain()
@@ -614,9 +600,11 @@ def _checked(entry: Entry, tests: Mapping[str, Test]) -> Entry:
 
 def expected_text(entry: Entry) -> str:
     """The column `expected`: that key with the arguments; InputError for a field that is none."""
+    where, less = (in_words(entry.arguments.get(name, {})) for name in ("where", "less"))
+    values = {**where, **{f"less_{name}": value for name, value in less.items()}}
     words = {
         name: ", ".join(map(str, value)) if isinstance(value, list) else value
-        for name, value in entry.arguments.items()
+        for name, value in {**values, **entry.arguments}.items()
     }
     try:
         return entry.expected.format(**words)
@@ -696,7 +684,7 @@ class JudgedEntry:
     note: str = ""
     decision: Decision | None = None
     runs_to_decide: int | None = None
-    read: tuple[Record[Any, Any], ...] = ()
+    read: tuple[Record[Any], ...] = ()
 
     def cpu_s(self, costs: Mapping[str, float]) -> float:
         """CPU seconds of the runs missing to `runs_to_decide`; costs: of one run, by record id."""
@@ -737,15 +725,14 @@ def judge_entry(
     claims: Claims,
     entry: Entry,
     looks: Looks | None,
-    tests: Mapping[str, Mapping[str, Test]],
+    tests: Tests = TESTS,
 ) -> JudgedEntry:
     """The verdict on an entry; looks: None if its paper is not part of the run."""
     if looks is None:
         return JudgedEntry(NOT_RUN, 0, f"{entry.paper} is not part of this run")
-    test = tests[entry.paper][entry.test]
 
     def evidence_of(records: PaperRecords) -> Evidence:
-        evidence = test(records, **entry.arguments)
+        evidence = tests[entry.test](**entry.arguments).evidence(records)
         return _with_margin(entry, evidence) if entry.kind == STATISTICAL else evidence
 
     try:

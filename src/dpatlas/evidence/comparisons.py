@@ -1,13 +1,16 @@
 """What a claim's test hands over, and what it is given: the records of one paper by group."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pandas as pd
 
 from dpatlas.core.statistics import Comparison, Estimate
 from dpatlas.errors import InputError
 from dpatlas.records import Record
+from dpatlas.registry import block_of
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,10 @@ class PaperRecords:
     """One paper's settings and records by group, as the config names them."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    groups: Mapping[str, Sequence[Record[Any, Any]]] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[Record[Any]]] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, settings: Mapping[str, Any], records: Mapping[str, Record[Any, Any]]
-    ) -> "PaperRecords":
+    def of(cls, settings: Mapping[str, Any], records: Mapping[str, Record[Any]]) -> "PaperRecords":
         """Look up the ids of `settings["groups"]` in `records` by id; InputError if one lacks."""
         groups = {}
         for name, ids in settings.get("groups", {}).items():
@@ -73,12 +74,17 @@ class PaperRecords:
             groups[name] = list({records[each].id: records[each] for each in ids}.values())
         return cls(settings, groups)
 
+    def computed(self, table: str) -> Callable[[Sequence[Record[Any]]], pd.DataFrame] | None:
+        """What makes a table of the paper's `claims.py`; None for a table of its records."""
+        record = next(record for group in self.groups.values() for record in group)
+        return block_of(record.key).load("claims").TABLES.get(table)
+
     def cut(self, runs: int) -> "PaperRecords":
         """The same conditions with their first `runs` runs, or all if they have fewer."""
         groups = {name: [each.cut(runs) for each in group] for name, group in self.groups.items()}
         return PaperRecords(self.settings, groups)
 
-    def group(self, name: str) -> Sequence[Record[Any, Any]]:
+    def group(self, name: str) -> Sequence[Record[Any]]:
         """Records of a group; NotRun if the config has none."""
         if not self.groups.get(name):
             if (counts := self.settings.get("waiting", {}).get(name)) is not None:

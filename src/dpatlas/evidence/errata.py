@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpatlas.config.load import read_checked
-from dpatlas.config.model import Model, Once, setting
+from dpatlas.core.fields import Model, Once, setting
 from dpatlas.core.files import write_atomic
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.registry import all_papers

@@ -1,7 +1,7 @@
 """One exact claim before the rest has run: `python -m dpatlas.evidence.first`.
 
 It runs the tests of the claim's errata, judges the claim on its own records, and writes claims.csv
-with its rows and finding.txt, what was found in a sentence that the paper's `claims_exact` words.
+with its rows and finding.txt, what was found in a sentence that the paper's `claims` words.
 """
 
 import subprocess
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     own = {claim.id, *(entry.id for entry in claim.entries)}
     judged = judge_claims(claims, papers, options.tier, verdicts=not options.without_verdicts)
     rows = {row["claim"]: row for row in judged if row["claim"] in own}
-    finding = block_of(claim.paper).load("claims_exact").FINDINGS[claim.id]
+    finding = block_of(claim.paper).load("claims").FINDINGS[claim.id]
     write_claims(options.output / CLAIMS, list(rows.values()))
     lines = [
         finding({name: row["observed"] for name, row in rows.items()}),

@@ -14,8 +14,7 @@ from dpatlas.core.digest import code_digest
 from dpatlas.core.facts import Choice
 from dpatlas.core.files import check_writable, read_json, remove_parts
 from dpatlas.core.records import (
-    Metrics,
-    SpecFields,
+    RecordShape,
     Stopwatch,
     checked_fields,
     make_record,
@@ -144,9 +143,9 @@ def torch_device(name: str) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a job: metrics of its kind's class, and the privacy ledger."""
+    """The result of a job: facts and tables of rows by name, and the privacy ledger."""
 
-    metrics: Metrics
+    metrics: Mapping[str, Any]
     ledger: Mapping[str, Any] | list[Mapping[str, Any]] | None
 
 
@@ -154,15 +153,15 @@ class Outcome:
 class Kind:
     """A kind of job: the constant `KIND` of its module, which `execute` runs.
 
-    spec: class of its specs' fields. packages: those whose versions a record names; torch takes
-    seconds to import and is only set up for jobs that name it. reads_images: whether the job reads
-    images even when it is given features of them. options: parses command-line arguments that only
-    this kind has into `Job.options`; None if there are none.
+    record: what its specs and records hold. packages: those whose versions a record names; torch
+    takes seconds to import and is only set up for jobs that name it. reads_images: whether the job
+    reads images even when it is given features of them. options: parses command-line arguments that
+    only this kind has into `Job.options`; None if there are none.
     """
 
     run: Callable[["Job"], Outcome]
-    spec: type[SpecFields]
     packages: tuple[str, ...]
+    record: RecordShape
     reads_images: bool = True
     options: Callable[[Sequence[str]], Any] | None = None
 
@@ -193,7 +192,7 @@ def execute(
     beginning. Raises InputError for a spec that does not fit the class of its kind.
     """
     stopwatch = Stopwatch()
-    fields = checked_fields(kind.spec, spec.fields, "--spec: ")
+    fields = checked_fields(kind.record.spec, spec.fields, "--spec: ")
     check_writable(record.parent)
     for folder in (record.parent, checkpoints / spec.id):
         remove_parts(folder)
@@ -235,9 +234,10 @@ def execute(
             tuning=tuned,
         )
         outcome = kind.run(job)
-    base = {"base": fields.seed} if fields.seed is not None else {}
+    base = {"base": fields.base_seed} if fields.base_seed is not None else {}
     content = make_record(
         spec,
+        kind.record,
         code_digest=digest,
         versions=versions(*kind.packages),
         device=device,

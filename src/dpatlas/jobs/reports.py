@@ -6,15 +6,15 @@ that is released alone. A killed job continues inside the training that was inte
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from dpatlas.accounting.guarantees import default_relation
 from dpatlas.accounting.ledger import Ran, holds_for, ledger
 from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.facts import ReportedRow
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import RecordShape, Row
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.jobs.arms import A, Arms, D, OneRun, Setting
@@ -22,18 +22,17 @@ from dpatlas.jobs.deals import FIXED, Deals, is_generated
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages
 
-R = TypeVar("R", bound=ReportedRow)
 SHARED = "the arms of one run"
 RELEASED = "the last iterate of one run of one arm"
 
 
-class Reports(Generic[A, D, R]):
-    """The rows of reported runs, one per arm in their order, and a ledger for each.
+class Reports(Generic[A, D]):
+    """The tables `arms` and `runs` of reported runs, and a ledger for each arm.
 
     The job's fields must have run_numbers, tuning, noise_source, delta and accountant.
 
-    facts_of: an arm's entries of its row. row_of: converts entries to a row of the job's class;
-    what a training measures is a list over runs. in_ledger: further arguments of a row's `ledger`.
+    record: of the job's kind. facts_of: an arm's entries of its row. in_ledger: further arguments
+    of a row's `ledger`.
 
     Raises InputError for an arm without settings.
     """
@@ -42,18 +41,18 @@ class Reports(Generic[A, D, R]):
         self,
         job: Job,
         arms: Arms[A, D],
+        record: RecordShape,
         facts_of: Callable[[A], Mapping[str, Any]],
-        row_of: Callable[[dict[str, Any]], R],
-        in_ledger: Callable[[R], Mapping[str, Any]] = lambda row: {},
+        in_ledger: Callable[[Row], Mapping[str, Any]] = lambda row: {},
     ):
         self.job, self.arms = job, arms
-        self.facts_of, self.row_of, self.in_ledger = facts_of, row_of, in_ledger
+        self.record, self.facts_of, self.in_ledger = record, facts_of, in_ledger
         self.deals = Deals(job)
         self.noise = Noise(self._root, job.fields.noise_source)
         self.stages = Stages(job, self.noise)
         self.ledgers: list[dict[str, Any]] = []
-        self.rows: list[R] = []
-        self.seen: dict[str, list[Any]] = {}
+        self.rows: list[Row] = []
+        self.seen: list[Row] = []
 
     @property
     def _root(self) -> str:
@@ -70,8 +69,11 @@ class Reports(Generic[A, D, R]):
         """Digest of the settings of all arms."""
         return sha256(canonical_json(self.job.chosen))[:16]
 
-    def run(self) -> list[R]:
-        """The rows of all arms; also sets `rows`, `ledgers`, and `seen` (`Arms.seen`, by run)."""
+    def run(self) -> dict[str, list[Row]]:
+        """Both tables; also sets `rows`, those of arms, `ledgers`, and `seen`: `Arms.seen` by run.
+
+        What an arm does not have is None. What trainings measure has the columns of `runs`.
+        """
         settings = [self._setting(arm) for arm in self.arms.all]
         numbers = self.job.fields.run_numbers
         with Progress(len(numbers), self.job.spec.id) as progress:
@@ -80,19 +82,19 @@ class Reports(Generic[A, D, R]):
                 of_run = partial(self._run, number, settings)
                 runs.append(self.stages.result(f"run-{number}", of_run))
                 progress.advance(f"run {number}")
-        self.seen = _by_run([run["seen"] for run in runs])
+        self.seen = [{"run": n, **run["seen"]} for n, run in zip(numbers, runs, strict=True)]
+        measured: list[Row] = []
         for i, arm in enumerate(self.arms.all):
-            measured = [run["arms"][i]["measured"] for run in runs]
-            values: dict[str, Any] = {
-                **self.facts_of(arm),
-                **settings[i].facts,
-                **settings[i].stated(),
-                **_by_run(measured),
-            }
-            self.rows.append(self.row_of(values))
+            of_arm = {**self.facts_of(arm), **settings[i].facts, **settings[i].stated()}
+            names = self.record.columns("arms")
+            self.rows.append({**dict.fromkeys(names), "arm": i, **of_arm})
+            measured += [
+                {"run": n, "arm": i, **run["arms"][i]["measured"]}
+                for n, run in zip(numbers, runs, strict=True)
+            ]
             ran = Ran.of(runs[0]["arms"][i]["ran"])
             self.ledgers.append(self._ledger(arm, self.rows[-1], ran))
-        return self.rows
+        return {"arms": self.rows, "runs": measured}
 
     def _setting(self, arm: A) -> Setting[D]:
         name = self.arms.named(arm)
@@ -118,12 +120,12 @@ class Reports(Generic[A, D, R]):
         ]
         return {"arms": arms, "seen": self.arms.seen(records())}
 
-    def _ledger(self, arm: A, row: R, ran: Ran) -> dict[str, Any]:
+    def _ledger(self, arm: A, row: Row, ran: Ran) -> dict[str, Any]:
         fields = self.job.fields
         statement = ledger(
             ran,
             delta=fields.delta,
-            relation=row.relation or default_relation(ran.phases),
+            relation=row["relation"] or default_relation(ran.phases),
             accountant=fields.accountant,
             chosen_on_private_data=[self.chosen_elsewhere],
             released=RELEASED,
@@ -151,7 +153,7 @@ class Reports(Generic[A, D, R]):
         return {
             "mechanism": mechanism,
             "neighbour_relation": in_arms,
-            "sampler": sorted({row.sampler for row in self.rows}),
+            "sampler": sorted({row["sampler"] for row in self.rows}),
             "accountant": in_arms,
             "epsilon": None,
             "delta": self.job.fields.delta,
@@ -174,8 +176,3 @@ class Reports(Generic[A, D, R]):
         if is_generated(self.job.prepared):
             return "; every run draws records of its own"
         return ", nor have all runs: one trains on records that another is scored on"
-
-
-def _by_run(facts: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The facts of every run, each as a list over runs."""
-    return {name: [of_run[name] for of_run in facts] for name in facts[0]}

@@ -10,22 +10,22 @@ part. A killed job continues inside the trial that was interrupted.
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import numpy as np
 
 from dpatlas.accounting.guarantees import default_relation
 from dpatlas.accounting.ledger import Ran, holds_for, ledger
-from dpatlas.core.facts import MAX_RUNS_PER_SETTING, TuningMetrics, TuningRow
+from dpatlas.core.facts import MAX_RUNS_PER_SETTING
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import Row
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.arms import A, Arms, Chosen, D, OneRun
 from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.job import Job, Outcome
 from dpatlas.jobs.resume import Stages
 
-M = TypeVar("M", bound=TuningMetrics)
 SETTINGS = integer(ge=1, lt=MAX_RUNS_PER_SETTING)
 COST = (
     "no finite epsilon for the records of the fixed part: a trial scores some of them without "
@@ -60,7 +60,7 @@ class Tuning(Generic[A, D]):
         self.trials: dict[str, list[dict[str, Any]]] = {}
         self._records = functools.cache(lambda run: arms.records_of(self.deals.trial(run)))
 
-    def run(self) -> list[TuningRow]:
+    def run(self) -> list[Row]:
         """The rows of all arms; also sets `chosen`, `ledgers` and `trials`."""
         rows = []
         with Progress(len(self.arms.all), self.job.spec.id) as progress:
@@ -68,19 +68,18 @@ class Tuning(Generic[A, D]):
                 stage = self.stages.result(
                     f"arm-{number}", partial(self._arm, number, arm, progress)
                 )
-                row = TuningRow(**stage["row"])
+                row, name = stage["row"], stage["row"]["arm"]
                 rows.append(row)
-                self.chosen[row.arm] = row.chosen
+                self.chosen[name], self.trials[name] = row["chosen"], stage["trials"]
                 self.ledgers.append(stage["ledger"])
-                self.trials[row.arm] = stage["trials"]
-                progress.advance(row.arm)
+                progress.advance(name)
         return rows
 
-    def outcome(self, metrics: type[M], mechanism: str, clip: str) -> Outcome:
-        """What `run` gave, as metrics of the job's class, and the ledger of that."""
+    def outcome(self, mechanism: str, clip: str) -> Outcome:
+        """What `run` gave, as `core.facts.tuning_record` has it, and the ledger of that."""
         rows = self.run()
         n_fixed = len(self.job.prepared.y_validation)
-        return Outcome(metrics(n_fixed=n_fixed, rows=rows), self.ledger(mechanism, clip))
+        return Outcome({"n_fixed": n_fixed, "rows": rows}, self.ledger(mechanism, clip))
 
     def _arm(self, number: int, arm: A, progress: Progress) -> dict[str, Any]:
         """Row, ledger and trials of an arm as JSON values."""

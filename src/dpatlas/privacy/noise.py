@@ -13,6 +13,7 @@ tail from exponentials of 53 bits: right to a part of 2^-27 at 8.5 and of 2^-19 
 """
 
 import math
+import threading
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -28,6 +29,7 @@ LARGE = 2**14
 BLOCK = 2**15
 # Words of 52 bits below this, one in 2^24, are extended by 64 bits.
 SMALL = 2**28
+_made = threading.local()
 
 
 def add_noise(
@@ -49,10 +51,10 @@ def add_noise(
             normals = device_normals(tensor.shape, device_generator(key, tensor.device))
             tensor.add_(normals, alpha=scale)
         elif tensor.is_contiguous():
-            _add_flat(tensor.detach().view(-1).numpy(), scale, generator(key))
+            _add_flat(tensor.detach().view(-1).numpy(), scale, _draws(key))
         else:
             flat = np.zeros(tensor.numel())
-            _add_flat(flat, scale, generator(key))
+            _add_flat(flat, scale, _draws(key))
             tensor.add_(torch.from_numpy(flat).view(tensor.shape))
 
 
@@ -82,6 +84,16 @@ def device_normals(shape: Iterable[int], draws: torch.Generator) -> Tensor:
     """N(0, 1) draws on the generator's device, float64."""
     normals = torch.empty(tuple(shape), dtype=torch.float64, device=draws.device)
     return normals.normal_(generator=draws)
+
+
+def _draws(key: int) -> np.random.Generator:
+    """`core.seeds.generator`, made once in a thread: to make one takes as long as 1,000 normals."""
+    if not hasattr(_made, "draws"):
+        _made.draws, _made.start = (made := generator(0)), made.bit_generator.state
+    _made.start["state"]["key"][:] = key % 2**64, key // 2**64
+    _made.draws.bit_generator.state = _made.start
+    draws: np.random.Generator = _made.draws
+    return draws
 
 
 def _add_flat(flat: np.ndarray, scale: float, draws: np.random.Generator) -> None:

@@ -135,7 +135,7 @@ class Convolve(Operation):
         self.kept = ([images] if "weight" in self.wanted else []) + [delta]
         if not needs_x:
             return None
-        return self.shape.input_gradient(delta, images, others[0]).view(x.shape)
+        return self.shape.gradients(delta, images, others[0], "input").view(x.shape)
 
     def gradients(
         self, kept: Sequence[Tensor], units: int, weight: Tensor | None

@@ -537,15 +537,15 @@ class PrivateTraining:
         """Arrays and facts from which `restore` continues to the same bits."""
         parameters = dict(self.model.named_parameters())
         self._remember()
-        arrays = {f"weights/{name}": _array(value) for name, value in parameters.items()}
+        arrays = {f"weights/{name}": array_of(value) for name, value in parameters.items()}
         # What the network moves at each call is part of what a step computes.
         buffers = self.record.buffers if self.record else {}
-        arrays |= {f"buffers/{name}": _array(value) for name, value in buffers.items()}
+        arrays |= {f"buffers/{name}": array_of(value) for name, value in buffers.items()}
         if self.ema is not None:
-            arrays |= {f"ema/{name}": _array(value) for name, value in self.ema.items()}
+            arrays |= {f"ema/{name}": array_of(value) for name, value in self.ema.items()}
         if self._optimizer is not None:
             arrays |= {
-                f"optimizer/{key}": _array(value) for key, value in self._optimizer.state.items()
+                f"optimizer/{key}": array_of(value) for key, value in self._optimizer.state.items()
             }
         facts = {
             "plan": self._plan(),
@@ -593,7 +593,7 @@ class PrivateTraining:
         with torch.no_grad():
             for kind, values in kinds.items():
                 for name, value in values.items():
-                    value.copy_(_from_array(arrays[f"{kind}/{name}"], value))
+                    value.copy_(tensor_of(arrays[f"{kind}/{name}"], value))
         self._claimed, self._began_at = None, facts["began_at"]
         self._follows = facts.get("follows", False)
         self.steps_done = facts["steps_done"]
@@ -898,7 +898,7 @@ class PrivateTraining:
                 self.ema[name].lerp_(value, 1 - decay)
 
 
-def _array(value: Tensor) -> np.ndarray:
+def array_of(value: Tensor) -> np.ndarray:
     """A copy as an array; of bfloat16, which numpy has not, the bits."""
     host = value.detach().cpu()
     host = host.view(torch.int16) if host.dtype == torch.bfloat16 else host
@@ -906,7 +906,8 @@ def _array(value: Tensor) -> np.ndarray:
     return array
 
 
-def _from_array(array: np.ndarray, like: Tensor) -> Tensor:
+def tensor_of(array: np.ndarray, like: Tensor) -> Tensor:
+    """The tensor of `array_of`, of the type of `like`."""
     value = torch.from_numpy(array)
     return value.view(torch.bfloat16) if like.dtype == torch.bfloat16 else value
 
@@ -916,10 +917,11 @@ def _number_of(sums: Mapping[str, Tensor]) -> Any:
     total: Any = 0.0
     for value in sums.values():
         part: Any = value.detach().reshape(-1)
-        part = part[:: max(1, len(part) // SHOWN_NUMBERS)].to(torch.complex128)
+        part = part[:: max(1, len(part) // SHOWN_NUMBERS)].double()
         # Gradients by class sum to 0: all alike, their sum would show nothing.
         weights: Any = _weights(len(part), part.device)
-        total += part.numpy() @ weights if part.device.type == "cpu" else part @ weights
+        on_host = part.device.type == "cpu"
+        total += part.numpy() @ weights if on_host else part.to(weights.dtype) @ weights
     return total
 
 

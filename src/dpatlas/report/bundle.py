@@ -13,12 +13,15 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from dpatlas import __version__
 from dpatlas.core.canonical import sha256
 from dpatlas.core.files import replacing
 from dpatlas.errors import InputError
+from dpatlas.report.index import Shape, checked
 
 NAME, FORMAT = "bundle.json", 1
 RECORDS = re.compile(r"runs/[a-z0-9_]+/[a-z0-9][a-z0-9_.-]*/record\.json")
@@ -27,10 +30,18 @@ FILES = re.compile(
     r"(bundle|config|more_runs)\.json|(claims|comparisons)\.csv|manifest\.txt|lists/[a-z0-9_]+\.(txt|json)"
     rf"|lineage/[a-z0-9_]+\.json|{RECORDS.pattern}"
 )
-TIER = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 # Bytes of all files together; a tier of hours has some tens of MB.
 MOST_BYTES = 2**30
 ALLOWED = "an archive that `python -m dpatlas bundle` wrote"
+
+
+class About(Shape):
+    """bundle.json: what an archive says of itself."""
+
+    format: Literal[1]
+    tier: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
+    commit: str | None
+    files: dict[str, str]
 
 
 def write_bundle(
@@ -115,13 +126,9 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
 def _about(path: Path, content: bytes) -> dict[str, Any]:
     try:
         about = json.loads(content)
-        known = about["format"], TIER.fullmatch(about["tier"]), {**about["files"]}
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, RecursionError):
         raise InputError(f"{path}: {NAME}", "no or another content", ALLOWED) from None
-    if known[0] != FORMAT or not known[1]:
-        found = f"format {known[0]} of tier {about['tier']!r}"
-        raise InputError(f"{path}: {NAME}", found, f"format {FORMAT}, which this version reads")
-    return about
+    return checked(About, about, f"{path}: {NAME}")
 
 
 def records_in(names: Iterable[str]) -> list[str]:

@@ -385,7 +385,7 @@
 
       function told(series, number) {
         const label = series.key.map((place) => names[place]).join(", ");
-        const at = snapped(series.x[number]);
+        const at = series.x[number];
         const tick = panel.x.ticks.find(([value, text]) => value === at && text);
         const told = (axis, number) => words(axis.percent && number !== null ? 100 * number : number);
         const value = series.edge ? "every run diverged" : told(yAxis, series.y[number]);
@@ -395,15 +395,6 @@
         return [label, (panel.x.label || "x").replace("\n", " ") + ": " + (tick ? tick[1] : told(panel.x, at)) + ends(panel.x, series.left, series.right),
           (yAxis.label || "y").replace("\n", " ") + ": " + (level ? level[1] : value) + ends(yAxis, series.low, series.high)].filter(Boolean);
       }
-    }
-
-    // Series stand side by side around the x that they share, which a tick names.
-    function snapped(value) {
-      const ticks = panel.x.ticks.map(([place]) => place);
-      const turn = panel.x.log ? Math.log : (number) => number;
-      const nearestTick = ticks.reduce((best, tick) =>
-        Math.abs(turn(tick) - turn(value)) < Math.abs(turn(best) - turn(value)) ? tick : best, ticks[0]);
-      return panel.dodged && nearestTick !== undefined ? nearestTick : value;
     }
 
     function drawTicks(x, y, xLabel, yAxis, left, top, inner, high, tall, rows) {

@@ -3,22 +3,24 @@
 A difference is a dict with `what`, `name`, `old`, `new`. Causes come in the order in which they
 act (`CAUSES`), then what they led to (`RESULTS`). A later cause often follows from an earlier one:
 other settings select other data. Where results differ and no cause is known, `unexplained` stands
-between the two.
+between the two, unless all are numbers that differ by rounding: by at most a relative tolerance.
 """
 
+import csv
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dpatlas.core.canonical import canonical_json
-from dpatlas.core.files import read_json
+from dpatlas.core.files import read_json, read_text
 from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.evidence.verdicts import CLAIMS, COMPARISONS, read_claims
 from dpatlas.records import measured
 from dpatlas.report.lineage import Trace
-from dpatlas.report.state import file_sha256
+from dpatlas.report.state import sha256_now
 
 # Of products `name` and `kind`: two different figures differ for no other reason. `records`: those
 # that only one of the two has.
@@ -34,6 +36,8 @@ MACHINE = ("processor", "machine", "host", "cores")
 # Of a data set's manifest: what tells where it is from before what follows from that.
 FIRST_OF_DATA = ("name", "source", "preprocessing", "options", "sha256")
 ABSENT = "absent"
+# Sums in another order move the last digits of a double; long training magnifies that.
+TOLERANCE = 1e-9
 # Columns of claims.csv that say what a claim asks: its `criterion`; others follow from the runs.
 CRITERION = (
     *("paper", "place", "statement", "kind", "expected", "margin", "level", "comparisons"),
@@ -45,10 +49,11 @@ OF_RUNS, STANDING = ("level", "comparisons"), ("verdict", "runs", "look")
 Difference = dict[str, Any]
 
 
-def compare(old: Trace, new: Trace) -> dict[str, Any]:
+def compare(old: Trace, new: Trace, tolerance: float = TOLERANCE) -> dict[str, Any]:
     """`old`, `new` (files), `same`, `first_cause`, `metrics` and `differences` of two traces.
 
-    `first_cause` is a difference, None if nothing differs; `metrics` is same, differ or unknown.
+    `first_cause` is a difference, None if nothing differs, or numbers alone and these by at most
+    `tolerance`, which is in the result as well; `metrics` is same, differ or unknown.
     For all but records, data and features also `records`: ids that only one of the two has, and
     the differences of those in both, each with the ids that it holds for. Records pair by id, the
     others by slug. Raises InputError for two kinds that do not compare.
@@ -60,13 +65,14 @@ def compare(old: Trace, new: Trace) -> dict[str, Any]:
         raise InputError("explain OLD NEW", found, allowed)
     result: dict[str, Any] = {"old": old["file"], "new": new["file"]}
     if "records" not in old:
-        differences = _record_differences(old, new)
+        differences = _record_differences(old, new, tolerance)
     else:
         differences = _ordered(_product_differences(old, new))
-        result["records"] = _paired(old["records"], new["records"])
-    every = _with_unexplained(all_differences({**result, "differences": differences}))
-    result["same"] = not every
-    result["first_cause"] = every[0] if every else None
+        result["records"] = _paired(old["records"], new["records"], tolerance)
+    every = all_differences({**result, "differences": differences})
+    every = _with_unexplained(every, tolerance)
+    result["same"], result["tolerance"] = not every, tolerance
+    result["first_cause"] = None if _rounded(every, tolerance) else every[0]
     result["metrics"] = _metrics_state(old, new, every)
     return {**result, "differences": differences}
 
@@ -83,9 +89,15 @@ def all_differences(result: Mapping[str, Any]) -> list[Difference]:
     return _ordered([*one_sided, *records.get("in_both", ()), *result["differences"]])
 
 
-def _with_unexplained(differences: list[Difference]) -> list[Difference]:
+def _rounded(differences: Iterable[Difference], tolerance: float) -> bool:
+    """Whether all are numbers that differ by at most the tolerance."""
+    gaps = (each.get("largest_relative") for each in differences)
+    return all(gap is not None and gap <= tolerance for gap in gaps)
+
+
+def _with_unexplained(differences: list[Difference], tolerance: float) -> list[Difference]:
     """The differences; before results for which they name no cause, one that says so."""
-    if not differences or differences[0]["what"] in (*CAUSES, UNEXPLAINED):
+    if _rounded(differences, tolerance) or differences[0]["what"] in (*CAUSES, UNEXPLAINED):
         return differences
     note = "same inputs, different bits"
     unexplained = {"what": UNEXPLAINED, "name": None, "old": None, "new": None, "note": note}
@@ -104,8 +116,8 @@ def _ordered(differences: Iterable[Difference]) -> list[Difference]:
     return sorted(differences, key=lambda each: order.index(each["what"]))
 
 
-def _record_differences(old: Trace, new: Trace) -> list[Difference]:
-    return _with_unexplained(list(_known_differences(old, new)))
+def _record_differences(old: Trace, new: Trace, tolerance: float) -> list[Difference]:
+    return _with_unexplained(list(_known_differences(old, new)), tolerance)
 
 
 def _known_differences(old: Trace, new: Trace) -> Iterator[Difference]:
@@ -125,19 +137,22 @@ def _known_differences(old: Trace, new: Trace) -> Iterator[Difference]:
         else:
             yield from _fields(name, old[source], new[source])
     shas = [trace["sha256"] or trace["sha256_in_lineage"] for trace in (old, new)]
-    if shas[0] != shas[1] and old["cost"] and new["cost"]:
-        # Of equal bytes nobody asks where they were made.
+    if shas[0] != shas[1]:
+        # Of equal bytes nobody asks where they were made. A publication keeps the processor alone.
+        costs = [each["cost"] or {"processor": each["processor"]} for each in (old, new)]
         for name in MACHINE:
-            if name in old["cost"] and name in new["cost"]:
-                yield from _fields("machine", old["cost"][name], new["cost"][name], name)
+            if all(cost.get(name) is not None for cost in costs):
+                yield from _fields("machine", costs[0][name], costs[1][name], name)
     for name in ("seeds", "ledger"):
         if old[name] is not None and new[name] is not None:
             yield from _fields(name, old[name], new[name])
-    if old["present"] and new["present"]:
-        yield from _metrics(_results(old), _results(new))
+    there = old["present"] and new["present"]
+    metrics = list(_metrics(_results(old), _results(new))) if there else []
+    yield from metrics
     if shas[0] != shas[1]:
         name = "record.json" if old["kind"] == "record" else "arrays"
-        yield {"what": "bytes", "name": name, "old": shas[0], "new": shas[1]}
+        gap = _largest([each["largest_relative"] for each in metrics])
+        yield {"what": "bytes", "name": name, "old": shas[0], "new": shas[1]} | _gap(gap)
 
 
 def _place_in_data(difference: Difference) -> int:
@@ -208,13 +223,13 @@ def _verdict_differences(old: Path, new: Path) -> Iterator[Difference]:
             if columns:
                 note = ", ".join(columns)
                 claim = {"what": what, "name": name, "old": None, "new": None, "note": note}
-                yield {**claim, "columns": columns}
-    digests = [
-        file_sha256(folder / COMPARISONS) if (folder / COMPARISONS).is_file() else ABSENT
-        for folder in (old, new)
-    ]
+                gap = _largest([_relative(*pair) for pair in columns.values()])
+                yield {**claim, "columns": columns} | (_gap(gap) if what == "claims" else {})
+    paths = [folder / COMPARISONS for folder in (old, new)]
+    digests = [sha256_now(path) or ABSENT for path in paths]
     if digests[0] != digests[1]:
-        yield {"what": "bytes", "name": COMPARISONS, "old": digests[0], "new": digests[1]}
+        sides = dict(zip(("old", "new"), digests, strict=True))
+        yield {"what": "bytes", "name": COMPARISONS, **sides} | _gap(_gap_of_files(*paths))
 
 
 def _of(product: str, name: str | None) -> str:
@@ -245,7 +260,10 @@ def _one_product(old: Trace, new: Trace) -> Iterator[Difference]:
         for trace in (old, new)
     )
     if old["kind"] == new["kind"]:
-        yield from _fields("bytes", before, after)
+        # The csv has all that the other files show.
+        paths = (Path(trace["file"]).with_suffix(".csv") for trace in (old, new))
+        gap = _gap(_gap_of_files(*paths)) if before != after else {}
+        yield from (each | gap for each in _fields("bytes", before, after))
 
 
 def _code(old: Trace, new: Trace) -> Iterator[Difference]:
@@ -275,7 +293,8 @@ def _fields(what: str, old: Any, new: Any, name: str | None = None) -> Iterator[
             path = key if name is None else f"{name}.{key}"
             yield from _fields(what, old.get(key, ABSENT), new.get(key, ABSENT), path)
     elif canonical_json(old) != canonical_json(new):
-        yield {"what": what, "name": name, "old": old, "new": new}
+        gap = _gap(_relative(old, new)) if what in RESULTS and what != "bytes" else {}
+        yield {"what": what, "name": name, "old": old, "new": new} | gap
 
 
 def _metrics(old: Any, new: Any) -> Iterator[Difference]:
@@ -312,17 +331,44 @@ def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
         yield place, value
 
 
+def _gap_of_files(old: Path, new: Path) -> float | None:
+    """The largest relative difference of two csv files; None if a cell is no number, or none is."""
+    if not (old.is_file() and new.is_file()):
+        return None
+    # A cell may hold the values of several runs.
+    rows = [
+        [[cell.split() for cell in row] for row in csv.reader(read_text(path).splitlines())]
+        for path in (old, new)
+    ]
+    shapes = [[[len(words) for words in row] for row in side] for side in rows]
+    if shapes[0] != shapes[1]:
+        return None
+    words = ([word for row in side for cell in row for word in cell] for side in rows)
+    return _largest([_relative(*pair) for pair in zip(*words, strict=True) if pair[0] != pair[1]])
+
+
+def _gap(gap: float | None) -> Difference:
+    return {} if gap is None else {"largest_relative": gap}
+
+
 def _relative(a: Any, b: Any) -> float | None:
-    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (a, b))
-    return abs(a - b) / max(abs(a), abs(b)) if numbers else None
+    """How far two numbers, or cells of a csv, differ, as a part of the larger."""
+    if any(isinstance(each, bool) or not isinstance(each, int | float | str) for each in (a, b)):
+        return None
+    try:
+        numbers = float(a), float(b)
+    except ValueError:
+        return None
+    gap = abs(numbers[0] - numbers[1])
+    return gap / max(map(abs, numbers)) if gap else 0.0
 
 
 def _largest(gaps: Sequence[float | None]) -> float | None:
-    known = [gap for gap in gaps if gap is not None]
-    return max(known) if len(known) == len(gaps) else None
+    known = [gap for gap in gaps if gap is not None and math.isfinite(gap)]
+    return max(known) if known and len(known) == len(gaps) else None
 
 
-def _paired(old: list[Trace], new: list[Trace]) -> dict[str, list[Any]]:
+def _paired(old: list[Trace], new: list[Trace], tolerance: float) -> dict[str, list[Any]]:
     before, after = ({each["id"]: each for each in side} for side in (old, new))
     partner = {name: name for name in before if name in after}
     left, right = (
@@ -333,15 +379,15 @@ def _paired(old: list[Trace], new: list[Trace]) -> dict[str, list[Any]]:
             partner[names[0]] = right[slug][0]
     merged: dict[str, Difference] = {}
     for name, other in partner.items():
-        for each in _record_differences(before[name], after[other]):
+        for each in _record_differences(before[name], after[other], tolerance):
             # Results differ in their own way in every record, causes mostly in one way.
             cause = [] if each["what"] in RESULTS else [each["old"], each["new"]]
             key = canonical_json([each["what"], each["name"], *cause])
             entry = merged.setdefault(key, {**each, "ids": []})
-            if entry["ids"] and each["what"] == "metrics":
-                for count in ("values", "changed"):
+            if entry["ids"] and each["what"] in RESULTS:
+                for count in {"values", "changed"} & each.keys():
                     entry[count] += each[count]
-                gaps = [entry["largest_relative"], each["largest_relative"]]
+                gaps = [side.get("largest_relative") for side in (entry, each)]
                 entry["largest_relative"] = _largest(gaps)
             entry["ids"].append(other)
     return {

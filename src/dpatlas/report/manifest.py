@@ -8,15 +8,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dpatlas.core.files import read_json, remove_parts, write_atomic
+from dpatlas.core.files import read_json, read_text, remove_parts, write_atomic
 from dpatlas.core.folders import command
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.report.state import (
     RERUN,
     file_differences,
-    file_sha256,
-    read_text,
     require_as_made,
+    sha256_now,
 )
 
 NAME = "manifest.txt"
@@ -25,11 +24,12 @@ VERDICTS, FOLDERS = ("claims.csv", "comparisons.csv"), ("figures", "tables")
 
 def manifest_of(folder: Path, files: Iterable[Path]) -> str:
     """A line per file, sorted by path from `folder`; InputError for one that is elsewhere."""
-    try:
-        names = sorted(path.relative_to(folder).as_posix() for path in files)
-    except ValueError as error:
-        raise InputError("files", str(error), f"files below {folder}") from None
-    return "".join(f"{_sha256(folder / name)}  {name}\n" for name in names)
+    lines = []
+    for path in files:
+        if not path.is_relative_to(folder) or (digest := sha256_now(path)) is None:
+            raise InputError(str(path), "no such file below it", f"files below {folder}")
+        lines.append((path.relative_to(folder).as_posix(), digest))
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(lines))
 
 
 def read_manifest(path: Path) -> dict[str, str]:
@@ -103,13 +103,6 @@ def main(arguments: Sequence[str]) -> int:
     remove_parts(options.output.parent, options.output.name)
     write_atomic(options.output, text)
     return 0
-
-
-def _sha256(path: Path) -> str:
-    try:
-        return file_sha256(path)
-    except OSError as error:
-        raise InputError(str(path), error.strerror or "unreadable", "a readable file") from None
 
 
 if __name__ == "__main__":

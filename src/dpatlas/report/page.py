@@ -14,11 +14,11 @@ import jinja2
 from markupsafe import Markup
 
 from dpatlas import __version__
-from dpatlas.config.atlas import COUNTING, all_products
+from dpatlas.config.atlas import COUNTING
 from dpatlas.config.load import project_root
+from dpatlas.config.products import Product, all_products
 from dpatlas.core.canonical import canonical_json
-from dpatlas.core.files import remove_parts, write_atomic
-from dpatlas.core.products import Product
+from dpatlas.core.files import read_text, remove_parts, write_atomic
 from dpatlas.core.progress import duration
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.evidence.claims import Claims, Headline
@@ -62,7 +62,6 @@ from dpatlas.report.page_items import (
 )
 from dpatlas.report.page_source import Source
 from dpatlas.report.page_tables import number
-from dpatlas.report.state import read_text
 from dpatlas.report.text import in_words, source_text
 
 TIERS = {

@@ -10,14 +10,14 @@ from typing import Any
 
 from markupsafe import Markup
 
+from dpatlas.config.products import Product
 from dpatlas.core.canonical import canonical_json
 from dpatlas.core.files import read_json, read_rows
-from dpatlas.core.products import Product
 from dpatlas.errors import InputError
 from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
 from dpatlas.records import condition_of
 from dpatlas.registry import all_blocks
-from dpatlas.report.lineage import block_key
+from dpatlas.report.index import block_key
 from dpatlas.report.page_source import Source
 from dpatlas.report.page_tables import NOTE_MATH, Shown, html, read_parts
 from dpatlas.report.text import cost_text, in_words, seeds_text

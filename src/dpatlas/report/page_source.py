@@ -6,14 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.files import read_json
-from dpatlas.core.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.evidence.verdicts import check_files, read_claims, read_comparisons
 from dpatlas.records import diverged_at
-from dpatlas.report.lineage import MANIFEST, cost_beside, read_lineage
+from dpatlas.report.index import MANIFEST, Index, cost_beside, read_lineage, read_record
 
 Record = dict[str, Any]
+NOT_PUBLISHED: Record = {"cost": None, "diverged": []}
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,9 @@ class Source:
         return read_comparisons(self.folder)
 
     @cached_property
-    def manifest(self) -> Mapping[str, Any] | None:
-        """What a publication says of itself; None for the folder of a run."""
-        path = self.folder / MANIFEST
-        return read_json(path) if path.is_file() else None
+    def index(self) -> Index:
+        """What made the files of the folder."""
+        return Index(self.folder)
 
     def products(self, show: Collection[str] | None = None) -> list[Path]:
         """The chart of each figure and the csv of each table, of these names or of all.
@@ -57,49 +55,32 @@ class Source:
 
     def lineage(self, name: str) -> dict[str, Any]:
         """Where a figure or table came from; InputError if nothing says so."""
-        if self.manifest is None:
+        if not self.index.publication:
             return read_lineage(self.folder / "lineage" / f"{name}.json")
-        try:
-            return dict(self.manifest["products"][name])
-        except (KeyError, TypeError):
-            raise InputError(str(self.folder / MANIFEST), f"no {name}", "a manifest") from None
+        if name not in self.index.products:
+            raise InputError(str(self.folder / MANIFEST), f"no {name}", "a manifest")
+        return dict(self.index.products[name].facts)
 
     def trace(self, name: str) -> str:
         """What leads from the page to the file that names the records behind a figure or table."""
-        return self.address + (MANIFEST if self.manifest else f"lineage/{name}.json")
+        return self.address + (MANIFEST if self.index.publication else f"lineage/{name}.json")
 
     def records(self, names: Mapping[str, Any]) -> list[Record]:
         """What is known of the records of a lineage, with their cost and where runs diverged.
 
         Raises InputError for a record that is missing or damaged.
         """
-        if self.manifest is None:
-            return [_of_run(self.folder / names[name]["path"]) for name in sorted(names)]
-        return [_of_manifest(self.manifest, name) for name in sorted(names)]
+        return [self._record(name, names[name]) for name in sorted(names)]
 
-
-def _of_run(path: Path) -> Record:
-    record = read_record(path)
-    return {**record, "cost": cost_beside(path), "diverged": diverged_at(record)}
-
-
-def _of_manifest(manifest: Mapping[str, Any], name: str) -> Record:
-    record = manifest["records"][name]
-    data = manifest["data"].get(record["data"]) if record["data"] else None
-    ledger = manifest.get("ledgers", {}).get(record.get("ledger"), {})
-    return {
-        "id": name,
-        "key": record["spec"]["key"],
-        "spec": record["spec"],
-        "code_digest": record["code_digest"],
-        "device": record["device"],
-        "seeds": record.get("seeds", {}),
-        "versions": _united(manifest["versions"]),
-        "data": data,
-        "ledger": ledger,
-        "cost": None,
-        "diverged": [],
-    }
+    def _record(self, name: str, used: Mapping[str, str]) -> Record:
+        path = self.folder / used["path"]
+        if not self.index.publication:
+            record = read_record(path)
+            return {**record, "cost": cost_beside(path), "diverged": diverged_at(record)}
+        facts = self.index.record(name, path).facts
+        # Of an older publication it is not known which record has which.
+        versions = facts["versions"] or _united(self.index.publication["versions"])
+        return {**facts, "ledger": facts["ledger"] or {}, "versions": versions} | NOT_PUBLISHED
 
 
 def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from dpatlas.config.model import is_number
-from dpatlas.report.state import read_text
+from dpatlas.core.files import read_text
 
 # Formulas of the Markdown of tables, and of the notes of figures.
 MATH = re.compile(r"\$`(.+?)`\$")

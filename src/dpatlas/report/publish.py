@@ -10,7 +10,6 @@ the run is partial also what waits in it.
 """
 
 import csv
-import io
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -18,32 +17,51 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dpatlas.config.atlas import all_products
-from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.files import check_writable, read_json, replacing_folder, write_atomic, write_json
+from dpatlas.config.products import all_products
+from dpatlas.core.canonical import sha256
+from dpatlas.core.files import (
+    check_writable,
+    read_json,
+    read_rows,
+    replacing_folder,
+    write_atomic,
+    write_json,
+)
 from dpatlas.core.folders import CONFIG, MORE_RUNS
 from dpatlas.core.progress import duration
-from dpatlas.core.records import read_record
 from dpatlas.core.specs import FIRST_RUN, RUNS, condition_id
 from dpatlas.errors import InputError
 from dpatlas.evidence.printed import printed_comparisons
-from dpatlas.evidence.verdicts import CLAIMS, COMPARISONS, OURS, counted, read_claims
+from dpatlas.evidence.verdicts import (
+    CLAIMS,
+    COMPARISONS,
+    OURS,
+    counted,
+    read_claims,
+    read_comparisons,
+)
 from dpatlas.registry import all_blocks
-from dpatlas.report.earlier_publication import earlier_publication
-from dpatlas.report.lineage import (
+from dpatlas.report import state
+from dpatlas.report.earlier_publication import Earlier, csv_text, earlier_publication
+from dpatlas.report.index import (
     MANIFEST,
+    README,
+    SUFFIXES,
+    Content,
+    Index,
+    Node,
     block_key,
     cost_beside,
     job_module,
+    product_node,
     read_lineage,
+    read_publication,
+    short_digest,
 )
 from dpatlas.report.manifest import VERDICTS, require_numbers_as_made
 from dpatlas.report.printed_rows import cell, printed_lines
-from dpatlas.report.publication import README, SUFFIXES, require_replaceable
-from dpatlas.report.state import RERUN, code_state, file_sha256, files_of, require_as_made
+from dpatlas.report.state import RERUN, file_sha256, require_as_made, unnamed
 
-# Digits of the digest by which a manifest names a ledger, which many records share.
-DIGITS = 16
 # Tiers with the papers' own data and sizes.
 AS_PRINTED = ("printed", "printed-caption", "printed-stages", "paper")
 # Conditions that README.md names of a figure or table that waits; manifest.json names all.
@@ -104,37 +122,68 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     run, target = results / expected.tier, docs / expected.tier
     check_writable(docs)
     require_replaceable(target)
-    products = complete_run(expected, run)
-    claims = read_claims(run, "statement")
-    partial = expected.waiting is not None
-    earlier = earlier_publication(target, expected.blocks, products if partial else None)
-    files = {name: (run / name).read_bytes() for name in VERDICTS}
-    if earlier:
-        files[COMPARISONS] = earlier.into_comparisons(files[COMPARISONS], claims)
-        files[CLAIMS] = earlier.into_claims(claims)
-        claims = list(csv.DictReader(io.StringIO(files[CLAIMS].decode())))
+    nodes = complete_run(expected, run)
+    ran, partial = read_claims(run, "statement"), expected.waiting is not None
+    earlier = earlier_publication(target, expected.blocks, nodes if partial else None)
+    claims = earlier.claims(ran)
+    files = {path: (target / path).read_bytes() for path in earlier.files}
+    same = claims == ran
+    files[CLAIMS] = (run / CLAIMS).read_bytes() if same else csv_text([*ran[0]], claims)
+    files[COMPARISONS] = _comparisons(run, ran, earlier)
     for folder, suffixes in SUFFIXES.items():
         for name in getattr(expected, folder):
-            for suffix in suffixes:
-                path = f"{folder}/{name}.{suffix}"
+            for path in (f"{folder}/{name}.{suffix}" for suffix in suffixes):
                 files[path] = (run / path).read_bytes()
     if (run / CONFIG).is_file():
-        config = read_json(run / CONFIG)
-        files[CONFIG] = public_config(earlier.into_config(config) if earlier else config)
-    manifest = _manifest(expected.tier, run, products, files, commit)
-    if expected.waiting is not None:
-        manifest["waiting"] = [asdict(each) for each in expected.waiting]
-    if earlier:
-        manifest = earlier.into(manifest)
-        files.update(earlier.files)
+        config, old = read_json(run / CONFIG), target / CONFIG
+        before = read_json(old) if earlier.products and old.is_file() else {}
+        others = before.keys() & all_blocks().keys() - {*expected.blocks}
+        files[CONFIG] = public_config({**config, **{key: before[key] for key in others}})
+    manifest = {"tier": expected.tier, "commit": commit, **_manifest(Index(run), nodes, earlier)}
+    made = {name for name, (_, block) in all_products().items() if block.key in expected.blocks}
+    waits = None if expected.waiting is None else [asdict(each) for each in expected.waiting]
+    waiting = earlier.waiting(waits, made)
+    manifest |= {} if waiting is None else {"waiting": waiting}
+    if earlier.products:
+        # What was kept before comes from further back still.
+        past = earlier.index.publication
+        commits = dict.fromkeys(earlier.products, past["commit"]) | past.get("kept", {})
+        manifest["kept"] = {name: commits[name] for name in earlier.products}
+        manifest |= {name: past[name] for name in ("read_again",) if name in past}
     files[MORE_RUNS] = _more_runs(manifest["records"])
-    manifest["files"][MORE_RUNS] = sha256(files[MORE_RUNS])
-    files[README] = readme(manifest, files, claims).encode()
+    manifest["files"] = {path: sha256(content) for path, content in files.items()}
     with replacing_folder(target) as fresh:
         for path, content in files.items():
             write_atomic(fresh / path, content)
+        write_atomic(fresh / README, readme(manifest, fresh))
         write_json(fresh / MANIFEST, manifest)
     return target
+
+
+def require_replaceable(target: Path) -> None:
+    """InputError if `target` holds anything that a publication would not have written."""
+    allowed = "another folder: --docs DIR"
+    if not target.is_dir():
+        if target.exists() or target.is_symlink():
+            raise InputError(str(target), "a file", allowed)
+        return
+    path = target / MANIFEST
+    files = read_publication(path)["files"] if path.is_file() else {}
+    if others := unnamed(target, [*files, *([MANIFEST, README] if path.is_file() else [])]):
+        raise InputError(str(target / others[0]), "a file that no publication wrote", allowed)
+
+
+def _comparisons(run: Path, rows: Sequence[Mapping[str, str]], earlier: Earlier) -> bytes:
+    """comparisons.csv of the run, with the old comparisons of claims that are kept, in order."""
+    order = {row["claim"]: index for index, row in enumerate(rows)}
+    kept = {row["claim"] for row in rows if earlier.keeps(row)}
+    content = (run / COMPARISONS).read_bytes()
+    if not kept:
+        return content
+    old = [row for row in read_comparisons(earlier.index.folder) if row["claim"] in kept]
+    reader = csv.DictReader(content.decode().splitlines())
+    merged = sorted([*reader, *old], key=lambda row: order[row["claim"]])
+    return csv_text(list(reader.fieldnames or []), merged)
 
 
 def commit_of(folder: Path) -> str | None:
@@ -151,8 +200,8 @@ def commit_of(folder: Path) -> str | None:
     return f"{head} with changes" if status else head
 
 
-def complete_run(expected: Expected, run: Path) -> dict[str, dict[str, Any]]:
-    """Lineage by product name, once all is as `verify` wants it of what the run is to hold.
+def complete_run(expected: Expected, run: Path) -> dict[str, Node]:
+    """Figures and tables by name, once all is as `verify` wants it of what the run is to hold.
 
     That is every file of a figure or table and every record behind it, as its lineage says, and
     every csv, the verdicts among them, as manifest.txt says. What else lies in the folder, say of
@@ -162,31 +211,29 @@ def complete_run(expected: Expected, run: Path) -> dict[str, dict[str, Any]]:
     """
     if not run.is_dir():
         raise InputError(str(run), "no such folder", f"the results of a run at {expected.tier}")
-    products = {}
+    nodes, numbers = {}, [*VERDICTS]
     for folder, suffixes in SUFFIXES.items():
         for name, records in getattr(expected, folder).items():
             path = run / "lineage" / f"{name}.json"
             if not path.is_file():
                 raise InputError(str(path), "no such file", RERUN)
-            products[name] = lineage = read_lineage(path)
+            nodes[name] = node = product_node(path, read_lineage(path))
             # A file that the lineage does not name is of unknown origin.
             copied = dict.fromkeys((f"{folder}/{name}.{suffix}" for suffix in suffixes), "")
-            require_as_made(run, copied | files_of(lineage), path.name)
-            _check_records(lineage, set(records), path)
-    numbers = [
-        *VERDICTS,
-        *(f"figures/{name}.csv" for name in expected.figures),
-        *(f"tables/{name}.csv" for name in expected.tables),
-    ]
+            require_as_made(run, copied | {**node.files}, path.name)
+            _check_records(node, set(records))
+            numbers.append(f"{folder}/{name}.csv")
     require_numbers_as_made(run, numbers)
-    return products
+    return nodes
 
 
-def _check_records(lineage: Mapping[str, Any], asked: set[str], path: Path) -> None:
-    drawn = set(lineage["records"])
-    for ids, what in ((asked - drawn, "nothing of"), (drawn - asked, "more than the config asks:")):
+def _check_records(node: Node, asked: set[str]) -> None:
+    for ids, what in (
+        (asked - node.inputs, "nothing of"),
+        (node.inputs - asked, "more than the config asks:"),
+    ):
         if ids:
-            raise InputError(str(path), f"{what} {min(ids)}", RERUN)
+            raise InputError(str(node.path), f"{what} {min(ids)}", RERUN)
 
 
 def public_config(config: dict[str, Any]) -> bytes:
@@ -208,70 +255,70 @@ def _more_runs(records: Mapping[str, Mapping[str, Any]]) -> bytes:
     return (json.dumps(runs, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _manifest(
-    tier: str,
-    run: Path,
-    products: Mapping[str, Mapping[str, Any]],
-    files: Mapping[str, bytes],
-    commit: str | None,
-) -> dict[str, Any]:
-    paths = {
-        name: run / entry["path"]
-        for lineage in products.values()
-        for name, entry in lineage["records"].items()
+def _manifest(run: Index, nodes: Mapping[str, Node], earlier: Earlier) -> Content:
+    """What the figures and tables of the run and those that are kept were made of."""
+    products = {**earlier.products, **{name: dict(node.facts) for name, node in nodes.items()}}
+    made = {
+        name: run.record(name) for name in sorted({n for x in nodes.values() for n in x.inputs})
     }
-    records, data, versions, ledgers = {}, {}, {}, {}
-    code: dict[str, set[str]] = {}
+    old = earlier.index.publication
+    kept = {name for lineage in earlier.products.values() for name in lineage["records"]}
+    records: dict[str, Content] = {}
+    data: dict[str | None, Any] = {}
+    ledgers: dict[str | None, Any] = {}
+    versions: dict[str, Content] = {}
+    for name in sorted(kept - made.keys()):
+        facts = earlier.index.record(name).facts
+        records[name] = dict(old["records"][name])
+        data[records[name]["data"]] = facts["data"]
+        ledgers[records[name].get("ledger")] = facts["ledger"]
+        if facts["versions"]:
+            records[name]["versions"] = short_digest(facts["versions"])
+        every = [facts["versions"]] if facts["versions"] else old["versions"]
+        versions |= {short_digest(each): each for each in every}
     costs = []
+    for name, node in made.items():
+        record, cost = node.facts, cost_beside(node.path)
+        shared = {what: short_digest(record[what]) for what in ("ledger", "versions")}
+        records[name] = {
+            "sha256": file_sha256(node.path),
+            **{what: record[what] for what in ("code_digest", "device", "seeds", "spec")},
+            "data": record["data"] and record["data"]["sha256"],
+            **shared,
+            **({"processor": cost["processor"]} if cost and "processor" in cost else {}),
+        }
+        data[records[name]["data"]] = record["data"]
+        ledgers[shared["ledger"]] = record["ledger"]
+        versions[shared["versions"]] = record["versions"]
+        costs += [cost] if cost else []
+    code: dict[str, set[str]] = {}
     for lineage in products.values():
         code.setdefault(lineage["module"], set()).add(lineage["code_digest"])
-    for name, path in sorted(paths.items()):
-        record = read_record(path)
-        if record["data"] is not None:
-            data[record["data"]["sha256"]] = record["data"]
-        versions[canonical_json(record["versions"])] = record["versions"]
-        code.setdefault(job_module(record["key"], record["spec"]["kind"]), set()).add(
-            record["code_digest"]
-        )
-        ledger = sha256(canonical_json(record["ledger"]))[:DIGITS]
-        ledgers[ledger] = record["ledger"]
-        records[name] = {
-            "sha256": file_sha256(path),
-            "code_digest": record["code_digest"],
-            "device": record["device"],
-            "data": record["data"] and record["data"]["sha256"],
-            "seeds": record["seeds"],
-            "ledger": ledger,
-            "spec": record["spec"],
-        }
-        if cost := cost_beside(path):
-            costs.append(cost)
+    for record in records.values():
+        module = job_module(record["spec"]["key"], record["spec"].get("kind"))
+        code.setdefault(module, set()).add(record["code_digest"])
+    finished = [cost["finished"] for cost in costs]
     return {
-        "tier": tier,
-        "commit": commit,
         "code": {
-            module: {"in_run": sorted(digests), "at_publication": code_state(module, None).now}
+            module: {"in_run": sorted(digests), "at_publication": state.digest_now(module)}
             for module, digests in code.items()
         },
-        "files": {path: sha256(content) for path, content in files.items()},
-        "products": dict(products),
+        "products": products,
         "records": records,
-        "data": data,
-        "ledgers": ledgers,
-        "versions": list(versions.values()),
+        "data": {sha: each for sha, each in data.items() if sha},
+        "ledgers": {digest: each for digest, each in ledgers.items() if digest},
+        "versions": [*versions.values()],
         "cost": {
-            "jobs": len(records),
+            "jobs": len(made),
             "cpu_hours": sum(cost["cpu_s"] for cost in costs) / 3600,
             "wall_hours": sum(cost["wall_s"] for cost in costs) / 3600,
-            "first_finished": min((cost["finished"] for cost in costs), default=None),
-            "last_finished": max((cost["finished"] for cost in costs), default=None),
+            "first_finished": min(finished, default=None),
+            "last_finished": max(finished, default=None),
         },
     }
 
 
-def _printed(
-    manifest: Mapping[str, Any], files: Mapping[str, bytes], claims: Sequence[Mapping[str, str]]
-) -> list[str]:
+def _printed(manifest: Mapping[str, Any], folder: Path) -> list[str]:
     """What README.md has of the printed numbers, at tiers of the papers' own sizes."""
     if manifest["tier"] not in AS_PRINTED:
         return []
@@ -281,11 +328,10 @@ def _printed(
         for pair in printed_comparisons(
             all_blocks()[block_key(manifest["products"][name]["module"])],
             name,
-            list(csv.DictReader(io.StringIO(files[f"tables/{name}.csv"].decode()))),
+            read_rows(folder / f"tables/{name}.csv"),
         )
     ]
-    compared = list(csv.DictReader(io.StringIO(files[COMPARISONS].decode())))
-    return printed_lines(pairs, claims, compared)
+    return printed_lines(pairs, read_claims(folder), read_comparisons(folder))
 
 
 def _named(manifest: Mapping[str, Any], kind: str) -> list[str]:
@@ -295,10 +341,9 @@ def _named(manifest: Mapping[str, Any], kind: str) -> list[str]:
     return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
 
-def readme(
-    manifest: Mapping[str, Any], files: Mapping[str, bytes], claims: Sequence[Mapping[str, str]]
-) -> str:
-    """README.md of a publication; files: by path, with all csv; claims: rows of claims.csv."""
+def readme(manifest: Mapping[str, Any], folder: Path) -> str:
+    """README.md of the publication in a folder that has all its other files but the manifest."""
+    claims = read_claims(folder)
     cost, tier = manifest["cost"], manifest["tier"]
     data = {each["name"]: each["what"] for each in manifest["data"].values() if "what" in each}
     data = dict(sorted(data.items()))
@@ -319,12 +364,13 @@ def readme(
         *_read_again_lines(manifest),
         *_stale_code(manifest["code"]),
         *_waiting_lines(manifest),
-        *_printed(manifest, files, claims),
+        *_printed(manifest, folder),
         "## Claims",
         "",
         f"Of the papers' claims: {counted(claims)}. Claims of our own stand apart: "
         f"{counted(claims, OURS)}. Parts are not counted. All columns: [claims.csv](claims.csv)"
-        + "; what was compared: [comparisons.csv](comparisons.csv)" * (COMPARISONS in files)
+        + "; what was compared: [comparisons.csv](comparisons.csv)"
+        * (folder / COMPARISONS).is_file()
         + ".",
         "",
         "| claim | whose question | verdict | statement |",

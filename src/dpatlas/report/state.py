@@ -1,10 +1,8 @@
-"""Whether files, records and code are as they were made: what was recorded beside what is there."""
+"""Whether files and code are as they were made: what was recorded beside what is there."""
 
 import functools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dpatlas.core.canonical import sha256
 from dpatlas.core.digest import code_digest
@@ -15,68 +13,42 @@ RERUN = "a complete run: run snakemake again with the same --configfile"
 REMAKE = "the file as it was made: delete it and run snakemake again with the same --configfile"
 
 
-@dataclass(frozen=True)
-class State:
-    """Digest that was recorded, None if nothing tells; digest of today, None if it is gone."""
-
-    recorded: str | None
-    now: str | None
-
-    @property
-    def as_made(self) -> bool | None:
-        """Whether both are the same; None where nothing was recorded."""
-        return None if self.recorded is None else self.now == self.recorded
-
-
-def read_text(path: Path, allowed: str) -> str:
-    """The text of a file; InputError, with what is allowed, for one that cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        found = getattr(error, "strerror", None) or "bytes that are no text"
-        raise InputError(str(path), found, allowed) from None
-
-
 def file_sha256(path: Path | str) -> str:
     """Hex sha256 of a file's bytes."""
     return sha256(Path(path).read_bytes())
 
 
-def file_state(path: Path, recorded: str | None) -> State:
-    """State of a file of which this sha256 was recorded."""
-    return State(recorded, file_sha256(path) if path.is_file() else None)
+def sha256_now(path: Path) -> str | None:
+    """Hex sha256 of a file's bytes, None if it is gone."""
+    return file_sha256(path) if path.is_file() else None
 
 
-def file_states(folder: Path, recorded: Mapping[str, str]) -> dict[str, State]:
-    """States of files by their paths from `folder`, sorted by path."""
-    return {path: file_state(folder / path, recorded[path]) for path in sorted(recorded)}
+def as_made(recorded: str | None, now: str | None) -> bool | None:
+    """Whether a digest of today is the recorded one; None where nothing was recorded."""
+    return None if recorded is None else now == recorded
 
 
 def file_differences(folder: Path, recorded: Mapping[str, str]) -> list[str]:
     """A line for every file below `folder` that is missing or has not the recorded sha256."""
+    states = {path: sha256_now(folder / path) for path in sorted(recorded)}
     return [
         f"{path}: missing"
-        if state.now is None
-        else f"{path}: sha256 {state.now[:16]} in place of {recorded[path][:16]}"
-        for path, state in file_states(folder, recorded).items()
-        if not state.as_made
+        if now is None
+        else f"{path}: sha256 {now[:16]} in place of {recorded[path][:16]}"
+        for path, now in states.items()
+        if now != recorded[path]
     ]
-
-
-def files_of(lineage: Mapping[str, Any]) -> dict[str, str]:
-    """sha256 by path from the tier's folder: outputs of a product, and records behind it."""
-    outputs = {f"{lineage['kind']}s/{name}": sha for name, sha in lineage["outputs"].items()}
-    return outputs | {entry["path"]: entry["sha256"] for entry in lineage["records"].values()}
 
 
 def require_as_made(
     folder: Path, recorded: Mapping[str, str], recorded_in: str, allowed: str | None = None
 ) -> None:
     """InputError for the first of these files below `folder` that is missing or was changed."""
-    for path, state in file_states(folder, recorded).items():
-        if state.now is None:
+    for path in sorted(recorded):
+        now = sha256_now(folder / path)
+        if now is None:
             raise InputError(str(folder / path), "no such file", allowed or RERUN)
-        if not state.as_made:
+        if now != recorded[path]:
             changed = f"other content than {recorded_in} says"
             raise InputError(str(folder / path), changed, allowed or REMAKE)
 
@@ -99,8 +71,3 @@ def digest_now(module: str) -> str | None:
         return code_digest(module)
     except InputError:
         return None
-
-
-def code_state(module: str, recorded: str | None) -> State:
-    """State of the code of a module, with this digest when it ran."""
-    return State(recorded, digest_now(module))

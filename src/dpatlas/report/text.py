@@ -91,8 +91,11 @@ class Tree:
         self.cut = True
         return f"{', '.join(names[:most])} and {len(names) - most} more"
 
-    def listed(self, texts: Sequence[str], most: int) -> None:
-        """A line for each text, or for the first `most` unless the tree is full."""
+    def section(self, title: str, texts: Sequence[str], most: int) -> None:
+        """A title and a line for each text, or for the first `most` unless the tree is full."""
+        if not texts:
+            return
+        self.lines += ["", title]
         shown = texts if self.full else texts[:most]
         for text in shown:
             self.line(text, "  ")
@@ -165,10 +168,7 @@ def _node(tree: Tree, trace: Trace) -> None:
     sha256 = trace["sha256"] or trace["sha256_in_lineage"] or "unknown"
     tree.add("sha256", sha256[: tree.digits])
     tree.command(trace["command"])
-    _facts(tree, [trace], "  ")
-    tree.add("spec", _words(_shown(tree, trace["spec"] or {})), most=4)
-    tree.add("ledger", _ledgers(tree, [trace], whole=tree.full), most=1)
-    tree.add("cost", cost_text([trace]))
+    _facts(tree, [trace], "  ", _shown(tree, trace["spec"] or {}))
     _extra(tree, trace["extra"] or {})
     tree.add("used by", tree.names(trace.get("used_by", ()), 6))
     _claims(tree, trace.get("claims", ()))
@@ -229,10 +229,7 @@ def _group(tree: Tree, members: Sequence[Trace]) -> None:
             if name not in IN_OTHER_LINES
         ]
         tree.add("varied", "; ".join(varied), indent, most=3)
-    tree.add("spec", _words(_shown(tree, common)), indent, most=3)
-    _facts(tree, members, indent)
-    tree.add("ledger", _ledgers(tree, members), indent, most=1)
-    tree.add("cost", cost_text(members), indent)
+    _facts(tree, members, indent, _shown(tree, common))
     if tree.full:
         for member, spec in zip(members, specs, strict=True):
             tree.lines.append(f"{indent}{member['id']}  {_states([member])}")
@@ -240,8 +237,9 @@ def _group(tree: Tree, members: Sequence[Trace]) -> None:
             tree.add("", own, indent)
 
 
-def _facts(tree: Tree, members: Sequence[Trace], indent: str) -> None:
-    """Data, features, backbone, code, versions, device, seeds: each value once."""
+def _facts(tree: Tree, members: Sequence[Trace], indent: str, spec: Mapping[str, Any]) -> None:
+    """What records were made from and by, each value once. spec: what all of them share."""
+    tree.add("spec", _words(spec), indent, most=3)
 
     def line(label: str, texts: Iterable[str | None], most: int | None = None) -> None:
         distinct = list(dict.fromkeys(filter(None, texts)))
@@ -261,6 +259,9 @@ def _facts(tree: Tree, members: Sequence[Trace], indent: str) -> None:
     if tree.full or not any(member["cost"] for member in members):
         line("device", (member["device"] for member in members))
     line("seeds", (seeds_text(member["seeds"]) for member in members), 1)
+    whole = tree.full and len(members) == 1
+    tree.add("ledger", _ledgers(tree, members, whole), indent, most=1)
+    tree.add("cost", cost_text(members), indent)
 
 
 def _groups(records: Iterable[Trace], full: bool) -> list[list[Trace]]:
@@ -441,61 +442,57 @@ def in_words(value: Any) -> str:
 
 def describe_comparison(result: Mapping[str, Any], full: bool = False) -> str:
     """The comparison `result`; `full` shortens nothing."""
-    tree = Tree(full)
-    first = result["first_cause"]
-    if first is None:
-        tree.lines.append("no difference: nothing that is known of them differs")
-        _files(tree, result)
+    tree, first, every = Tree(full), result["first_cause"], all_differences(result)
+    of = {name: [each for each in every if each["what"] == name] for name in RESULTS}
+    if first is not None:
+        tree.line(f"first cause: {_difference(first, full)}")
+    elif result["same"]:
+        tree.line("no difference: nothing that is known of them differs")
+    else:
+        gap = max(each["largest_relative"] for each in every)
+        words = f"no difference beyond a relative {result['tolerance']:g}"
+        tree.line(f"{words}: numbers differ by up to {gap:.2g} of the larger")
+    tree.add("old", result["old"])
+    tree.add("new", result["new"])
+    if result["same"]:
         return tree.text()
-    tree.line(f"first cause: {_difference(first, full)}")
-    _files(tree, result)
-    every = all_differences(result)
     causes = [each for each in every if each["what"] not in RESULTS and each != first]
-    _section(tree, "also differs", causes)
-    if first["what"] == UNEXPLAINED:
-        tree.lines.append("")
-        tree.line(f"looked at, and found equal or not known: {ORDER}", "  ")
-    effects = [name for name in RESULTS if name not in ("metrics", "bytes")]
-    _section(tree, "what follows", [each for each in every if each["what"] in effects])
-    metrics = [each for each in every if each["what"] == "metrics"]
-    several = "records" in result
-    _metrics(tree, result["metrics"], metrics, several)
-    _bytes(tree, [each for each in every if each["what"] == "bytes"], several)
+    tree.section("also differs", [_difference(each, full) for each in causes], MOST_CAUSES)
+    if first and first["what"] == UNEXPLAINED:
+        tree.section("looked at, and found equal or not known", [ORDER], 1)
+    effects = [each for name in RESULTS if name not in ("metrics", "bytes") for each in of[name]]
+    tree.section("what follows", [_difference(each, full) for each in effects], MOST_CAUSES)
+    both = " that both have" * ("records" in result)
+    # What is not a number, or is there in one only, comes first: it says most.
+    ranked = sorted(of["metrics"], key=lambda each: -_gap(each))
+    none = {
+        "same": f"none differs{both and f' in the records{both}'}",
+        "unknown": "not known: a record is not here",
+    }
+    words = none.get(result["metrics"], "")
+    tree.section("metrics", [_metric(each, full) for each in ranked] or [words], MOST_METRICS)
+    files = [f"{each['name']}{_ids(each, full)}{_by(each)}" for each in of["bytes"]]
+    same = f"every output{both} is the same"
+    tree.section("bytes", [f"differ: {tree.names(files, 6)}" if files else same], 1)
     return tree.text()
 
 
-def _files(tree: Tree, result: Mapping[str, Any]) -> None:
-    tree.add("old", result["old"])
-    tree.add("new", result["new"])
-
-
-def _section(tree: Tree, title: str, differences: Sequence[Difference]) -> None:
-    if differences:
-        tree.lines += ["", title]
-        tree.listed([_difference(each, tree.full) for each in differences], MOST_CAUSES)
-
-
-def _metrics(tree: Tree, state: str, differences: Sequence[Difference], several: bool) -> None:
-    tree.lines += ["", "metrics"]
-    if not differences:
-        same = "none differs" + (" in the records that both have" if several else "")
-        said = {"same": same, "unknown": "not known: a record is not here"}
-        tree.lines.append(f"  {said[state]}")
-        return
-    # What is not a number, or is there in one only, comes first: it says most.
-    ranked = sorted(differences, key=lambda each: -_gap(each))
-    tree.listed([_metric(each, tree.full) for each in ranked], MOST_METRICS)
-
-
 def _gap(difference: Difference) -> float:
-    gap = difference["largest_relative"]
+    gap = difference.get("largest_relative")
     return math.inf if gap is None else gap
 
 
+def _by(difference: Difference) -> str:
+    """How far numbers differ; of the files of a figure its csv says it."""
+    name, gap = difference["name"], difference.get("largest_relative")
+    file = difference["what"] == "bytes" and not name.endswith((".csv", "record.json"))
+    return "" if gap is None or file else f" by up to {gap:.2g} of the larger"
+
+
 def _metric(difference: Difference, full: bool) -> str:
-    name, gap = difference["name"], difference["largest_relative"]
-    by = "" if gap is None else f", by up to {gap:.2g} of the larger"
+    name, by = difference["name"], _by(difference)
     old, new = _pair(difference, full)
+    by = f",{by}" if by else ""
     if difference["values"] == 1:
         return f"{name}: {old} -> {new}{by}"
     records = len(difference.get("ids", ()))
@@ -504,18 +501,10 @@ def _metric(difference: Difference, full: bool) -> str:
     return f"{name}: {count}; the first {old} -> {new}"
 
 
-def _bytes(tree: Tree, differences: Sequence[Difference], several: bool) -> None:
-    same = "every output" + (" that both have" if several else "") + " is the same"
-    names = [f"{each['name']}{_ids(each, tree.full)}" for each in differences]
-    tree.lines += ["", "bytes"]
-    tree.line(f"differ: {tree.names(names, 6)}" if names else same, "  ")
-
-
 def _difference(difference: Difference, full: bool) -> str:
     text = f"{difference['what']} {difference['name'] or ''}".rstrip()
     if difference["old"] is not None or difference["new"] is not None:
-        old, new = _pair(difference, full)
-        text += f": {old} -> {new}"
+        text += ": {} -> {}".format(*_pair(difference, full))
     note = f" ({difference['note']})" if "note" in difference else ""
     return text + _ids(difference, full) + note
 
@@ -532,20 +521,15 @@ def _ids(difference: Difference, full: bool) -> str:
 def _pair(difference: Difference, full: bool) -> tuple[str, str]:
     """Old and new, as short as they can be told apart."""
     sides = difference["old"], difference["new"]
-    if not full and all(isinstance(side, float) for side in sides):
-        old, new = (f"{side:.6g}" for side in sides)
-        if old != new:
-            return old, new
-    return _value(sides[0], full), _value(sides[1], full)
-
-
-def _value(value: Any, full: bool) -> str:
-    text = repr(value) if isinstance(value, float) else plain(value)
+    texts = [repr(side) if isinstance(side, float) else plain(side) for side in sides]
     if full:
-        return text
-    if DIGEST.fullmatch(text):
-        return text[:SHORT]
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+        return texts[0], texts[1]
+    if all(isinstance(side, float) for side in sides):
+        rounded = [f"{side:.6g}" for side in sides]
+        texts = rounded if rounded[0] != rounded[1] else texts
+    texts = [text[:SHORT] if DIGEST.fullmatch(text) else text for text in texts]
+    old, new = (text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..." for text in texts)
+    return old, new
 
 
 def _wrapped(text: str, head: str, margin: str) -> list[str]:

@@ -1,21 +1,30 @@
-"""What of a run is not as it was made: figures, tables, records and the code behind them."""
+"""What of a run or a publication is not as it was made: files, records, code, and intervals."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpatlas.core.canonical import canonical_json, sha256
 from dpatlas.core.files import read_json
-from dpatlas.core.records import read_record
 from dpatlas.errors import InputError, refusal
 from dpatlas.evidence.run_values import differences_from_values
-from dpatlas.evidence.verdicts import COMPARISONS, read_comparisons
-from dpatlas.records import inputs_used
+from dpatlas.evidence.verdicts import CLAIMS, COMPARISONS, read_comparisons
 from dpatlas.report.bundle import NAME as BUNDLE
-from dpatlas.report.lineage import MANIFEST, RECORD, job_module, read_lineage
-from dpatlas.report.manifest import FOLDERS
-from dpatlas.report.publication import must_have, names_in, read_publication
-from dpatlas.report.state import State, code_state, file_differences, files_of, unnamed
+from dpatlas.report.index import (
+    MANIFEST,
+    README,
+    RECORD,
+    SUFFIXES,
+    product_node,
+    read_lineage,
+    read_publication,
+    read_record,
+    record_node,
+)
+from dpatlas.report.manifest import NAME as CSV_MANIFEST
+from dpatlas.report.manifest import csv_differences
+from dpatlas.report.state import file_differences, unnamed
 
 # Parts of runs/KEY/ID/record.json.
 RECORD_DEPTH = 4
@@ -25,40 +34,66 @@ MADE_FROM = {
     "features": f"features/*/{MANIFEST}",
     "backbone": f"runs/*/*/backbone/{MANIFEST}",
 }
+Load = Callable[[Path], object]
+
+
+def differences(folder: Path, loads: Mapping[str, Load]) -> list[str]:
+    """A line for each difference in a run or a published run; InputError for any other folder.
+
+    loads: what reads the arrays of a folder of data, features or a backbone, by the keys of
+    `MADE_FROM`, and refuses damaged ones.
+    """
+    if not any((folder / name).is_dir() for name in ("runs", "lineage")):
+        if not (folder / MANIFEST).is_file():
+            raise InputError(str(folder), "neither runs nor a manifest", "the results of a run")
+        return published_differences(folder) + interval_differences(folder)
+    lines = [
+        *refused(folder, folder / CSV_MANIFEST, lambda path: csv_differences(path.parent)),
+        *interval_differences(folder),
+        *product_differences(folder),
+        *record_differences(folder),
+    ]
+    for what, load in loads.items():
+        for path in sorted(folder.glob(MADE_FROM[what])):
+            lines += refused(folder, path, functools.partial(_loaded, load))
+    return list(dict.fromkeys(lines))  # manifest.txt and a lineage may both say it
+
+
+def _loaded(load: Load, path: Path) -> tuple[()]:
+    load(path.parent)
+    return ()
 
 
 def product_differences(run: Path) -> list[str]:
     """A line for whatever a lineage in `run` (results/TIER) does not account for.
 
     That is a file of a figure or table, a record behind it, or the code that drew it; and a file
-    among figures and tables that no lineage names. Hidden files are not looked at.
+    among figures and tables that no lineage names.
     """
     lines: list[str] = []
-    named: dict[str, set[str]] = {}
+    read: dict[str, set[str]] = {}
 
-    def check(path: Path) -> list[str]:
-        lineage = read_lineage(path)
-        files = files_of(lineage)
-        named[path.stem] = {*files}
-        return [*file_differences(run, files), *_code_of_product(lineage, path.stem)]
+    def check(path: Path) -> Iterator[str]:
+        node = product_node(path, read_lineage(path))
+        read[path.stem] = {*node.files}
+        yield from file_differences(run, node.files)
+        if changed := node.code_difference:
+            yield f"{node.kind}s/{path.stem}: {changed}"
 
     torn = set()
     for path in sorted(run.glob("lineage/*.json")):
         lines += refused(run, path, check)
-        torn |= {path.stem} - named.keys()
-    names = {name for files in named.values() for name in files}
-    shown = [f"{folder}/{name}" for folder in FOLDERS for name in _shown(run / folder)]
-    others = (name for name in shown if name not in names and Path(name).stem not in torn)
+        torn |= {path.stem} - read.keys()
+    names = {name for files in read.values() for name in files}
+    files = [f"{folder}/{name}" for folder in SUFFIXES for name in _visible(run / folder)]
+    others = (name for name in files if name not in names and Path(name).stem not in torn)
     return lines + [f"{name}: no lineage names it" for name in others]
 
 
-def _shown(folder: Path, names: Collection[str] = ()) -> list[str]:
+def _visible(folder: Path, names: Iterable[str] = ()) -> list[str]:
     """What is `unnamed` and not hidden: what a killed writer left, or a desktop, is no result."""
-    return [
-        name
-        for name in unnamed(folder, names)
-        if not any(part.startswith(".") for part in Path(name).parts)
-    ]
+    files = unnamed(folder, [*names])
+    return [name for name in files if not any(part.startswith(".") for part in Path(name).parts)]
 
 
 def record_differences(run: Path) -> list[str]:
@@ -67,12 +102,12 @@ def record_differences(run: Path) -> list[str]:
     Inputs are data, features and backbone. An opened bundle has none to compare with.
     """
     opened = (run / BUNDLE).is_file()
-    there = None if opened else {what: _manifests(run, where) for what, where in MADE_FROM.items()}
+    made = {} if opened else {what: _manifests(run, where) for what, where in MADE_FROM.items()}
     lines: list[str] = []
     for path in sorted(run.glob(f"runs/**/{RECORD}")):
         name = path.relative_to(run)
         if len(name.parts) == RECORD_DEPTH:
-            lines += refused(run, path, lambda path: _of_record(path, there))
+            lines += refused(run, path, lambda path: _of_record(path, made))
         else:
             lines.append(f"{name.as_posix()}: a record that is not at runs/KEY/ID/{RECORD}")
     return lines
@@ -90,17 +125,53 @@ def _manifests(run: Path, pattern: str) -> dict[str, Any]:
     return known
 
 
+def _of_record(path: Path, made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    record, name = read_record(path), "/".join(path.parts[-4:])
+    yield from (f"{name}: {each}" for each in record_slips(record, path))
+    node = record_node(path, record)
+    if changed := node.code_difference:
+        yield f"{name}: {changed}"
+    for what, known in made.items():
+        if used := node.facts[what]:
+            manifest = known.get(used["sha256"])
+            if manifest is None or (what == "data" and manifest != used):
+                place, digest = MADE_FROM[what].partition("*")[0], used["sha256"][:16]
+                yield f"{name}: {what} with sha256 {digest}, of which no manifest is in {place}"
+
+
+def record_slips(record: Mapping[str, Any], path: Path) -> list[str]:
+    """What a record in `path` contradicts: its spec's digest, its place, its own numbers."""
+    lines = []
+    recorded, now = record["spec_digest"], sha256(canonical_json(record["spec"]))
+    if now != recorded or not record["id"].endswith(f"-{recorded[:8]}"):
+        lines.append(f"spec digest {recorded[:16]} in place of {now[:16]}")
+    if (record["key"], record["id"]) != (path.parent.parent.name, path.parent.name):
+        lines.append(f"the record of {record['key']}/{record['id']}")
+    # A tuning says the epsilon of every arm's trials twice, and none of all together.
+    rows = record["metrics"].get("rows")
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    if said := [row["trials_epsilon"] for row in rows if "trials_epsilon" in row]:
+        ledger = record["ledger"]
+        if [ledger["epsilon"], *(arm["epsilon"] for arm in ledger["arms"])] != [None, *said]:
+            lines.append("a ledger with other epsilons than the trials of its arms have")
+    return lines
+
+
 def published_differences(folder: Path) -> list[str]:
-    """A line for every file of a published run that is not what its manifest says, or not in it.
+    """A line for every file of a published run that is not what its manifest says, or not in it."""
 
-    Hidden files are not looked at.
-    """
-
-    def check(path: Path) -> Iterable[str]:
+    def check(path: Path) -> Iterator[str]:
         manifest = read_publication(path)
-        yield from file_differences(folder, manifest["files"])
-        extra = {*_shown(folder, names_in(manifest))}
-        others = extra | (must_have(manifest) - manifest["files"].keys())
+        files = manifest["files"]
+        yield from file_differences(folder, files)
+        # What a publication has whatever its manifest says: the verdicts, its products' files.
+        must = {CLAIMS} | {
+            f"{lineage['kind']}s/{name}"
+            for lineage in manifest["products"].values()
+            for name in lineage["outputs"]
+            if name.rpartition(".")[2] in SUFFIXES[f"{lineage['kind']}s"]
+        }
+        others = {*_visible(folder, [*files, MANIFEST, README])} | (must - files.keys())
         yield from (f"{name}: not in {MANIFEST}" for name in sorted(others))
 
     return refused(folder, folder / MANIFEST, check)
@@ -109,7 +180,7 @@ def published_differences(folder: Path) -> list[str]:
 def interval_differences(folder: Path) -> list[str]:
     """A line for every number of comparisons.csv that does not follow from the runs beside it."""
 
-    def check(path: Path) -> Iterable[str]:
+    def check(path: Path) -> Iterator[str]:
         for row in read_comparisons(path.parent):
             for line in differences_from_values(row):
                 yield f"{COMPARISONS}: {row['claim']}, {row['comparison']}: {line} by its values"
@@ -117,61 +188,14 @@ def interval_differences(folder: Path) -> list[str]:
     return refused(folder, folder / COMPARISONS, check)
 
 
-def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str] | None]) -> list[str]:
+def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str]]) -> list[str]:
     """The lines that `check` finds about the file `path`, or one if it cannot make sense of it."""
     name = path.relative_to(run).as_posix()
     try:
-        return list(check(path) or [])
+        return list(check(path))
     except InputError as error:
         return [str(error).removeprefix(f"{run}/")]
     except OSError as error:
         return [refusal(error).removeprefix(f"{run}/")]
     except (AttributeError, KeyError, TypeError):
         return [f"{name}: content of another shape"]
-
-
-def _code_of_product(lineage: Mapping[str, Any], name: str) -> list[str]:
-    code = _of_code(lineage["module"], lineage["code_digest"])
-    return [f"{lineage['kind']}s/{name}: {each}" for each in code]
-
-
-def record_slips(record: Mapping[str, Any], path: Path) -> list[str]:
-    """What a record in `path` contradicts: its spec's digest, its place, its own numbers."""
-    lines = []
-    spec = State(record["spec_digest"], sha256(canonical_json(record["spec"])))
-    if not spec.as_made or not record["id"].endswith(f"-{record['spec_digest'][:8]}"):
-        lines.append(f"spec digest {record['spec_digest'][:16]} in place of {str(spec.now)[:16]}")
-    if (record["key"], record["id"]) != (path.parent.parent.name, path.parent.name):
-        lines.append(f"the record of {record['key']}/{record['id']}")
-    # A tuning says the epsilon of every arm's trials twice, and none of all together.
-    said = [row["trials_epsilon"] for row in _rows(record) if "trials_epsilon" in row]
-    if said:
-        ledger = record["ledger"]
-        if [ledger["epsilon"], *(arm["epsilon"] for arm in ledger["arms"])] != [None, *said]:
-            lines.append("a ledger with other epsilons than the trials of its arms have")
-    return lines
-
-
-def _rows(record: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    rows = record["metrics"].get("rows")
-    return (row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
-
-
-def _of_record(path: Path, known: Mapping[str, Mapping[str, Any]] | None) -> list[str]:
-    record, name = read_record(path), "/".join(path.parts[-4:])
-    lines = record_slips(record, path)
-    lines += _of_code(job_module(record["key"], record["spec"].get("kind")), record["code_digest"])
-    made_from = inputs_used(record) | {"data": record["data"]}
-    for what, used in made_from.items():
-        if used is None or known is None:
-            continue
-        manifest = known[what].get(used["sha256"])
-        if manifest is None or (what == "data" and manifest != used):
-            place, digest = MADE_FROM[what].partition("*")[0], used["sha256"][:16]
-            lines.append(f"{what} with sha256 {digest}, of which no manifest is in {place}")
-    return [f"{name}: {each}" for each in lines]
-
-
-def _of_code(module: str, recorded: str) -> list[str]:
-    code = code_state(module, recorded)
-    return [] if code.as_made else [f"made by {module} {recorded}, which is {code.now} now"]

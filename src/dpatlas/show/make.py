@@ -9,19 +9,17 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib.style
-
 from dpatlas.core.canonical import sha256
 from dpatlas.core.digest import code_digest
 from dpatlas.core.files import read_lines, remove_parts, write_atomic, write_json
 from dpatlas.core.records import versions
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas.records import joined, read_record
-from dpatlas.show.look import STYLE
-from dpatlas.show.output import Settings, ShownFigure, figure_files, table_files
+from dpatlas.show.output import ShownTable, figure_files, table_files
+from dpatlas.show.rows import Settings
 
-# Whose versions a lineage states; tables draw nothing.
-PACKAGES, FIGURE_PACKAGES = ("matplotlib", "numpy"), ("pandas", "seaborn")
+# Whose versions a lineage states.
+PACKAGES = ("matplotlib", "numpy", "pandas")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,24 +38,23 @@ def main(arguments: Sequence[str]) -> int:
     settings = _settings(options.settings)
     paths = [Path(line) for line in read_lines(options.records)]
     records = joined(read_record(path) for path in paths)
-    with matplotlib.style.context(["default", STYLE]):
-        shown = make(records, settings)
-        is_figure = isinstance(shown, ShownFigure)
-        files = (figure_files if is_figure else table_files)(name, shown, options.tier)
+    shown = make(records, settings)
+    is_table = isinstance(shown, ShownTable)
+    files = (table_files if is_table else figure_files)(name, shown, options.tier)
     for file, content in files.items():
         remove_parts(options.output, file)
         write_atomic(options.output / file, content)
     remove_parts(options.lineage.parent, options.lineage.name)
     lineage = {
         "name": name,
-        "kind": "figure" if is_figure else "table",
+        "kind": "table" if is_table else "figure",
         "tier": options.tier,
         "module": options.module,
         "code_digest": digest,
         "settings": settings,
         "records": _sources(paths, options.lineage.parent.parent),
         "outputs": {file: sha256(content) for file, content in files.items()},
-        "versions": versions(*PACKAGES, *(FIGURE_PACKAGES if is_figure else ())),
+        "versions": versions(*PACKAGES),
     }
     write_json(options.lineage, lineage)
     return 0

@@ -11,28 +11,22 @@ import io
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpecFromSubplotSpec
+import matplotlib.style
 
 from dpatlas.core.canonical import canonical_json
-from dpatlas.records import Record
-from dpatlas.show.chart import chart_of
-from dpatlas.show.look import MUTED, NOTE_SIZE
+from dpatlas.show.charts import chart_of
+from dpatlas.show.look import MUTED, NOTE_SIZE, STYLE
+from dpatlas.show.panel import ShownFigure
+from dpatlas.show.plot import plot
+from dpatlas.show.rows import LEAST_RUNS, Row
 from dpatlas.show.tables import Part, to_markdown, to_tex
-
-Row = dict[str, Any]
-Records = Sequence[Record[Any, Any]]
-Settings = dict[str, Any]
 
 TIER_WARNINGS = {"smoke": "smoke settings: numbers mean nothing"}
 LAST_COLUMNS = ("tier", "runs")
 INTERVALS_NOTE = "verdicts rest on intervals of their own, most of them wider: see claims.csv"
-# Of fewer runs a t interval says next to nothing: their values are shown without one.
-LEAST_RUNS = 3
 FEW_NOTE = f"values of fewer than {LEAST_RUNS} runs have no interval"
 NOTE_CHARACTERS_PER_INCH = 20
 NOTE_LINE = 0.12
@@ -45,19 +39,6 @@ METADATA = {
     "png": {"Software": None},
     "svg": {"Creator": None, "Date": None},
 }
-
-
-@dataclass(frozen=True)
-class ShownFigure:
-    """A drawn figure, the numbers in it, and what a reader must be told below it.
-
-    `rows` have the keys `columns` and `runs`, the ids of the records behind the row.
-    """
-
-    figure: Figure
-    columns: tuple[str, ...]
-    rows: list[Row]
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -76,47 +57,52 @@ def tier_note(tier: str) -> str:
 
 def figure_files(name: str, shown: ShownFigure, tier: str) -> dict[str, bytes]:
     """File contents by file name; draws the notes and the tier into the figure."""
-    width = int(shown.figure.get_figwidth() * NOTE_CHARACTERS_PER_INCH)
-    told = [*shown.notes, *([FEW_NOTE] if any(map(_of_few_runs, shown.rows)) else [])]
+    with matplotlib.style.context(["default", STYLE]):
+        pictures = _pictures(shown, words_below(shown, tier))
+    return {
+        **{f"{name}.{kind}": picture for kind, picture in pictures.items()},
+        f"{name}.csv": to_csv(shown.columns, shown.rows, tier),
+        f"{name}.json": canonical_json(chart_of(shown, _notes(shown))).encode(),
+    }
+
+
+def words_below(shown: ShownFigure, tier: str) -> list[str]:
+    """Lines of the tier, the notes and what is said of intervals, as they stand below a figure."""
+    told = _notes(shown)
     # In front, so that no line break divides it.
     notes = ["; ".join([tier_note(tier), *told[:1]]), *told[1:]]
     if any(row.get("low") is not None for row in shown.rows):
         notes.append(INTERVALS_NOTE)
+    width = int(shown.width * NOTE_CHARACTERS_PER_INCH)
     wrapped = [line for note in notes for line in textwrap.wrap(_with_values(note), width)]
-    lines = [_with_symbols(line.replace(IN_FORMULA, " ")) for line in wrapped]
+    return [_with_symbols(line.replace(IN_FORMULA, " ")) for line in wrapped]
+
+
+def _notes(shown: ShownFigure) -> list[str]:
+    return [*shown.notes, *([FEW_NOTE] if any(map(_of_few_runs, shown.rows)) else [])]
+
+
+def _pictures(shown: ShownFigure, lines: list[str]) -> dict[str, bytes]:
+    """The figure with these lines below it, by format."""
+    figure = plot(shown)
     # The layout makes room for a label of the whole figure, which it does not for a free text.
-    shown.figure.set_figheight(shown.figure.get_figheight() + NOTE_LINE * len(lines))
-    shown.figure.supxlabel(
+    figure.set_figheight(figure.get_figheight() + NOTE_LINE * len(lines))
+    figure.supxlabel(
         "\n".join(lines), x=0.005, ha="left", ma="left", fontsize=NOTE_SIZE, color=MUTED
     )
-    _align_ylabels(shown.figure)
     # Laid out once: the same in all formats, and in a third of the time.
-    shown.figure.draw_without_rendering()
-    shown.figure.set_layout_engine("none")
-    files = {}
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    pictures = {}
     for kind, metadata in METADATA.items():
         buffer = io.BytesIO()
-        shown.figure.savefig(buffer, format=kind, metadata=metadata)
-        files[f"{name}.{kind}"] = buffer.getvalue()
-    files[f"{name}.csv"] = to_csv(shown.columns, shown.rows, tier)
-    files[f"{name}.json"] = canonical_json(chart_of(shown.figure, told)).encode()
-    return files
+        figure.savefig(buffer, format=kind, metadata=metadata)
+        pictures[kind] = buffer.getvalue()
+    return pictures
 
 
 def _of_few_runs(row: Row) -> bool:
     return 0 < (row.get("runs_used") or 0) < LEAST_RUNS
-
-
-def _align_ylabels(figure: Figure) -> None:
-    """Align the labels of panels above each other; those of a nested grid by themselves."""
-    grids: dict[int | None, list[Axes]] = {}
-    for axes in figure.axes:
-        subplot = axes.get_subplotspec()
-        grid = subplot.get_gridspec() if subplot else None
-        nested = isinstance(grid, GridSpecFromSubplotSpec)
-        grids.setdefault(id(grid) if nested else None, []).append(axes)
-    for panels in grids.values():
-        figure.align_ylabels(panels)
 
 
 def _with_values(note: str) -> str:

@@ -1,14 +1,57 @@
-"""Estimates over repeated runs as columns of rows, and their description in words."""
+"""Rows of a csv: which records are behind them, estimates over runs, and these in words."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dpatlas.core.statistics import mean_estimate
-from dpatlas.show.output import LEAST_RUNS, Row
+from dpatlas.errors import InputError
+from dpatlas.records import Record
+
+Row = dict[str, Any]
+Records = Sequence[Record[Any]]
+Settings = dict[str, Any]
 
 CONFIDENCE = 0.95
+# Of fewer runs a t interval says next to nothing: their values are shown without one.
+LEAST_RUNS = 3
+
+
+def only(records: Records, kind: str) -> Record[Any]:
+    """The record of that kind; InputError unless there is exactly one."""
+    matching = of_kind(records, kind)
+    if len(matching) != 1:
+        raise InputError("--records", f"{len(matching)} of kind {kind}", "exactly one")
+    return matching[0]
+
+
+def of_kind(records: Records, kind: str) -> list[Record[Any]]:
+    """The records of that kind."""
+    return [record for record in records if record.kind == kind]
+
+
+def some(records: Records, kind: str) -> list[Record[Any]]:
+    """The records of that kind; InputError where there is none."""
+    matching = of_kind(records, kind)
+    if not matching:
+        raise InputError("--records", f"none of kind {kind}", "at least one")
+    return matching
+
+
+def where(rows: Iterable[Row], **values: Any) -> list[Row]:
+    """The rows that have these values."""
+    return [row for row in rows if all(row.get(name) == value for name, value in values.items())]
+
+
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows by their values in the columns `names`, in order of appearance."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
+    return groups
 
 
 def over_runs(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Row:
@@ -43,6 +86,29 @@ def positive_mean_interval(values: Sequence[float] | np.ndarray) -> Row:
         half = (row["high"] - row["value"]) / row["value"]
         row |= {"low": row["value"] * math.exp(-half), "high": row["value"] * math.exp(half)}
     return row
+
+
+def summaries(
+    data: pd.DataFrame,
+    by: Sequence[str],
+    column: str,
+    over: Callable[[np.ndarray], Row] = mean_interval,
+    **keys: Any,
+) -> list[Row]:
+    """A row for each combination of the columns `by`, in order of first appearance.
+
+    data: as of `dpatlas.rows.columns`, a row per run. over: what is shown of the runs' values of
+    `column`; runs without a value diverged and take no part, and a row without any has none. keys:
+    further entries of every row.
+    """
+    rows = []
+    for at, runs in data.groupby(list(by), sort=False):
+        values = runs[column].dropna().to_numpy(float)
+        row = {name: getattr(v, "item", lambda v=v: v)() for name, v in zip(by, at, strict=True)}
+        row |= {**keys, "runs": list(runs.ids.iloc[0])}
+        row |= {"runs_used": len(values), "runs_diverged": len(runs) - len(values)}
+        rows.append(row | over(values) if len(values) else row)
+    return rows
 
 
 def averaged(runs: Iterable[int]) -> str:

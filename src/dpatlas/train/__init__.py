@@ -1,4 +1,4 @@
-"""Private training of one's own network on one's own records, from a file or from Python.
+"""Private training of a network, from a file of settings or from Python.
 
     dpatlas train mine.yaml
 

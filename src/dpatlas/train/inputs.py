@@ -1,4 +1,4 @@
-"""What a user's files give a training: records, network, loss, and the training's settings."""
+"""What the settings name: records, network, loss, and the training as the engine takes it."""
 
 import functools
 import math
@@ -18,7 +18,9 @@ from dpatlas.core.arrays import read_arrays
 from dpatlas.core.canonical import sha256
 from dpatlas.core.progress import say
 from dpatlas.core.scripts import error_place, imported_from, named_function
+from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
+from dpatlas.models.build import build
 from dpatlas.privacy import losses
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.data import FromDataset, InMemory, data_of
@@ -26,11 +28,13 @@ from dpatlas.privacy.digest import digest, row_digests, values_of
 from dpatlas.privacy.optimizers import ParameterGroup
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.plain_batch import refuse_meeting
+from dpatlas.privacy.saved import BUILT
 from dpatlas.privacy.trace import called, outputs_alone
-from dpatlas.privacy.training import check_classes, check_labels
+from dpatlas.privacy.training import PrivateTraining, check_classes, check_labels
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords
 from dpatlas.train import settings as configured
-from dpatlas.train.settings import Settings
+from dpatlas.train.canaries import Canaries
+from dpatlas.train.settings import NETWORK_NAMES, Settings
 
 ARRAYS = ("x", "y", "groups")
 NAMED_LOSSES: dict[str, losses.Loss] = {
@@ -41,6 +45,8 @@ NAMED_LOSSES: dict[str, losses.Loss] = {
 }
 # Rows of a pass without gradients.
 ROWS = 1000
+# Training records whose loss is shown on request.
+LOSS_RECORDS = 256
 MOST_STEPS = 1_000_000
 
 
@@ -72,18 +78,31 @@ class Records:
 
 
 class Inputs:
-    """The functions and files that `settings` name; paths are relative to the folder `base`."""
+    """The functions and files that `settings` name; paths are relative to the folder `base`.
 
-    def __init__(self, settings: Settings, base: Path):
-        self.settings, self.base = settings, base
+    prepared: the data set, where they name one by its name or manifest.
+    """
+
+    def __init__(self, settings: Settings, base: Path = Path(), prepared: Prepared | None = None):
+        self.settings, self.base, self.prepared = settings, base, prepared
         # Digests of the files that were read, by name.
         self.files: dict[str, str] = {}
-        self.train = self._records("data", settings.data)
-        self.test = None if settings.test is None else self._records("test", settings.test)
+        data = self._prepared("train") if prepared else self._records("data", settings.data)
+        assert data is not None
+        self.train = data
+        self.test = self._held_out("test", settings.test)
         chosen = settings.select
-        self.validation = self._records("select.validation", chosen.validation) if chosen else None
+        self.validation = None
+        if chosen:
+            self.validation = self._held_out("select.validation", chosen.validation)
+            if self.validation is None:
+                raise InputError("select.validation", "none in the data set", "records")
         self.loss = NAMED_LOSSES.get(settings.loss) or self._function("loss", settings.loss)
-        self._make = self._function("model", settings.model)
+        named = settings.model in NETWORK_NAMES
+        self._make = None if named else self._function("model", settings.model)
+        self.canaries: Canaries | None = None
+        if settings.canaries:
+            self._add_canaries(settings.canaries.number)
         right = chosen.right if chosen else None
         self._right = self._function("select.right", right) if right else None
         if chosen:
@@ -94,13 +113,50 @@ class Inputs:
 
     def network(self, seed: int, device: str) -> nn.Module:
         """A network whose initial weights follow from the seed."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            with torch.enable_grad():
-                model = self._called("model", self._make)
+        if config := self.config:
+            of = (config[name] for name in BUILT)
+            model: Any = build(*of, key="train", run=0, base_seed=seed)
+        else:
+            assert self._make is not None
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                with torch.enable_grad():
+                    model = self._called("model", self._make)
         if not isinstance(model, nn.Module):
             raise InputError("model", type(model).__name__, "a torch.nn.Module")
-        return model.to(device)
+        return (self.canaries.network(model) if self.canaries else model).to(device)
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """What `load_model` builds the network from, where it has a name."""
+        if self._make is not None:
+            return None
+        assert self.prepared is not None
+        manifest = self.prepared.manifest
+        for name in ("classes", "image_shape"):
+            if not manifest.get(name):
+                raise InputError("data", f"a data set without {name}", "labelled images")
+        return {
+            "network": self.settings.model,
+            "image_shape": list(manifest["image_shape"]),
+            "outputs": len(manifest["classes"]),
+            "classes": list(manifest["classes"]),
+        }
+
+    def _add_canaries(self, number: int) -> None:
+        """Records, and from here on networks, with an input for each of so many canaries."""
+        parts = [self.train, *([self.test] if self.test else [])]
+        if not all(isinstance(part.x, Tensor) and part.x.is_floating_point() for part in parts):
+            raise InputError("canaries", "records of another kind", "tensors of numbers")
+        if self.train.groups is not None:
+            raise InputError("canaries", "them with groups", "records that are of a person each")
+        x, y = self.train.x, self.train.y
+        output = self._called("model", called, self.network(0, "cpu"), x[:1])
+        canaries = Canaries(number, x.shape[1:], output.shape[-1], len(x), self.settings.seed)
+        self.train = Records(*canaries.added_to(x, y))
+        if self.test:
+            self.test = Records(canaries.inputs(self.test.x), self.test.y)
+        self.canaries = canaries
 
     def _fresh_network(self) -> nn.Module:
         """A network; InputError unless the function makes a new one each time, by torch's seed."""
@@ -160,7 +216,9 @@ class Inputs:
         given, n = self.settings, self.units
         ranges = given.select.ranges if given.select else {}
         low = {name: ends[0] for name, ends in ranges.items()}
-        batches = sampler(given.sampler, n, given.batch)
+        batches: Sampler = sampler(given.sampler, n, given.batch)
+        if self.canaries:
+            batches = self.canaries.sampler(given.batch or n)
         steps = given.steps or self._steps_of(given.epochs or 0.0, batches)
         bounds = LayerBounds(given.layer_bounds) if given.layer_bounds else None
         clipping: Any = bounds or given.clipping
@@ -213,6 +271,14 @@ class Inputs:
         mean = total / data.n
         metrics: dict[str, Any] = {"n_test": data.n, "loss": mean if math.isfinite(mean) else None}
         return metrics | ({"accuracy": right / data.n} if self._classes(data.targets) else {})
+
+    def loss_of(self, training: PrivateTraining) -> str:
+        """Mean loss of the first training records, without noise: not for release."""
+        some = slice(0, min(training.data.n, LOSS_RECORDS))
+        x, targets = training.data.take(some, some)
+        with torch.no_grad():
+            values = losses.losses_of(self.loss, called(training.model, x), targets)
+        return f"{float(values.mean()):.4g}"
 
     def right(self, model: nn.Module, device: str) -> int:
         """How many of the validation records the model gets right."""
@@ -281,6 +347,17 @@ class Inputs:
             raise InputError(f"{key}: {error.where}", error.found, error.allowed) from None
         self.files[Path(path).as_posix()] = sha256(file.read_bytes())
         return function
+
+    def _held_out(self, key: str, target: str | None) -> Records | None:
+        """Records that are not trained on: as the settings say, or of the prepared data set."""
+        if target is not None:
+            return self._records(key, target)
+        return self._prepared(key.rpartition(".")[2]) if self.prepared else None
+
+    def _prepared(self, part: str) -> Records | None:
+        """A part of the prepared data set; None for one without records."""
+        x, y = (torch.from_numpy(getattr(self.prepared, f"{axis}_{part}")) for axis in "xy")
+        return Records(x, y) if len(x) or part == "train" else None
 
     def _records(self, key: str, target: str) -> Records:
         if target.endswith(".npz"):

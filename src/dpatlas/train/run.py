@@ -1,62 +1,73 @@
 """Trains by the settings, and writes record, weights, ledger and card."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from dpatlas.accounting.guarantees import default_delta, default_relation, guarantee
-from dpatlas.accounting.ledger import UNTOLD, tuning_of
+from dpatlas.accounting.guarantees import composition, default_delta, default_relation, guarantee
+from dpatlas.accounting.ledger import UNTOLD, Ran, ledger, tuning_of
 from dpatlas.accounting.selection import Score, calibrate_selected, trials_law
 from dpatlas.config.model import check_shape, validated
-from dpatlas.core import records
-from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.digest import code_digest
-from dpatlas.core.files import check_writable, only_process, remove_parts
+from dpatlas.core.facts import network_record
+from dpatlas.core.files import check_writable, only_process
+from dpatlas.core.guard import real
 from dpatlas.core.progress import EpsilonSoFar, Progress, say
-from dpatlas.core.records import Stopwatch, make_record, versions, write_record
+from dpatlas.core.records import SpecFields
 from dpatlas.core.scripts import error_place
-from dpatlas.core.seeds import Noise, recording
+from dpatlas.core.seeds import Noise, seed
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.jobs.job import Job, numerics, resolve_device, torch_device
+from dpatlas.jobs.job import Job, Kind, Outcome, execute, numerics, resolve_device
 from dpatlas.jobs.resume import Stages
 from dpatlas.jobs.trials import Choice, Trials
 from dpatlas.privacy.calibration import at_epsilon
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.saved import save_model
-from dpatlas.privacy.training import PrivateTraining
+from dpatlas.privacy.saved import remember_values, save_model
+from dpatlas.privacy.training import PrivateTraining, array_of, tensor_of
 from dpatlas.train.earlier import earlier_records, say_what_adds_up
 from dpatlas.train.inputs import Inputs
+from dpatlas.train.prepared import prepared_set
 from dpatlas.train.settings import Settings
 
 PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
-KIND = {"key": "train", "kind": "settings_file"}
+# Begins the names of weights in the result of a run.
+WEIGHTS = "weights/"
 
 
-class Metrics(records.Metrics):
-    """What a training by a settings file gave.
+class OwnSpec(SpecFields):
+    """A training by a settings file: the settings, and digests of files and records by name."""
 
-    n, n_test: records, or persons, that batches are drawn from, and test records. accuracy, loss:
-    on test records, None where there are none or they have no classes. skipped_records: gradients
-    that were not finite, a private count. selected, score: of the released trial of a selection.
+    settings: dict[str, Any]
+    files: dict[str, str]
+    records: dict[str, str | None]
+
+    @property
+    def base_seed(self) -> int | None:
+        """The seed of initial weights."""
+        return self.settings["seed"]
+
+
+RECORD = network_record(OwnSpec)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown and saved beside the record.
+
+    models: folder that trained networks are saved in; None for none. private_loss: whether the
+    progress shows the loss of training records, which carries no noise.
     """
 
-    n: int
-    n_test: int
-    noise_multiplier: float
-    expected_batch: float
-    steps: int
-    accuracy: float | None = None
-    loss: float | None = None
-    skipped_records: int | None = None
-    selected: dict[str, float] | None = None
-    score: float | None = None
+    models: Path | None = None
+    progress: bool = True
+    private_loss: bool = False
 
 
 def train(
@@ -68,13 +79,18 @@ def train(
     device: str = "cpu",
     resume: bool = False,
     progress: bool = True,
+    private_loss: bool = False,
+    data_root: Path | str | None = None,
+    allow_download: bool = False,
 ) -> dict[str, Any]:
     """Train privately, save the model to OUTPUT/ID/model, and return OUTPUT/ID/record.json.
 
     settings: the keys of `Settings`. base: the folder that files in them are relative to. name:
     begins ID, which ends with a digest of settings, files and records. A killed training goes on
     when it is called again; `resume` refuses to start from the beginning. One that is finished is
-    not trained again: its record is returned.
+    not trained again: its record is returned. private_loss: whether the progress shows the loss of
+    training records, which carries no noise. data_root: folder with local copies of data sets that
+    settings name; allow_download: whether missing ones are fetched.
 
     Raises InputError for settings, files and records that do not fit, before anything is trained.
     """
@@ -82,11 +98,41 @@ def train(
         given = {key: value for key, value in settings.items() if value is not None}
         check_shape(given)
         settings = validated(Settings, given)
-    output, device = Path(output), resolve_device(device)
+    output, base, device = Path(output), Path(base), resolve_device(device)
     check_writable(output)
+    if private_loss and settings.select:
+        raise InputError("--show-private-loss", "select", "one of the two: it shows no progress")
+    prepared = None
+    if settings.is_prepared:
+        sources = {"data_root": data_root, "allow_download": allow_download}
+        prepared = prepared_set(settings.data, base, output, **sources)
     with numerics(device):
-        inputs = Inputs(settings, Path(base))
-        return _Training(inputs, output, name, device, resume, progress).record()
+        training = Training(Inputs(settings, base, prepared))
+    spec = Spec.of({"key": "train", "kind": "settings_file", **training.identity}, name)
+    folder = output / spec.id
+    with only_process(output, spec.id):
+        earlier = list(earlier_records(output))
+        for record in earlier:
+            if record["spec_digest"] == spec.digest:
+                # With new noise it would be a second release of the same records.
+                say(f"{record['id']}: trained before; its record follows, nothing is trained again")
+                return record
+        mine = spec.fields["records"]["data"]
+        if mine is not None:
+            say_what_adds_up(
+                earlier, lambda record: record["spec"].get("records", {}).get("data") == mine
+            )
+        shown = Shown(folder, progress, private_loss)
+        return execute(
+            spec,
+            Kind(partial(training.outcome, shown=shown), PACKAGES, RECORD),
+            module=__name__,
+            data=None,
+            record=folder / "record.json",
+            checkpoints=output / "checkpoints",
+            device=device,
+            resume=resume,
+        )
 
 
 def _step_in_words(training: PrivateTraining) -> Callable[[], None]:
@@ -119,16 +165,11 @@ def _where(error: Exception, model: nn.Module) -> str:
     return where
 
 
-class _Training:
-    """One training: its plan, and what it writes."""
+class Training:
+    """Trainings by the settings: their plan, and what they give as a job."""
 
-    def __init__(
-        self, inputs: Inputs, output: Path, name: str, device: str, resume: bool, progress: bool
-    ):
+    def __init__(self, inputs: Inputs):
         self.inputs, self.settings = inputs, inputs.settings
-        # The record has the full name, cuda-tf32 too; torch knows cuda.
-        self.device, self.recorded_device = torch_device(device), device
-        self.resume, self.progress, self.output = resume, progress, output
         phase = inputs.phase()
         planned = phase.accounted_phases
         self.accounts: dict[str, Any] = {
@@ -138,6 +179,9 @@ class _Training:
         if self.accounts["delta"] > 1 / inputs.units:
             allowed = f"at most 1 / {inputs.units}: more would let one publish a random record"
             raise InputError("delta", self.accounts["delta"], allowed)
+        if inputs.canaries:
+            most = 1 / (2 * inputs.canaries.number)
+            real(gt=0, le=most).check("delta beside canaries", self.accounts["delta"])
         self.choice = self._choice()
         if self.settings.epsilon is not None:
             phase = self._calibrated(phase)
@@ -145,156 +189,167 @@ class _Training:
             # Refused before anything is trained.
             guarantee(phase.accounted_phases, **self.accounts)
         self.phase = phase
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Settings, and digests of files and records: what tells two trainings apart."""
+        inputs = self.inputs
         parts = {"data": inputs.train, "test": inputs.test, "validation": inputs.validation}
-        digests = {key: each.digest for key, each in parts.items() if each is not None}
-        spec = {
-            **KIND,
+        return {
             # With all defaults, so that to write one down makes no other training.
-            "settings": self.settings.whole("workers"),
+            "settings": self.settings.identity,
             "files": dict(sorted(inputs.files.items())),
-            "records": digests,
+            "records": {key: each.digest for key, each in parts.items() if each is not None},
         }
-        self.spec = Spec.of(spec, name)
-        self.noise = Noise(self.spec.digest, self.settings.noise_source)
 
-    def record(self) -> dict[str, Any]:
-        """Train, unless that is done, and return the record."""
-        with only_process(self.output, self.spec.id):
-            return self._record()
+    def outcome(self, job: Job, shown: Shown = Shown()) -> Outcome:
+        """Train as a job, and save the networks.
 
-    def _record(self) -> dict[str, Any]:
-        folder = self.output / self.spec.id
-        path = folder / "record.json"
-        earlier = list(earlier_records(self.output))
-        for record in earlier:
-            if record["spec_digest"] == self.spec.digest:
-                # With new noise it would be a second release of the same records.
-                say(f"{record['id']}: trained before; its record follows, nothing is trained again")
-                return record
-        mine = self.spec.fields["records"]["data"]
-        if mine is not None:
-            say_what_adds_up(
-                earlier, lambda record: record["spec"].get("records", {}).get("data") == mine
-            )
-        stopwatch, code = Stopwatch(), code_digest(__name__)
-        identity = {
-            "spec": self.spec.digest,
-            "code": code,
-            "device": self.recorded_device,
-            "versions": versions(*PACKAGES),
-        }
-        store = Checkpoints(self.output / "checkpoints" / self.spec.id, identity)
-        remove_parts(folder)
-        remove_parts(store.folder)
-        if self.resume and not store.trusted():
-            allowed = "settings, files, records and device of a training that was interrupted"
-            raise InputError("--resume", f"no checkpoint of these in {store.folder}", allowed)
+        Facts of the outcome: n, n_test: records (canaries counted), or persons, that batches are
+        drawn from, and test records. accuracy, loss: on test records, means over the runs; None
+        where there are none or they have no classes. skipped_records: gradients that were not
+        finite, a private count. selected, score: of the released trial of a selection. audit: what
+        canaries show. `runs` has a row for each network.
+        """
+        noise = Noise(job.spec.digest, self.settings.noise_source)
         if not self.phase.noisy:
-            say(f"{self.spec.id}: no noise, so this training is NOT private; its ledger says so")
-        with recording() as streams:
-            job = Job(
-                self.spec, self.settings, None, self.device, store, stopwatch, streams=streams
-            )
-            train = self._select if self.choice else self._train
-            metrics, ledger = train(job, folder / "model")
-        content = make_record(
-            self.spec,
-            code_digest=code,
-            versions=versions(*PACKAGES),
-            device=self.recorded_device,
-            data=None,
-            seeds={"base": self.settings.seed, **streams.facts()},
-            metrics=metrics,
-            ledger=ledger,
-        )
-        write_record(path, content, stopwatch)
-        store.clear()
-        return content
+            say(f"{job.spec.id}: no noise, so this training is NOT private; its ledger says so")
+        return self._select(job, noise, shown) if self.choice else self._train(job, noise, shown)
 
-    def _train(self, job: Job, folder: Path) -> tuple[Metrics, dict[str, Any]]:
-        training = self._training(self.inputs.network(self.settings.seed, self.device))
-        stages = Stages(job, self.noise)
+    def _train(self, job: Job, noise: Noise, shown: Shown) -> Outcome:
+        runs, steps, stages = self.settings.runs, self.phase.steps, Stages(job, noise)
+        finished: list[dict[str, Any]] = []
+        bar = Progress(runs * steps, job.spec.id) if shown.progress else None
 
-        def epsilon() -> float:
-            phases = training.ran.phases
-            return guarantee(phases, **self.accounts).epsilon if self.phase.noisy else math.inf
+        def train_run(number: int) -> dict[str, Any]:
+            network = self.inputs.network(self._seed(number), job.device)
+            training = self._training(network, noise, self.phase, number)
+            note = self._note(training, [Ran.of(each["ran"]) for each in finished], shown)
 
-        note = EpsilonSoFar(epsilon, lambda: training.steps_done)
+            def after_step() -> None:
+                if bar:
+                    bar.reach(number * steps + training.steps_done, note)
 
-        def train() -> dict[str, Any]:
-            shown = Progress(training.steps, self.spec.id) if self.progress else None
-            with shown or nullcontext():
-                stages.finish(
-                    training,
-                    lambda: None if shown is None else shown.reach(training.steps_done, note),
-                )
-            # The secret too: killed after this, the same training would be written again.
-            stages.save(training)
-            return {}
+            stages.finish(training, after_step)
+            return self._result(training)
 
-        stages.result("training", train)
+        with bar or nullcontext():
+            for number in range(runs):
+                finished.append(stages.result(f"run-{number}", partial(train_run, number)))
+                if bar:
+                    bar.reach((number + 1) * steps)
+        entries = self._ledger(finished)
+        for number, result in enumerate(finished):
+            model = self.inputs.network(self._seed(number), job.device)
+            weights = {
+                name: tensor_of(result[f"{WEIGHTS}{name}"], value)
+                for name, value in model.state_dict().items()
+            }
+            name = "model" if runs == 1 else f"model-{number}"
+            self._save(shown, name, weights, entries, result["measured"])
+        audit = None
+        if canaries := self.inputs.canaries:
+            assert self.settings.canaries is not None
+            level = self.settings.canaries.level
+            phases = self.phase.accounted_phases
+            scores = finished[0]["canary_scores"]
+            audit = canaries.verdict(scores, phases, self.accounts["delta"], level)
+        rows = [each["measured"] | {"skipped": each["skipped_records"]} for each in finished]
+        return self._outcome(rows, entries, audit=audit)
+
+    def _result(self, training: PrivateTraining) -> dict[str, Any]:
+        """What the job keeps of a finished run; the weights are averaged ones if there are any."""
+        model, canaries = training.model, self.inputs.canaries
         if training.ema is not None:
             with torch.no_grad():
-                for name, value in training.model.named_parameters():
+                for name, value in model.named_parameters():
                     value.copy_(training.ema[name])
-        measured = self.inputs.measured(training.model, self.device)
-        tried = self.settings.settings_tried
-        chosen: dict[str, Any] = {"chosen_on_private_data": [UNTOLD]}
-        if tried:
-            tuning = tuning_of(
-                [training.ran] * tried, [training.ran], declared=True, **self.accounts
-            )
-            chosen = {"chosen_on_private_data": None, "tuning": tuning}
-        ledger = training.save(
-            folder,
-            data=self.settings.data,
-            accuracy=_in_words(measured),
-            replace=True,
-            **self.accounts,
-            **chosen,
-        )
-        return self._metrics(measured, skipped_records=training.skipped_records), ledger
+        remember_values(model.parameters())
+        weights = {f"{WEIGHTS}{name}": array_of(each) for name, each in model.state_dict().items()}
+        return {
+            "ran": training.ran.facts(),
+            "ledger": training.ledger(**self.accounts),
+            "measured": self.inputs.measured(model, str(training.device)),
+            "skipped_records": training.skipped_records,
+            "canary_scores": canaries.scores(model).tolist() if canaries else None,
+            **weights,
+        }
 
-    def _select(self, job: Job, folder: Path) -> tuple[Metrics, dict[str, Any]]:
-        assert self.choice is not None and self.inputs.validation is not None
+    def _note(
+        self, training: PrivateTraining, finished: Sequence[Ran], shown: Shown
+    ) -> Callable[[], str]:
+        """What the progress shows beside the steps: epsilon of all steps so far.
+
+        The loss of training records is shown on request alone: it carries no noise, and a
+        terminal's output ends up in logs.
+        """
+
+        def epsilon() -> float:
+            phases = [*(each.phases for each in finished), training.ran.phases]
+            return composition(phases, **self.accounts).epsilon if self.phase.noisy else math.inf
+
+        before = sum(phase.steps for each in finished for phase in each.phases)
+        note = EpsilonSoFar(epsilon, lambda: before + training.steps_done)
+        if not shown.private_loss:
+            return note
+        return lambda: f"{note()}, loss {self.inputs.loss_of(training)} of records (private)"
+
+    def _ledger(self, finished: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The ledger of all runs, with what each says of the network that it trained."""
+        runs, tried = [Ran.of(each["ran"]) for each in finished], self.settings.settings_tried
+        averaged = self.settings.ema_decay is not None
+        entries = ledger(
+            runs,
+            chosen_on_private_data=None if tried else [UNTOLD],
+            tuning=tuning_of([runs[0]] * tried, runs, declared=True, **self.accounts)
+            if tried
+            else None,
+            released="the average of the iterates" if averaged else "the last iterate",
+            require_private=self.settings.epsilon is not None,
+            **self.accounts,
+        )
+        warnings = [word for each in finished for word in each["ledger"]["warnings"]]
+        entries["warnings"] = list(dict.fromkeys([*entries["warnings"], *warnings]))
+        return {**entries, "traced": finished[0]["ledger"]["traced"]}
+
+    def _select(self, job: Job, noise: Noise, shown: Shown) -> Outcome:
+        inputs, device = self.inputs, job.device
+        assert self.choice is not None and inputs.validation is not None
+
+        def secret_network(trial: int) -> nn.Module:
+            """A network whose initial weights are as secret as the noise."""
+            return inputs.network(noise.key(trial, 0, "init") % 2**63, device)
+
         trials = Trials(
             job,
-            self.noise,
+            noise,
             self.choice,
             self.phase,
-            lambda trial, phase: self._training(self._secret_network(trial), phase, trial),
-            lambda model: self.inputs.right(model, self.device),
-            self.inputs.validation.on(self.device).n,
+            lambda trial, phase: self._training(secret_network(trial), noise, phase, trial),
+            lambda model: inputs.right(model, device),
+            inputs.validation.on(device).n,
         )
         # Refused before anything is trained.
         trials.ledger(**self.accounts)
         trials.run()
-        ledger = trials.ledger(**self.accounts)
+        entries = trials.ledger(**self.accounts)
         if trials.best is None:
-            return self._metrics({"n_test": 0}), ledger
-        model = trials.load_best(self._secret_network(0))
-        measured = self.inputs.measured(model, self.device)
-        save_model(
-            folder,
-            model.state_dict(),
-            ledger,
-            settings=self.settings.plain_without("data", "model", "test", "select"),
-            data=self.settings.data,
-            accuracy=_in_words(measured),
-            replace=True,
-        )
+            return self._outcome([], entries)
+        model = trials.load_best(secret_network(0))
+        measured = inputs.measured(model, device)
+        self._save(shown, "model", model.state_dict(), entries, measured)
         selected = {"selected": trials.best["settings"], "score": trials.best["score"]}
-        return self._metrics(measured, **selected), ledger
+        return self._outcome([{**measured, "skipped": None}], entries, **selected)
 
     def _training(
-        self, model: nn.Module, phase: TrainingPhase | None = None, repetition: int = 0
+        self, model: nn.Module, noise: Noise, phase: TrainingPhase, repetition: int
     ) -> PrivateTraining:
         training = PrivateTraining(
             model,
-            [phase or self.phase],
+            [phase],
             self.inputs.train.x,
             self.inputs.train.y,
-            noise=self.noise,
+            noise=noise,
             repetition=repetition,
             loss=self.inputs.loss,
             augmentation=self.inputs.augmentation(),
@@ -306,9 +361,34 @@ class _Training:
         training.step = _step_in_words(training)  # type: ignore[method-assign]
         return training
 
-    def _secret_network(self, trial: int) -> nn.Module:
-        """A network whose initial weights are as secret as the noise."""
-        return self.inputs.network(self.noise.key(trial, 0, "init") % 2**63, self.device)
+    def _seed(self, run: int) -> int:
+        """The seed of a run's initial weights: that of the settings for the first one."""
+        base = self.settings.seed
+        return seed("train", use="init", base=base, run=run) % 2**63 if run else base
+
+    def _save(
+        self,
+        shown: Shown,
+        name: str,
+        weights: Mapping[str, torch.Tensor],
+        entries: Mapping[str, Any],
+        measured: Mapping[str, Any],
+    ) -> None:
+        """The network as a folder that `load_weights` reads, and `load_model` one with a name."""
+        if shown.models is None:
+            return
+        save_model(
+            shown.models / name,
+            weights,
+            entries,
+            settings=self.settings.plain_without("data", "model", "test", "select"),
+            # With canaries it is no network that a name builds.
+            config=None if self.inputs.canaries else self.inputs.config,
+            data=self.settings.data,
+            accuracy=_in_words(measured),
+            # A killed job writes the same once more.
+            replace=True,
+        )
 
     def _choice(self) -> Choice | None:
         select = self.settings.select
@@ -336,15 +416,36 @@ class _Training:
         )
         return replace(phase, noise_multiplier=noise)
 
-    def _metrics(self, measured: Mapping[str, Any], **further: Any) -> Metrics:
-        return Metrics(
-            **measured,
-            n=self.phase.sampler.n,
-            noise_multiplier=self.phase.noise_multiplier,
-            expected_batch=self.phase.sampler.expected_batch,
-            steps=self.phase.steps,
-            **further,
-        )
+    def _outcome(
+        self, measured: Sequence[Mapping[str, Any]], entries: Mapping[str, Any], **further: Any
+    ) -> Outcome:
+        rows = [
+            {
+                "run": run,
+                "accuracy": each.get("accuracy"),
+                "loss": each.get("loss"),
+                "skipped_records": each["skipped"],
+            }
+            for run, each in enumerate(measured)
+        ]
+
+        def over_runs(name: str) -> Any:
+            values = [row[name] for row in rows]
+            return None if not values or None in values else sum(values)
+
+        means = {name: over_runs(name) for name in ("accuracy", "loss")}
+        facts = {
+            "n": self.phase.sampler.n,
+            "n_test": measured[0]["n_test"] if measured else 0,
+            "noise_multiplier": self.phase.noise_multiplier,
+            "expected_batch": self.phase.sampler.expected_batch,
+            "steps": self.phase.steps,
+            "relation": self.accounts["relation"],
+            **{name: total and total / len(rows) for name, total in means.items()},
+            "skipped_records": over_runs("skipped_records"),
+        }
+        further = {"selected": None, "score": None, "audit": None, **further}
+        return Outcome({**facts, **further, "runs": rows}, entries)
 
 
 def _in_words(measured: Mapping[str, Any]) -> str | None:

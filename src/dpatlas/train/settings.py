@@ -1,15 +1,16 @@
 """The settings of a private training of one's own, as a YAML file or a mapping gives them."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dpatlas.config.model import Model, optional, setting
-from dpatlas.config.types import (
+from dpatlas.core.fields import (
     Bounded,
     Epsilon,
     MaxGradNorm,
+    Model,
     Momentum,
     Rate,
     Relation,
@@ -17,9 +18,16 @@ from dpatlas.config.types import (
     SettingsTried,
     Share,
     Updates,
+    optional,
+    setting,
 )
+from dpatlas.core.networks import NETWORKS
 from dpatlas.errors import InputError
 
+# Data sets that are prepared when a training names them, and networks that are built by a name.
+DATA_SETS = ("digits", "cifar10")
+MANIFEST = "manifest.json"
+NETWORK_NAMES = tuple(name for name, entry in NETWORKS.items() if entry.weights is None)
 NAMED = re.compile(r"[^\x00-\x1f]+\.py:[A-Za-z_]\w*")
 LOSSES = ("cross_entropy", "binary_cross_entropy", "squared_error", "token_cross_entropy")
 
@@ -34,6 +42,15 @@ def _is_function_or_file(target: str) -> str:
     return target if target.endswith(".npz") else _is_function(target)
 
 
+def _is_data(target: str) -> str:
+    prepared = target in DATA_SETS or Path(target).name == MANIFEST
+    return target if prepared else _is_function_or_file(target)
+
+
+def _is_network(target: str) -> str:
+    return target if target in NETWORK_NAMES else _is_function(target)
+
+
 def _is_loss(target: str) -> str:
     return target if target in LOSSES else _is_function(target)
 
@@ -46,6 +63,15 @@ Records = Annotated[
         "FILE.py:FUNCTION that returns (x, y), (x, y, groups) or a dataset, or FILE.npz with "
         "arrays x, y and perhaps groups: the persons that records are of. Of numpy's "
         "arrays floats become float32 and whole targets int64; tensors stay as they are."
+    ),
+]
+Data = Annotated[
+    str,
+    AfterValidator(_is_data),
+    setting(
+        f"{' or '.join(DATA_SETS)}, which is prepared first, or the {MANIFEST} of a data set that "
+        "is: both have test and validation records, too, and records are rows of numbers. Or "
+        "FILE.py:FUNCTION or FILE.npz, as for `test`."
     ),
 ]
 Range = Annotated[
@@ -125,8 +151,9 @@ class Select(Model):
     )
     expected_trials: float = setting("Mean of that distribution.", ge=1, le=1e30)
     validation: Records = setting(
-        "Records that trials are scored on, none of which are trained on: given as those of `data` "
-        "are, without groups unless they are public."
+        "Records that trials are scored on, none of which are trained on: without groups unless "
+        "they are public; by default those of a prepared data set.",
+        default=None,
     )
     lr: Range = optional()
     max_grad_norm: Range = optional()
@@ -166,17 +193,32 @@ class Select(Model):
         return {name: ends for name, ends in found.items() if ends is not None}
 
 
-class Settings(Model):
-    """One private training of one's own network on one's own records."""
+class Canaries(Model):
+    """An audit of this training by the network that it gives, with an input for each canary."""
 
-    data: Records
+    number: int = setting(
+        "Blank records with an input of their own each, in or out of the training set by a fair "
+        "coin.",
+        ge=2,
+        le=100_000,
+    )
+    level: Share = setting(
+        "Confidence of the bound on epsilon and of the verdict; 0.95 by default.", default=0.95
+    )
+
+
+class Settings(Model):
+    """A private training of a network, of one's own or by its name."""
+
+    data: Data
     test: Records = setting(
-        "Records to measure loss and accuracy on, without noise: they count as public.",
+        "Records to measure loss and accuracy on, without noise: they count as public; by default "
+        "those of a prepared data set.",
         default=None,
     )
-    model: Function = setting(
+    model: Annotated[str, AfterValidator(_is_network)] = setting(
         "FILE.py:FUNCTION that takes nothing and returns the network; torch's random numbers are "
-        "seeded before it is called."
+        f"seeded before it is called. With a prepared data set also {', '.join(NETWORK_NAMES)}."
     )
     loss: Annotated[str, AfterValidator(_is_loss)] = setting(
         f"{', '.join(LOSSES)}, or FILE.py:FUNCTION of outputs and targets that returns a value for "
@@ -255,6 +297,14 @@ class Settings(Model):
         default=None,
     )
     select: Select = optional()
+    runs: int = setting(
+        "Networks trained, with initial weights, batches and noise of their own; the guarantee is "
+        "of all together; 1 by default.",
+        ge=1,
+        le=1000,
+        default=1,
+    )
+    canaries: Canaries = optional()
     seed: Seed = setting("Seed of initial weights; 0 by default.", default=0)
     noise_source: Literal["os", "keyed"] = setting(
         "os, the default: secret noise, which nobody can repeat. keyed: noise that whoever knows "
@@ -284,9 +334,49 @@ class Settings(Model):
             raise InputError("ema_decay", "it beside select", "one of the two")
         if self.select and self.settings_tried is not None:
             raise InputError("settings_tried", "it beside select", "one of the two")
-        if self.select and self.noise_multiplier == 0:
-            raise InputError("noise_multiplier", "0 with select", "a number > 0")
+        if self.select and self.runs > 1:
+            raise InputError("runs", "it beside select", "1: a selection releases one network")
+        for key in ("select", "canaries"):
+            if getattr(self, key) and self.noise_multiplier == 0:
+                raise InputError("noise_multiplier", f"0 with {key}", "a number > 0")
+        if self.select and self.select.validation is None and not self.is_prepared:
+            raise InputError("select.validation", "nothing", "records to score trials on")
+        if self.model in NETWORK_NAMES and not self.is_prepared:
+            allowed = f"FILE.py:FUNCTION, or {' or '.join(DATA_SETS)} or a {MANIFEST} as data"
+            raise InputError("model", f"{self.model} with records of one's own", allowed)
+        if self.canaries:
+            self._check_canaries()
         return self
+
+    def _check_canaries(self) -> None:
+        """InputError for a training whose canaries would show nothing, or are not accounted."""
+        alone = {
+            "select": None,
+            "runs": 1,
+            "sampler": "poisson",
+            "clipping": "flat",
+            "layer_bounds": None,
+            "augmentation": None,
+            "loss": LOSSES[0],
+        }
+        for key, value in alone.items():
+            if getattr(self, key) != value:
+                allowed = "none of it" if value is None else value
+                raise InputError(key, "another value beside canaries", str(allowed))
+        if self.relation == "replace_one":
+            raise InputError("relation", "replace_one beside canaries", "add_remove")
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether `data` is a prepared data set."""
+        return self.data in DATA_SETS or Path(self.data).name == MANIFEST
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All keys that tell trainings apart, without those that came later at their defaults."""
+        later = {"runs": 1, "canaries": None}
+        same = [name for name, value in later.items() if getattr(self, name) == value]
+        return self.whole("workers", *same)
 
 
 def _just_one(choice: dict[str, Any]) -> None:

@@ -1,11 +1,15 @@
 """Small records of attacks, canaries and trainings, as the table `audit` reads them."""
 
-from figure_samples import sample_record
-from small_jobs import TRAINING
+from dataclasses import asdict
 
-from dpatlas.checks.audit.records import mechanism, training
-from dpatlas.checks.audit.records.bounds import Bound, Excess, OneRun, Rates
-from dpatlas.checks.audit.settings import DEFAULTS
+from figure_samples import sample_record
+from small_jobs import NETWORK
+
+from dpatlas.accounting.audit_statistics import ErrorRates, LowerBound, ProfileTest
+from dpatlas.accounting.one_run import OneRunTest
+from dpatlas.checks.audit.records.mechanism import MechanismSpec
+from dpatlas.checks.audit.records.network import NetworkSpec
+from dpatlas.core.records import rows_of
 
 LEDGER = {
     "mechanism": "DP-SGD in words",
@@ -15,7 +19,7 @@ LEDGER = {
     "claimed": None,
 }
 COMMON = {"key": "audit", "seed": 0, "noise_source": "keyed"}
-RATES = Rates(
+RATES = ErrorRates(
     runs=1200,
     threshold=0.0,
     above=True,
@@ -30,12 +34,13 @@ RATES = Rates(
 
 def bound(**changes):
     values = {"epsilon": 0.8, "delta": 0.01, "level": 0.95, "runs": 1200, "ceiling": 5.0}
-    return Bound(**{**values, "method": "repeated runs", "evidence": RATES, **changes})
+    values |= {"method": "repeated runs", "evidence": RATES}
+    return asdict(LowerBound(**{**values, **changes}))
 
 
 def excess(value, delta):
     values = {"epsilon": 1.0, "level": 0.999, "runs": 1200, "ceiling": 4.0, "evidence": RATES}
-    return Excess(excess=value, delta=delta, **values)
+    return asdict(ProfileTest(excess=value, delta=delta, **values))
 
 
 def attack(
@@ -47,8 +52,8 @@ def attack(
     **ledger,
 ):
     """The attack on one mechanism; `ledger` changes entries of its ledger."""
-    profile = mechanism.Profile(delta=[0.1], epsilon=[1.0])
-    metrics = mechanism.Metrics(
+    profile = {"delta": [0.1], "epsilon": [1.0]}
+    facts = dict(
         sentence=sentence,
         relation="add_remove",
         guaranteed=1.5,
@@ -62,33 +67,29 @@ def attack(
         claim_contradicted=claimed and claim_excess > 0,
     )
     fields = {"kind": "mechanism", "mechanism": name, "runs": 600, "delta": 0.01}
-    spec = mechanism.Spec(**COMMON, **fields, level=0.95, verdict_level=0.999)
-    return sample_record(spec, metrics, name, ledger=LEDGER | ledger)
+    spec = MechanismSpec(**COMMON, **fields, level=0.95, verdict_level=0.999)
+    return sample_record(spec, facts, name, ledger=LEDGER | ledger)
 
 
 def trained(audit=None, accuracy=(0.8, 0.9)):
     """A private training; its audit by canaries if `audit` is given."""
-    metrics = training.Metrics(
-        accuracy=list(accuracy),
-        curves=[],
-        ema_accuracy=[],
-        selection=None,
-        noise_multiplier=5.5,
-        expected_batch=600.0,
-        n_train=1200,
-        n_test=297,
-        skipped_records=[1, 2],
-        audit=audit,
-    )
+    runs = range(len(accuracy))
+    by_run = {"accuracy": list(accuracy), "loss": [0.5] * 2, "skipped_records": [1, 2]}
+    metrics = {
+        **{"n": 1200, "n_test": 297, "noise_multiplier": 5.5, "expected_batch": 600.0},
+        **{"steps": 60, "relation": "add_remove", "accuracy": 0.85, "loss": 0.5},
+        **{"skipped_records": 3, "audit": audit, "selected": None, "score": None},
+        "runs": rows_of({"run": runs}, **by_run),
+    }
     settings = {"model": "small-cnn-s", "steps": 60, "runs": len(accuracy), "settings_tried": 10}
-    settings |= {"kind": "training", "canaries": 300 if audit else 0}
-    spec = training.Spec(**{**TRAINING, **DEFAULTS, **COMMON, **settings})
-    return sample_record(spec, metrics, ledger=LEDGER)
+    if audit:
+        settings |= {"canaries": 300, "level": 0.95}
+    return sample_record(NetworkSpec(**NETWORK | settings), metrics, ledger=LEDGER)
 
 
 def canaries(contradicted=False):
     """The audit of one training run by canaries."""
-    test = OneRun(
+    test = OneRunTest(
         canaries=300,
         guesses=84,
         correct=80 if contradicted else 60,
@@ -98,6 +99,5 @@ def canaries(contradicted=False):
         level=0.95,
     )
     lower = bound(delta=1e-5, method="one run", runs=1)
-    return trained(
-        training.Audit(auc=0.6, lower=lower, profile_test=test, contradicted=contradicted)
-    )
+    audit = {"lower": lower, "profile_test": asdict(test)}
+    return trained(audit | {"contradicted": contradicted})

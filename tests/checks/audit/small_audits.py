@@ -1,7 +1,7 @@
 """An audit as its tests run it."""
 
 from dpatlas.checks.audit.jobs.mechanism import audit
-from dpatlas.checks.audit.records.mechanism import Spec
+from dpatlas.checks.audit.records.mechanism import MechanismSpec
 from dpatlas.core.seeds import Noise
 
 DELTA, LEVEL, VERDICT_LEVEL = 1e-2, 0.95, 0.99
@@ -12,8 +12,8 @@ def no_progress():
 
 
 def audited(name, runs):
-    """Metrics of an attack under noise of the mechanism's name."""
-    spec = Spec(
+    """Facts of an attack under noise of the mechanism's name."""
+    spec = MechanismSpec(
         **{"key": "audit", "kind": "mechanism", "seed": 0, "noise_source": "keyed"},
         **{"mechanism": name, "runs": runs},
         **{"delta": DELTA, "level": LEVEL, "verdict_level": VERDICT_LEVEL},

@@ -22,7 +22,7 @@ from dpatlas.checks.audit.jobs.feature_releases import (
     SecondLayer,
 )
 from dpatlas.checks.audit.jobs.mechanism import audit
-from dpatlas.checks.audit.records.mechanism import Spec
+from dpatlas.checks.audit.records.mechanism import MechanismSpec
 from dpatlas.config.load import load_config
 from dpatlas.core.rounding import rounded_up
 from dpatlas.core.seeds import Noise
@@ -96,20 +96,20 @@ def no_clip(monkeypatch):
 @every_release
 def test_an_honest_release_is_not_contradicted_and_shows_most_of_what_it_guarantees(name):
     metrics = audited(name, 4000)
-    assert not metrics.contradicted
-    assert 0.5 * metrics.guaranteed < metrics.lower.epsilon <= metrics.guaranteed
-    assert metrics.claimed is metrics.claim_test is metrics.claim_contradicted is None
+    assert not metrics["contradicted"]
+    assert 0.5 * metrics["guaranteed"] < metrics["lower"]["epsilon"] <= metrics["guaranteed"]
+    assert metrics["claimed"] is metrics["claim_test"] is metrics["claim_contradicted"] is None
 
 
 @every_release
 def test_noise_at_half_scale_is_caught(name, scale_noise):
     scale_noise(0.5)
-    assert audited(name, ENOUGH).contradicted
+    assert audited(name, ENOUGH)["contradicted"]
 
 
 @every_release
 def test_a_forgotten_clip_is_caught(name, no_clip):
-    assert audited(name, 100).contradicted
+    assert audited(name, 100)["contradicted"]
 
 
 def test_noise_of_a_single_release_on_every_step_is_caught(monkeypatch):
@@ -117,19 +117,19 @@ def test_noise_of_a_single_release_on_every_step_is_caught(monkeypatch):
         return noise_deviation(max_norm, n, mu)
 
     monkeypatch.setattr(feature_releases, "noise_deviation", without_composition)
-    assert audited("feature-second-layer", ENOUGH).contradicted
-    assert not audited("feature-matrix", ENOUGH).contradicted
+    assert audited("feature-second-layer", ENOUGH)["contradicted"]
+    assert not audited("feature-matrix", ENOUGH)["contradicted"]
 
 
 def test_runs_as_the_config_asks_for_catch_a_fifth_of_the_noise_missing(scale_noise):
     asked = {
-        spec.fields["mechanism"]: Spec(**spec.fields)
+        spec.fields["mechanism"]: MechanismSpec(**spec.fields)
         for spec in specs.groups(load_config(changes={"tier": "t"}))["mechanisms"]
     }
     scale_noise(0.8)
     for name in FEATURES:
         noise = Noise(f"a fifth less, {name}", "keyed")
-        assert audit(asked[name], noise, no_progress).contradicted
+        assert audit(asked[name], noise, no_progress)["contradicted"]
 
 
 @every_release

@@ -187,7 +187,7 @@ def test_a_record_that_contributes_more_only_where_it_is_offset_is_caught(name, 
     with pytest.raises(InputError, match="a gradient by rules that differs"):
         list(gradients_of(ATTACKED_NETWORKS[name]))
     monkeypatch.setattr(dpatlas.privacy.per_record, "check_rules", lambda *_: None)
-    assert audited(name, runs=100).contradicted
+    assert audited(name, runs=100)["contradicted"]
 
 
 def test_twice_the_bound_is_scored_as_what_it_is_and_caught(monkeypatch, steps):
@@ -198,5 +198,5 @@ def test_twice_the_bound_is_scored_as_what_it_is_and_caught(monkeypatch, steps):
         return 2 * honest(norms2, bound)
 
     monkeypatch.setattr(dpatlas.privacy.per_record, "clip_factors", twice)
-    assert audited("convolution-large", runs=300).contradicted
+    assert audited("convolution-large", runs=300)["contradicted"]
     assert all(share == pytest.approx(2, rel=1e-4) for _, share in steps)

@@ -21,7 +21,7 @@ def test_every_network_has_a_cost_and_only_training_moves_to_a_gpu():
     names, _ = get_args(SmallNetwork)
     assert set(get_args(names)) <= set(NETWORKS)
     on_gpu = {kind: cost.gpu for kind, cost in KINDS.items()}
-    assert on_gpu == {"mechanism": False, "training": True, "selection": True}
+    assert on_gpu == {"mechanism": False, "network": True}
 
 
 def test_the_default_tier_attacks_every_mechanism_as_often_as_its_entry_says():

@@ -79,8 +79,8 @@ def test_an_import_needs_no_data_no_gpu_and_little_memory_and_no_figure_waits_fo
     config["device"] = "auto"
     atlas = atlas_of(config)
     (name,) = atlas.ids("pretrain", "imported")
-    assert atlas.data_manifest(name) == [] and atlas.device(name) == "cpu"
-    assert 500 < atlas.memory_mb(name) < 3000
+    assert atlas.job(name).data == [] and atlas.job(name).device == "cpu"
+    assert 500 < atlas.job(name).memory_mb < 3000
     assert not [figure for figure in atlas.figures if atlas.record(name) in atlas.behind(figure)]
     assert atlas.record(name) in atlas.all_records()
 
@@ -128,7 +128,7 @@ def test_where_a_file_lies_changes_no_id_and_its_checksum_does():
 )
 def test_the_file_that_is_fetched_is_the_one_that_the_config_names(fields, changes, file, words):
     atlas = atlas_of(with_backbone(fields, **changes))
-    ((name, path),) = atlas.weights_files().items()
+    ((name, path),) = atlas.weights_files.items()
     assert path.endswith(f"/weights/{name}/{file}")
     assert shlex.split(atlas.weights_arguments(name)) == ["--name", fields["model"], *words]
 

@@ -1,10 +1,11 @@
-"""Records of dp_sgld for tests: a factory for each kind, of the classes that its jobs write."""
+"""Records of dp_sgld for tests: a factory for each kind."""
 
 from itertools import product
 
 import numpy as np
-from figure_samples import sample_record
+from figure_samples import sample_record, tables_of
 
+from dpatlas.core.records import rows_of
 from dpatlas.papers.dp_sgld.formulas.published import DP_SGD_NOISE_MULTIPLIERS, PUBLISHED_RUNS
 from dpatlas.papers.dp_sgld.formulas.theorems import claimed_rdp
 from dpatlas.papers.dp_sgld.records import (
@@ -75,9 +76,8 @@ def arm(method, comparison=None, schedule=None, epsilon=1.0, **changes):
     """A row of kind accuracy, of Langevin SGD if it has a schedule."""
     compared = {"method": method, "comparison": comparison, "schedule": schedule}
     if schedule is None:
-        fields = _sgd_fields(epsilon, **{"weight_decay": 0.0, **changes})
-        return accuracy.SgdArm(**compared, **fields)
-    return accuracy.LangevinArm(**compared, **_langevin_fields(epsilon, **changes))
+        return compared | _sgd_fields(epsilon, **{"weight_decay": 0.0, **changes})
+    return compared | _langevin_fields(epsilon, **changes)
 
 
 def protocol_arm(method, reading, schedule, weight_decay=None, **changes):
@@ -85,71 +85,61 @@ def protocol_arm(method, reading, schedule, weight_decay=None, **changes):
     of_arm = {"method": method, "reading": reading, "schedule": schedule}
     of_arm["best_epoch_accuracy"] = [0.01 + value for value in changes.get("accuracy", [0.8] * 3)]
     if method == "dp-sgld":
-        return protocol.LangevinArm(**_langevin_fields(1.0, **of_arm, **changes))
+        return _langevin_fields(1.0, **of_arm, l2=True, **changes)
     epsilon = None if method == "no-dp" else 1.0
-    fields = _sgd_fields(epsilon, **of_arm, **changes)
-    return protocol.SgdArm(**fields, weight_decay=weight_decay)
+    decay = {"weight_decay": weight_decay, "l2": weight_decay != 0}
+    return _sgd_fields(epsilon, **of_arm, **decay, **changes)
 
 
 def long_arm(method, comparison, steps, **changes):
     """A row of kind long_training, at epsilon 1."""
     compared = {"method": method, "comparison": comparison}
     if method == "dp-sgd":
-        return long_training.SgdArm(**compared, **_sgd_fields(1.0, steps=steps, **changes))
-    return long_training.LangevinArm(**compared, **_langevin_fields(1.0, steps=steps, **changes))
+        return compared | _sgd_fields(1.0, steps=steps, **changes)
+    return compared | _langevin_fields(1.0, steps=steps, **changes)
 
 
 def finetune_arm(method, unfreeze, trained_parameters, epsilon, **changes):
     """A row of kind finetune."""
-    return finetune.Row(
-        method=method,
-        unfreeze=unfreeze,
-        trained_parameters=trained_parameters,
-        **_sgd_fields(epsilon, **changes),
-    )
+    trained = {"unfreeze": unfreeze, "trained_parameters": trained_parameters}
+    return {"method": method, **trained, **_sgd_fields(epsilon, **changes)}
 
 
-def _over_runs(rows):
-    """What the spec and the metrics say of the runs behind some rows."""
-    runs = len(rows[0].accuracy) if rows else 3
-    found = {"scaled_down": [7] + [0] * (runs - 1), "mean_eigenvalue": [0.6] * runs}
-    return {"runs": runs}, SEEN | found
+def _regression(types, arms, metrics, slug, **fields):
+    """A record of a regression; the first run scaled 7 records down."""
+    runs = len(arms[0]["accuracy"]) if arms else 3
+    seen = [
+        {"run": run, "scaled_down": 0 if run else 7, "mean_eigenvalue": 0.6} for run in range(runs)
+    ]
+    spec = types.RECORD.spec(**COMMON | REGRESSION | {"runs": runs} | fields)
+    facts = SEEN | (metrics or {})
+    return sample_record(spec, {**facts, "seen": seen, **tables_of(arms, types.RECORD)}, slug)
 
 
 def protocol_record(rows, readings, metrics=None, slug="protocol", **fields):
-    """metrics: what differs from `SEEN`; fields: of the spec."""
-    spec = {
-        **{"kind": "protocol", "epsilon": 1.0, "batch": 128, "epochs": 30},
-        "readings": readings,
-    }
-    runs, seen = _over_runs(rows)
-    metrics = protocol.Metrics(**{**seen, **(metrics or {})}, rows=rows)
-    return sample_record(protocol.Spec(**COMMON | REGRESSION | spec | runs | fields), metrics, slug)
+    """metrics: facts that differ from `SEEN`; fields: of the spec."""
+    spec = {"kind": "protocol", "epsilon": 1.0, "batch": 128, "epochs": 30, "readings": readings}
+    return _regression(protocol, rows, metrics, slug, **spec | fields)
 
 
 def accuracy_record(rows, metrics=None, slug="accuracy", **fields):
-    """metrics: what differs from `SEEN`; fields: of the spec."""
+    """metrics: facts that differ from `SEEN`; fields: of the spec."""
     spec = {"kind": "accuracy", "schedule": "both", "epsilons": [1.0]}
-    runs, seen = _over_runs(rows)
-    return sample_record(
-        accuracy.Spec(**COMMON | REGRESSION | spec | runs | fields),
-        accuracy.Metrics(**{**seen, **(metrics or {})}, rows=rows),
-        slug,
-    )
+    return _regression(accuracy, rows, metrics, slug, **spec | fields)
 
 
 def finetune_record(rows, **fields):
     """Backbone and counts are those of the others; fields: of the spec."""
-    names = dict.fromkeys(row.unfreeze for row in rows)
+    names = dict.fromkeys(row["unfreeze"] for row in rows)
     spec = {
         **{"kind": "finetune", "epsilons": [1.0], "relation": "add_remove", "batch": 130},
-        "steps": 300,
+        **{"steps": 300, "runs": len(rows[0]["accuracy"])},
         "unfreeze": [{"name": name, "trainable": [name]} for name in names],
     }
     backbone = {**BACKBONE, "architecture": "small-cnn-s"}
     return sample_record(
-        finetune.Spec(**COMMON | TRAINED | spec | _over_runs(rows)[0] | fields),
-        finetune.Metrics(**COUNTS, backbone=backbone, rows=rows),
+        finetune.FinetuneSpec(**COMMON | TRAINED | spec | fields),
+        {**COUNTS, "backbone": backbone, **tables_of(rows, finetune.RECORD)},
     )
 
 
@@ -157,13 +147,10 @@ def long_training_record(rows, **fields):
     """On raw columns; fields: of the spec."""
     spec = {
         **{"kind": "long_training", "features": "raw", "backbone": None, "epsilon": 1.0},
-        "steps": list(dict.fromkeys(row.steps for row in rows)),
+        "steps": list(dict.fromkeys(row["steps"] for row in rows)),
     }
-    runs, seen = _over_runs(rows)
-    return sample_record(
-        long_training.Spec(**COMMON | REGRESSION | spec | runs | fields),
-        long_training.Metrics(**{**seen, "backbone": None, "features": None}, rows=rows),
-    )
+    raw = {"backbone": None, "features": None}
+    return _regression(long_training, rows, raw, "long_training", **spec | fields)
 
 
 def privacy_loss_record(curves):
@@ -178,29 +165,22 @@ def privacy_loss_record(curves):
             "noise_multiplier": 0.2,
             "add_remove": 400.0 + number,
             "replace_one": 6e5,
-            "dp_sgd": {
-                **{"noise_multiplier": DP_SGD_NOISE_MULTIPLIERS[run.dataset]},
-                **{"pld": 0.91, "rdp": 1.0},
-            },
+            "dp_sgd_noise_multiplier": DP_SGD_NOISE_MULTIPLIERS[run.dataset],
+            **{"dp_sgd_pld": 0.91, "dp_sgd_rdp": 1.0},
         }
         for number, run in enumerate(PUBLISHED_RUNS)
     ]
+    names = ("calibration", "schedule", "curve")
+    rows = [
+        {**dict(zip(names, of_curve, strict=True)), "sigma2": 0.1, "step": step, "epsilon": value}
+        for of_curve, (steps, epsilons) in curves.items()
+        for step, value in zip(steps, epsilons, strict=True)
+    ]
+    facts = {"lipschitz": 1.4, "beta": 0.6, "steps_per_epoch": 5}
+    facts["small"] = {"n": 200, "batch": 2, "radius": 1.0, "epsilon": 1.0}
     return sample_record(
-        privacy_loss.Spec(**COMMON | spec),
-        privacy_loss.Metrics(
-            lipschitz=1.4,
-            beta=0.6,
-            steps_per_epoch=5,
-            small={"n": 200, "batch": 2, "radius": 1.0, "epsilon": 1.0},
-            curves=[
-                {
-                    **{"calibration": calibration, "schedule": schedule, "curve": name},
-                    **{"sigma2": 0.1, "steps": steps, "epsilon": epsilon},
-                }
-                for (calibration, schedule, name), (steps, epsilon) in curves.items()
-            ],
-            published=published,
-        ),
+        privacy_loss.PrivacyLossSpec(**COMMON | spec),
+        {**facts, "curves": rows, "published": published},
     )
 
 
@@ -229,18 +209,26 @@ def growing_losses_record():
 
 
 def counterexample_record(scan, calibrated, sigma2s):
-    """n = 100; scan and calibrated: as in a record."""
+    """n = 100; scan: with exact and claimed by step and order; calibrated: as in a record."""
     spec = {
         **{"kind": "counterexample", "n": 100, "radius": 1.0, "epsilon": 1.0},
         "ratios": sorted({100 / law["m"] for law in scan}),
         "sigma2s": sigma2s,
         **{"steps": [1, 5], "alphas": [2.0, 8.0], "etas": sorted({law["eta"] for law in scan})},
     }
+    rows = [
+        {**law, **row}
+        for law in scan
+        for row in rows_of(
+            {"K": spec["steps"], "alpha": spec["alphas"]},
+            exact=law["exact"],
+            claimed=law["claimed"],
+        )
+    ]
+    facts = {"n": 100, "lipschitz": 2.0, "calibrated_sigma2": 0.077}
     return sample_record(
-        counterexample.Spec(**COMMON | spec),
-        counterexample.Metrics(
-            n=100, lipschitz=2.0, calibrated_sigma2=0.077, scan=scan, calibrated=calibrated
-        ),
+        counterexample.CounterexampleSpec(**COMMON | spec),
+        {**facts, "scan": rows, "calibrated": calibrated},
     )
 
 
@@ -269,27 +257,22 @@ def utility_record(runs=3):
     draws, steps = np.random.default_rng(0), 50
     names = {"constant": ("4.1", "4.1", "4.2"), "decreasing": ("4.3", "4.3", "4.4")}
     shown = [1, 7, steps]
-    rows = []
+    tables = {"noise": [], "bounds": [], "risks": []}
     for schedule, epsilon in product(SCHEDULES, (0.5, 2.0)):
-        lemma, first, second = names[schedule]
+        arm = {"schedule": schedule, "epsilon": epsilon}
+        lemma, *theorems = names[schedule]
         K = 7 if schedule == "constant" else 10 * steps
-        bound = [5.0 / epsilon, 2.0 / epsilon, 1.0 / epsilon]
-        printed = [0.9 * value for value in bound]
-        rows.append(
-            {
-                "schedule": schedule,
-                "epsilon": epsilon,
-                "sigma2": 0.1,
-                "distance2": 1.0,
-                "shown_steps": shown,
-                "lemma": {"name": f"Lemma {lemma}", "exact": bound, "paper": printed},
-                "theorems": [
-                    {"name": f"Thm {first}", "K": K, "exact": 3.0, "paper": 2.9},
-                    {"name": f"Thm {second}", "K": K + 1, "exact": 4.0, "paper": 3.9},
-                ],
-                "excess_risk_runs": draws.uniform(0.1, 0.2, (runs, len(shown))).tolist(),
-            }
-        )
+        tables["noise"].append({**arm, "sigma2": 0.1, "distance2": 1.0})
+        bounds = [
+            (f"Lemma {lemma}", step, value / epsilon, 0.9 * (value / epsilon))
+            for step, value in zip(shown, (5.0, 2.0, 1.0), strict=True)
+        ]
+        bounds += [(f"Thm {theorems[0]}", K, 3.0, 2.9), (f"Thm {theorems[1]}", K + 1, 4.0, 3.9)]
+        columns = ("bound", "step", "exact", "paper")
+        tables["bounds"] += [{**arm, **dict(zip(columns, each, strict=True))} for each in bounds]
+        risks = draws.uniform(0.1, 0.2, (runs, len(shown)))
+        of_arm = rows_of({"run": range(runs), "step": shown}, excess_risk=risks)
+        tables["risks"] += [{**arm, **row} for row in of_arm]
     spec = {
         **{"kind": "utility", "n": 100, "inputs": 2, "batch": 10, "lambda": 0.1},
         **{"epsilons": [0.5, 2.0], "steps": steps, "runs": runs, "schedules": SCHEDULES},
@@ -299,4 +282,4 @@ def utility_record(runs=3):
         **{"minimiser_norm": 1.9, "gradient_norm_at_minimiser": 0.0},
         **{"excess_risk_at_zero": 0.3, "batch_noise": 0.01},
     }
-    return sample_record(utility.Spec(**COMMON | spec), utility.Metrics(**problem, rows=rows))
+    return sample_record(utility.UtilitySpec(**COMMON | spec), {**problem, **tables})

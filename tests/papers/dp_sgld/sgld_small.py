@@ -129,7 +129,7 @@ def spec_of(kind, **changes):
 def fields_of(kind, **changes):
     """As a job sees them."""
     spec = spec_of(kind, **changes)
-    return checked_fields(kind_of(spec)[1].spec, spec.fields, "--spec: ")
+    return checked_fields(kind_of(spec)[1].record.spec, spec.fields, "--spec: ")
 
 
 def save_data(folder, scale=SCALE, **poison):
@@ -185,3 +185,16 @@ def run(spec, manifest, folder, backbones=(), features=None, tuning=None):
 
 def metrics_of(*arguments):
     return json.loads(run(*arguments))["metrics"]
+
+
+def arms_in(metrics):
+    """Arms in the metrics (JSON) of a record, with lists over runs of what was measured."""
+    return [
+        arm
+        | {
+            name: [run[name] for run in metrics["runs"] if run["arm"] == arm["arm"]]
+            for name in metrics["runs"][0]
+            if name != "arm"
+        }
+        for arm in metrics["arms"]
+    ]

@@ -16,6 +16,7 @@ from dpatlas.papers.dp_sgld.jobs import finetune as finetune_job
 from dpatlas.papers.dp_sgld.jobs import long_training as long_job
 from dpatlas.papers.dp_sgld.jobs import protocol as protocol_job
 from dpatlas.papers.dp_sgld.records.protocol import Protocol, Reading
+from dpatlas.show.rows import where
 
 RUNS, SPREAD = 12, 5e-4
 ACCURACY = {"no-dp": 0.9, "dp-sgd": 0.8, "dp-sgld": 0.895, "repaired-full": 0.85}
@@ -148,22 +149,25 @@ def verdicts(groups):
     return claim_rows("dp_sgld", PaperRecords({}, groups))
 
 
-def arm_of(record, **keys):
-    (arm,) = (
-        row
-        for row in record.metrics.rows
-        if all(getattr(row, name) == value for name, value in keys.items())
-    )
-    return arm
+def runs_of_arm(record, **keys):
+    """Rows of the runs of the one arm with these values."""
+    (arm,) = where(record.tables["arms"], **keys)
+    return where(record.tables["runs"], arm=arm["arm"])
+
+
+def accuracies(record, **keys):
+    return np.array([row["accuracy"] for row in runs_of_arm(record, **keys)])
+
+
+def set_accuracies(record, values, **keys):
+    for row, value in zip(runs_of_arm(record, **keys), values, strict=True):
+        row["accuracy"] = float(value)
 
 
 def curve_of(groups, name, calibration="theorem", schedule="constant"):
-    (curve,) = (
-        curve
-        for curve in groups["privacy_loss"][0].metrics.curves
-        if (curve.curve, curve.calibration, curve.schedule) == (name, calibration, schedule)
-    )
-    return curve
+    """Rows of a curve."""
+    of_curve = {"curve": name, "calibration": calibration, "schedule": schedule}
+    return where(groups["privacy_loss"][0].tables["curves"], **of_curve)
 
 
 def changed(change):
@@ -176,7 +180,7 @@ def changed(change):
 @record_change
 def set_accuracy(groups, mean, group="accuracy", number=0, **keys):
     """The change that gives an arm another mean accuracy; `number` is its record's."""
-    arm_of(groups[group][number], **keys).accuracy[:] = runs_of(mean, 9)
+    set_accuracies(groups[group][number], runs_of(mean, 9), **keys)
 
 
 def set_langevin(mean, comparison, schedule, number=0):
@@ -198,28 +202,26 @@ def set_protocol(
 @record_change
 def scale_risk(groups, schedule, factor):
     """The change of all measured risks of a schedule."""
-    for row in groups["utility"][0].metrics.rows:
-        if row.schedule == schedule:
-            row.excess_risk_runs[:] = (factor * np.array(row.excess_risk_runs)).tolist()
+    for row in where(groups["utility"][0].tables["risks"], schedule=schedule):
+        row["excess_risk"] *= factor
 
 
 @record_change
 def scale_epsilon(groups, curve, factor, calibration="theorem", step=-1):
     """The change of epsilon at one step of a curve."""
-    curve_of(groups, curve, calibration).epsilon[step] *= factor
+    curve_of(groups, curve, calibration)[step]["epsilon"] *= factor
 
 
 @record_change
 def set_divergence(groups, law, step, order, exact):
     """The change of one exact divergence; law 0 has m = 1 and law 1 full batches."""
-    groups["counterexample"][0].metrics.scan[law].exact[step][order] = exact
+    groups["counterexample"][0].tables["scan"][4 * law + 2 * step + order]["exact"] = exact
 
 
 @record_change
 def set_delta(groups, number, delta):
     """The change of an exact delta; 0 and 1 are of m = 1, 2 and 3 of full batches."""
-    calibrated = groups["counterexample"][0].metrics.calibrated
-    calibrated[number] = calibrated[number].model_copy(update={"delta": delta})
+    groups["counterexample"][0].tables["calibrated"][number]["delta"] = delta
 
 
 # By entry, a change after which it is not reproduced. Those of sgld-5 and sgld-8 follow from

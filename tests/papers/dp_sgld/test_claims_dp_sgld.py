@@ -14,8 +14,8 @@ from committed_claims import with_verdict
 from sgld_world import (
     CHANGES,
     RUNS,
+    accuracies,
     accuracy_record,
-    arm_of,
     counterexample_record,
     curve_of,
     groups,
@@ -23,6 +23,7 @@ from sgld_world import (
     protocol_record,
     runs_of,
     scale_epsilon,
+    set_accuracies,
     set_accuracy,
     set_delta,
     set_protocol,
@@ -37,8 +38,9 @@ from dpatlas.evidence.verdicts import (
     NOT_RUN,
     REPRODUCED,
 )
-from dpatlas.papers.dp_sgld import claims_exact
+from dpatlas.papers.dp_sgld import claims
 from dpatlas.papers.dp_sgld.formulas.published import PRINTED_TABLE_4, PUBLISHED_RUNS, TABLE_4
+from dpatlas.show.rows import where
 
 PROJECT = Path(__file__).resolve().parents[3]
 # By arithmetic on the printed table: neither d = parameters nor d = classes gives it.
@@ -55,8 +57,8 @@ def another_kind_of_features(records):
     """A set of its own, smaller than all others, on which DP-SGLD leads by far."""
     record = protocol_record(1000)
     spec = record.spec.model_copy(update={"features": "another"})
-    metrics = record.metrics.model_copy(update={"n_train": 100})
-    records["protocol"].append(dataclasses.replace(record, spec=spec, metrics=metrics))
+    facts = {**record.facts, "n_train": 100}
+    records["protocol"].append(dataclasses.replace(record, spec=spec, facts=facts))
     keys = {"reading": "paper", "schedule": "constant", "weight_decay": 1e-3}
     set_accuracy(0.1, "protocol", -1, method="dp-sgd", **keys)(records)
 
@@ -110,11 +112,11 @@ def test_a_tie_counts_as_at_least_as_accurate_and_a_deficit_does_not(lead, verdi
     """The limit is minus half of the smallest printed lead; the interval is far narrower."""
     records = groups()
     dp_sgd = {"method": "dp-sgd", "reading": "paper", "schedule": "constant", "weight_decay": 1e-3}
-    opponent = np.array(arm_of(records["protocol"][1], **dp_sgd).accuracy)
+    opponent = accuracies(records["protocol"][1], **dp_sgd)
     keys = {**dp_sgd, "method": "dp-sgld"}
     del keys["weight_decay"]
     draws = np.random.default_rng(1).normal(0, 1e-4, RUNS)
-    arm_of(records["protocol"][1], **keys).accuracy[:] = (opponent + lead + draws).tolist()
+    set_accuracies(records["protocol"][1], opponent + lead + draws, **keys)
     row = verdicts(records)["sgld-1a"]
     if lead == -0.004:
         # Surely below 0 and surely above the limit: worse, by less than matters.
@@ -146,8 +148,8 @@ def test_noise_between_runs_or_few_runs_leave_a_claim_open(group, keys, open_cla
     records = groups()
     number = 1 if group == "protocol" else 0
     if how == "noise":
-        arm = arm_of(records[group][number], **keys)
-        arm.accuracy[:] = runs_of(np.mean(arm.accuracy), 3, spread=0.3)
+        mean = accuracies(records[group][number], **keys).mean()
+        set_accuracies(records[group][number], runs_of(mean, 3, spread=0.3), **keys)
     else:
         records[group] = [record.cut(RUNS - 1) for record in records[group]]
     rows = verdicts(records)
@@ -178,8 +180,8 @@ def one_size_alone(records):
 
 
 def curves_of_decreasing_steps(records):
-    curves = records["privacy_loss"][0].metrics.curves
-    curves[:] = [curve for curve in curves if curve.schedule == "decreasing"]
+    curves = records["privacy_loss"][0].tables["curves"]
+    curves[:] = where(curves, schedule="decreasing")
 
 
 def only_full_batches(records):
@@ -213,7 +215,7 @@ def test_the_interval_that_decides_is_that_of_the_record_closest_to_failing():
     row = verdicts(records)["sgld-11a"]
     assert row["comparisons"] == 4 and "accuracy-1" in row["note"]
     langevin, dp_sgd = (
-        np.array(arm_of(records["accuracy"][1], **arm).accuracy)
+        accuracies(records["accuracy"][1], **arm)
         for arm in (keys, {**DP_SGD, "comparison": "published"})
     )
     assert row["observed"] == pytest.approx(langevin.mean() - dp_sgd.mean())
@@ -222,7 +224,8 @@ def test_the_interval_that_decides_is_that_of_the_record_closest_to_failing():
 
 def test_layers_are_ordered_by_how_much_they_train_not_by_their_place():
     records = groups()
-    records["finetune"][0].metrics.rows.reverse()
+    for table in records["finetune"][0].tables.values():
+        table.reverse()
     assert verdicts(records)["sgld-4"]["verdict"] == REPRODUCED
     assert "blocks trained, less head alone" in verdicts(records)["sgld-4a"]["note"]
 
@@ -241,8 +244,8 @@ def test_arms_of_a_run_are_pairs(group, entry):
     records = groups()
     shared = np.random.default_rng(4).normal(0, 0.1, RUNS)
     for record in records[group]:
-        for row in record.metrics.rows:
-            row.accuracy[:] = (np.array(row.accuracy) + shared).tolist()
+        for row in record.tables["runs"]:
+            row["accuracy"] += shared[row["run"]]
     assert verdicts(records)[entry]["verdict"] == REPRODUCED
 
 
@@ -255,9 +258,9 @@ def test_runs_of_two_sizes_are_pairs(sign, verdict):
     records = groups()
     for n, record in zip((0, 2), (records["protocol"][0], records["protocol"][-1]), strict=True):
         shared = np.random.default_rng(4).normal(0, 0.1, RUNS) * (sign if n else 1)
-        for row in record.metrics.rows:
-            if row.method == "dp-sgld":
-                row.accuracy[:] = (np.array(row.accuracy) + shared).tolist()
+        for arm in where(record.tables["arms"], method="dp-sgld"):
+            for row in where(record.tables["runs"], arm=arm["arm"]):
+                row["accuracy"] += shared[row["run"]]
     assert verdicts(records)["sgld-12a"]["verdict"] == verdict
 
 
@@ -266,36 +269,34 @@ def test_bounds_are_compared_where_a_theorem_has_its_steps_and_not_beyond_the_la
     rows = verdicts(groups())
     assert rows["sgld-13a"]["comparisons"] == 2 * 3 and rows["sgld-13b"]["comparisons"] == 2
     records = groups()
-    for row in records["utility"][0].metrics.rows:
-        if row.schedule == "constant":
-            # Above Thm 4.1's 2.9 at its step, below Lemma 4.1 at the last one.
-            for run in row.excess_risk_runs:
-                run[1] += 3.0
-        else:
-            # Above Lemma 4.1's .45 and 1.8 at the last step, below its 2.25 and 9 at the first.
-            for run in row.excess_risk_runs:
-                run[-1] += 2.0
+    risks = records["utility"][0].tables["risks"]
+    # Above Thm 4.1's 2.9 at its step, below Lemma 4.1 at the last one.
+    for row in where(risks, schedule="constant", step=7):
+        row["excess_risk"] += 3.0
+    # Above Lemma 4.1's .45 and 1.8 at the last step, below its 2.25 and 9 at the first.
+    for row in where(risks, schedule="decreasing", step=50):
+        row["excess_risk"] += 2.0
     rows = verdicts(records)
     assert rows["sgld-13a"]["verdict"] == rows["sgld-13b"]["verdict"] == NOT_REPRODUCED
 
 
 def test_the_numbers_that_round_to_a_printed_one():
-    assert claims_exact.rounded(5.5e4) == pytest.approx((54_500, 55_500))
-    assert claims_exact.rounded(0.98) == pytest.approx((0.975, 0.985))
+    assert claims.rounded(5.5e4) == pytest.approx((54_500, 55_500))
+    assert claims.rounded(0.98) == pytest.approx((0.975, 0.985))
     for problem in TABLE_4:
         beta = PRINTED_TABLE_4[problem.dataset, problem.backbone][0]
-        ends = np.multiply(claims_exact.condition_interval(problem), problem.lam)
+        ends = np.multiply(claims.condition_interval(problem), problem.lam)
         assert ends == pytest.approx([beta - 0.5, beta + 0.5])
 
 
 def test_steps_from_eta_0_on_would_exceed_the_closed_form(monkeypatch):
     """Algorithm 1's own steps, one more than Thm 3.2 sums."""
-    exact = claims_exact.sum_of_steps
+    exact = claims.sum_of_steps
 
     def shifted(beta, lam, K, steps="exact"):
         return exact(beta, lam, K, steps) + (1 / (2 * beta) if steps == "exact" else 0)
 
-    monkeypatch.setattr(claims_exact, "sum_of_steps", shifted)
+    monkeypatch.setattr(claims, "sum_of_steps", shifted)
     assert verdicts(groups())["sgld-14"]["verdict"] == NOT_REPRODUCED
 
 
@@ -308,7 +309,7 @@ def test_another_print_of_table_4_would_turn_its_verdicts(monkeypatch):
         )
         for problem in TABLE_4
     }
-    monkeypatch.setattr(claims_exact, "PRINTED_TABLE_4", printed)
+    monkeypatch.setattr(claims, "PRINTED_TABLE_4", printed)
     rows = verdicts(groups())
     assert with_verdict(rows, NOT_REPRODUCED) == {"sgld-5a", "sgld-5b", "sgld-5"}
     assert rows["sgld-5c"]["verdict"] == NOT_CONTRADICTED
@@ -318,7 +319,7 @@ def test_another_print_of_table_4_would_turn_its_verdicts(monkeypatch):
 def test_one_row_of_other_noise_would_turn_the_verdict_on_the_printed_epsilon(monkeypatch, number):
     runs = list(PUBLISHED_RUNS)
     runs[number] = dataclasses.replace(runs[number], sigma=1.1 * runs[number].sigma)
-    monkeypatch.setattr(claims_exact, "PUBLISHED_RUNS", runs)
+    monkeypatch.setattr(claims, "PUBLISHED_RUNS", runs)
     refuted = with_verdict(verdicts(groups()), NOT_REPRODUCED) - REFUTED
     assert refuted >= {"sgld-8a", "sgld-8"}
     assert ("sgld-8b" in refuted) == (runs[number].dataset == "Pneumonia")
@@ -329,7 +330,7 @@ def test_one_row_of_other_noise_would_turn_the_verdict_on_the_printed_epsilon(mo
     [
         ((1, 100), {}, NOT_CONTRADICTED, "step 50 to 100"),
         ((50, 100), {}, NOT_CONTRADICTED, "step 50 to 100"),
-        ((60, 100), {}, NOT_RUN, "no point before step 50"),
+        ((60, 100), {}, NOT_RUN, "a point before half"),
         ((1, 10, 60, 100), {3: None}, INCONCLUSIVE, "infinite"),
     ],
 )
@@ -339,7 +340,7 @@ def test_growth_over_a_doubling_is_that_of_the_power_law_between_points(
     """The curve grows like the square root of the steps."""
     records = groups() | {"privacy_loss": [privacy_loss_record(steps)]}
     for number, value in epsilons.items():
-        curve_of(records, "every iterate").epsilon[number] = value
+        curve_of(records, "every iterate")[number]["epsilon"] = value
     row = verdicts(records)["sgld-6b"]
     assert row["verdict"] == verdict and note in row["note"]
     if verdict == NOT_CONTRADICTED:
@@ -348,8 +349,8 @@ def test_growth_over_a_doubling_is_that_of_the_power_law_between_points(
 
 def test_an_exact_epsilon_of_zero_agrees_with_a_bound_of_zero():
     records = groups()
-    for curve in (claims_exact.BOUND, claims_exact.QUADRATIC):
-        curve_of(records, curve).epsilon[0] = 0.0
+    for curve in (claims.BOUND, claims.QUADRATIC):
+        curve_of(records, curve)[0]["epsilon"] = 0.0
     assert verdicts(records)["sgld-10"]["observed"] == pytest.approx(1e-9)
 
 

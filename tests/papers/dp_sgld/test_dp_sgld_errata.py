@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpatlas.core.files import read_rows
 from dpatlas.papers.dp_sgld import printed
-from dpatlas.papers.dp_sgld.claims_exact import ratio_interval, rounded
+from dpatlas.papers.dp_sgld.claims import ratio_interval, rounded
 from dpatlas.papers.dp_sgld.formulas.exact import (
     Grid,
     Law,

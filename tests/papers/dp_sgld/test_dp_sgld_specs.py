@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from dpatlas.config.atlas import Atlas
 from dpatlas.config.load import load_config, read_config, validate
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.settings import KEY, Reading
+from dpatlas.papers.dp_sgld.settings import KEY, ReadingChoice
 
 READING = {"name": "paper", "step_size": 0.5, "schedules": ["constant"], "without_l2": False}
 
@@ -26,7 +26,7 @@ def test_another_backbone_setting_renews_what_takes_its_features_and_nothing_els
 
 
 def test_a_reading_by_its_condition_number_has_the_same_problem_at_any_norm():
-    by_number = Reading.model_validate(
+    by_number = ReadingChoice.model_validate(
         {**READING, "name": "table 4", "beta_over_lambda": 55_000.0}
     ).fields
     for norm in (1.0, 10.6):
@@ -34,7 +34,7 @@ def test_a_reading_by_its_condition_number_has_the_same_problem_at_any_norm():
         assert (norm**2 / 2 + lam) / lam == pytest.approx(55_000)
     for wrong in ({}, {"lambda": 0.1, "beta_over_lambda": 10.0}):
         with pytest.raises(ValidationError, match="lambda or beta_over_lambda"):
-            Reading.model_validate({**READING, **wrong})
+            ReadingChoice.model_validate({**READING, **wrong})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sgld_small as small
 import torch
-from sgld_small import chosen_of, metrics_of, run, save_backbone, save_data, spec_of
+from sgld_small import arms_in, chosen_of, metrics_of, run, save_backbone, save_data, spec_of
 from small_jobs import Killed
 
 from dpatlas.accounting.guarantees import Phase, guarantee
@@ -129,7 +129,7 @@ class TestSettings:
             "step size 0.6/beta: the utility theorems cover steps up to 1/(2 beta)"
         ]
         assert "small-" in capsys.readouterr().err
-        sgld = next(row for row in metrics["rows"] if row["method"] == "dp-sgld")
+        sgld = next(row for row in metrics["arms"] if row["method"] == "dp-sgld")
         assert sgld["lr"] == pytest.approx(0.6 / sgld["beta"])
 
 
@@ -141,14 +141,15 @@ class TestRecords:
     def test_features_above_the_declared_norm_are_scaled_down_and_counted(self, data, tmp_path):
         norms = np.linalg.norm(prepared.load(data.parent).x_train, axis=1)
         spec = spec_of("accuracy", normalise=False, feature_norm=5.0, **FIXED)
-        counts = metrics_of(spec, data, tmp_path)["scaled_down"]
+        counts = metrics_of(spec, data, tmp_path)["seen"]
+        counts = [of_run["scaled_down"] for of_run in counts]
         assert counts == [(norms > 5).sum()] * 2 and counts[0] > 0
 
     def test_a_record_that_is_not_finite_becomes_zero_and_poisons_nothing(self, tmp_path):
         data = save_data(tmp_path / "nan", x_train=np.nan)
         metrics = metrics_of(spec_of("accuracy", **FIXED), data, tmp_path)
-        assert metrics["scaled_down"] == [1, 1]
-        assert np.mean(metrics["rows"][0]["accuracy"]) > 0.5
+        assert [of_run["scaled_down"] for of_run in metrics["seen"]] == [1, 1]
+        assert np.mean(arms_in(metrics)[0]["accuracy"]) > 0.5
 
     def test_softmax_features_are_the_head_s_probabilities_and_have_their_mean_eigenvalue(
         self, data, tmp_path
@@ -157,15 +158,17 @@ class TestRecords:
         given = {"features": "softmax", "backbone": small.BACKBONE, "normalise": False}
         spec = spec_of("accuracy", **given, feature_norm=1.0, **FIXED)
         metrics = metrics_of(spec, data, tmp_path, [folder])
-        assert metrics["inputs"] == 3 and metrics["scaled_down"] == [0, 0]
+        assert metrics["inputs"] == 3
+        assert [of_run["scaled_down"] for of_run in metrics["seen"]] == [0, 0]
         with torch.no_grad():
             images = torch.from_numpy(prepared.load(data.parent).x_train)
             x = torch.softmax(backbone.load(folder).network(images), 1)
         largest = float(torch.linalg.eigvalsh((x.T @ x / len(x)).double()).max())
-        assert metrics["mean_eigenvalue"] == [pytest.approx(largest, rel=1e-5)] * 2
+        eigenvalues = [of_run["mean_eigenvalue"] for of_run in metrics["seen"]]
+        assert eigenvalues == [pytest.approx(largest, rel=1e-5)] * 2
 
     def test_every_run_is_dealt_records_of_its_own(self, record):
-        eigenvalues = record["metrics"]["mean_eigenvalue"]
+        eigenvalues = [of_run["mean_eigenvalue"] for of_run in record["metrics"]["seen"]]
         assert len(set(eigenvalues)) == len(eigenvalues) == 2
 
 
@@ -199,7 +202,7 @@ class Forgetful(dict):
 
 class TestRows:
     def test_every_arm_has_a_row_and_schedules_share_those_of_dp_sgd(self, record):
-        rows = record["metrics"]["rows"]
+        rows = arms_in(record["metrics"])
         arms = [(row["method"], row["comparison"], row["schedule"]) for row in rows]
         assert len(set(arms)) == len(arms) == 2 * 5 + 1 + 1 + 2
         shared = {("dp-sgd", "published", None), ("dp-sgd", "guaranteed", None)}
@@ -217,7 +220,7 @@ class TestRows:
         tuned = json.loads((tmp_path / "tuning/record.json").read_text())["metrics"]["rows"]
         reported = spec_of("accuracy", chosen=None, tuning=spec.id)
         path = tmp_path / "tuning/record.json"
-        rows = json.loads(run(reported, data, tmp_path / "report", tuning=path))["metrics"]["rows"]
+        rows = json.loads(run(reported, data, tmp_path / "report", tuning=path))["metrics"]["arms"]
         reported = [each for each in tuned if "without L2 term" not in each["arm"]]
         assert len(tuned) == 17 and len(reported) == len(rows) == 14
         for each, row in zip(reported, rows, strict=True):
@@ -251,7 +254,7 @@ class TestRows:
         assert len(noise) > len(set(noise)) == 2
 
     def test_every_row_and_its_arm_state_the_guarantee_of_one_run(self, record):
-        ledger, rows = record["ledger"], record["metrics"]["rows"]
+        ledger, rows = record["ledger"], record["metrics"]["arms"]
         assert ledger["sampler"] == ["cyclic", "fixed-size", "full-batch", "poisson"]
         assert "no finite epsilon" in ledger["chosen_on_private_data"][0]["cost"]
         assert "as they share noise" in ledger["guaranteed"]

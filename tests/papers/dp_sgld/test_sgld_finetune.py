@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from sgld_small import metrics_of, run, save_backbone, save_data, spec_of
+from sgld_small import arms_in, metrics_of, run, save_backbone, save_data, spec_of
 from torch import nn
 
 from dpatlas.core import seeds
@@ -58,11 +58,11 @@ def test_frozen_parts_keep_the_backbone_s_bits_and_trained_ones_move(given, monk
 def test_a_run_of_the_last_parts_is_that_of_the_whole_network_with_the_rest_frozen(
     given, monkeypatch
 ):
-    fast = metrics_of(spec_of("finetune"), *given)["rows"]
+    fast = arms_in(metrics_of(spec_of("finetune"), *given))
     # The other way to train stands for another program: in this one its noise would be taken.
     monkeypatch.setattr(seeds, "_claims", {})
     monkeypatch.setattr(Network, "split", lambda network, names: (nn.Sequential(), network))
-    slow = metrics_of(spec_of("finetune"), given[0], given[1] / "slow", given[2])["rows"]
+    slow = arms_in(metrics_of(spec_of("finetune"), given[0], given[1] / "slow", given[2]))
     for one, two in zip(fast, slow, strict=True):
         np.testing.assert_allclose(one["accuracy"], two["accuracy"], atol=0.09)
         assert one["trained_parameters"] == two["trained_parameters"]
@@ -107,7 +107,7 @@ def test_the_head_draws_the_same_noise_whatever_else_is_trained(given, monkeypat
 def test_rows_count_what_is_trained_and_every_arm_has_its_ledger(given):
     record = json.loads(run(spec_of("finetune"), *given))
     metrics, arms = record["metrics"], record["ledger"]["arms"]
-    sizes = {row["unfreeze"]: row["trained_parameters"] for row in metrics["rows"]}
+    sizes = {row["unfreeze"]: row["trained_parameters"] for row in metrics["arms"]}
     assert sizes == {"head": 21, "last block": 21 + 8 * 6 + 6}
     for arm in arms[:2]:
         assert arm["guaranteed"] == "nothing: no noise" and arm["epsilon"] is None
@@ -124,6 +124,7 @@ def test_every_arm_tries_every_rate_on_the_fixed_part(given):
 
 
 def test_parts_that_the_backbone_has_not_are_refused(given):
-    spec = spec_of("finetune", unfreeze=[{"name": "all", "trainable": ["conv3"]}])
+    parts = [{"name": "head", "trainable": ["head"]}, {"name": "all", "trainable": ["conv3"]}]
+    spec = spec_of("finetune", unfreeze=parts)
     with pytest.raises(InputError, match="'conv3'; allowed: prefixes among linear1, linear2, head"):
         run(spec, *given)

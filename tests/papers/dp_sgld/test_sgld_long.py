@@ -18,7 +18,7 @@ def rows(tmp_path_factory):
     folder = tmp_path_factory.mktemp("long")
     steps = [1, 4, 400]
     spec = spec_of("long_training", steps=steps, chosen=long_chosen(steps))
-    return metrics_of(spec, save_data(folder / "data"), folder)["rows"]
+    return metrics_of(spec, save_data(folder / "data"), folder)["arms"]
 
 
 def by_method(rows, method):

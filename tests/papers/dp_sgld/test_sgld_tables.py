@@ -26,6 +26,8 @@ from dpatlas.papers.dp_sgld.figures.sgld_long_training import sgld_long_training
 from dpatlas.papers.dp_sgld.jobs.long_training import METHODS
 from dpatlas.papers.dp_sgld.printed import TABLES
 from dpatlas.show.output import figure_files, table_files
+from dpatlas.show.panel import PRINTED
+from dpatlas.show.rows import where
 
 ROWS = [
     arm("no-dp", epsilon=None),
@@ -63,7 +65,7 @@ class TestAccuracy:
         assert float(row["accuracy_mean"]) == pytest.approx(0.85)
         assert float(row["accuracy_standard_error"]) == pytest.approx(0.05 / np.sqrt(3))
         assert "85.0 ± 2.9" in table_files("t", shown, "trial")["t.md"].decode()
-        single = [row.model_copy(update={"accuracy": [0.5]}) for row in ROWS]
+        single = [{**row, "accuracy": [0.5]} for row in ROWS]
         row = rows_of("t", sgld_accuracy_constant([accuracy_record(single)], {}))[0]
         assert row["accuracy_standard_error"] == "" and row["accuracy_mean"] == "0.5"
 
@@ -123,10 +125,9 @@ def test_the_headline_is_drawn_along_n_for_every_reading():
         assert value["ours less DP-SGD", "dp-sgld", n] == pytest.approx(found, abs=1e-9)
         assert value["ours", "dp-sgd, no L2 term", n] == pytest.approx(0.915, abs=2e-3)
     assert "of 12 runs" in shown.notes[1]
-    key = [text.get_text() for text in shown.figure.legends[0].get_texts()]
-    assert "No DP, same L2 term" in key
+    assert "No DP, same L2 term" in [look.label for look in shown.looks]
     titles = ["settings: paper", "settings: unscaled lambda", "", ""]
-    assert [axes.get_title() for axes in shown.figure.axes] == titles
+    assert [panel.title for panel in shown.panels] == titles
 
 
 def of_set(record, name):
@@ -137,26 +138,19 @@ def of_set(record, name):
 def test_only_a_set_with_several_n_is_drawn_along_n_and_the_others_stand_side_by_side():
     several = [protocol_record(n) for n in LEADS]
     alone = [of_set(protocol_record(4000), name) for name in ("mnist", "cifar10")]
-    figure = sgld_along_n([*several, *alone], {}).figure
-    figure.canvas.draw()
-    leads = [axes for axes in figure.axes if axes.get_xlabel()]
-    ticks = [[tick.get_text() for tick in axes.get_xticklabels()] for axes in leads]
-    assert ticks[:2] == [[str(n) for n in LEADS]] * 2
-    assert [tick.partition(",")[0] for tick in ticks[2]] == ["mnist", "cifar10"]
-    lines = [line for line in leads[2].get_lines() if line.get_marker() != "None"]
-    # No line leads from one data set to another.
-    assert lines and {line.get_linestyle() for line in lines} == {"None"}
+    above, below, *_, leads = sgld_along_n([*several, *alone], {}).grids[0].panels
+    assert [panel.x.ticks for panel in (*above, *below)] == [sorted(LEADS)] * 4
+    for panel in leads:
+        assert [text.partition(",")[0] for text in panel.x.ticks.values()] == ["mnist", "cifar10"]
+        # No line leads from one data set to another.
+        assert panel.series and not any(each.look.linestyle for each in panel.series)
 
 
 def test_a_lead_outside_the_axis_has_an_arrow_and_its_number():
     record = protocol_record(4000)
-    rows = [
-        row.model_copy(update={"accuracy": [0.2] * len(row.accuracy)})
-        if row.method == "dp-sgld"
-        else row
-        for row in record.metrics.rows
-    ]
-    record = replace(record, metrics=record.metrics.model_copy(update={"rows": rows}))
+    for named in where(record.tables["arms"], method="dp-sgld"):
+        for row in where(record.tables["runs"], arm=named["arm"]):
+            row["accuracy"] = 0.2
     shown = sgld_along_n([record, protocol_record(16_000)], {})
     (lead,) = [
         row["value"]
@@ -164,20 +158,20 @@ def test_a_lead_outside_the_axis_has_an_arrow_and_its_number():
         if (row["source"], row["method"], row["n_train"], row["reading"], row["schedule"])
         == ("ours less DP-SGD", "dp-sgld", 4000, "paper", "constant")
     ]
-    below = next(axes for axes in shown.figure.axes if axes.get_xlabel())
-    (text,) = [text for text in below.texts if text.get_text().startswith("↓")]
-    assert text.get_text() == f"↓ {100 * lead:.3g}".replace("-", "\N{MINUS SIGN}")
-    assert text.get_position()[0] == 4000 and below.get_ylim()[0] < text.get_position()[1] < 0
+    below = shown.grids[0].panels[1][0]
+    (words,) = [words for words in below.words if words.text.startswith("↓")]
+    assert words.text == f"↓ {100 * lead:.3g}".replace("-", "\N{MINUS SIGN}")
+    assert words.at[0] == 4000 and below.y.ends[0] < words.at[1] < 0
 
 
 def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_alone():
     def shown(data, classes, backbone):
         record = protocol_record(4000)
-        used = record.metrics.backbone.model_copy(update={"id": f"{backbone}-01234567"})
+        used = {**record.facts["backbone"], "id": f"{backbone}-01234567"}
         fields = record.spec.data.model_copy(update={"name": data})
         spec = record.spec.model_copy(update={"data": fields})
-        metrics = record.metrics.model_copy(update={"classes": classes, "backbone": used})
-        return sgld_along_n([replace(record, spec=spec, metrics=metrics)], {})
+        facts = {**record.facts, "classes": classes, "backbone": used}
+        return sgld_along_n([replace(record, spec=spec, facts=facts)], {})
 
     theirs = shown("cifar10", 10, "cifar100-resnet18")
     printed = {
@@ -190,14 +184,11 @@ def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_a
         "dp-sgd": (50_000, 1.0, 0.68),
         "no-dp": (50_000, None, 0.707),
     }
-    paper, code, *_ = theirs.figure.axes
-    drawn = {
-        line.get_ydata()[0]
-        for line in paper.get_lines()
-        if (line.get_marker(), line.get_markerfacecolor()) == ("D", "white")
-    }
-    assert drawn == {0.703, 0.68, 0.707}
-    assert all(line.get_markerfacecolor() != "white" for line in code.get_lines())
+    paper, code = (
+        {y for each in panel.series if each.look.label == PRINTED.label for y in each.y}
+        for panel in theirs.panels[:2]
+    )
+    assert paper == {0.703, 0.68, 0.707} and not code
     for other in (("cifar10", 5, "cifar100-resnet18"), ("cifar10", 10, "leaves-t")):
         assert all(row["source"] != "printed" for row in shown(*other).rows)
 
@@ -224,8 +215,7 @@ class TestLongTraining:
         return sgld_long_training([long_training_record(rows)], {})
 
     def test_accuracy_is_in_percent_on_its_axis_alone(self):
-        axis = self.shown().figure.axes[0].yaxis
-        assert axis.get_major_formatter()(0.85, None) == "85"
+        assert [panel.y.percent for panel in self.shown().panels] == [True, False]
 
     def test_points_have_the_t_interval_of_their_runs(self):
         rows = [row for row in self.shown().rows if row["quantity"] == "accuracy"]

@@ -20,6 +20,7 @@ from dpatlas.papers.dp_sgld.formulas.published import PUBLISHED_RUNS
 from dpatlas.papers.dp_sgld.jobs import privacy_loss as losses_job
 from dpatlas.papers.dp_sgld.jobs import utility as utility_job
 from dpatlas.papers.dp_sgld.jobs.counterexample import counterexample
+from dpatlas.show.rows import where
 
 BOTH = ["constant", "decreasing"]
 LOSS = {"n": 400, "batch": 40, "classes": 3, "feature_norm": 1.0, "lambda": 0.2}
@@ -29,11 +30,13 @@ SCAN |= {"etas": [0.5], "radius": 1.0, "epsilon": 1.0, "delta": 1e-5}
 RISK = {"n": 300, "inputs": 2, "batch": 5, "lambda": 0.1, "epsilons": [1.0, 20.0]}
 RISK |= {"delta": 1e-5, "steps": 120, "runs": 5, "schedules": BOTH}
 
+ARMS = list(itertools.product(BOTH, RISK["epsilons"]))
+
 
 def job(kind, fields, **changes):
     common = {"key": "dp_sgld", "kind": kind, "seed": 0, "noise_source": "keyed"}
     spec = Spec.of({**common, **fields, **changes}, kind)
-    fields = checked_fields(kind_of(spec)[1].spec, spec.fields, "--spec: ")
+    fields = checked_fields(kind_of(spec)[1].record.spec, spec.fields, "--spec: ")
     return Job(spec, fields, None, "cpu", checkpoints=None, stopwatch=None)
 
 
@@ -49,10 +52,9 @@ def losses():
 
 def epsilons(losses, curve, calibration="theorem", schedule="constant"):
     wanted = (curve, calibration, schedule)
-    (epsilon,) = (
-        row.epsilon for row in losses.curves if (row.curve, row.calibration, row.schedule) == wanted
-    )
-    return np.array(epsilon)
+    names = ("curve", "calibration", "schedule")
+    of_curve = where(losses["curves"], **dict(zip(names, wanted, strict=True)))
+    return np.array([row["epsilon"] for row in of_curve])
 
 
 @pytest.mark.parametrize("schedule", BOTH)
@@ -87,37 +89,41 @@ def test_full_batch_claim_and_ordinary_accounting_lie_above_the_hidden_state(los
 
 
 def test_exact_epsilon_is_above_the_claim_and_below_what_holds(losses, monkeypatch):
-    assert losses.small.batch == 20
+    assert losses["small"]["batch"] == 20
     exact = epsilons(losses, "exact", "one dimension")
     for name in ("every iterate", "given the batches"):
         assert np.all(epsilons(losses, name, "one dimension") >= exact)
     monkeypatch.setattr(losses_job, "SMALL_POINTS", 2)
     sparse = losses_job.small_curves(job("privacy_loss", LOSS, batch=2).fields)
-    sparse = {row.curve: np.array(row.epsilon) for row in sparse}
+    sparse = {
+        name: np.array([row["epsilon"] for row in where(sparse, curve=name)])
+        for name in ("exact", "claimed, steps")
+    }
     assert np.all(sparse["exact"] > 5 * sparse["claimed, steps"])
 
 
 def test_published_rows_guarantee_hundreds_and_their_dp_sgd_one(losses):
-    cifar, pneumonia = losses.published
-    assert cifar.add_remove == pytest.approx(415, rel=5e-3)
-    assert cifar.replace_one > cifar.add_remove
-    assert cifar.dp_sgd.rdp == pytest.approx(1.00, abs=5e-3)
-    assert cifar.dp_sgd.pld == pytest.approx(0.91, abs=5e-3)
-    assert 1.5 < pneumonia.add_remove < pneumonia.replace_one < 13
-    assert pneumonia.noise_multiplier > 10 * cifar.noise_multiplier
+    cifar, pneumonia = losses["published"]
+    assert cifar["add_remove"] == pytest.approx(415, rel=5e-3)
+    assert cifar["replace_one"] > cifar["add_remove"]
+    assert cifar["dp_sgd_rdp"] == pytest.approx(1.00, abs=5e-3)
+    assert cifar["dp_sgd_pld"] == pytest.approx(0.91, abs=5e-3)
+    assert 1.5 < pneumonia["add_remove"] < pneumonia["replace_one"] < 13
+    assert pneumonia["noise_multiplier"] > 10 * cifar["noise_multiplier"]
 
 
 def test_the_scan_has_the_example_and_full_batches_that_keep_the_claim():
     """One record 1 among zeros against zeros only, m = 1: alpha = 2 and 8."""
     scanned = counterexample(job("counterexample", SCAN)).metrics
-    (example,) = (law for law in scanned.scan if (law.x_prime, law.rest, law.m) == (0, 0, 1))
-    np.testing.assert_allclose(example.exact[0], [0.2680, 6.984], rtol=1e-3)
-    np.testing.assert_allclose(example.claimed[0], [0.0354, 0.1416], rtol=2e-3)
-    full = [law for law in scanned.scan if law.m == SCAN["n"]]
-    assert len(full) == 3
-    for law in full:
-        assert np.all(np.array(law.exact) < law.claimed)
-    worst = {law.m: law.delta for law in scanned.calibrated if (law.x_prime, law.K) == (-1, 5)}
+    example = where(scanned["scan"], x_prime=0, rest=0, m=1, K=1)
+    exact, claimed = ([row[name] for row in example] for name in ("exact", "claimed"))
+    np.testing.assert_allclose(exact, [0.2680, 6.984], rtol=1e-3)
+    np.testing.assert_allclose(claimed, [0.0354, 0.1416], rtol=2e-3)
+    full = where(scanned["scan"], m=SCAN["n"])
+    assert len(full) == 3 * len(SCAN["steps"]) * len(SCAN["alphas"])
+    for row in full:
+        assert row["exact"] < row["claimed"]
+    worst = {row["m"]: row["delta"] for row in where(scanned["calibrated"], x_prime=-1, K=5)}
     assert worst[1] > 100 * SCAN["delta"] and worst[SCAN["n"]] < SCAN["delta"]
 
 
@@ -145,12 +151,13 @@ def test_risk_and_derivatives_are_those_of_the_regularised_cross_entropy(objecti
 
 
 def test_the_optimum_is_exact_inside_the_ball_and_below_every_run(measured):
-    assert measured.gradient_norm_at_minimiser < 1e-10
-    assert measured.minimiser_norm < measured.radius
-    assert min(np.min(row.excess_risk_runs) for row in measured.rows) > 0
+    assert measured["gradient_norm_at_minimiser"] < 1e-10
+    assert measured["minimiser_norm"] < measured["radius"]
+    assert min(row["excess_risk"] for row in measured["risks"]) > 0
     # No two runs of an arm share a draw.
-    for row in measured.rows:
-        assert len({risks[0] for risks in row.excess_risk_runs}) == RISK["runs"]
+    for schedule, epsilon in ARMS:
+        first = where(measured["risks"], schedule=schedule, epsilon=epsilon, step=1)
+        assert len({row["excess_risk"] for row in first}) == RISK["runs"]
 
 
 def test_arms_of_a_run_share_its_noise_and_blocks_share_none(objective):
@@ -163,10 +170,11 @@ def test_arms_of_a_run_share_its_noise_and_blocks_share_none(objective):
         utility_job.iterates(decreasing, objective, noise, 3)[0], first[0]
     )
     assert (utility_job.iterates(constant, objective, noise, 4) != first).all()
-    other = utility_job.utility(job("utility", RISK, first_run=5)).metrics.rows[0]
-    assert not set(np.ravel(other.excess_risk_runs)) & set(
-        np.ravel(utility_job.utility(job("utility", RISK)).metrics.rows[0].excess_risk_runs)
+    other, these = (
+        {row["excess_risk"] for row in utility_job.utility(made).metrics["risks"]}
+        for made in (job("utility", RISK, first_run=5), job("utility", RISK))
     )
+    assert not other & these
 
 
 def test_batch_noise_is_its_mean_over_all_batches():
@@ -182,27 +190,34 @@ def test_batch_noise_is_its_mean_over_all_batches():
 
 
 def test_measured_risk_is_below_the_corrected_lemmas(measured):
-    for row in measured.rows:
-        runs = np.array(row.excess_risk_runs)
-        assert runs.shape == (RISK["runs"], len(row.shown_steps))
-        for values, bound in zip(runs.T, row.lemma.exact, strict=True):
-            assert mean_estimate(values).interval(0.999)[0] < bound
-        # The correction only adds.
-        assert np.all(np.array(row.lemma.exact) >= row.lemma.paper)
+    for bound in measured["bounds"]:
+        if bound["bound"].startswith("Lemma"):
+            at = {name: bound[name] for name in ("schedule", "epsilon", "step")}
+            values = [row["excess_risk"] for row in where(measured["risks"], **at)]
+            assert len(values) == RISK["runs"]
+            assert mean_estimate(values).interval(0.999)[0] < bound["exact"]
+            # The correction only adds.
+            assert bound["exact"] >= bound["paper"]
 
 
 def test_theorems_stand_at_their_own_steps_and_are_measured_there_if_reached(measured):
-    names = {row.schedule: [theorem.name for theorem in row.theorems] for row in measured.rows}
-    assert names["constant"] == ["Thm 4.1", "Thm 4.2"]
-    assert names["decreasing"] == ["Thm 4.3", "Thm 4.4"]
-    condition = measured.beta / RISK["lambda"]
-    first = measured.rows[0]
-    ratio = 1.0 * RISK["n"] ** 2 / (4 * math.log(1e5) * measured.parameters)
+    K_of = {
+        (row["schedule"], row["epsilon"], row["bound"]): row["step"]
+        for row in measured["bounds"]
+        if row["bound"].startswith("Thm")
+    }
+    names = {"constant": ("Thm 4.1", "Thm 4.2"), "decreasing": ("Thm 4.3", "Thm 4.4")}
+    assert set(K_of) == {(*arm, name) for arm in ARMS for name in names[arm[0]]}
+    condition = measured["beta"] / RISK["lambda"]
+    ratio = 1.0 * RISK["n"] ** 2 / (4 * math.log(1e5) * measured["parameters"])
     K = math.ceil(2 * condition * math.log(ratio))
-    assert first.theorems[1].K == K <= RISK["steps"]
-    assert K in first.shown_steps
-    last = measured.rows[-1]
-    assert last.theorems[1].K > RISK["steps"] == max(last.shown_steps)
+    assert K_of["constant", 1.0, "Thm 4.2"] == K <= RISK["steps"]
+    steps = [
+        {row["step"] for row in where(measured["risks"], schedule=schedule, epsilon=epsilon)}
+        for schedule, epsilon in (("constant", 1.0), ("decreasing", 20.0))
+    ]
+    assert K in steps[0]
+    assert K_of["decreasing", 20.0, "Thm 4.4"] > RISK["steps"] == max(steps[1])
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -210,7 +225,7 @@ def test_theorems_stand_at_their_own_steps_and_are_measured_there_if_reached(mea
     ("changes", "words"),
     [
         ({"epsilons": [1.0, 30.0]}, "dp_sgld.utility.epsilons: found eps = 30.0 at epsilon 30, "),
-        ({"n": 20, "batch": 50}, "dp_sgld.utility.batch: found xi2 = "),
+        ({"n": 20, "batch": 50}, "--spec: batch: found 50; allowed: at most n = 20"),
     ],
 )
 def test_settings_without_a_theorem_are_refused_by_their_key_before_any_run(

@@ -18,7 +18,7 @@ from dpatlas.jobs import job as job_module
 from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.run import main
 from dpatlas.papers.dp_sgld import cost
-from dpatlas.papers.dp_sgld.records import long_training
+from dpatlas.papers.dp_sgld.records.long_training import LongTrainingSpec
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.training import PrivateTraining
 
@@ -159,7 +159,7 @@ def test_runs_take_what_the_tuning_that_they_wait_for_chose(data, tuned, tmp_pat
     made = json.loads(run(waiting(record), data, tmp_path, tuning=path))
     (choice,) = made["ledger"]["chosen_on_private_data"]
     assert re.search(rf"by {record['id']} \(settings [0-9a-f]{{16}}\) on 9", choice["what"])
-    for row, arm in zip(made["metrics"]["rows"], record["metrics"]["rows"], strict=True):
+    for row, arm in zip(made["metrics"]["arms"], record["metrics"]["rows"], strict=True):
         name, value = next(iter(arm["chosen"].items()))
         assert row[name] == value
 
@@ -220,8 +220,8 @@ def test_a_block_has_the_deals_of_its_run_numbers(data, tmp_path, monkeypatch):
     monkeypatch.setattr(Deals, "of", of)
     record = json.loads(run(spec_of("long_training", first_run=6, runs=3), data, tmp_path))
     assert numbers == [6, 7, 8]
-    assert all(len(row["accuracy"]) == 3 for row in record["metrics"]["rows"])
-    assert len(record["metrics"]["scaled_down"]) == 3
+    for table in ("runs", "seen"):
+        assert {row["run"] for row in record["metrics"][table]} == {6, 7, 8}
 
 
 def test_reported_runs_never_see_the_fixed_part(data, tmp_path):
@@ -268,14 +268,14 @@ def test_runs_on_a_generated_set_show_the_backbone_records_of_their_own(tmp_path
         **shown,
     )
     taken = spec_of("long_training", **shown, data={**FONTS, "redeal": False})
-    assert cost.takes_features(checked_fields(long_training.Spec, taken.fields, "--spec: "))
-    assert not cost.takes_features(checked_fields(long_training.Spec, fresh.fields, "--spec: "))
+    assert cost.takes_features(checked_fields(LongTrainingSpec, taken.fields, "--spec: "))
+    assert not cost.takes_features(checked_fields(LongTrainingSpec, fresh.fields, "--spec: "))
     given = [*arguments(fresh, manifest, tmp_path / "runs", [folder])]
     main([*given, "--tuning", str(tmp_path / "tuning" / "record.json")])
     made = json.loads((tmp_path / "runs" / "record.json").read_text())
     assert made["metrics"]["features"] is None and made["metrics"]["n_train"] == 60
     assert made["metrics"]["backbone"]["id"] == BACKBONE
     assert made["ledger"]["guaranteed"].endswith("; every run draws records of its own")
-    assert all(len(row["accuracy"]) == 2 for row in made["metrics"]["rows"])
+    assert {row["run"] for row in made["metrics"]["runs"]} == {0, 1}
     named = [stream.split()[0] for stream in made["seeds"]["named"]]
     assert named == ["generated", "init", "records"]

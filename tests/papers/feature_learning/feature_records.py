@@ -2,14 +2,11 @@
 
 from figure_samples import sample_record
 
+from dpatlas.core.records import rows_of
 from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
-from dpatlas.papers.feature_learning.jobs.rules import Rules, link_facts
-from dpatlas.papers.feature_learning.records.simulation import (
-    ClipBounds,
-    Metrics,
-    Row,
-    Spec,
-)
+from dpatlas.papers.feature_learning.jobs.rules import ClipBounds, Rules, link_facts
+from dpatlas.papers.feature_learning.jobs.simulation import MEASURES
+from dpatlas.papers.feature_learning.records.simulation import SimulationSpec
 
 KEY = "feature_learning"
 BASE = {"d": 64, "n": 20_000, "p": 128, "epsilon": 2.0}
@@ -36,15 +33,17 @@ def simulation(link, axis, points, rows, runs, warnings=(), **changes):
         **{"axis": axis, "points": points, "runs": runs, **settings},
     }
     shared = {name: settings[name] for name in ("delta", "steps", "sharing", "penalty_per_neuron")}
-    metrics = Metrics(
-        link=link_facts(target),
-        conditions=[
-            Rules(link=target, bounds=BOUNDS, **point, **shared).facts() for point in points
-        ],
-        rows=[Row(**row) for row in rows],
-        warnings=list(warnings),
-    )
-    return sample_record(Spec(**fields), metrics, f"{link}-{axis}")
+    conditions = [Rules(link=target, bounds=BOUNDS, **point, **shared).facts() for point in points]
+    facts = {**link_facts(target), "conditions": conditions, "warnings": list(warnings)}
+    by_run = [each for row in rows for each in rows_by_run(row, runs)]
+    return sample_record(SimulationSpec(**fields), {**facts, "rows": by_run}, f"{link}-{axis}")
+
+
+def rows_by_run(row, runs):
+    """Rows of a record of a dict with measures by run, None for those that are not taken."""
+    shared = {name: row[name] for name in (*BASE, "features")}
+    measures = {name: row.get(name) or [None] * runs for name in MEASURES}
+    return [{**each, **shared} for each in rows_of({"run": range(runs)}, **measures)]
 
 
 def change(part, **values):

@@ -10,6 +10,7 @@ import numpy as np
 from committed_claims import CLAIMS, claim_rows, record_change
 from feature_records import BASE, simulation
 from feature_records import change as change_part
+from figure_samples import select
 
 from dpatlas.core.seeds import generator, seed
 from dpatlas.evidence.comparisons import PaperRecords
@@ -98,19 +99,22 @@ def record_of(groups, axis="n", link="mixed"):
     return record
 
 
-def row_of(groups, features, value, axis="n", link="mixed"):
-    """The measures of one kind of features at one value of the axis."""
-    rows = record_of(groups, axis, link).metrics.rows
-    along = "d" if axis == "ladder" else axis
-    (row,) = (row for row in rows if getattr(row, along) == value and row.features == features)
-    return row
+def rows_of(groups, features, value, axis="n", link="mixed"):
+    """The rows, by run, of one kind of features at one value of the axis."""
+    rows = record_of(groups, axis, link).tables["rows"]
+    return select(rows, features=features, **{"d" if axis == "ladder" else axis: value})
+
+
+def values_of(groups, measure, *condition):
+    """A measure of all runs; `condition` as `rows_of` takes it."""
+    return [row[measure] for row in rows_of(groups, *condition)]
 
 
 @record_change
 def shift(groups, measure, by, *condition):
-    """The change that adds `by` to a measure of all runs; `condition` as `row_of` takes it."""
-    values = getattr(row_of(groups, *condition), measure)
-    values[:] = (np.array(values) + by).tolist()
+    """The change that adds `by`, one number or one for each run, to a measure of all runs."""
+    for row, each in zip(rows_of(groups, *condition), np.broadcast_to(by, RUNS), strict=True):
+        row[measure] += each
 
 
 def too_wide(groups):

@@ -5,9 +5,8 @@ import warnings
 from functools import cache
 
 import numpy as np
-import pandas as pd
 import pytest
-from feature_records import BASE, change
+from feature_records import BASE
 from feature_sample_records import (
     R0,
     RANDOM_RISK,
@@ -17,16 +16,17 @@ from feature_sample_records import (
     rate_law,
     simulation_record,
 )
-from figure_samples import in_style, not_in_rows, select, shown_rows
-from matplotlib.figure import Figure
+from figure_samples import drawn, select, shown_rows
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.papers.feature_learning.figures.feature_overlap import feature_overlap
 from dpatlas.papers.feature_learning.figures.feature_risk import feature_risk
 from dpatlas.papers.feature_learning.figures.feature_risk_table import feature_risk_table
 from dpatlas.papers.feature_learning.figures.laws import crossings, fitted
-from dpatlas.papers.feature_learning.figures.panels import limit_y
+from dpatlas.papers.feature_learning.figures.panels import risk_axis
 from dpatlas.papers.feature_learning.figures.rows import OVERLAPS, RISKS
+from dpatlas.show.panel import Grid, Panel, ShownFigure
+from dpatlas.show.rows import grouped
 
 FIGURES = {"feature_overlap": feature_overlap, "feature_risk": feature_risk}
 TABLES = {"feature_risk_table": feature_risk_table}
@@ -35,7 +35,7 @@ TABLES = {"feature_risk_table": feature_risk_table}
 def show(name, records=None):
     if records is None:
         return show_all(name)
-    return in_style((FIGURES | TABLES)[name], records, {})
+    return (FIGURES | TABLES)[name](records, {})
 
 
 @cache
@@ -44,34 +44,28 @@ def show_all(name):
     return show(name, all_records())
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_csv_holds_exactly_the_lines_and_intervals_that_are_drawn(name):
+@pytest.mark.parametrize(
+    ("name", "kinds"), [("feature_overlap", OVERLAPS), ("feature_risk", RISKS)]
+)
+def test_every_series_of_every_sweep_is_drawn_and_the_floor_without_intervals(name, kinds):
     shown = show(name)
-    series = {}
-    for number, row in enumerate(shown.rows):
-        line = (row["axis"], row["link"], row["series"], row.get("part"))
-        # Every crossing is a mark of its own.
-        series.setdefault((*line, number if "crossing" in line else ""), []).append(row)
-    drawn = [rows for line, rows in series.items() if "slope" not in line]
-    assert not not_in_rows(shown.figure, drawn)
-    points = [rows for rows in drawn if rows[0].get("part", "risk") == "risk"]
-    kinds = {"feature_overlap": OVERLAPS, "feature_risk": RISKS}[name]
+    points = grouped(shown.rows, "axis", "link", "series", "part")
+    points = {key: rows for key, rows in points.items() if key[-1] in (None, "risk")}
     assert len(points) == len(kinds) * len(all_records()[:-1])
-    assert all(len(rows) == len(SWEEPS[rows[0]["axis"]]) for rows in points)
-    for row in shown.rows:
-        if row["series"] == "ridge floor":
-            assert row["low"] is row["high"] is None
+    assert all(len(rows) == len(SWEEPS[key[0]]) for key, rows in points.items())
+    for row in select(shown.rows, series="ridge floor"):
+        assert row["low"] is row["high"] is None
 
 
 class TestOverlap:
     def test_values_are_those_of_the_runs(self):
         record = simulation_record("n")
         rows = select(show("feature_overlap", [record]).rows, series="private")
-        private = next(row for row in record.metrics.rows if row.features == "private")
-        estimate = mean_estimate(private.overlap)
+        private = select(record.tables["rows"], features="private", n=500)
+        estimate = mean_estimate([row["overlap"] for row in private])
         assert rows[0]["value"] == pytest.approx(estimate.value)
         assert (rows[0]["low"], rows[0]["high"]) == pytest.approx(estimate.interval(0.95))
-        assert rows[0]["cosine"] == pytest.approx(np.mean(private.cosine))
+        assert rows[0]["cosine"] == pytest.approx(np.mean([row["cosine"] for row in private]))
 
     def test_sigma_w_and_the_cosine_that_it_leaves_are_told(self):
         shown = show("feature_overlap")
@@ -108,9 +102,8 @@ class TestRisk:
     def test_slopes_are_fitted_run_by_run(self):
         record = simulation_record("n")
         exponents = (-0.1, -0.2, -0.6)
-        for row in record.metrics.rows:
-            if row.features == "private":
-                change(row, risk_private=[row.n**exponent for exponent in exponents])
+        for row in select(record.tables["rows"], features="private"):
+            row["risk_private"] = row["n"] ** exponents[row["run"]]
         shown = show("feature_risk", [record])
         (row,) = select(shown.rows, part="slope", series="private")
         assert (row["least"], row["most"], row["points"]) == (500, 20_000, 5)
@@ -181,7 +174,6 @@ class TestTable:
     def test_means_and_errors_are_those_of_the_runs(self):
         record = simulation_record("n", values=[1000])
         (row,) = show("feature_risk_table", [record]).rows
-        found = {each.features: each for each in record.metrics.rows}
         for name, features, measure in (
             ("overlap_private", "private", "overlap"),
             ("risk_private", "private", "risk_private"),
@@ -189,7 +181,8 @@ class TestTable:
             ("risk_non_private", "nonprivate", "risk"),
             ("ridge_floor", "private", "risk_floor"),
         ):
-            estimate = mean_estimate(getattr(found[features], measure))
+            found = select(record.tables["rows"], features=features)
+            estimate = mean_estimate([each[measure] for each in found])
             assert row[f"{name}_mean"] == pytest.approx(estimate.value)
             assert row[f"{name}_standard_error"] == pytest.approx(estimate.standard_error)
 
@@ -207,16 +200,15 @@ def test_few_points_and_shared_records_are_drawn_without_warnings(name, records)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         shown = show(name, records)
-        shown.figure.draw_without_rendering()
+        drawn(shown).draw_without_rendering()
         shown_rows(shown)
-    assert len(shown.figure.axes) == len(records)
+    assert len(shown.panels) == len(records)
 
 
 @pytest.mark.parametrize("ends", [(0.24, 1.1), (0.9, 1.05), (0.05, 1.0)])
 def test_labels_of_a_short_log_axis_reach_its_lower_part(ends):
-    axes = Figure(figsize=(2.3, 2)).subplots()
-    axes.set_yscale("log")
-    limit_y(axes, pd.DataFrame({"value": ends, "low": ends, "high": ends}))
+    risk = risk_axis("risk", [{"value": end} for end in ends], above=0.0)
+    (axes,) = drawn(ShownFigure([Grid([[Panel(y=risk)]], 2.0)], (), [], [], width=2.3)).axes
     axes.figure.draw_without_rendering()
     ticks = [*axes.yaxis.get_major_ticks(), *axes.yaxis.get_minor_ticks()]
     low, high = axes.get_ylim()

@@ -7,7 +7,7 @@ import pytest
 from dpatlas.config.load import load_config, read_config, validate
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.cost import KINDS
-from dpatlas.papers.feature_learning.records.simulation import Point, Spec
+from dpatlas.papers.feature_learning.records.simulation import Point, SimulationSpec
 from dpatlas.papers.feature_learning.settings import AXES, KEY, groups
 
 SIMULATION = KINDS["simulation"]
@@ -123,7 +123,9 @@ def test_bad_settings_are_refused_in_one_line_before_any_job(change, message):
 def memory_mb(*points, runs=5):
     base = {"d": 256, "n": 20_000, "p": 2000, "epsilon": 2.0}
     conditions = [Point(**{**base, **point}) for point in points]
-    return SIMULATION.memory_mb(Spec.model_construct(runs=runs, n_test=4000, points=conditions))
+    return SIMULATION.memory_mb(
+        SimulationSpec.model_construct(runs=runs, n_test=4000, points=conditions)
+    )
 
 
 def test_memory_holds_the_features_of_both_data_sets_and_no_more_than_2000_mb():

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from feature_small import BASE, drawn, noise_keys, record_of, run, spec_of
+from figure_samples import select
 
 from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
@@ -97,10 +98,10 @@ def test_the_second_layer_sees_the_records_of_its_data_set(watched):
 
 
 def test_the_noise_that_is_added_is_the_one_that_the_record_names(watched):
-    facts, clips = watched.facts, watched.facts["max_norms"]
-    added = watched.stepped[0] - first_gradient(DATA.start, DATA.first, clips["matrix"])
+    facts = watched.facts
+    added = watched.stepped[0] - first_gradient(DATA.start, DATA.first, facts["matrix_norm"])
     np.testing.assert_allclose(added, facts["matrix_noise"], rtol=1e-5)
-    mean = mean_direction(DATA.first, clips["direction"])
+    mean = mean_direction(DATA.first, facts["direction_norm"])
     added = watched.turned[0] - mean[:, :, None]
     np.testing.assert_allclose(added, facts["direction_noise"], rtol=1e-4)
     for features in LEARNED:
@@ -144,12 +145,13 @@ def by_hand(number, weights, penalty, shared):
 
 
 def test_risks_without_privacy_are_those_of_a_plain_computation(watched):
-    rows = {row["features"]: row for row in watched.record["metrics"]["rows"]}
+    rows = watched.record["metrics"]["rows"]
     gradient = first_gradient(DATA.start, DATA.first, None)
     moved = DATA.start.weights - watched.facts["rate"] * gradient
     for features, weights in (("random", DATA.start.weights), ("nonprivate", moved)):
         for number in range(2):
-            risks = [rows[features][name][number] for name in ("risk", "risk_floor")]
+            (row,) = select(rows, features=features, run=number)
+            risks = [row[name] for name in ("risk", "risk_floor")]
             expected = by_hand(
                 number, weights[number], watched.facts["penalty"], is_shared(watched)
             )

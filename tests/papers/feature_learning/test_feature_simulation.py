@@ -1,5 +1,6 @@
 """feature_learning's job: its rows and what they mean, its draws and noise, and resuming."""
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -17,6 +18,7 @@ from feature_small import (
     record_of,
     spec_of,
 )
+from figure_samples import select
 from small_jobs import counted
 
 from dpatlas.papers.feature_learning.formulas.rates import (
@@ -61,7 +63,23 @@ def sizeable(tmp_path_factory):
 
 
 def by_features(record):
-    return {row["features"]: row for row in record["metrics"]["rows"]}
+    """Measures, each with the values of all runs, or None, by kind of features."""
+    rows = record["metrics"]["rows"]
+    return {features: measures(select(rows, features=features)) for features in FEATURES}
+
+
+def measures(rows):
+    """By name the values of all runs, None of a measure that was not taken."""
+    values = {name: [row[name] for row in rows] for name in MEASURES}
+    return {name: None if None in of_runs else of_runs for name, of_runs in values.items()}
+
+
+def by_condition(record):
+    """`measures` of every condition and kind of features in the order of the rows."""
+    groups = itertools.groupby(
+        record["metrics"]["rows"], key=lambda row: {name: row[name] for name in (*BASE, "features")}
+    )
+    return [{**at, **measures(list(rows))} for at, rows in groups]
 
 
 def mean(row, measure):
@@ -70,7 +88,8 @@ def mean(row, measure):
 
 def test_every_condition_has_a_row_of_every_kind_of_features_with_its_measures_in_order(whole):
     """A number for every run, or None where the features are not read out that way."""
-    rows = whole[0]["metrics"]["rows"]
+    assert [row["run"] for row in whole[0]["metrics"]["rows"]] == [0, 1, 2] * 12
+    rows = by_condition(whole[0])
     assert [({name: row[name] for name in BASE}, row["features"]) for row in rows] == [
         (point, features) for point in FIELDS["points"] for features in FEATURES
     ]
@@ -122,8 +141,9 @@ def test_settings_of_the_record_are_the_rules_and_clip_bounds_depend_on_no_recor
         assert facts["penalty"] == pytest.approx(1e-3 * p)
         assert facts["printed_noise"] == pytest.approx(printed_first_layer_noise(d, n, 2))
     # Nor on their number.
-    one, other = (facts["max_norms"] for facts in whole[0]["metrics"]["conditions"])
-    assert one == other and min(one.values()) > 0
+    norms = ("matrix_norm", "direction_norm", "head_norm")
+    one, other = ([facts[n] for n in norms] for facts in whole[0]["metrics"]["conditions"])
+    assert one == other and min(one) > 0
 
 
 def test_a_penalty_that_is_left_out_is_assumption_4_s(tmp_path):
@@ -137,26 +157,26 @@ def test_clip_quantiles_are_shares_of_records_that_are_not_clipped(tmp_path):
     point = {"n": 4000, "p": 16, "d": 5, "epsilon": 1e4}
     quantiles = {"first": first, "second": second}
     record = record_of(spec_of(points=[point], steps=1, runs=4, clip_quantiles=quantiles), tmp_path)
-    clips = record["metrics"]["conditions"][0]["max_norms"]
-    share = np.mean(direction_norms(drawn(n=4000, p=16).first) <= clips["direction"])
+    clips = record["metrics"]["conditions"][0]
+    share = np.mean(direction_norms(drawn(n=4000, p=16).first) <= clips["direction_norm"])
     assert share == pytest.approx(first, abs=0.05)
     assert 1 - mean(by_features(record)["random"], "clipped") == pytest.approx(second, abs=0.1)
     rehearsal = draw(link(MIXED), 5, 16, REHEARSED, 1, [0], 0, use=" of a rehearsal")
-    share = np.mean(first_norms(rehearsal.start, rehearsal.first) <= clips["matrix"])
+    share = np.mean(first_norms(rehearsal.start, rehearsal.first) <= clips["matrix_norm"])
     assert share == pytest.approx(first, abs=1e-3)
 
 
 def test_conditions_that_differ_in_epsilon_share_all_but_what_is_private(tmp_path):
     """Noise is in proportion to 1 / mu of epsilon, but for the printed one."""
     points = [{**BASE, "epsilon": epsilon} for epsilon in (0.5, 2.0)]
-    metrics = record_of(spec_of(points=points), tmp_path / "both")["metrics"]
-    strict, loose = metrics["rows"][:6], metrics["rows"][6:]
+    record = record_of(spec_of(points=points), tmp_path / "both")
+    strict, loose = by_condition(record)[:6], by_condition(record)[6:]
     for first, second in zip(strict, loose, strict=True):
         assert first["risk"] == second["risk"]
         assert (first["risk_private"] == second["risk_private"]) == (first["risk_private"] is None)
-    alone = record_of(spec_of(points=points[:1]), tmp_path / "one")["metrics"]["rows"]
+    alone = by_condition(record_of(spec_of(points=points[:1]), tmp_path / "one"))
     assert [row["risk_floor"] for row in alone[2:4]] == [row["risk_floor"] for row in strict[2:4]]
-    first, second = metrics["conditions"]
+    first, second = record["metrics"]["conditions"]
     for name in ("matrix_noise", "direction_noise", "head_noise"):
         assert first[name] * gaussian_dp_mu(0.5, 1e-5) == pytest.approx(second[name] * MU)
     assert first["printed_noise"] == second["printed_noise"]
@@ -179,7 +199,7 @@ def test_a_run_is_the_same_in_whatever_block_it_is_but_for_its_noise(whole, tmp_
     with noise_keys() as keys:
         record = record_of(spec_of(first_run=1, runs=2), tmp_path)
     assert {run for run, _, _ in keys} == {1, 2}
-    for block, all_runs in zip(record["metrics"]["rows"], whole[0]["metrics"]["rows"], strict=True):
+    for block, all_runs in zip(by_condition(record), by_condition(whole[0]), strict=True):
         for measure in ("risk", "risk_floor"):
             if block["features"] in ("nonprivate", "random") and all_runs[measure]:
                 np.testing.assert_allclose(block[measure], all_runs[measure][1:], rtol=1e-4)
@@ -219,7 +239,7 @@ def test_noise_of_the_system_is_another_every_time_and_in_no_record(tmp_path, mo
     monkeypatch.setattr("os.urandom", lambda size: next(secrets))
     spec = spec_of(noise_source="os")
     one, two = (record_of(spec, tmp_path / name) for name in ("one", "two"))
-    for first, second in zip(one["metrics"]["rows"], two["metrics"]["rows"], strict=True):
+    for first, second in zip(by_condition(one), by_condition(two), strict=True):
         assert first["risk"] == second["risk"]
         if first["features"] in ("private", "direction"):
             assert not set(first["overlap"]) & set(second["overlap"])

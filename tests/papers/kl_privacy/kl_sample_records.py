@@ -4,8 +4,11 @@ import numpy as np
 from figure_samples import sample_record
 
 from dpatlas.core.facts import DataFields
+from dpatlas.core.records import rows_of
 from dpatlas.papers.kl_privacy.formulas.theorems import gradient_norm_constant
-from dpatlas.papers.kl_privacy.records import constants, linearized, training
+from dpatlas.papers.kl_privacy.records.constants import ConstantsSpec
+from dpatlas.papers.kl_privacy.records.linearized import LinearizedSpec
+from dpatlas.papers.kl_privacy.records.training import TrainingSpec
 
 INITS = ("lecun", "he", "ntk", "xavier")
 # Enough for the figures with a column of panels per init.
@@ -46,7 +49,7 @@ def training_record(
     shown = list(range(1, steps + 1))
     kept = [step for step in shown if step in SETTINGS["horizons"].values() or step == steps]
     common = {"outputs": 1, "lr": RATES[init], "sigma": 0.1, "networks": 1, "watched": 0}
-    spec = training.Spec(
+    spec = TrainingSpec(
         kind="training",
         **COMMON,
         **{"init": init, "depth": depth, "width": width, "steps": steps, "runs": runs},
@@ -57,38 +60,44 @@ def training_record(
     # Runs differ in level and, a little, in growth.
     growth = np.power.outer(np.array(shown, dtype=float), 0.1 * np.log(draws))
     kl = np.outer([curve(step) for step in shown], draws) * growth
-    used = runs - diverged
+    used, probed = runs - diverged, [2**power for power in range(64) if 2**power < steps]
 
     def by_run(values):
         return [*list(values)[:used], *[None] * diverged]
 
-    def curves(values):
-        return [by_run(row) for row in values.tolist()]
+    def curve(values):
+        return [*values.T.tolist()[:used], *[[None] * steps] * diverged]
 
-    probed = [2**power for power in range(64) if 2**power < steps]
     sums = [[share * kl[step - 1, :used].sum() for share in SHARES] for step in kept]
-    metrics = training.Metrics(
-        n_train=20,
-        n_add=5,
-        inputs=4,
-        parameters=100,
-        convention="exact",
-        diverged=[None] * used + [7] * diverged,
-        curves=training.Curves(
-            kl_max=curves(kl), kl_watched=curves(0.5 * kl), loss=curves(np.exp(-kl) + 0.1)
-        ),
-        start=training.Start(
-            gap_max=by_run(1e-3 * draws),
-            gap_watched=by_run(5e-4 * draws),
+    change = [[0.5 + 0.1 * k for k in range(len(probed))]] * used
+    metrics = {
+        "n_train": 20,
+        "n_add": 5,
+        "inputs": 4,
+        "parameters": 100,
+        "convention": "exact",
+        "runs": rows_of(
+            {"run": range(runs)},
+            diverged=[None] * used + [7] * diverged,
+            gap_max=by_run((1e-3 * draws).tolist()),
+            gap_watched=by_run((5e-4 * draws).tolist()),
             norm2=by_run([0.5] * runs),
         ),
-        probe=training.Probe(
-            steps=probed,
-            gradient_change=[[0.5 + 0.1 * k for k in range(len(probed))]] * used + [[]] * diverged,
-            distance=[[0.1 * (k + 1) for k in range(len(probed))]] * used + [[]] * diverged,
+        "curves": rows_of(
+            {"run": range(runs), "step": shown},
+            kl_max=curve(kl),
+            kl_watched=curve(0.5 * kl),
+            loss=curve(np.exp(-kl) + 0.1),
         ),
-        by_record=training.ByRecord(runs=used, sums=sums),
-    )
+        "probe": rows_of(
+            {"run": range(used), "step": probed},
+            gradient_change=change,
+            distance=[[0.1 * (k + 1) for k in range(len(probed))]] * used,
+        ),
+        "by_record": [
+            {"run": runs - 1, "runs": used, **row} for row in rows_of({"step": kept}, sums=sums)
+        ],
+    }
     return sample_record(spec, metrics, f"{init}-d{depth}-w{width}-run0", data=MANIFEST)
 
 
@@ -105,32 +114,36 @@ def linearized_record(init="lecun", depths=(2, 3, 4), widths=(4, 8, 16), runs=RU
     def spread(level):
         return (level * values.lognormal(0, noise, runs)).tolist()
 
-    def distances(records, level):
-        return linearized.Distances(
-            records=records, R_runs=spread(level), BR_over_n_runs=spread(PRODUCT)
-        )
+    def distances(level, sphere_level):
+        return {
+            "R": spread(level),
+            "BR_over_n": spread(PRODUCT),
+            "R_sphere": spread(sphere_level),
+            "BR_over_n_sphere": spread(PRODUCT),
+        }
 
     def constant(width, depth):
         return float(gradient_norm_constant(init, 4, width, depth, 1))
 
-    rows = [
-        linearized.AtDepth(
-            depth=depth,
-            B=constant(8, depth),
-            B_runs=spread(constant(8, depth)),
-            data=distances(n, np.exp(-depth)),
-            sphere=distances(16, np.exp(-depth)),
-            T_runs=spread(0.1),
-            shares=[0.01, 0.1, 1.0],
-            kl_max_runs=[spread(KL_SHARE * share * epsilon) for share in (0.01, 0.1, 1.0)],
-            kl_watched_runs=[spread(KL_SHARE / 2 * share) for share in (0.01, 0.1, 1.0)],
-            excess_risk_runs=spread(1e-2 * np.exp(-depth)),
-            initial_risk_runs=spread(0.7),
-            kl_fixed_runs=spread(np.exp(depth if rises else -depth)),
-        )
-        for depth in depths
-    ]
-    spec = linearized.Spec(
+    by_depth, by_share, by_width, shares = [], [], [], [0.01, 0.1, 1.0]
+    for depth in depths:
+        columns = {"B_run": spread(constant(8, depth)), **distances(*[np.exp(-depth)] * 2)}
+        columns["T"] = spread(0.1)
+        largest = [spread(KL_SHARE * share * epsilon) for share in shares]
+        watched = [spread(KL_SHARE / 2 * share) for share in shares]
+        columns["excess_risk"] = spread(1e-2 * np.exp(-depth))
+        columns["initial_risk"] = spread(0.7)
+        columns["kl_fixed"] = spread(np.exp(depth if rises else -depth))
+        at = {"depth": depth, "B": constant(8, depth)}
+        by_depth += [at | row for row in rows_of({"run": range(runs)}, **columns)]
+        axes = {"share": shares, "run": range(runs)}
+        kl = rows_of(axes, kl_max=largest, kl_watched=watched)
+        by_share += [{"depth": depth, **row} for row in kl]
+    for width in widths:
+        at = {"width": width, "B": constant(width, 3)}
+        columns = distances(*[1 / width] * 2)
+        by_width += [at | row for row in rows_of({"run": range(runs)}, **columns)]
+    spec = LinearizedSpec(
         kind="linearized",
         **COMMON,
         init=init,
@@ -146,20 +159,8 @@ def linearized_record(init="lecun", depths=(2, 3, 4), widths=(4, 8, 16), runs=RU
         sigma=0.01,
         watched=0,
     )
-    metrics = linearized.Metrics(
-        n_train=n,
-        n_add=5,
-        depths=rows,
-        widths=[
-            linearized.AtWidth(
-                width=width,
-                B=constant(width, 3),
-                data=distances(n, 1 / width),
-                sphere=distances(16, 1 / width),
-            )
-            for width in widths
-        ],
-    )
+    metrics = {"n_train": n, "n_add": 5, "sphere_records": 16}
+    metrics |= {"depths": by_depth, "shares": by_share, "widths": by_width}
     return sample_record(spec, metrics, f"linearized-{init}-w8-run0", data=MANIFEST)
 
 
@@ -170,22 +171,13 @@ def constants_record(ratio=1.01):
     for init in INITS:
         for depth in depths:
             bound = float(gradient_norm_constant(init, 4, width, depth, outputs))
-            rows.append(
-                constants.Condition(
-                    init=init,
-                    depth=depth,
-                    B=bound,
-                    mean=ratio * bound,
-                    standard_error=0.008 * bound,
-                    draws=draws,
-                )
-            )
+            row = {"init": init, "depth": depth, "B": bound, "mean": ratio * bound}
+            rows.append({**row, "standard_error": 0.008 * bound, "draws": draws})
     sizes = {"width": width, "outputs": outputs}
-    spec = constants.Spec(
+    spec = ConstantsSpec(
         kind="constants", **COMMON, inits=list(INITS), depths=depths, draws=draws, **sizes
     )
-    metrics = constants.Metrics(inputs=4, rows=rows, **sizes)
-    return sample_record(spec, metrics, "constants-w8", data=MANIFEST)
+    return sample_record(spec, {"inputs": 4, "rows": rows}, "constants-w8", data=MANIFEST)
 
 
 def depth_sweep(diverged=(), **fields):

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 from committed_claims import claim_rows, record_change
+from figure_samples import select
 from kl_sample_records import INITS, constants_record, linearized_record, training_record
 
 from dpatlas.evidence.comparisons import PaperRecords
@@ -82,12 +83,9 @@ def find(groups, group, init, **spec):
 @record_change
 def scaled(groups, group, init, factor, noise=0.0, curve="kl_max", **spec):
     """The change that multiplies KL at step s by factor(s), and spreads the runs by `noise`."""
-    curves = getattr(find(groups, group, init, **spec).metrics.curves, curve)
     spread = np.exp(np.random.default_rng(9).normal(0, noise, RUNS))
-    for index, runs in enumerate(curves):
-        runs[:] = [
-            value * factor(index + 1) * by_run for value, by_run in zip(runs, spread, strict=True)
-        ]
+    for row in find(groups, group, init, **spec).tables["curves"]:
+        row[curve] *= factor(row["step"]) * spread[row["run"]]
 
 
 def by(number):
@@ -96,52 +94,47 @@ def by(number):
 
 
 @record_change
-def tilted(groups, init, values_of, factor, rows="depths"):
-    """The change that multiplies, in every row of a `linearized` record, the runs' values.
-
-    values_of: from a row to its list over runs. factor: of the row's depth or width.
-    """
-    for row in getattr(find(groups, "linearized", init).metrics, rows):
-        axis = row.depth if rows == "depths" else row.width
-        runs = values_of(row)
-        runs[:] = [value * factor(axis) for value in runs]
+def tilted(groups, init, column, factor, axis="depth"):
+    """The change that multiplies a column of a `linearized` record by factor(depth or width)."""
+    for row in find(groups, "linearized", init).tables[f"{axis}s"]:
+        row[column] *= factor(row[axis])
 
 
-def halved_per_layer(init, inputs):
-    """The change by which B R / n halves with every layer, on the `sphere` or the `data`."""
-    return tilted(init, lambda row: getattr(row, inputs).BR_over_n_runs, lambda depth: 2.0**-depth)
+def halved_per_layer(init, column):
+    """The change by which B R / n halves with every layer."""
+    return tilted(init, column, lambda depth: 2.0**-depth)
 
 
-def longer(init, inputs, rows):
+def longer(init, column, axis):
     """The change by which R grows with depth or width."""
-    growth = (lambda at: math.exp(2 * at)) if rows == "depths" else (lambda at: at**2.0)
-    return tilted(init, lambda row: getattr(row, inputs).R_runs, growth, rows)
+    growth = (lambda at: math.exp(2 * at)) if axis == "depth" else (lambda at: at**2.0)
+    return tilted(init, column, growth, axis)
 
 
 def fixed_noise(init, sign):
     """The change by which KL at a fixed noise moves with depth to the other side."""
-    return tilted(init, lambda row: row.kl_fixed_runs, lambda depth: math.exp(sign * 2 * depth))
+    return tilted(init, "kl_fixed", lambda depth: math.exp(sign * 2 * depth))
 
 
 def risk(init, factor):
     """The change by which the excess risk is multiplied by a function of the depth."""
-    return tilted(init, lambda row: row.excess_risk_runs, factor)
+    return tilted(init, "excess_risk", factor)
 
 
 def above_the_corollary(groups):
     """The watched record's KL alone refutes; the largest record's would show nothing."""
-    runs = find(groups, "linearized", "ntk").metrics.depths[1].kl_watched_runs[2]
-    runs[:] = [200.0 + run for run in range(RUNS)]
+    for row in select(find(groups, "linearized", "ntk").tables["shares"], depth=4, share=1.0):
+        row["kl_watched"] = 200.0 + row["run"]
 
 
 def rising_constant(groups):
-    rows = find(groups, "linearized", "lecun").metrics.depths
-    rows[2] = rows[2].model_copy(update={"B": 2 * rows[1].B})
+    for row in find(groups, "linearized", "lecun").tables["depths"]:
+        row["B"] *= 100.0 if row["depth"] == 6 else 1.0
 
 
 def off_in_monte_carlo(groups):
-    rows = groups["constants"][0].metrics.rows
-    rows[3] = rows[3].model_copy(update={"mean": 1.2 * rows[3].B})
+    row = groups["constants"][0].tables["rows"][3]
+    row["mean"] = 1.2 * row["B"]
 
 
 def falling_late(init):
@@ -182,8 +175,8 @@ REFUTING = {
     ),
     "kl-6b": above_the_corollary,
     "kl-7": off_in_monte_carlo,
-    "kl-8a": halved_per_layer("xavier", "sphere"),
-    "kl-8b": halved_per_layer("lecun", "data"),
+    "kl-8a": halved_per_layer("xavier", "BR_over_n_sphere"),
+    "kl-8b": halved_per_layer("lecun", "BR_over_n"),
     "kl-9a": rising_constant,
     "kl-9b": fixed_noise("lecun", 1),
     "kl-9c": fixed_noise("xavier", 1),
@@ -193,10 +186,10 @@ REFUTING = {
     "kl-10b": risk("lecun", lambda depth: 1e6),
     "kl-10c": risk("lecun", lambda depth: math.exp(2 * depth - 12)),
     "kl-10d": risk("xavier", lambda depth: math.exp(2 * depth - 12)),
-    "kl-11a": longer("ntk", "sphere", "widths"),
-    "kl-11b": longer("xavier", "sphere", "depths"),
-    "kl-11c": longer("he", "data", "widths"),
-    "kl-11d": longer("lecun", "data", "depths"),
+    "kl-11a": longer("ntk", "R_sphere", "width"),
+    "kl-11b": longer("xavier", "R_sphere", "depth"),
+    "kl-11c": longer("he", "R", "width"),
+    "kl-11d": longer("lecun", "R", "depth"),
 }
 
 

@@ -1,11 +1,13 @@
 """Every rule against runs whose truth is known, through the committed claims.yaml."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 from committed_claims import CLAIMS
+from figure_samples import select
 from kl_sample_records import INITS
 from kl_world import (
     HORIZONS,
@@ -23,7 +25,6 @@ from kl_world import (
 
 from dpatlas.core.files import read_json, read_rows
 from dpatlas.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
-from dpatlas.papers.kl_privacy import claims
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -40,8 +41,8 @@ def early_kl(init):
     """The change by which the watched record's KL at the first shown share is ten times as much."""
 
     def change(groups):
-        runs = find(groups, "linearized", init).metrics.depths[1].kl_watched_runs[0]
-        runs[:] = [10 * value for value in runs]
+        for row in select(find(groups, "linearized", init).tables["shares"], depth=4, share=0.01):
+            row["kl_watched"] *= 10
 
     return change
 
@@ -62,11 +63,13 @@ def replace(groups, group, record, other):
 def test_noise_between_runs_makes_a_claim_inconclusive_and_refutes_none(group, init, spec, blurred):
     groups = true_groups()
     record = find(groups, group, init, **spec)
-    draws = np.random.default_rng(8)
-    for runs in record.metrics.curves.kl_max[: HORIZONS["short"] if group == "depth" else STEPS]:
-        # Of the early group every step, else a run as a whole.
-        spread = draws if group == "early" else np.random.default_rng(9)
-        runs[:] = (np.array(runs) * spread.lognormal(0, 4, RUNS)).tolist()
+    # Of the early group every step, else a run as a whole.
+    draws = np.random.default_rng(8).lognormal(0, 4, (STEPS + 1, RUNS))
+    whole = np.random.default_rng(9).lognormal(0, 4, RUNS)
+    for row in record.tables["curves"]:
+        spread = draws[row["step"]] if group == "early" else whole
+        if group != "depth" or row["step"] <= HORIZONS["short"]:
+            row["kl_max"] *= spread[row["run"]]
     rows = verdicts(paper(groups))
     found = {name: row["verdict"] for name, row in rows.items() if row["verdict"] == INCONCLUSIVE}
     assert found == dict.fromkeys(blurred, INCONCLUSIVE)
@@ -94,24 +97,26 @@ def test_a_change_at_one_place_is_seen_there(change, entry, verdict):
 
 def test_the_slope_over_widths_is_per_doubling():
     """KL is proportional to the width."""
-    sweep = {"group": "width", "axis": "width", "inits": ["lecun"], "tolerance": 0.05}
-    slope = claims.rises(paper(true_groups()), **sweep).alternatives[0][0]
-    assert slope.estimate.value == pytest.approx(np.log(2), abs=0.02)
+    row = verdicts(paper(true_groups()))["kl-3a"]
+    assert "per doubling" in row["note"]
+    assert row["observed"] == pytest.approx(np.log(2), abs=0.02)
 
 
 def test_the_watched_record_is_compared_by_its_own_gap():
     groups = true_groups()
-    metrics = find(groups, "bounds", "he").metrics
-    for runs in (metrics.start.gap_watched, *metrics.curves.kl_watched):
-        runs[:] = [1e6 * value for value in runs]
+    tables = find(groups, "bounds", "he").tables
+    for row in tables["runs"]:
+        row["gap_watched"] *= 1e6
+    for row in tables["curves"]:
+        row["kl_watched"] *= 1e6
     assert verdicts(paper(groups))["kl-6a"]["verdict"] == REPRODUCED
 
 
 def test_steps_at_which_the_bound_overflows_are_left_out():
     groups = true_groups()
     usual = verdicts(paper(groups))["kl-6a"]["comparisons"]
-    for runs in find(groups, "bounds", "he").metrics.probe.gradient_change:
-        runs[1:] = [100.0 * value for value in runs[1:]]
+    for row in find(groups, "bounds", "he").tables["probe"]:
+        row["gradient_change"] *= 100.0 if row["step"] > 1 else 1.0
     row = verdicts(paper(groups))["kl-6a"]
     assert row["verdict"] == REPRODUCED and row["comparisons"] < usual
 
@@ -133,9 +138,8 @@ def test_the_error_is_shared_over_the_paper_s_entries_and_to_refute_over_compari
 def test_a_record_that_was_picked_from_the_runs_shows_a_bound_and_refutes_none():
     """The mean of the runs' largest KL may lie above a bound that every record's mean obeys."""
     groups = true_groups()
-    for row in find(groups, "linearized", "he").metrics.depths:
-        for largest in row.kl_max_runs:
-            largest[:] = [100 * value for value in largest]
+    for row in find(groups, "linearized", "he").tables["shares"]:
+        row["kl_max"] *= 100
     row = verdicts(paper(groups))["kl-6b"]
     assert row["verdict"] == INCONCLUSIVE
     assert "largest" in row["note"]
@@ -146,15 +150,21 @@ def test_the_bound_of_a_run_has_the_run_s_own_initial_gap():
     groups = true_groups()
     record = find(groups, "bounds", "lecun")
     factors = 1e6 * np.random.default_rng(5).lognormal(0, 1.5, RUNS)
-    start, curves = record.metrics.start, record.metrics.curves
-    for runs in (start.gap_max, start.gap_watched, *curves.kl_max, *curves.kl_watched):
-        runs[:] = (np.array(runs) * factors).tolist()
+    runs = record.tables["runs"]
+    for rows, names in (
+        (runs, ("gap_max", "gap_watched")),
+        (record.tables["curves"], ("kl_max", "kl_watched")),
+    ):
+        for row, name in itertools.product(rows, names):
+            row[name] *= factors[row["run"]]
     row = verdicts(paper(groups))["kl-6a"]
     assert row["verdict"] == REPRODUCED
     # Half of LR step gap / (4 sigma^2), where the bound is 2 LR step gap / (4 sigma^2) and a rest
     # that so large a gap leaves far behind.
     assert row["observed"] == pytest.approx(1 / 4, rel=0.05)
-    start.gap_max[:] = start.gap_max[::-1]
+    gaps = [row["gap_max"] for row in runs]
+    for row, gap in zip(runs, reversed(gaps), strict=True):
+        row["gap_max"] = gap
     assert verdicts(paper(groups))["kl-6a"]["verdict"] == INCONCLUSIVE
 
 
@@ -170,9 +180,9 @@ def test_the_bound_of_a_run_has_the_run_s_own_initial_gap():
 def test_a_diverged_run_makes_what_needs_it_inconclusive_and_is_named(group, init, spec, touched):
     groups = true_groups()
     record = find(groups, group, init, **spec)
-    record.metrics.diverged[2] = 17
-    for runs in record.metrics.curves.kl_max:
-        runs[2] = None
+    record.tables["runs"][2]["diverged"] = 17
+    for row in select(record.tables["curves"], run=2):
+        row |= {"kl_max": None, "kl_watched": None, "loss": None}
     rows = verdicts(paper(groups))
     found = {name for name, row in rows.items() if row["verdict"] == INCONCLUSIVE}
     assert found == touched
@@ -183,7 +193,8 @@ def test_a_diverged_run_makes_what_needs_it_inconclusive_and_is_named(group, ini
 
 def test_kl_of_zero_is_inconclusive_and_not_an_infinite_fall():
     groups = true_groups()
-    find(groups, "depth", "lecun", depth=6).metrics.curves.kl_max[15][0] = 0.0
+    (row,) = select(find(groups, "depth", "lecun", depth=6).tables["curves"], step=16, run=0)
+    row["kl_max"] = 0.0
     row = verdicts(paper(groups))["kl-4b"]
     assert row["verdict"] == INCONCLUSIVE
     assert "zero" in row["note"]

@@ -2,22 +2,21 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 from kl_sample_records import RUNS, training_record
 
+from dpatlas.core.records import rows_of
 from dpatlas.errors import InputError
-from dpatlas.papers.kl_privacy.drift_constants import drift_constants
 from dpatlas.papers.kl_privacy.formulas.theorems import kl_drift_integral
-from dpatlas.papers.kl_privacy.records import training
+from dpatlas.papers.kl_privacy.readings import drift_constants
 
 
 def record(change, distance):
     """A training record with these probes, each a list per run."""
     sample = training_record("he", runs=len(change))
-    steps = sample.metrics.probe.steps
-    probe = training.Probe(steps=steps, gradient_change=change, distance=distance)
-    return dataclasses.replace(sample, metrics=sample.metrics.model_copy(update={"probe": probe}))
+    axes = {"run": range(len(change)), "step": [1, 2, 4]}
+    probe = rows_of(axes, gradient_change=change, distance=distance)
+    return dataclasses.replace(sample, tables={**sample.tables, "probe": probe})
 
 
 RECORD = record([[0.5, 0.9, 1.2], [0.7, 0.6, 1.0]], [[0.1, 0.3, 0.5], [0.1, 0.3, 0.4]])
@@ -27,9 +26,9 @@ def test_constants_cover_every_change_that_was_probed():
     constants = drift_constants(RECORD)
     assert constants.c == 0.7
     assert constants.beta == pytest.approx(3.0)
-    probe = RECORD.metrics.probe
-    covered = np.maximum(constants.c, constants.beta * np.array(probe.distance))
-    assert (np.array(probe.gradient_change) <= covered + 1e-12).all()
+    for row in RECORD.tables["probe"]:
+        covered = max(constants.c, constants.beta * row["distance"])
+        assert row["gradient_change"] <= covered + 1e-12
 
 
 def test_kl_bound_is_the_drift_integral_over_four_or_two_sigma2():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import small_jobs
 import torch
+from figure_samples import select
 
 from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
@@ -14,8 +15,9 @@ from dpatlas.jobs.run import main
 from dpatlas.models.mlp import initial_weights
 from dpatlas.papers.kl_privacy.jobs import linearized as kl_linearized
 from dpatlas.papers.kl_privacy.jobs import training as kl_training
-from dpatlas.papers.kl_privacy.records import training
+from dpatlas.papers.kl_privacy.records.training import TrainingSpec
 from dpatlas.records import joined, read_record
+from dpatlas.rows import columns
 
 COMMON = {name: small_jobs.KL[name] for name in ("key", "seed", "noise_source", "data")}
 
@@ -24,8 +26,25 @@ def run_main(spec, data_folder, folder):
     return small_jobs.run_main(main, spec, data_folder / "manifest.json", folder)
 
 
-def metrics_of(spec, data_folder, folder):
-    return read_record(run_main(spec, data_folder, folder)).metrics
+def record_of(spec, data_folder, folder):
+    return read_record(run_main(spec, data_folder, folder))
+
+
+def by_run(record, table, column, **where):
+    """A column of a record as an array, (runs,), or (runs, steps) of a table with steps."""
+    rows = columns([record], table, **where)
+    steps = rows.step if "step" in rows else 0
+    return (
+        rows.assign(step=steps)
+        .pivot(index="run", columns="step", values=column)
+        .to_numpy()
+        .squeeze()
+    )
+
+
+def sums_of(record):
+    """Cumulative KL by record at the last record step."""
+    return np.array(record.tables["by_record"][-1]["sums"])
 
 
 def linearized_spec(**changes):
@@ -81,26 +100,27 @@ def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(
             flat = (flat + np.sqrt(2 * eta) * sigma * torch.from_numpy(draws)).float()
             parts = flat.split([weight.numel() for weight in weights])
             weights = [p.view_as(w) for p, w in zip(parts, weights, strict=True)]
-    metrics = metrics_of(spec, data_folder, tmp_path)
-    assert np.allclose(metrics.curves.kl_max, expected.max(2).T, rtol=2e-4)
-    assert np.allclose(metrics.curves.kl_watched, expected[:, :, 5].T, rtol=2e-4)
-    assert np.allclose(metrics.by_record.sums, [expected[:, -1].sum(0)], rtol=2e-4)
+    record = record_of(spec, data_folder, tmp_path)
+    assert np.allclose(by_run(record, "curves", "kl_max"), expected.max(2), rtol=2e-4)
+    assert np.allclose(by_run(record, "curves", "kl_watched"), expected[:, :, 5], rtol=2e-4)
+    assert np.allclose(sums_of(record), expected[:, -1].sum(0), rtol=2e-4)
     first_gaps = expected[:, 0] * 4 * sigma**2 / eta
-    assert np.allclose(metrics.start.gap_max, first_gaps.max(1), rtol=2e-4)
-    assert np.allclose(metrics.start.gap_watched, first_gaps[:, 5], rtol=2e-4)
+    assert np.allclose(by_run(record, "runs", "gap_max"), first_gaps.max(1), rtol=2e-4)
+    assert np.allclose(by_run(record, "runs", "gap_watched"), first_gaps[:, 5], rtol=2e-4)
 
 
 def test_runs_that_all_diverged_give_no_statistics(training_spec, data_folder, tmp_path):
     spec = training_spec(lr=1e30, steps=40, init="ntk", depth=2)
-    metrics = metrics_of(spec, data_folder, tmp_path)
-    assert None not in metrics.diverged
-    assert metrics.runs_used == metrics.by_record.runs == 0
-    assert metrics.curves.kl_max == [[None] * 3] * 40
-    assert metrics.start.gap_max == [None] * 3 and metrics.probe.distance == [[]] * 3
+    record = record_of(spec, data_folder, tmp_path)
+    assert columns([record], "runs").diverged.notna().all()
+    assert [row["runs"] for row in record.tables["by_record"]] == [0]
+    curves = columns([record], "curves")
+    assert len(curves) == 3 * 40 and curves.kl_max.isna().all()
+    assert columns([record], "runs").gap_max.isna().all() and not record.tables["probe"]
 
 
 def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec):
-    fields = training.Spec.model_validate(training_spec().fields)
+    fields = TrainingSpec.model_validate(training_spec().fields)
     draws = np.random.default_rng(0)
 
     def result(diverged=0):
@@ -111,25 +131,28 @@ def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec):
         return {name: np.array(v) for name, v in (curves | start | probe | by_record).items()}
 
     results = [result(), result(diverged=6), result()]
-    metrics = kl_training.summary(fields, 12, 4, 6, results)
-    assert metrics.diverged == [None, 6, None]
-    assert metrics.runs_used == metrics.by_record.runs == 2
+    found = kl_training.summary(fields, 12, 4, 6, results)
+    assert [row["diverged"] for row in found["runs"]] == [None, 6, None]
     first, _, last = results
-    assert metrics.curves.loss[3] == [first["loss"][3], None, last["loss"][3]]
-    assert np.allclose(metrics.by_record.sums, first["by_record"] + last["by_record"])
+    losses = [row["loss"] for row in select(found["curves"], step=fields.shown_steps[3])]
+    assert losses == [first["loss"][3], None, last["loss"][3]]
+    (sums,) = found["by_record"]
+    assert (sums["runs"], sums["run"]) == (2, 2)
+    assert np.allclose(sums["sums"], first["by_record"] + last["by_record"])
 
 
 def test_a_run_of_several_networks_is_their_mean(training_spec, data_folder, tmp_path):
     """Network j of run i starts as run 2 i + j of single networks, with noise of its own."""
-    several = metrics_of(training_spec(networks=2, runs=2), data_folder, tmp_path / "several")
-    single = metrics_of(training_spec(runs=4), data_folder, tmp_path / "single")
-    gaps, norms = np.array(single.start.gap_max), np.array(single.start.norm2)
-    assert np.allclose(several.start.gap_max, gaps.reshape(2, 2).mean(1), rtol=1e-6)
-    assert np.allclose(several.start.norm2, norms.reshape(2, 2).mean(1), rtol=1e-6)
+    several = record_of(training_spec(networks=2, runs=2), data_folder, tmp_path / "several")
+    single = record_of(training_spec(runs=4), data_folder, tmp_path / "single")
+    for name in ("gap_max", "norm2"):
+        alone = by_run(single, "runs", name).reshape(2, 2)
+        assert np.allclose(by_run(several, "runs", name), alone.mean(1), rtol=1e-6)
     # Before any noise, KL is that of the gaps; the largest of a run is a geometric mean.
-    first = np.array(single.curves.kl_max[0]).reshape(2, 2)
-    assert np.allclose(several.curves.kl_max[0], np.exp(np.log(first).mean(1)), rtol=1e-6)
-    assert not np.allclose(several.curves.kl_max[-1], single.curves.kl_max[-1][:2], rtol=1e-6)
+    kl, alone = (by_run(each, "curves", "kl_max") for each in (several, single))
+    first = alone[:, 0].reshape(2, 2)
+    assert np.allclose(kl[:, 0], np.exp(np.log(first).mean(1)), rtol=1e-6)
+    assert not np.allclose(kl[:, -1], alone[:2, -1], rtol=1e-6)
 
 
 def test_a_run_is_the_same_in_whatever_block_it_is_but_for_its_noise(
@@ -139,39 +162,40 @@ def test_a_run_is_the_same_in_whatever_block_it_is_but_for_its_noise(
     data = {"name": "small", "redeal": True}
     whole = training_spec(data=data, runs=4)
     block = training_spec(data=data, first_run=2, runs=2)
-    of_whole = metrics_of(whole, data_folder, tmp_path / "whole")
-    of_block = metrics_of(block, data_folder, tmp_path / "block")
-    assert of_block.start.gap_max == of_whole.start.gap_max[2:]
-    assert of_block.curves.kl_max[0] == of_whole.curves.kl_max[0][2:]
-    assert of_block.curves.kl_max[-1] != of_whole.curves.kl_max[-1][2:]
-    assert len(set(of_whole.start.gap_watched)) == 4
+    of_whole = record_of(whole, data_folder, tmp_path / "whole")
+    of_block = record_of(block, data_folder, tmp_path / "block")
+    assert of_block.tables["runs"] == of_whole.tables["runs"][2:]
+    kl, in_block = (by_run(each, "curves", "kl_max") for each in (of_whole, of_block))
+    assert (in_block[:, 0] == kl[2:, 0]).all() and (in_block[:, -1] != kl[2:, -1]).all()
+    assert len(set(by_run(of_whole, "runs", "gap_watched"))) == 4
     # The same run on the records as they were prepared is another.
-    fixed = metrics_of(training_spec(runs=4), data_folder, tmp_path / "fixed")
-    assert fixed.start.norm2 != of_whole.start.norm2
+    fixed = record_of(training_spec(runs=4), data_folder, tmp_path / "fixed")
+    assert (by_run(fixed, "runs", "norm2") != by_run(of_whole, "runs", "norm2")).all()
 
 
 def test_sums_by_record_follow_the_records_through_all_deals(training_spec, data_folder, tmp_path):
     """The watched record has one place in the sums, wherever each run deals it."""
     spec = training_spec(data={"name": "small", "redeal": True}, runs=3, watched=14)
-    metrics = metrics_of(spec, data_folder, tmp_path)
-    assert metrics.by_record.sums[0][14] == pytest.approx(sum(metrics.curves.kl_watched[-1]))
-    assert max(metrics.by_record.sums[0]) <= sum(metrics.curves.kl_max[-1])
+    record = record_of(spec, data_folder, tmp_path)
+    sums, last = sums_of(record), columns([record], "curves", step=spec.fields["steps"])
+    assert sums[14] == pytest.approx(last.kl_watched.sum())
+    assert max(sums) <= last.kl_max.sum()
 
 
 def test_the_linearised_network_has_the_budget_s_bound_and_the_watched_record(
     data_folder, tmp_path
 ):
-    metrics = metrics_of(linearized_spec(), data_folder, tmp_path)
-    for row in metrics.depths:
-        assert row.shares[-1] == 1.0
-        assert (np.array(row.kl_watched_runs) > 0).all()
-        assert (np.array(row.kl_watched_runs) <= np.array(row.kl_max_runs)).all()
+    record = record_of(linearized_spec(), data_folder, tmp_path)
+    for _, shares in columns([record], "shares").groupby("depth"):
+        assert shares.share.max() == 1.0
+        assert ((shares.kl_watched > 0) & (shares.kl_watched <= shares.kl_max)).all()
         # Cumulative in the share of the time.
-        assert (np.diff(row.kl_max_runs, axis=0) > 0).all()
-        assert np.isfinite(row.excess_risk_runs).all()
-        assert np.mean(row.kl_max_runs[-1]) < 1.5 * linearized_spec().fields["epsilon"]
-    assert [row.width for row in metrics.widths] == [32, 128]
-    assert np.mean(metrics.widths[1].sphere.R_runs) < np.mean(metrics.widths[0].sphere.R_runs)
+        assert (shares.groupby("run").kl_max.diff().dropna() > 0).all()
+        last = shares[shares.share == 1.0]
+        assert last.kl_max.mean() < 1.5 * linearized_spec().fields["epsilon"]
+    assert np.isfinite(columns([record], "depths").excess_risk).all()
+    by_width = columns([record], "widths").groupby("width").R_sphere.mean()
+    assert list(by_width.index) == [32, 128] and by_width[128] < by_width[32]
 
 
 def test_a_block_of_the_linearised_network_joins_to_what_one_job_measures(data_folder, tmp_path):
@@ -188,11 +212,11 @@ def test_a_block_of_the_linearised_network_joins_to_what_one_job_measures(data_f
     whole, *blocks = map(read_record, paths)
     (together,) = joined(blocks)
     assert together.spec == whole.spec
-    (row,), (of_whole,) = together.metrics.depths, whole.metrics.depths
-    assert row.data == of_whole.data and row.sphere == of_whole.sphere
-    assert row.T_runs == of_whole.T_runs
-    assert row.kl_max_runs[-1] != of_whole.kl_max_runs[-1]
-    assert together.cut(2).metrics == blocks[0].metrics
+    constants = ["run", "B", "R", "BR_over_n", "R_sphere", "BR_over_n_sphere", "T"]
+    depths, of_whole = (columns([each], "depths") for each in (together, whole))
+    assert depths[constants].equals(of_whole[constants])
+    assert (depths.kl_fixed != of_whole.kl_fixed)[2:].all()
+    assert together.cut(2).tables == blocks[0].tables
 
 
 def test_a_watched_record_that_there_is_not_is_refused(training_spec, data_folder, tmp_path):
@@ -226,8 +250,8 @@ def test_linearised_training_without_noise_is_gradient_descent_on_the_linearised
 
 
 def test_the_monte_carlo_check_of_b_agrees_with_eq_7(data_folder, tmp_path):
-    for row in metrics_of(constants_spec(), data_folder, tmp_path).rows:
-        assert abs(row.mean - row.B) < 5 * row.standard_error
+    for row in record_of(constants_spec(), data_folder, tmp_path).tables["rows"]:
+        assert abs(row["mean"] - row["B"]) < 5 * row["standard_error"]
 
 
 def test_more_records_than_there_are_are_refused(data_folder, tmp_path):

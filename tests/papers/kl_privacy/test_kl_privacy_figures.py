@@ -1,19 +1,10 @@
 """What the figures of kl_privacy show, on small synthetic records."""
 
-import dataclasses
 from itertools import product
 
 import numpy as np
 import pytest
-from figure_samples import (
-    heights,
-    in_style,
-    maker,
-    names_of,
-    not_in_rows,
-    runs_from,
-    shown_rows,
-)
+from figure_samples import blocks_of, maker, names_of, select
 from kl_sample_records import (
     INITS,
     RECORDS,
@@ -27,35 +18,17 @@ from kl_sample_records import (
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
-from dpatlas.papers.kl_privacy.drift_constants import drift_constants
-from dpatlas.papers.kl_privacy.figures.rows import training_row
+from dpatlas.papers.kl_privacy.figures.rows import training_rows
 from dpatlas.papers.kl_privacy.formulas.theorems import lazy_distance, lazy_distance_corrected
-from dpatlas.papers.kl_privacy.readings import largest_mean
+from dpatlas.papers.kl_privacy.readings import drift_constants, largest_means
 from dpatlas.records import joined
 
 FIGURES = names_of("kl_privacy", "figure")
-# Lines that are no data: the slope of linear growth, and its exponent.
-GUIDES = {"kl_vs_epochs": 2}
 
 
 def show(name, records=None, settings=SETTINGS):
     records = RECORDS[name]() if records is None else records
-    return in_style(maker(name), records, settings)
-
-
-def series_of(shown):
-    """Rows of the csv by what tells the lines of a figure apart."""
-    series = {}
-    for row in shown_rows(shown):
-        keys = ("init", "network", "horizon", "quantity")
-        series.setdefault(tuple(row.get(key) for key in keys), []).append(row)
-    return list(series.values())
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_csv_holds_exactly_the_lines_and_intervals_that_are_drawn(name):
-    shown = show(name)
-    assert len(not_in_rows(shown.figure, series_of(shown))) == GUIDES.get(name, 0)
+    return maker(name)(records, settings)
 
 
 def test_kl_is_the_mean_of_the_largest_with_its_interval_above_the_largest_mean():
@@ -65,10 +38,11 @@ def test_kl_is_the_mean_of_the_largest_with_its_interval_above_the_largest_mean(
         for row in show("kl_vs_depth", records).rows
     }
     for record in records:
-        spec, curves = record.spec, record.metrics.curves
+        spec = record.spec
         for name in ("short", "long"):
             condition, step = (spec.init, spec.depth, name), SETTINGS["horizons"][name]
-            estimate = mean_estimate(curves.kl_max[step - 1])
+            kl = [row["kl_max"] for row in select(record.tables["curves"], step=step)]
+            estimate = mean_estimate(kl)
             half = (estimate.interval(0.95)[1] - estimate.value) / estimate.value
             row = rows["kl_mean", *condition]
             drawn = [row["value"], row["low"], row["high"]]
@@ -76,36 +50,26 @@ def test_kl_is_the_mean_of_the_largest_with_its_interval_above_the_largest_mean(
             assert row["runs"] == [record.id]
             # The sample's worst record is the same in all runs.
             worst = rows["kl_worst", *condition]["value"]
-            assert worst == pytest.approx(np.mean(curves.kl_max[step - 1]))
+            assert worst == pytest.approx(np.mean(kl))
 
 
 def test_blocks_of_runs_show_what_one_record_of_all_runs_does():
     whole = training_record("he", runs=4)
-    first, second = (
-        dataclasses.replace(
-            whole,
-            id=f"block-{number}",
-            spec=whole.spec.model_copy(update={"first_run": 2 * number, "runs": 2}),
-            metrics=part,
-        )
-        for number, part in enumerate(halves(whole.metrics))
-    )
+    first, second = blocks = blocks_of(whole, 2)
+    for block in blocks:
+        for row in block.tables["by_record"]:
+            row |= {"runs": 2, "run": max(block.spec.run_numbers)}
+            row["sums"] = [value / 2 for value in row["sums"]]
     (together,) = joined([second, first])
-    assert together.ids == ("block-0", "block-1")
-    for step in whole.spec.shown_steps:
-        for quantity in ("kl_mean", "kl_worst", "training_loss"):
-            row, of_whole = (training_row(each, quantity, step) for each in (together, whole))
-            assert row.keys() == of_whole.keys()
-            assert row.get("value", 0) == pytest.approx(of_whole.get("value", 0), rel=1e-12)
-    assert largest_mean(together.cut(2), 8) is None
-
-
-def halves(metrics):
-    """The metrics of the first two runs and of the other two."""
-    sums = [[value / 2 for value in row] for row in metrics.by_record.sums]
-    by_record = metrics.by_record.model_copy(update={"runs": 2, "sums": sums})
-    parts = (runs_from(metrics, first, 2) for first in (0, 2))
-    return [part.model_copy(update={"by_record": by_record}) for part in parts]
+    assert together.ids == (first.id, second.id)
+    for quantity in ("kl_mean", "kl_worst", "training_loss"):
+        shown, of_whole = (training_rows([each], quantity) for each in (together, whole))
+        for row, same in zip(shown, of_whole, strict=True):
+            assert row["step"] == same["step"]
+            assert row["value"] == pytest.approx(same["value"], rel=1e-12)
+    # The sums of a block are those of all its runs.
+    assert largest_means([together.cut(3)]).kl_worst.notna().all()
+    assert largest_means([together.cut(1)]).empty
 
 
 @pytest.mark.parametrize("lost", [1, RUNS])
@@ -118,12 +82,10 @@ def test_conditions_that_lost_runs_are_marked_and_named(lost):
         assert (row["init"], row["depth"], row["runs_used"]) == ("he", 3, RUNS - lost)
         assert ("value" in row) == (lost < RUNS)
     marked = [row for row in marked if row["quantity"] != "kl_worst"]
-    lines = [line for axes in shown.figure.axes for line in axes.get_lines()]
-    in_white = [line for line in lines if line.get_markerfacecolor() == "white"]
-    drawn = {height for line in in_white for height in heights(line.get_ydata())}
-    assert drawn == set(heights(row.get("value") for row in marked))
-    crosses = [line for line in lines if line.get_marker() == "X" and heights(line.get_ydata())]
-    assert len(crosses) == (4 if lost == RUNS else 0)
+    series = [each for panel in shown.panels for each in panel.series]
+    opened = {y for each in series if each.look.fill == "none" for y in each.y}
+    assert opened == {row["value"] for row in marked if "value" in row}
+    assert sum(each.edge for each in series) == (4 if lost == RUNS else 0)
     assert f"He, runs diverged: {lost} of {RUNS} at depth 3" in shown.notes
 
 
@@ -144,7 +106,7 @@ def test_bounds_follow_lemma_and_corollary_under_both_conventions():
             network, steps = "trained", range(1, 9)
             bound = [drift_constants(record).kl_bound(1e-3 * k, "exact") for k in steps]
         else:
-            network, steps = "linearized", record.metrics.depths[1].shares
+            network, steps = "linearized", [0.01, 0.1, 1.0]
             bound = [share * record.spec.epsilon for share in steps]
             paper = [rows[init, network, "bound_paper", step]["value"] for step in steps]
             np.testing.assert_allclose(paper, 2 * np.array(bound))

@@ -7,16 +7,19 @@ import functools
 import math
 
 import numpy as np
-from figure_samples import sample_record
+from figure_samples import sample_record, tables_of
 
 from dpatlas.config.load import load_tier
-from dpatlas.core.facts import BackboneUsed
+from dpatlas.core.records import rows_of
 from dpatlas.papers.lp_fft.records import feature_quality, strategies, umap
 from dpatlas.papers.lp_fft.settings import groups
 
-BACKBONE = BackboneUsed(
-    id="inverted-t-7a32517f", sha256="0", architecture="small_cnn", source="inverted letters"
-)
+BACKBONE = {
+    "id": "inverted-t-7a32517f",
+    "sha256": "0",
+    "architecture": "small_cnn",
+    "source": "inverted letters",
+}
 COUNTS = {"n_train": 1150, "n_test": 287}
 # By noise multiplier, as of some sampler and number of steps.
 EPSILONS = {0.0: None, 1.0: 10.9, 2.0: 3.8, 4.0: 1.6, 8.0: 0.71, 16.0: 0.33}
@@ -37,41 +40,39 @@ def smoke_fields():
 def record_of_kind(types, metrics, **changes):
     """A record of the kind with these classes, whose spec is the smoke tier's with changes."""
     kind = types.__name__.rpartition(".")[2]
-    return sample_record(types.Spec(**{**smoke_fields()[kind], **changes}), metrics)
+    return sample_record(types.RECORD.spec(**{**smoke_fields()[kind], **changes}), metrics)
 
 
 def arm(strategy, share, noise, accuracy, target=None, clip=1.0, epsilon=None):
-    """A row of a strategy; accuracy: of each run."""
+    """An arm; accuracy: of each run."""
     private, one_phase = noise > 0, share in (0.0, 1.0)
     first = STEPS if one_phase else round(share * STEPS)
     epsilon = (epsilon or EPSILONS.get(noise, target)) if private else None
-    return strategies.Row(
-        method=strategy,
-        strategy=strategy,
-        share=share,
-        lrs=[3.0] if one_phase else [3.0, 0.3],
-        steps=[STEPS] if one_phase else [first, STEPS - first],
-        noise_multiplier=noise,
-        max_grad_norm=clip if private else None,
-        target_epsilon=target,
-        epsilon=epsilon,
-        relation="add_remove" if private else None,
-        guaranteed_by="every iterate, PLD" if private else None,
-        batch=256,
-        sampler="poisson",
-        trained_parameters=2570,
-        accuracy=list(map(float, accuracy)),
-    )
+    return {
+        "strategy": strategy,
+        "share": share,
+        "lrs": [3.0] if one_phase else [3.0, 0.3],
+        "steps": [STEPS] if one_phase else [first, STEPS - first],
+        "noise_multiplier": noise,
+        "max_grad_norm": clip if private else None,
+        "target_epsilon": target,
+        "epsilon": epsilon,
+        "relation": "add_remove" if private else None,
+        "guaranteed_by": "every iterate, PLD" if private else None,
+        "batch": 256,
+        "sampler": "poisson",
+        "trained_parameters": 2570,
+        "accuracy": list(map(float, accuracy)),
+    }
 
 
-def trained(rows, level, backbone=BACKBONE, **changes):
-    """The record of a privacy level with these rows."""
-    changes |= {"strategies": sorted({row.strategy for row in rows}), "level": level}
-    changes["runs"] = len(rows[0].accuracy)
-    metrics = strategies.Metrics(
-        **COUNTS, classes=10, backbone=backbone, features=None, rows=list(rows)
-    )
-    return record_of_kind(strategies, metrics, backbone=backbone.id, **changes)
+def trained(arms, level, backbone=BACKBONE, **changes):
+    """The record of a privacy level with these arms."""
+    changes |= {"strategies": sorted({each["strategy"] for each in arms}), "level": level}
+    changes["runs"] = len(arms[0]["accuracy"])
+    facts = {**COUNTS, "classes": 10, "backbone": backbone, "features": None}
+    tables = tables_of(arms, strategies.RECORD)
+    return record_of_kind(strategies, facts | tables, backbone=backbone["id"], **changes)
 
 
 def expected_accuracy(share, noise):
@@ -111,7 +112,7 @@ def strategies_record(
 
 def strategies_records():
     """Three scenarios with and without privacy; the first has the controls."""
-    leaves = BACKBONE.model_copy(update={"id": "leaves-s-0123abcd", "source": "leaves"})
+    leaves = BACKBONE | {"id": "leaves-s-0123abcd", "source": "leaves"}
     few = {"arms": FEW_ARMS, "runs": 6, "drop": 0.06}
     return [
         *(strategies_record(noise, arms=MAIN_ARMS + CONTROL_ARMS) for noise in (0.0, 1.0, 4.0)),
@@ -134,25 +135,31 @@ def clip_records(noise=4.0):
     ]
 
 
-def followed(rows, noise, backbone=BACKBONE.id, lp_steps=20):
+def curves(head_scale, lr, strategy, steps, **measured):
+    """Rows of a condition; measured: (runs, steps) by name."""
+    of = {"head_scale": head_scale, "lr": lr, "strategy": strategy}
+    runs = range(len(measured["private"]))
+    return [of | each for each in rows_of({"run": runs, "step": steps}, **measured)]
+
+
+def followed(rows, noise, backbone=BACKBONE["id"], lp_steps=20):
     """The record of feature quality at one noise multiplier."""
+    steps = sorted({row["step"] for row in rows})
     spec = {
         "backbone": backbone,
         "noise_multiplier": noise,
-        "steps": rows[0].steps[-1],
+        "steps": steps[-1],
         "lp_steps": lp_steps,
-        "at": rows[0].steps,
-        "runs": len(rows[0].private),
+        "at": steps,
+        "runs": 1 + max(row["run"] for row in rows),
     }
-    metrics = feature_quality.Metrics(
-        n_train=COUNTS["n_train"],
-        n_test=COUNTS["n_test"],
-        backbone=BACKBONE,
-        public=feature_quality.PublicTask(name="strokes", sha256="0"),
-        epsilon=EPSILONS[noise],
-        rows=rows,
-    )
-    return record_of_kind(feature_quality, metrics, **spec)
+    facts = {
+        **COUNTS,
+        "backbone": BACKBONE,
+        "public": {"name": "strokes", "sha256": "0"},
+        "epsilon": EPSILONS[noise],
+    }
+    return record_of_kind(feature_quality, {**facts, "curves": rows}, **spec)
 
 
 FOUR_CONDITIONS = ((1.0, 5.0), (1.0, 10.0), (4.0, 5.0), (4.0, 10.0))
@@ -171,16 +178,11 @@ def feature_record(noise=1.0, conditions=FOUR_CONDITIONS, runs=8, backbone="stro
             if strategy == "lp-fft":
                 depth += 0.02 if scale == 1.0 else -0.4 * depth
             depth *= 1 + 0.1 * noise
-            rows.append(
-                feature_quality.Row(
-                    head_scale=scale,
-                    lr=rate,
-                    strategy=strategy,
-                    steps=steps,
-                    private=_dipping(rng, steps, start, 0.985, depth, heads),
-                    public=_dipping(rng, steps, start, 0.95, 1.6 * depth, heads),
-                    accuracy=_dipping(rng, steps, 0, 0.9, 0.0, heads),
-                )
+            rows += curves(
+                *(scale, rate, strategy, steps),
+                private=_dipping(rng, steps, start, 0.985, depth, heads),
+                public=_dipping(rng, steps, start, 0.95, 1.6 * depth, heads),
+                accuracy=_dipping(rng, steps, 0, 0.9, 0.0, heads),
             )
     return followed(rows, noise, backbone=f"{backbone}-01234567")
 
@@ -208,26 +210,22 @@ def umap_record(classes=10, points=200, lp_steps=(0, 10, 20), data="digits"):
         ):
             at = 6 * centres + spread * rng.normal(size=(points, 2)) + [8.0, -1.0]
             panels.append(
-                umap.Panel(
-                    lp_steps=lp,
-                    moment=moment,
-                    fft_steps=done,
-                    x=[at[:, 0].tolist()],
-                    y=[at[:, 1].tolist()],
-                    knn=[1.0 - 0.05 * spread],
-                    silhouette=[0.6 - 0.2 * spread],
-                    accuracy=[0.8],
-                )
+                {
+                    **{"run": 0, "lp_steps": lp, "moment": moment, "fft_steps": done},
+                    **{"x": at[:, 0].tolist(), "y": at[:, 1].tolist()},
+                    "knn": 1.0 - 0.05 * spread,
+                    "silhouette": 0.6 - 0.2 * spread,
+                    "accuracy": 0.8,
+                }
             )
-    metrics = umap.Metrics(
-        n_train=COUNTS["n_train"],
-        n_test=COUNTS["n_test"],
-        backbone=BACKBONE,
-        classes=[str(name) for name in range(classes)],
-        labels=[labels.tolist()],
-        panels=panels,
-        budgets=[umap.Spent(lp_steps=lp, epsilon=4.0 + 0.03 * lp) for lp in lp_steps],
-    )
+    metrics = {
+        **COUNTS,
+        "backbone": BACKBONE,
+        "classes": [str(name) for name in range(classes)],
+        "labels": [{"run": 0, "labels": labels.tolist()}],
+        "panels": panels,
+        "budgets": [{"lp_steps": lp, "epsilon": 4.0 + 0.03 * lp} for lp in lp_steps],
+    }
     spec = {"data": {"name": data}, "lp_steps": list(lp_steps), "fft_steps": 40, "early": 5}
     return record_of_kind(umap, metrics, **spec)
 

@@ -14,14 +14,14 @@ from small_jobs import arguments, labelled
 
 from dpatlas.accounting import guarantees as accounting
 from dpatlas.accounting import ledger
-from dpatlas.core.records import checked_fields
 from dpatlas.core.seeds import Noise
 from dpatlas.core.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.jobs import job, private_plan
-from dpatlas.jobs.run import kind_of, main
+from dpatlas.jobs.run import main
 from dpatlas.papers.lp_fft import cost
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas.records import parse_spec
 
 COMMON = yaml.safe_load("""
 {key: lp_fft, seed: 0, noise_source: keyed, delta: 1.0e-5, batch: 6, relation: add_remove,
@@ -104,7 +104,7 @@ def takes_features(spec):
     if not spec.fields["kind"].startswith("strategies"):
         return False
     known = {**spec.fields, "data": {**spec.fields["data"], "name": "digits"}}
-    return cost.takes_features(checked_fields(kind_of(spec)[1].spec, known, "--spec: "))
+    return cost.takes_features(parse_spec(known, "--spec"))
 
 
 def given_in(folder, **poison):

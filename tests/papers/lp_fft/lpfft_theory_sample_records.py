@@ -16,7 +16,7 @@ def run_theory(fields):
     kind = fields["kind"]
     spec = Spec.of(fields, kind)
     job_kind = importlib.import_module(f"dpatlas.papers.lp_fft.jobs.{kind}").KIND
-    checked = checked_fields(job_kind.spec, spec.fields, "--spec: ")
+    checked = checked_fields(job_kind.record.spec, spec.fields, "--spec: ")
     return job_kind.run(Job(spec, checked, None, "cpu", checkpoints=None, stopwatch=None))
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 from committed_claims import claim_rows, record_change
-from lpfft_sample_records import arm, followed, trained
+from figure_samples import select
+from lpfft_sample_records import arm, curves, followed, trained
 from lpfft_theory_sample_records import theory_record
 
 from dpatlas.evidence.comparisons import PaperRecords
-from dpatlas.papers.lp_fft.records.feature_quality import Row
 
 RUNS, SPREAD, TRIALS = 12, 5e-4, 100_000
 ARMS = (
@@ -67,18 +67,16 @@ def quality_record(noise=1.0, lrs=(5.0, 10.0)):
     """Dips at rate 10 alone, on both tasks."""
     flat = np.ones(len(STEPS))
     rows = [
-        Row(
-            head_scale=head_scale,
-            lr=lr,
-            strategy=strategy,
-            steps=STEPS,
+        row
+        for head_scale in (1.0, 4.0)
+        for lr in lrs
+        for number, (strategy, curve) in enumerate(KNN.items())
+        for row in curves(
+            *(head_scale, lr, strategy, STEPS),
             private=runs_of(curve if lr == 10 else flat, int(head_scale), number),
             public=runs_of(curve if lr == 10 else flat, int(head_scale), number, 2),
             accuracy=runs_of(flat, 3),
         )
-        for head_scale in (1.0, 4.0)
-        for lr in lrs
-        for number, (strategy, curve) in enumerate(KNN.items())
     ]
     return followed(rows, noise, lp_steps=24)
 
@@ -86,48 +84,43 @@ def quality_record(noise=1.0, lrs=(5.0, 10.0)):
 def dynamics_record():
     """Losses in the middle of their brackets; a norm by one formula, printed and corrected."""
     record = theory_record("dynamics")
-    for row in record.metrics.relu:
-        middle = np.add(row.lower, row.upper) / 2
-        row.zeroth[:], row.diffusion[:] = middle, middle
-        row.standard_error[:] = 1e-3 * middle
-    probing = record.metrics.probing
-    probing.norm[:], probing.norm_paper[:] = probing.norm_exact, probing.norm_exact
-    probing.norm_standard_error[:] = [1e-3] * len(probing.norm)
-    for row in record.metrics.fine_tuning:
-        row.loss[:] = [0.9 * bound for bound in row.bound]
-        row.standard_error[:] = [1e-3 * bound for bound in row.bound]
+    for row in record.tables["relu"]:
+        middle = np.add(row["lower"], row["upper"]) / 2
+        row["zeroth"], row["diffusion"] = middle.tolist(), middle.tolist()
+        row["standard_error"] = (1e-3 * middle).tolist()
+    probing = record.facts["probing"]
+    probing["norm"], probing["norm_paper"] = [*probing["norm_exact"]], [*probing["norm_exact"]]
+    probing["norm_standard_error"] = [1e-3] * len(probing["norm"])
+    for row in record.tables["fine_tuning"]:
+        row["loss"] = [0.9 * bound for bound in row["bound"]]
+        row["standard_error"] = [1e-3 * bound for bound in row["bound"]]
     return record
 
 
 def distortion_record():
     """Shares as claimed, out of many trials; LP protects all networks."""
     record = theory_record("distortion")
-    metrics = record.metrics
-    for rows in (metrics.clusters, metrics.two_records):
-        claimed = ({"share": row.claimed, "trials": TRIALS} for row in rows)
-        rows[:] = [row.model_copy(update=change) for row, change in zip(rows, claimed, strict=True)]
-    protected = {"networks": TRIALS, "trials": TRIALS, "count": TRIALS, "share": 1.0}
-    metrics.after_probing[:] = [
-        row.model_copy(update={**protected, "distorted_at_once": TRIALS // 2})
-        for row in metrics.after_probing
-    ]
+    for row in (*record.tables["clusters"], *record.tables["two_records"]):
+        row |= {"share": row["claimed"], "trials": TRIALS}
+    for row in record.tables["after_probing"]:
+        row |= {"networks": TRIALS, "trials": TRIALS, "count": TRIALS, "share": 1.0}
+        row["distorted_at_once"] = TRIALS // 2
     return record
 
 
 def sensitivity_record():
     """Ratios that grow as sqrt(d), by either reading, and are above 1."""
     record = theory_record("sensitivity")
-    rows = record.metrics.start
-    ratios = ({"ball_ratio": row.d**0.5, "ball_ratio_error": 1e-3} for row in rows)
-    rows[:] = [row.model_copy(update=change) for row, change in zip(rows, ratios, strict=True)]
+    for row in record.tables["start"]:
+        row |= {"ball_ratio": row["d"] ** 0.5, "ball_ratio_error": 1e-3}
     return record
 
 
 def imbalance_record():
     """Jensen gaps of half a percent."""
     record = theory_record("imbalance")
-    for row in record.metrics.gap:
-        row.gap[:], row.error[:] = [0.005] * len(row.gap), [1e-4] * len(row.gap)
+    for row in record.tables["gap"]:
+        row["gap"], row["error"] = [0.005] * len(row["gap"]), [1e-4] * len(row["gap"])
     return record
 
 
@@ -178,35 +171,43 @@ def record_at(records, noise, group="strategies", scenario=None):
     )
 
 
+def arms_of(record, **keys):
+    """Arms of a record, each with the rows of its runs."""
+    for each in select(record.tables["arms"], **keys):
+        yield each, select(record.tables["runs"], arm=each["arm"])
+
+
 def arm_of(records, noise, strategy, share=None, group="strategies", scenario=None):
-    (row,) = (
-        row
-        for row in record_at(records, noise, group, scenario).metrics.rows
-        if row.strategy == strategy and (share is None or row.share == share)
-    )
-    return row
+    """Rows of the runs of an arm."""
+    keys = {"strategy": strategy} | ({} if share is None else {"share": share})
+    ((_, runs),) = arms_of(record_at(records, noise, group, scenario), **keys)
+    return runs
+
+
+def put(rows, column, values):
+    """Write a value into each of the rows."""
+    for row, value in zip(rows, values, strict=True):
+        row[column] = float(value)
 
 
 def curves_of(records, strategy, head_scale=1.0):
-    rows = record_at(records, 1.0, "feature_quality").metrics.rows
-    condition = (strategy, head_scale, 10.0)
-    (row,) = (row for row in rows if (row.strategy, row.head_scale, row.lr) == condition)
-    return row
+    """Rows of a strategy's runs and steps at rate 10, run by run."""
+    rows = record_at(records, 1.0, "feature_quality").tables["curves"]
+    return select(rows, strategy=strategy, head_scale=head_scale, lr=10.0)
 
 
 @record_change
 def set_arm(records, mean, noise, strategy, share=None, group="strategies", scenario=None):
     """The change that gives a strategy another mean accuracy."""
-    row = arm_of(records, noise, strategy, share, group, scenario)
-    row.accuracy[:] = runs_of(mean, 9)
+    put(arm_of(records, noise, strategy, share, group, scenario), "accuracy", runs_of(mean, 9))
 
 
 @record_change
 def set_curve(records, curve, strategy="fft", head_scale=1.0, task="private"):
     """The change that gives features another quality over the steps."""
-    curves_of(records, strategy, head_scale).quality(task)[:] = runs_of(curve, 9)
+    put(curves_of(records, strategy, head_scale), task, np.ravel(runs_of(curve, 9)))
 
 
 def set_theory(kind, change):
-    """The change that applies another to the metrics of a simulation."""
-    return lambda records: change(records[kind][0].metrics)
+    """The change that applies another to the facts and tables of a simulation."""
+    return lambda records: change({**records[kind][0].facts, **records[kind][0].tables})

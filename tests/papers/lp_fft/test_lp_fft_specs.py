@@ -168,12 +168,12 @@ def test_feature_quality_alone_reads_public_images_which_are_its_backbone_s_trai
         pretraining = backbone_spec(checked, entry["backbone"])
         assert spec.fields["public_data"] == pretraining.fields["data"]
         assert spec.fields["backbone"] == pretraining.id
-        manifests = atlas.public_manifest(spec.id)
-        assert manifests == atlas.data_manifest(pretraining.id) != atlas.data_manifest(spec.id)
-        assert manifests[0].split("/")[-2] in atlas.data_sets()
+        manifests = atlas.job(spec.id).public_data
+        assert manifests == atlas.job(pretraining.id).data != atlas.job(spec.id).data
+        assert manifests[0].split("/")[-2] in atlas.data_sets
     others = set(atlas.specs) - {spec.id for spec in specs["feature_quality"]}
-    assert not any(atlas.public_manifest(spec_id) for spec_id in others)
-    assert all(len(atlas.backbones(spec.id)) == 1 for name in TRAINED for spec in specs[name])
+    assert not any(atlas.job(spec_id).public_data for spec_id in others)
+    assert all(len(atlas.job(spec.id).backbones) == 1 for name in TRAINED for spec in specs[name])
 
 
 @pytest.mark.parametrize("tier", ["embedded", "smoke", "workstation"])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from lpfft_small import (
@@ -35,6 +36,7 @@ from dpatlas.papers.lp_fft.jobs.curves import SHARED
 from dpatlas.papers.lp_fft.jobs.features import features_of, knn_accuracy
 from dpatlas.privacy.training import PrivateTraining
 
+MEASURED = ("private", "public", "accuracy")
 CONDITIONS = [(1.0, "fft"), (1.0, "lp-fft"), (4.0, "fft"), (4.0, "lp-fft")]
 RUNS, PROBING, STEPS = 2, 2, 4
 SHORT = {"head_scales": [4.0], "runs": 1, "steps": 3, "lp_steps": 2, "at": [0, 1, 3]}
@@ -46,6 +48,16 @@ def whole(given, tmp_path_factory):
     with drawn_keys() as keys, watched_trainings() as seen:
         record = record_of(spec_of("feature_quality"), given, tmp_path_factory.mktemp("whole"))
     return record, seen, keys
+
+
+def curves_of(record):
+    """Rows by condition, each with its measures as lists of runs, lists over steps."""
+    table = pd.DataFrame(record["metrics"]["curves"])
+    return [
+        dict(zip(("head_scale", "lr", "strategy"), condition, strict=True))
+        | {name: [run[name].tolist() for _, run in of.groupby("run")] for name in MEASURED}
+        for condition, of in table.groupby(["head_scale", "lr", "strategy"], sort=False)
+    ]
 
 
 def by_condition(seen):
@@ -134,7 +146,7 @@ def test_lp_on_kept_features_and_fft_after_it_are_both_phases_in_the_network(who
 def test_lp_is_the_same_for_every_rate_of_fft_and_trained_once(given, tmp_path):
     spec = spec_of("feature_quality", lrs=[0.5, 1.0], runs=1, head_scales=[4.0])
     with counted((PrivateTraining, "step")) as steps:
-        rows = record_of(spec, given, tmp_path)["metrics"]["rows"]
+        rows = curves_of(record_of(spec, given, tmp_path))
     assert len(steps) == 2 * STEPS + PROBING + 2 * (STEPS - PROBING)
     (_, one), (_, other) = [
         (row["lr"], row["accuracy"][0]) for row in rows if row["strategy"] == "lp-fft"
@@ -145,7 +157,7 @@ def test_lp_is_the_same_for_every_rate_of_fft_and_trained_once(given, tmp_path):
 def test_evaluations_that_end_within_lp_need_no_step_of_fft(given, tmp_path, whole):
     spec = spec_of("feature_quality", at=[0, 1])
     with watched_trainings() as seen:
-        rows = record_of(spec, given, tmp_path)["metrics"]["rows"]
+        rows = curves_of(record_of(spec, given, tmp_path))
     assert {len(row["accuracy"][0]) for row in rows} == {2}
     assert {len(each.iterates) - 1 for _, _, _, each in by_condition(seen)} == {1, PROBING}
 
@@ -170,7 +182,7 @@ def rest_of(data, x):
 def test_what_is_reported_of_every_step_is_measured_on_that_step_s_network(whole, given):
     record, seen, _ = whole
     private, public = (prepared.load(path.parent) for path in (given.data, given.public))
-    rows = {(row["head_scale"], row["strategy"]): row for row in record["metrics"]["rows"]}
+    rows = {(row["head_scale"], row["strategy"]): row for row in curves_of(record)}
     for scale, strategy, number, each in by_condition(seen):
         row, training = rows[scale, strategy], each.training
         x, truth = rest_of(private, training.x)
@@ -287,7 +299,7 @@ def test_only_the_public_images_that_the_backbone_was_trained_on_are_accepted(gi
         ({"batch": 25}, "batch of the poisson sampler: found 25"),
         ({"neighbours": 21}, "neighbours: found 21"),
         ({"neighbours": 25, "public_known": 30}, "neighbours: found 25"),
-        ({"lrs": [0.0]}, "lr: found 0"),
+        ({"lrs": [0.0]}, "lrs.0: found 0"),
     ],
 )
 def test_bad_settings_are_refused_by_name_before_any_training(given, tmp_path, changes, words):
@@ -300,8 +312,8 @@ def test_bad_settings_are_refused_by_name_before_any_training(given, tmp_path, c
 def test_a_private_record_that_is_not_finite_ends_no_job(tmp_path, value):
     given = given_in(tmp_path, x_train=value)
     with watched_trainings() as seen:
-        rows = record_of(spec_of("feature_quality"), given, tmp_path)["metrics"]["rows"]
-    measured = [row[name] for row in rows for name in ("private", "public", "accuracy")]
+        rows = curves_of(record_of(spec_of("feature_quality"), given, tmp_path))
+    measured = [row[name] for row in rows for name in MEASURED]
     assert np.isfinite(measured).all()
     assert all(each.iterates[-1]["head.weight"].isfinite().all() for each in seen)
 
@@ -323,13 +335,14 @@ def test_panels_come_by_lp_steps_and_then_before_early_and_late(pictured):
     panels = pictured[0]["metrics"]["panels"]
     assert [(each["lp_steps"], each["moment"], each["fft_steps"]) for each in panels] == [
         (first, moment, done)
+        for _ in range(RUNS)
         for first in (0, 2)
         for moment, done in (("before", 0), ("early", 1), ("late", 3))
     ]
     for each in panels:
-        assert np.shape(each["x"]) == np.shape(each["y"]) == (RUNS, 12)
+        assert np.shape(each["x"]) == np.shape(each["y"]) == (12,)
         assert np.isfinite([each["x"], each["y"]]).all() and np.ptp(each["x"]) > 0
-    labels = pictured[0]["metrics"]["labels"]
+    labels = [each["labels"] for each in pictured[0]["metrics"]["labels"]]
     assert np.shape(labels) == (RUNS, 12) and labels[0] != labels[1]
     # LP leaves features alone, so both pictures before FFT are one; later ones are not.
     assert panels[0]["x"] == panels[3]["x"] and panels[0]["knn"] == panels[3]["knn"]

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from figure_samples import heights, in_style, maker, not_in_rows, select
+from figure_samples import drawn, maker, select
 from lpfft_sample_records import (
     BACKBONE,
     CONTROL_ARMS,
@@ -25,27 +25,22 @@ from dpatlas.core.statistics import FAILS, HOLDS, OPEN
 from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures import (
     arms,
-    lpfft_budget_sweep,
     lpfft_feature_quality,
     lpfft_sensitivity,
     lpfft_theory,
     theory_series,
 )
-from dpatlas.papers.lp_fft.figures.averages import grouped
-from dpatlas.papers.lp_fft.figures.lpfft_privacy_utility import _apart
 from dpatlas.papers.lp_fft.figures.lpfft_umap import class_looks
 from dpatlas.papers.lp_fft.published import TABLE_1
+from dpatlas.rows import arms as arms_over_runs
+from dpatlas.show.panel import PRINTED
+from dpatlas.show.rows import grouped
 
 FIGURES = [name for name in RECORDS if name not in ("lpfft_strategies", "lpfft_lora")]
 
 
 def show(name, *records):
-    return in_style(maker(name), list(records) or RECORDS[name](), {})
-
-
-def series(rows, x, *names):
-    """Rows of every series, in the order of x."""
-    return [sorted(part, key=lambda row: row[x]) for part in grouped(rows, *names).values()]
+    return maker(name)(list(records) or RECORDS[name](), {})
 
 
 def two_levels(**options):
@@ -53,7 +48,7 @@ def two_levels(**options):
 
 
 def titles_of(shown):
-    return [axes.get_title().partition("\n")[0] for axes in shown.figure.axes]
+    return [panel.title.partition("\n")[0] for panel in shown.panels]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +60,7 @@ def test_epsilon_is_not_said_to_cover_neighbours_that_are_private_records(name, 
 
 
 def test_a_single_comparison_of_losses_has_room_for_its_marker():
-    figure = show("lpfft_feature_quality", feature_record(conditions=[(1.0, 3.0)])).figure
+    figure = drawn(show("lpfft_feature_quality", feature_record(conditions=[(1.0, 3.0)])))
     figure.draw_without_rendering()
     low, high = (figure.axes[place] for place in (1, 2))
     assert min(axes.get_window_extent().height for axes in (low, high)) > 0.3 * figure.dpi
@@ -97,8 +92,8 @@ def test_series_differ_in_grey_print(looks):
 class TestRows:
     def test_an_interval_is_that_of_student_over_runs_and_one_run_has_none(self):
         record = strategies_record(4.0)
-        for row, arm in zip(arms.arm_rows(record), record.metrics.rows, strict=True):
-            values = arm.accuracy
+        for row, arm in zip(arms.arm_rows(record), arms_over_runs(record), strict=True):
+            values = arm["accuracy"]
             expected = stats.t.interval(0.95, 7, np.mean(values), stats.sem(values))
             assert (row["low"], row["high"]) == pytest.approx(expected)
             assert row["standard_error"] == pytest.approx(stats.sem(values))
@@ -132,20 +127,6 @@ class TestRows:
 
 
 class TestBudgetSweep:
-    def test_csv_holds_exactly_the_points_and_intervals_that_are_drawn(self):
-        records = [*two_levels(arms=MAIN_ARMS + CONTROL_ARMS), *clip_records()]
-        shown = show("lpfft_budget_sweep", *records)
-        share, clip = select(shown.rows, panel="share"), select(shown.rows, panel="clip")
-        curves = [row for row in share if row["strategy"] not in lpfft_budget_sweep.CONTROLS]
-        controls = [row for row in share if row["strategy"] in lpfft_budget_sweep.CONTROLS]
-        drawn = [
-            *series(curves, "share", "noise_multiplier"),
-            *series(controls, "share", "noise_multiplier", "strategy"),
-            *series(clip, "max_grad_norm", "strategy"),
-        ]
-        assert not_in_rows(shown.figure, drawn) == []
-        assert len(shown.rows) == 2 * 6 + 5 * 3
-
     def test_every_scenario_of_two_phases_and_lora_has_a_panel(self):
         alone = strategies_record(4.0, "only-lp", arms=(("lp", 1.0), ("fft", 0.0)))
         other = two_levels(scenario="other", arms=FEW_ARMS)
@@ -157,46 +138,41 @@ class TestBudgetSweep:
     def test_a_level_looks_the_same_in_all_panels(self):
         other = [strategies_record(noise, "other", arms=FEW_ARMS) for noise in (1.0, 4.0)]
         shown = show("lpfft_budget_sweep", *two_levels(), *other)
-        (legend,) = shown.figure.legends
-        assert [text.get_text() for text in legend.get_texts()] == [
+        assert [look.label for look in shown.looks] == [
             "digits: noise 0, not private",
             r"digits: noise 1, $\varepsilon$ = 10.9",
             r"digits: noise 4, $\varepsilon$ = 1.6",
         ]
-        colors = [line.get_color() for line in legend.get_lines()]
+        colors = [look.color for look in shown.looks]
         darkness = [1 - np.mean(to_rgb(color)) for color in colors]
         assert darkness == sorted(darkness)
-        drawn = [{line.get_color() for line in axes.get_lines()} for axes in shown.figure.axes]
-        assert drawn[0] >= {colors[0], colors[2]}
-        assert drawn[1] >= {colors[1], colors[2]}
+        used = [{each.look.color for each in panel.series} for panel in shown.panels]
+        assert used[0] == {colors[0], colors[2]} and used[1] == {colors[1], colors[2]}
 
     def test_a_name_of_a_level_is_of_one_data_set(self):
         other = strategies_record(4.0, "other", arms=FEW_ARMS, data="fonts")
-        (legend,) = show("lpfft_budget_sweep", strategies_record(4.0), other).figure.legends
-        names = [text.get_text().partition(":")[0] for text in legend.get_texts()]
-        assert names == ["digits", "fonts"]
-        assert len({line.get_color() for line in legend.get_lines()}) == 2
+        looks = show("lpfft_budget_sweep", strategies_record(4.0), other).looks
+        assert [look.label.partition(":")[0] for look in looks] == ["digits", "fonts"]
+        assert len({look.color for look in looks}) == 2
 
     def test_controls_stand_at_their_share(self):
         records = two_levels(arms=MAIN_ARMS + CONTROL_ARMS)
         shown = show("lpfft_budget_sweep", *records)
-        shares = {row["share"] for row in shown.rows}
-        drawn = {x for line in shown.figure.axes[0].get_lines() for x in line.get_xdata()}
-        assert drawn == shares
+        controls = [each for each in shown.panels[0].series if each.told]
+        assert {each.told for each in controls} == {("LP-LP (control)",), ("FFT-FFT (control)",)}
+        assert {x for each in controls for x in each.x} == {0.5}
 
     def test_scenarios_with_another_best_share_stand_in_front_on_the_same_axes(self):
         best = {"a": 1.0, "b": 1.0, "c": 0.0}
         records = [strategies_record(4.0, name, arms=FEW_ARMS) for name in best]
         for record in records:
-            record.metrics.rows[:] = [
-                row.model_copy(
-                    update={"accuracy": [0.9 if row.share == best[record.spec.scenario] else 0.1]}
-                )
-                for row in record.metrics.rows
-            ]
+            shares = {row["arm"]: row["share"] for row in record.tables["arms"]}
+            for row in record.tables["runs"]:
+                is_best = shares[row["arm"]] == best[record.spec.scenario]
+                row["accuracy"] = 0.9 if is_best else 0.1
         shown = show("lpfft_budget_sweep", *records)
         assert titles_of(shown) == ["a", "c", "b"]
-        assert len({axes.get_ylim() for axes in shown.figure.axes}) == 1
+        assert len(set(shown.ends("y"))) == 1
         assert titles_of(show("lpfft_budget_sweep", *records[:2])) == ["a", "b"]
 
     def test_a_clip_sweep_has_the_clip_of_the_scenario_itself_too(self):
@@ -210,12 +186,11 @@ class TestBudgetSweep:
 
     def test_intervals_of_few_runs_do_not_stretch_accuracy_beyond_its_range(self):
         record = strategies_record(1.0, runs=3)
-        record.metrics.rows[:] = [
-            row.model_copy(update={"accuracy": [0.8, 0.99, 0.99]}) for row in record.metrics.rows
-        ]
+        for row in record.tables["runs"]:
+            row["accuracy"] = [0.8, 0.99, 0.99][row["run"]]
         shown = show("lpfft_budget_sweep", record)
         assert max(row["high"] for row in shown.rows) > 1.02
-        assert shown.figure.axes[0].get_ylim()[1] == 1.02
+        assert shown.ends("y")[0][1] == 1.02
 
     def test_without_two_phases_there_is_nothing_to_show(self):
         with pytest.raises(InputError, match="no strategy of two phases"):
@@ -230,19 +205,15 @@ class TestPrivacyUtility:
         assert {row["epsilon"] for row in free} == {None}
         private = [row for row in shown.rows if row["epsilon"]]
         assert {row["epsilon"] for row in private} == {1.6, 10.9}
-        drawn = [*series(private, "epsilon", "strategy"), *([row] for row in free)]
-        # The line that separates accuracy without privacy.
-        assert not_in_rows(shown.figure, drawn) == [(0.0, 1.0)]
-        values = heights(row["value"] for row in free)
-        alone = [
-            line.get_xdata()[0]
-            for line in shown.figure.axes[0].get_lines()
-            if len(line.get_ydata()) == 1 and heights(line.get_ydata())[0] in values
-        ]
-        assert min(alone) > EPSILONS[1.0]
+        (panel,) = shown.panels
+        (line,) = panel.upright
+        right = {
+            y for each in panel.series for x, y in zip(each.x, each.y, strict=True) if x > line
+        }
+        assert right == {row["value"] for row in free} and line > EPSILONS[1.0]
 
     def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_alone(self):
-        theirs = BACKBONE.model_copy(update={"architecture": "resnet18", "source": "cifar10"})
+        theirs = BACKBONE | {"architecture": "resnet18", "source": "cifar10"}
         shown = {
             name: show(
                 "lpfft_privacy_utility",
@@ -258,8 +229,7 @@ class TestPrivacyUtility:
             )
         }
         for name, each in shown.items():
-            (legend,) = each.figure.legends
-            labels = [text.get_text() for text in legend.get_texts()]
+            labels = [look.label for look in each.looks]
             assert ("printed in the paper" in labels) == (name == "theirs")
         printed = select(shown["theirs"].rows, source="printed")
         accuracies = {(row["strategy"], row["epsilon"]): row["value"] for row in printed}
@@ -267,18 +237,17 @@ class TestPrivacyUtility:
         assert accuracies["lp", None] == 0.6854
         assert accuracies["lp-fft", 1.29] == 0.6865
         diamonds = [
-            line
-            for line in shown["theirs"].figure.axes[0].get_lines()
-            if (line.get_marker(), line.get_markerfacecolor()) == ("D", "white")
+            y
+            for each in shown["theirs"].panels[0].series
+            for y in each.y
+            if each.look.label == PRINTED.label
         ]
-        drawn = {value for line in diamonds for value in line.get_ydata()}
-        assert drawn == set(accuracies.values())
+        assert set(diamonds) == set(accuracies.values())
 
     def test_panels_share_axes_looks_and_shares(self):
         other = [strategies_record(noise, "other", arms=FEW_ARMS) for noise in (1.0, 4.0)]
         shown = show("lpfft_privacy_utility", *two_levels(), *other)
-        panels = shown.figure.axes[:2]
-        assert len({(axes.get_xlim(), axes.get_ylim()) for axes in panels}) == 1
+        assert len(set(shown.ends("x"))) == len(set(shown.ends("y"))) == 1
         shares = {
             row["share"] for row in select(shown.rows, scenario="inverted-t", strategy="lp-fft")
         }
@@ -294,49 +263,49 @@ class TestPrivacyUtility:
     )
     def test_ticks_are_the_epsilons(self, noises, labels):
         shown = show("lpfft_privacy_utility", *(strategies_record(noise) for noise in noises))
-        shown.figure.draw_without_rendering()
-        ticks = shown.figure.axes[0].get_xticklabels()
-        assert [text.get_text() for text in ticks] == labels
-
-    def test_labels_of_close_epsilons_do_not_overlap(self):
-        assert _apart([0.256, 0.26, 1.28, 1.29, 12.07, 12.28]) == [0.256, 1.28, 12.07]
+        assert list(shown.panels[0].x.words.values()) == labels
 
 
 class TestFeatureQuality:
-    def test_csv_holds_exactly_the_curves_and_losses_that_are_drawn(self):
+    def test_losses_are_drawn_with_their_intervals_in_the_look_of_their_answer(self):
         shown = show("lpfft_feature_quality", feature_record(1.0), feature_record(4.0))
-        curves = select(shown.rows, part="curve")
-        names = (*lpfft_feature_quality.CONDITION, "strategy", "task")
-        assert not_in_rows(shown.figure, series(curves, "step", *names))
-        drawn = [
-            value
-            for axes in shown.figure.axes[-2:]
-            for line in axes.get_lines()[1:]
-            for value in line.get_xdata()
-        ]
-        assert sorted(drawn) == sorted(
-            row["value"] for row in select(shown.rows, part="early loss")
-        )
+        losses = select(shown.rows, part="early loss")
+        for panel, task in zip(shown.panels[-2:], ("private", "public"), strict=True):
+            found = {
+                (row["answer"], row["value"], row["low"], row["high"])
+                for row in select(losses, task=task)
+            }
+            assert found == {
+                (answer, *numbers)
+                for answer, look in lpfft_feature_quality.ANSWERS.items()
+                for each in panel.series
+                for numbers in zip(each.x, each.left, each.right, strict=True)
+                if each.look == look
+            }
 
     def test_a_curve_is_the_mean_of_the_runs_at_every_step(self):
         record = feature_record()
         rows = lpfft_feature_quality.curve_rows(record)
-        found = record.metrics.rows[1]
-        shown = select(rows, strategy=found.strategy, head_scale=1.0, lr=5.0, task="public")
-        assert [row["step"] for row in shown] == found.steps
-        assert [row["value"] for row in shown] == pytest.approx(np.mean(found.public, axis=0))
+        of = {"strategy": "lp-fft", "head_scale": 1.0, "lr": 5.0}
+        found = select(record.tables["curves"], **of)
+        shown = select(rows, **of, task="public")
+        assert [row["step"] for row in shown] == record.spec.at
+        for row in shown:
+            values = [each["public"] for each in found if each["step"] == row["step"]]
+            assert row["value"] == pytest.approx(np.mean(values))
 
     def test_differences_of_early_losses_are_paired_and_hold_together(self):
         record = feature_record()
         rows = lpfft_feature_quality.loss_rows([record])
         # 5 and 10 steps of FFT lie within a fifth of 60; LP-FFT trains the head in 20 before them.
-        steps = record.metrics.rows[0].steps
-        losses = [
-            np.array([run[0] - (run[first] + run[first + 1]) / 2 for run in row.private])
-            for row, first in zip(
-                record.metrics.rows, (steps.index(5), steps.index(25)), strict=False
+        losses = []
+        for strategy, first in (("fft", 5), ("lp-fft", 25)):
+            of = {"strategy": strategy, "head_scale": 1.0, "lr": 5.0}
+            start, one, other = (
+                np.array([r["private"] for r in select(record.tables["curves"], **of, step=step)])
+                for step in (0, first, first + 5)
             )
-        ]
+            losses.append(start - (one + other) / 2)
         difference = losses[0] - losses[1]
         row = select(rows, task="private", head_scale=1.0, lr=5.0)[0]
         expected = stats.t.interval(
@@ -356,11 +325,11 @@ class TestFeatureQuality:
 
     def test_one_strategy_alone_has_curves_and_no_losses(self):
         record = feature_record()
-        rows = record.metrics.rows
-        rows[:] = [row for row in rows if row.strategy == "fft"]
+        curves = record.tables["curves"]
+        curves[:] = select(curves, strategy="fft")
         shown = show("lpfft_feature_quality", record)
         assert {row["part"] for row in shown.rows} == {"curve"}
-        assert len(shown.figure.axes) == 4
+        assert len(shown.grids) == 1
 
     def test_backbones_are_told_apart_and_their_noises_stand_together(self):
         few = ((4.0, 10.0),)
@@ -370,15 +339,14 @@ class TestFeatureQuality:
             for backbone in ("strokes-xs", "fonts-s")
         ]
         shown = show("lpfft_feature_quality", *records)
-        titles = [axes.get_title().split("\n")[:2] for axes in shown.figure.axes[:4]]
+        titles = [panel.title.split("\n")[:2] for panel in shown.panels[:4]]
         assert [(name, noise.partition(" (")[0]) for name, noise in titles] == [
             ("strokes-xs", "noise 1"),
             ("strokes-xs", "noise 4"),
             ("fonts-s", "noise 1"),
             ("fonts-s", "noise 4"),
         ]
-        labels = [text.get_text() for text in shown.figure.axes[4].get_yticklabels()]
-        assert labels[2] == "fonts-s: noise 1, head scale 4, rate 10"
+        assert shown.panels[4].y.words[2] == "fonts-s: noise 1, head scale 4, rate 10"
         assert len([note for note in shown.notes if note.startswith("digits from")]) == 2
 
     @pytest.mark.parametrize(("per_noise", "in_a_line"), [(1, 4), (2, 4), (3, 3), (5, 4), (6, 3)])
@@ -391,10 +359,16 @@ class TestUmap:
         shown = show("lpfft_umap", umap_record(classes=3, points=30))
         panels = grouped(select(shown.rows, part="point"), "lp_steps", "moment").values()
         assert len(panels) == 3 + 2 + 2
-        for axes, rows in zip(shown.figure.axes, panels, strict=True):
-            (points,) = axes.collections
-            assert points.get_offsets().tolist() == [[row["x"], row["y"]] for row in rows]
-            (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+        ends = zip(shown.ends("x"), shown.ends("y"), strict=True)
+        for panel, rows, ((left, right), (low, high)) in zip(
+            shown.panels, panels, ends, strict=True
+        ):
+            points = {
+                (each.look.label, x, y)
+                for each in panel.series
+                for x, y in zip(each.x, each.y, strict=True)
+            }
+            assert points == {(row["class"], row["x"], row["y"]) for row in rows}
             assert right - left == pytest.approx(high - low)
             assert left < min(row["x"] for row in rows) and max(row["x"] for row in rows) < right
             assert low < min(row["y"] for row in rows) and max(row["y"] for row in rows) < high
@@ -403,14 +377,14 @@ class TestUmap:
 
     def test_classes_differ_in_colour_and_marker(self):
         looks = class_looks([str(name) for name in range(110)])
-        assert len({tuple(look.values()) for look in looks.values()}) == 110
+        assert len({(look.color, look.marker) for look in looks.values()}) == 110
         ten = list(class_looks([str(name) for name in range(10)]).values())
-        assert len({look["marker"] for look in ten}) == 10
-        assert len({look["color"] for look in ten}) == 10
+        assert len({look.marker for look in ten}) == 10
+        assert len({look.color for look in ten}) == 10
 
     def test_data_sets_stand_below_each_other_with_their_own_classes(self):
         records = umap_record(3, 30, (0, 10)), umap_record(10, 30, (0,), data="letters")
         shown = show("lpfft_umap", *records)
-        legends = [axes.get_legend() for axes in shown.figure.axes if axes.get_legend()]
-        assert [each.get_title().get_text() for each in legends] == ["digits", "letters"]
-        assert [len(each.get_texts()) for each in legends] == [3, 10]
+        legends = [panel.legend for panel in shown.panels if panel.legend]
+        assert [legend.heading for legend in legends] == ["digits", "letters"]
+        assert [len(legend.looks) for legend in legends] == [3, 10]

@@ -33,6 +33,8 @@ from dpatlas.jobs.reports import SHARED
 from dpatlas.models import backbone
 from dpatlas.papers.lp_fft.jobs import strategies as lpfft_strategies
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas.records import parse_record
+from dpatlas.rows import arms as arms_over_runs
 
 ARMS = [
     ("fft", 0.0, [4]),
@@ -69,6 +71,11 @@ def tuned(given, tmp_path_factory):
     return folder / "record.json", record, seen
 
 
+def rows_of(record):
+    """The arms of a record (JSON), each with the list over runs of its accuracies."""
+    return arms_over_runs(parse_record(record, "record"))
+
+
 def by_arm(seen):
     """(arm, run, training) of every training of a whole job."""
     assert len(seen) == RUNS * len(TRAINED)
@@ -77,14 +84,14 @@ def by_arm(seen):
 
 
 def test_every_strategy_has_its_arms_and_shares_of_0_and_1_add_none(whole):
-    rows = whole[0]["metrics"]["rows"]
+    rows = rows_of(whole[0])
     assert [(row["strategy"], row["share"], row["steps"]) for row in rows] == ARMS
     assert all(len(row["accuracy"]) == RUNS for row in rows)
 
 
 def test_a_row_s_epsilon_is_what_the_accountant_gives_all_steps_of_its_trainings(whole, guarantee):
     record, seen = whole
-    rows = record["metrics"]["rows"]
+    rows = rows_of(record)
     assert len({row["epsilon"] for row in rows}) == 1
     for (strategy, share, steps), _, each in by_arm(seen):
         row = rows[ARMS.index((strategy, share, steps))]
@@ -100,7 +107,7 @@ def test_a_row_s_epsilon_is_what_the_accountant_gives_all_steps_of_its_trainings
 
 
 def test_the_ledger_s_arms_agree_with_the_rows_and_say_that_they_share_noise(whole):
-    ledger, rows = whole[0]["ledger"], whole[0]["metrics"]["rows"]
+    ledger, rows = whole[0]["ledger"], rows_of(whole[0])
     for arm, row in zip(ledger["arms"], rows, strict=True):
         phases = f", share {row['share']:g}" if len(row["steps"]) == 2 else ""
         assert arm["arm"] == f"{row['strategy']}{phases}"
@@ -209,7 +216,7 @@ def test_arms_whose_first_rates_differ_have_no_steps_in_common(given, tmp_path):
 
 def test_a_control_that_keeps_lp_s_rate_is_lp(whole):
     """Nothing is gained by a second rate then; a second rate of FFT makes another training."""
-    rows = {row["strategy"]: row for row in whole[0]["metrics"]["rows"]}
+    rows = {row["strategy"]: row for row in rows_of(whole[0])}
     assert rows["lp-lp"]["lrs"] == [9.0, 9.0]
     assert rows["lp-lp"]["accuracy"] == rows["lp"]["accuracy"]
     last = {arm: each.iterates[-1] for (arm, _, _), number, each in by_arm(whole[1]) if not number}
@@ -233,7 +240,7 @@ def test_what_a_run_shares_correlates_lp_and_lp_fft(given, tmp_path):
     runs = {"strategies": ["lp", "lp-fft"], "shares": [0.5], "runs": 24, "steps": 2}
     chosen = {"lp": {"lrs": [1.0]}, "lp-fft, share 0.5": {"lrs": [1.0, 0.1]}}
     record = record_of(spec_of("strategies", **runs, chosen=chosen), given, tmp_path)
-    lp, lp_fft = (np.array(row["accuracy"]) for row in record["metrics"]["rows"])
+    lp, lp_fft = (np.array(row["accuracy"]) for row in rows_of(record))
     paired = np.corrcoef(lp, lp_fft)[0, 1]
     apart = [np.corrcoef(lp, np.roll(lp_fft, by))[0, 1] for by in range(1, 24)]
     assert paired > 0.5 and abs(np.mean(apart)) < 0.2
@@ -288,7 +295,7 @@ def test_reported_runs_never_see_the_fixed_part(whole, given, tmp_path):
     other = changed(given, tmp_path, x_validation=np.full((FIXED, 16), 3.0, np.float32))
     found = record_of(spec_of("strategies"), other, tmp_path)
     assert found["data"]["sha256"] != whole[0]["data"]["sha256"]
-    assert found["metrics"]["rows"] == whole[0]["metrics"]["rows"]
+    assert rows_of(found) == rows_of(whole[0])
 
 
 def test_a_tuning_sees_the_fixed_part_alone(tuned, given, tmp_path):
@@ -328,7 +335,7 @@ def test_no_two_trials_share_noise_and_a_trial_of_two_phases_is_one_training(tun
 def test_runs_take_what_the_tuning_that_they_wait_for_chose(tuned, given, tmp_path):
     path, record, _ = tuned
     spec = spec_of("strategies", tuning=record["id"], chosen=None)
-    rows = record_of(spec, given, tmp_path, tuning=path)["metrics"]["rows"]
+    rows = rows_of(record_of(spec, given, tmp_path, tuning=path))
     chosen = [row["chosen"]["lrs"] for row in record["metrics"]["rows"]]
     assert [row["lrs"] for row in rows] == chosen
     with pytest.raises(InputError, match="no settings of lp-fft, share 0"):
@@ -408,7 +415,7 @@ def test_without_privacy_gradients_have_no_effective_bound_and_no_guarantee(give
     phases = [phase for each in seen for phase in each.training.phases]
     assert {phase.max_grad_norm for phase in phases} == {NO_CLIP}
     assert {phase.noise_multiplier for phase in phases} == {0.0}
-    for row in record["metrics"]["rows"]:
+    for row in rows_of(record):
         assert [row[name] for name in ("epsilon", "relation", "max_grad_norm")] == [None] * 3
     ledger = record["ledger"]
     for arm in ledger["arms"]:
@@ -417,7 +424,7 @@ def test_without_privacy_gradients_have_no_effective_bound_and_no_guarantee(give
 
 def test_noise_is_calibrated_to_an_epsilon_and_said_aloud(given, tmp_path, capsys):
     spec = spec_of("strategies", **SHORT, level={"epsilon": 8.0}, accountant="pld")
-    rows = record_of(spec, given, tmp_path)["metrics"]["rows"]
+    rows = rows_of(record_of(spec, given, tmp_path))
     (noise,) = {row["noise_multiplier"] for row in rows}
     for row in rows:
         assert 7.9 < row["epsilon"] <= row["target_epsilon"] == 8.0
@@ -466,7 +473,7 @@ def test_lora_trains_its_branches_and_the_head_and_no_bit_of_the_base(given, tmp
     trained = body_of(backbone.load(given.backbone).network.state_dict())
     # Branches of rank 2 of 16 -> 8 and 8 -> 6, and the head of 6 -> 3.
     branches = 2 * (16 + 8) + 2 * (8 + 6)
-    rows = record["metrics"]["rows"]
+    rows = rows_of(record)
     assert [row["trained_parameters"] for row in rows] == [21, 21 + branches, 21 + branches]
     whole_networks = [each for each in seen if body_of(each.iterates[0])]
     assert len(whole_networks) == 4
@@ -484,7 +491,7 @@ def test_lora_trains_its_branches_and_the_head_and_no_bit_of_the_base(given, tmp
     [
         ({"batch": 25}, "batch of the poisson sampler: found 25"),
         ({"relation": "replace_one", "accountant": "rdp"}, "accountant: found rdp for poisson"),
-        ({"strategies": ["fft", "lp-fft"]}, "allowed: lp beside lp-fft"),
+        ({"strategies": ["fft", "lp-fft"]}, "found lp-fft without lp; allowed: lp too"),
         ({"level": {"noise_multiplier": 1e-6}}, "noise_multiplier: found 1e-06"),
         ({"strategies": ["lp", "lora"]}, "strategies: found lora; allowed: a lora_rank with it"),
         ({"lora_rank": 2}, "strategies: found fft; allowed: no lora_rank with it"),
@@ -539,7 +546,7 @@ def test_standardised_features_have_the_public_images_moments_in_the_head_and_in
 def test_standardised_features_change_what_is_learned(given, tmp_path):
     plain = record_of(spec_of("strategies", **SHORT), given, tmp_path / "plain")
     other = record_of(spec_of("strategies", **STANDARDISED), given, tmp_path / "other")
-    assert plain["metrics"]["rows"] != other["metrics"]["rows"]
+    assert rows_of(plain) != rows_of(other)
     assert plain["ledger"]["arms"][0]["public_constants"] == ["max_grad_norm"]
 
 

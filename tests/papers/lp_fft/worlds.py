@@ -8,6 +8,7 @@ from committed_claims import record_change
 from lpfft_world import changed, groups, set_arm, set_curve, set_theory
 
 from dpatlas.evidence.comparisons import PaperRecords
+from dpatlas.show.rows import where
 
 SHOWN = {
     name: lambda make=make: (make(), {})
@@ -24,8 +25,8 @@ def world():
 @record_change
 def leave_bracket(theory, phase, loss, heads="random"):
     """Put a loss below its lower bound."""
-    row = next(row for row in theory.relu if (row.phase, row.heads) == (phase, heads))
-    getattr(row, loss)[-1] = 0.9 * row.lower[-1]
+    row = where(theory["relu"], phase=phase, heads=heads)[0]
+    row[loss][-1] = 0.9 * row["lower"][-1]
 
 
 def double(norm):
@@ -34,34 +35,31 @@ def double(norm):
 
 @record_change
 def halve_share(theory, part, number):
-    rows = getattr(theory, part)
-    rows[number] = rows[number].model_copy(update={"share": rows[number].share / 2})
+    theory[part][number]["share"] /= 2
 
 
 def exceed_bound(theory):
-    tuned = theory.fine_tuning[0]
-    tuned.loss[-1] = 1.1 * tuned.bound[-1]
+    tuned = theory["fine_tuning"][0]
+    tuned["loss"][-1] = 1.1 * tuned["bound"][-1]
 
 
 @record_change
 def exceed_loss(theory, bound):
-    getattr(theory.probing, bound)[-1] = 0.9 * theory.probing.loss_exact[-1]
+    theory["probing"][bound][-1] = 0.9 * theory["probing"]["loss_exact"][-1]
 
 
 @record_change
 def change_rows(theory, part, **changes):
     """The change of every row of a part of a simulation's metrics."""
-    rows = getattr(theory, part)
-    rows[:] = [row.model_copy(update=changes) for row in rows]
+    for row in theory[part]:
+        row |= changes
 
 
 @record_change
 def flatten(theory, reading):
     """Ratios that do not depend on d."""
-    theory.start[:] = [
-        row.model_copy(update={"ball_ratio": 2.0}) if row.reading == reading else row
-        for row in theory.start
-    ]
+    for row in where(theory["start"], reading=reading):
+        row["ball_ratio"] = 2.0
 
 
 # By entry, a change after which it is not reproduced.
@@ -90,8 +88,8 @@ CHANGES = {
     "lpfft-7b": set_theory("dynamics", leave_bracket("head", "diffusion")),
     "lpfft-7c": set_theory("dynamics", leave_bracket("all", "zeroth")),
     "lpfft-7d": set_theory("dynamics", leave_bracket("all", "zeroth", "aligned")),
-    "lpfft-8a": set_theory("dynamics", lambda theory: double(theory.probing.norm_paper)),
-    "lpfft-8b": set_theory("dynamics", lambda theory: double(theory.probing.norm_exact)),
+    "lpfft-8a": set_theory("dynamics", lambda theory: double(theory["probing"]["norm_paper"])),
+    "lpfft-8b": set_theory("dynamics", lambda theory: double(theory["probing"]["norm_exact"])),
     "lpfft-9a": set_theory("distortion", halve_share("clusters", 0)),
     "lpfft-9b": set_theory("distortion", halve_share("two_records", 1)),
     # A fall between neighbouring levels, though accuracy grows on the whole.
@@ -105,7 +103,7 @@ CHANGES = {
     "lpfft-14a": set_theory("sensitivity", flatten("variance")),
     "lpfft-14b": set_theory("sensitivity", flatten("deviation")),
     "lpfft-14c": set_theory("sensitivity", change_rows("start", ball_ratio=0.9)),
-    "lpfft-15": set_theory("imbalance", lambda theory: double(theory.gap[0].gap)),
+    "lpfft-15": set_theory("imbalance", lambda theory: double(theory["gap"][0]["gap"])),
     "lpfft-16a": lambda records: [
         set_arm(0.5, noise, strategy, share, scenario="near")(records)
         for noise in (1.0, 2.0, 4.0, 8.0)

@@ -10,7 +10,7 @@ from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
-from figure_samples import as_json, in_style, maker, names_of, sample_record
+from figure_samples import as_json, maker, names_of, sample_record
 
 from dpatlas.core.files import read_json
 from dpatlas.core.specs import Spec
@@ -51,12 +51,13 @@ LEVEL = UNION["beta"] / UNION["K1"]
 LABEL = label_of(Looks.model_validate(LOOKS))
 SIZES = {
     **{"n_train": N_TRAIN, "n_test": N_TEST, "inputs": 64, "classes": 10, "parameters": 7510},
-    **{"T": N_TRAIN // 500, "kappa_level": LEVEL, "tau_is": "deviation"},
+    **{"T": N_TRAIN // 500, "kappa_level": LEVEL},
     **{"holds_together": "the certificates of one kind of prior", **LABEL},
 }
 GRID = {"zetas": [0.01], "lrs": [20.0], "epochs": [1, 5], "taus": list(TAUS), "m": 500}
 FIELDS = {
-    **{"model": "mlp", "options": {"widths": [100]}, "objective": "fquad", "training": {"lr": 0.1}},
+    **{"model": "mlp", "options": {"widths": [100]}, "objective": "fquad"},
+    "training": {"lr": 0.1, "momentum": 0.95, "batch": 250, "epochs": 100},
     **{"grid": {**GRID, "sigma": 1.0}, **UNION, "looks": LOOKS, "draws": DRAWS},
 }
 FIGURES, TABLES = (names_of("max_information", kind) for kind in ("figure", "table"))
@@ -65,8 +66,8 @@ FIGURES, TABLES = (names_of("max_information", kind) for kind in ("figure", "tab
 def written(kind, metrics, slug=None, **fields):
     """What `record.json` holds of a record of a kind, a module of `records`."""
     name = kind.__name__.rpartition(".")[2]
-    spec = kind.Spec.model_validate({**KEYS, "kind": name, **fields})
-    return as_json(sample_record(spec, kind.Metrics.model_validate(metrics), slug))
+    spec = kind.RECORD.spec.model_validate({**KEYS, "kind": name, **fields})
+    return as_json(sample_record(spec, metrics, slug))
 
 
 def typed(records):
@@ -85,7 +86,7 @@ def job_record(folder, kind, **fields):
 def computed(module, **fields):
     """A record with the metrics that the job of a kind without data computes."""
     kind = module.KIND.run.__name__
-    spec = module.Spec.model_validate({**KEYS, "kind": kind, **fields})
+    spec = module.RECORD.spec.model_validate({**KEYS, "kind": kind, **fields})
     frozen = Spec.of({**KEYS, "kind": kind, **fields}, kind)
     outcome = module.KIND.run(SimpleNamespace(fields=spec, spec=frozen))
     return as_json(sample_record(spec, outcome.metrics))
@@ -115,7 +116,7 @@ def agreement_record(repetitions=2, draws=1000):
     ]
     fields = {**FIELDS, "priors": spec_priors(PRIORS[2:3]), "taus": [TAUS[0]], "draws": draws}
     fields |= {"repetitions": repetitions, "data": data_of("digits")}
-    metrics = {**SIZES, "form": "optimised", "diverged": None, "rows": rows}
+    metrics = {**SIZES, "diverged": None, "rows": rows}
     return written(agreement, metrics, **fields)
 
 
@@ -139,7 +140,7 @@ def certificates_record(name="digits", priors=PRIORS, runs=3, form="optimised", 
     ]
     fields = {**FIELDS, "priors": spec_priors(priors), "taus": list(TAUS), "data": data_of(name)}
     fields |= {"form": form, "runs": runs, **changes}
-    metrics = {**SIZES, "form": form, "rows": copy.deepcopy(rows)}
+    metrics = {**SIZES, "rows": copy.deepcopy(rows)}
     return written(certificates, metrics, f"certificates-{name}", **fields)
 
 
@@ -156,9 +157,8 @@ def certificate_row(prior, tau, run, form):
         **made.facts(N_TRAIN),
         "tau": tau,
         "run": run,
-        "universe": {"weight": 1e-20, "nats": 20 * math.log(10), "kappa": 0.0},
-        **LABEL,
-        "kappa": made.kappas(N_TRAIN, LEVEL).model_dump(),
+        **{"universe_weight": 1e-20, "universe_nats": 20 * math.log(10), "universe_kappa": 0.0},
+        **{f"kappa_{form}": value for form, value in made.kappas(N_TRAIN, LEVEL).items()},
         "standing": standing(form, made.epochs),
         "risk_prior": risk_prior,
         "risk_posterior": risk,
@@ -188,4 +188,4 @@ RECORDS = {
 
 def show(name, *records):
     """What a figure or table shows, by default of its sample records."""
-    return in_style(maker(name), typed(records or RECORDS[name]()), {})
+    return maker(name)(typed(records or RECORDS[name]()), {})

@@ -55,15 +55,16 @@ def certificates_record(name="digits", priors=PRIORS, runs=RUNS, **fields):
 def kappa_record():
     """Panels that follow power laws; the confidence term is that of the formula."""
     record = samples.kappa_record()
-    for panel in record["metrics"]["panels"]:
-        _fill(panel, EXPONENTS[panel["axis"]])
+    for axis, exponent in EXPONENTS.items():
+        _fill(rows_of(record, axis=axis), exponent)
     return record
 
 
 def _fill(panel, exponent):
-    x = [-math.log(value) if panel["axis"] == "delta" else value for value in panel["x"]]
-    for form, factor in FORMS.items():
-        panel[form] = [1e-4 * factor * (value / x[0]) ** exponent for value in x]
+    x = [-math.log(row["x"]) if row["axis"] == "delta" else row["x"] for row in panel]
+    for row, value in zip(panel, x, strict=True):
+        for form, factor in FORMS.items():
+            row[form] = 1e-4 * factor * (value / x[0]) ** exponent
 
 
 def true_groups():
@@ -110,8 +111,7 @@ def shift(groups, name, by, number=1, **keys):
 
 
 def panel_of(groups, axis):
-    (panel,) = select(groups["kappa"][0]["metrics"]["panels"], axis=axis)
-    return panel
+    return rows_of(groups["kappa"][0], axis=axis)
 
 
 @record_change
@@ -125,20 +125,19 @@ def scale_point(groups, axis, factor, index):
     """The change of a panel at one point, in all forms."""
     panel = panel_of(groups, axis)
     for form in FORMS:
-        panel[form][index] *= factor
+        panel[index][form] *= factor
 
 
 @record_change
 def scale_panel(groups, axis, form, factor, index):
-    panel_of(groups, axis)[form][index] *= factor
+    panel_of(groups, axis)[index][form] *= factor
 
 
 @record_change
 def set_ratio(groups, alpha, beta, ratio):
     """The change of the ratio of leading coefficients at one point."""
-    (curve,) = select(groups["coefficients"][0]["metrics"]["curves"], alpha=alpha)
-    index = curve["beta"].index(beta)
-    curve["gaussian_leading"][index] = ratio * curve["pure_dp_leading"][index]
+    (point,) = rows_of(groups["coefficients"][0], alpha=alpha, beta=beta)
+    point["gaussian_leading"] = ratio * point["pure_dp_leading"]
 
 
 def bias_reparametrisation(groups):
@@ -147,7 +146,7 @@ def bias_reparametrisation(groups):
 
 
 def exceed_the_moment_bound(groups):
-    row = groups["simulation"][0]["metrics"]["rows"][3]
+    row = rows_of(groups["simulation"][0])[3]
     row["simulated"] = 1.1 * row["tight"]
 
 

@@ -22,7 +22,7 @@ from dpatlas.papers.max_information.jobs.priors import (
     prior_ledger,
     prior_training,
 )
-from dpatlas.papers.max_information.records.certificates import Spec
+from dpatlas.papers.max_information.records.certificates import CertificatesSpec
 from dpatlas.privacy.noise import add_noise
 
 TWINS = [Prior(kind, DpSgd(**small.TUPLE)) for kind in ("dp-sgd", "noise-only")]
@@ -140,7 +140,7 @@ def test_a_priors_ledger_is_that_of_its_training_and_says_that_kappa_is_paid(dat
 
 
 def declared(**changes):
-    return Declared.of(Spec.model_validate({**small.FIELDS, **changes}))
+    return Declared.of(CertificatesSpec.model_validate({**small.FIELDS, **changes}))
 
 
 def grid(**changes):

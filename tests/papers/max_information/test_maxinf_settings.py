@@ -13,7 +13,7 @@ from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.kappa import kappa_of_form
 from dpatlas.papers.max_information.looks import check_paid, label_of
-from dpatlas.papers.max_information.records.certificates import Spec
+from dpatlas.papers.max_information.records.certificates import CertificatesSpec
 from dpatlas.papers.max_information.records.certified import Looks
 from dpatlas.papers.max_information.register import GENERATED, looks_of, records_name
 from dpatlas.papers.max_information.selection import settings_of
@@ -300,7 +300,7 @@ def test_a_config_of_ones_own_adds_to_the_register_and_takes_nothing_away(tmp_pa
 def test_a_register_that_is_not_paid_is_refused(K1, K2, complaint):
     spec = {**fields(DIGITS), "K1": K1, "K2": K2}
     with pytest.raises(InputError, match=complaint):
-        check_paid(Spec.model_validate(spec), [TUPLE], [0.4])
+        check_paid(CertificatesSpec.model_validate(spec), [TUPLE], [0.4])
     record = certificates_record(runs=1)
     names = dict(zip(("zeta", "sigma", "m", "E", "lr"), TUPLE, strict=True))
     row = record["metrics"]["rows"][0] | names | {"prior": "dp-sgd", "tau": 0.4, "run": 0}

@@ -2,9 +2,8 @@
 
 import math
 
-import numpy as np
 import pytest
-from figure_samples import in_style, maker, select, shown_rows
+from figure_samples import maker, select, shown_rows
 from maxinf_sample_records import (
     GRID,
     PRIORS,
@@ -53,8 +52,8 @@ def test_blocks_of_runs_are_shown_as_one_condition(name):
         name_of_block = f"certificates-digits-run{run}-{whole['spec_digest'][:8]}"
         blocks.append({**whole, "id": name_of_block, "spec": spec, "metrics": metrics})
     (record,) = joined(typed(blocks))
-    shown = in_style(maker(name), [record], {}).rows
-    single = in_style(maker(name), typed([whole]), {}).rows
+    shown = maker(name)([record], {}).rows
+    single = maker(name)(typed([whole]), {}).rows
     assert [{**row, "runs": 0} for row in shown] == [{**row, "runs": 0} for row in single]
     assert shown[0]["runs"] == [block["id"] for block in blocks]
 
@@ -73,11 +72,10 @@ class TestSelected:
         assert private["selected"] == "zeta 0.01, sigma 1, m 500, E 5, lr 20, tau 0.06"
         (setting,) = settings_of(typed([record]))
         chosen = setting.selected("dp-sgd")
-        assert [row.run for row in chosen] == [0, 1, 2]
+        assert list(chosen.run) == [0, 1, 2]
         for name in ("risk_prior", "kl", "certificate_posterior", "certificate_tight"):
-            values = [getattr(row, name) for row in chosen]
-            assert private[f"{name}_mean"] == pytest.approx(np.mean(values))
-            assert private[f"{name}_std"] == pytest.approx(np.std(values, ddof=1))
+            assert private[f"{name}_mean"] == pytest.approx(chosen[name].mean())
+            assert private[f"{name}_std"] == pytest.approx(chosen[name].std())
         # A kappa is the same in all runs.
         assert private["kappa_std"] == 0.0
         text = text_of("maxinf_certificates")
@@ -122,20 +120,18 @@ class TestSelected:
         row = ours(record)[0]
         assert (row["diverged_runs"], row["covered_runs"], row["runs_used"]) == (1, 3, 3)
         (setting,) = settings_of(typed([record]))
-        left = [each for each in setting.selected("independent") if each.run != 1]
-        assert row["kl_mean"] == np.mean([each.kl for each in left])
-        bounds = [each.certificate_posterior for each in left]
-        assert row["certificate_posterior_mean"] == pytest.approx((sum(bounds) + 1) / 3)
+        left = setting.selected("independent").query("run != 1")
+        assert row["kl_mean"] == left.kl.mean()
+        bounds = left.certificate_posterior
+        assert row["certificate_posterior_mean"] == pytest.approx((bounds.sum() + 1) / 3)
 
     @pytest.mark.parametrize("name", TABLES)
     def test_looks_stand_in_every_row_and_caption_and_the_caption_says_what_tau_is(self, name):
         other = {"look": "digits-1", "n": 6000, "K1": 1}
         other |= {"grid": {**GRID, "epochs": [1], "taus": [0.03], "sigma": 1.0}}
         looks = {"number": 2, "registered": True, "others": [other]}
-        record = certificates_record(looks=looks)
-        record["metrics"]["tau_is"] = "variance"
-        for row in rows_of(record):
-            row |= label_of(Looks.model_validate(looks))
+        record = certificates_record(looks=looks, tau_is="variance")
+        record["metrics"] |= label_of(Looks.model_validate(looks))
         for shown, label, words in (
             (show(name), False, ("not selected after a look: look 1", "a standard deviation")),
             (show(name, record), True, ("selected after a look: look 2 ", "tau a variance")),
@@ -194,7 +190,7 @@ class TestGrid:
     def test_an_infinite_kappa_has_a_mean_and_no_deviation(self):
         record = certificates_record(form="repaired")
         for row in rows_of(record, E=5):
-            row["kappa"]["repaired"] = None
+            row["kappa_repaired"] = None
             row["certificate_posterior"] = 1.0
         shown = show("maxinf_grid", record)
         rows = select(shown.rows, E=5)

@@ -6,6 +6,7 @@ The values of curves are tested where figures show them.
 import math
 
 import pytest
+from figure_samples import select
 from maxinf_sample_records import BASE, job_record, typed
 
 from dpatlas.errors import InputError
@@ -15,9 +16,9 @@ SIMULATED = {"m": 20, "draws": 20_000, "nus": [0.5, 2.0], "ys": [0.02, 0.1, 0.2]
 
 
 def run(folder, kind, **fields):
-    """Metrics of a job."""
+    """Rows of a job."""
     (record,) = typed([job_record(folder, kind, **fields)])
-    return record.metrics
+    return record.tables["rows"]
 
 
 @pytest.mark.parametrize(
@@ -35,14 +36,13 @@ def test_bad_settings_are_refused(kind, fields, message, tmp_path):
 
 def test_sums_of_signs_have_the_largest_variance_that_is_allowed(tmp_path):
     """E D = 1 for a mean of zero and unit vectors, by definition of nu; less for the others."""
-    simulated = run(tmp_path, "simulation", laws=list(LAWS), **SIMULATED).rows
-    assert all(row.simulated - 5 * row.standard_error <= row.tight for row in simulated)
+    simulated = run(tmp_path, "simulation", laws=list(LAWS), **SIMULATED)
+    for row in simulated:
+        assert row["simulated"] - 5 * row["standard_error"] <= row["tight"]
     smallest = min(SIMULATED["ys"])
     for law, expected in (("signs", 1.0), ("sphere", 1.0), ("rare-signs", 0.36), ("axes", 0.48)):
-        (value,) = (
-            row.simulated for row in simulated if (row.law, row.nu, row.y) == (law, 0.5, smallest)
-        )
-        assert math.log(value) == pytest.approx(smallest * expected, rel=0.08)
+        (row,) = select(simulated, law=law, nu=0.5, y=smallest)
+        assert math.log(row["simulated"]) == pytest.approx(smallest * expected, rel=0.08)
     # Values of nu have draws of their own.
-    sphere = {row.nu: row.simulated for row in simulated if row.law == "sphere"}
+    sphere = {row["nu"]: row["simulated"] for row in select(simulated, law="sphere")}
     assert sphere[0.5] != sphere[2.0]

@@ -8,9 +8,5 @@ BLOCK = Block(
     prefix="audit",
     package="dpatlas.checks.audit",
     position=100,
-    kinds=(
-        "mechanism",
-        "training",
-        "selection",
-    ),
+    kinds=("mechanism", "network"),
 )

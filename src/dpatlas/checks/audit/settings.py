@@ -4,66 +4,27 @@ No paper stands behind this block: it checks the code that the papers' results r
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from pydantic import model_validator
 
 from dpatlas.checks.audit.mechanisms import MECHANISMS
-from dpatlas.config.model import Model, Once, setting
+from dpatlas.checks.audit.records.mechanism import Levels, Mechanism
+from dpatlas.checks.audit.records.network import Training
 from dpatlas.config.root import General
-from dpatlas.config.types import (
-    Batch,
-    Delta,
-    DigitsSplit,
-    Epsilon,
-    MaxGradNorm,
-    Momentum,
-    Optimizer,
-    Rate,
-    SettingsTried,
-    Share,
-    SmallNetwork,
-    Updates,
-)
+from dpatlas.config.types import DigitsSplit, SmallNetwork
+from dpatlas.core.fields import Model, Once, setting
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 
 KEY = "audit"
-if TYPE_CHECKING:
-    Mechanism = str
-else:
-    Mechanism = Literal[tuple(MECHANISMS)]
-# Fields of a `training` spec that no config sets; the command `train` may change them.
-DEFAULTS: Mapping[str, Any] = {
-    "relation": "add_remove",
-    "sampler": "poisson",
-    "noise_multiplier": None,
-    "weight_decay": 0.0,
-    "clipping": "flat",
-    "max_physical_batch": None,
-    "ema_decay": None,
-    "runs": 1,
-    "canaries": 0,
-}
-# Fields of a training that a selection lacks: it releases one network, and its ledger says how the
-# settings were chosen.
-UNSELECTED = ("runs", "canaries", "ema_decay", "settings_tried")
 
 
-class PrivateTraining(Model):
+class PrivateTraining(Training):
     """DP-SGD on a small network with Poisson batches; neighbours add or remove a record."""
 
     data: DigitsSplit
     model: SmallNetwork
-    epsilon: Epsilon
-    delta: Delta
-    batch: Batch
-    steps: Updates
-    max_grad_norm: MaxGradNorm
-    optimizer: Optimizer
-    lr: Rate
-    momentum: Momentum
-    settings_tried: SettingsTried
 
     @property
     def records(self) -> int:
@@ -79,7 +40,7 @@ class PrivateTraining(Model):
         return self
 
 
-class Training(PrivateTraining):
+class Trained(PrivateTraining):
     """Private training of a small network: DP-SGD, Poisson batches, add-or-remove neighbours."""
 
     runs: int = setting(
@@ -110,17 +71,15 @@ class Canaries(PrivateTraining):
         return self
 
 
-class Settings(Model):
-    """Attacks on our own private mechanisms, and a network trained by them."""
+class Enabled(Model):
+    """What comes first in the block."""
 
     enabled: bool = setting("Whether the audit is part of the run.")
-    delta: Share = setting("The delta at which lower bounds on epsilon are given.")
-    level: Share = setting(
-        "Confidence of each lower bound, and of the verdict on the audit by canaries."
-    )
-    verdict_level: Share = setting(
-        "Confidence with which repeated runs count as contradicting a guarantee."
-    )
+
+
+class Settings(Levels, Enabled):
+    """Attacks on our own private mechanisms, and a network trained by them."""
+
     runs: int = setting(
         "Runs of every mechanism on each of two neighbouring data sets; Langevin SGD takes 2 to 6 "
         "times as many, the releases of feature_learning 10 times.",
@@ -128,7 +87,7 @@ class Settings(Model):
         le=1_000_000,
     )
     mechanisms: Once[Mechanism] = setting("The mechanisms to attack.", min_length=1)
-    training: Training
+    training: Trained
     canaries: Canaries
 
     @model_validator(mode="after")
@@ -142,14 +101,13 @@ def groups(config: General) -> dict[str, list[Spec]]:
     """Specs by group: an attack per mechanism, the audit by canaries, the private training."""
     block: Settings = config.audit
     seeds, levels = config.plain("seed", "noise_source"), block.plain("level", "verdict_level")
-    one_run = {**_fields(block.canaries), **block.plain("level")}
     return {
         "mechanisms": [
             mechanism_spec(seeds, name, block.runs, block.delta, **levels)
             for name in block.mechanisms
         ],
-        "canaries": [training_spec(seeds, one_run)],
-        "training": [training_spec(seeds, _fields(block.training))],
+        "canaries": [_network_spec(seeds, "canaries", block.canaries, **block.plain("level"))],
+        "training": [_network_spec(seeds, "training", block.training)],
     }
 
 
@@ -178,31 +136,10 @@ def mechanism_spec(
     return Spec.of(fields, name)
 
 
-def training_spec(seeds: Mapping[str, Any], settings: Mapping[str, Any]) -> Spec:
-    """A private training; with canaries, its audit. `settings` override `DEFAULTS`.
-
-    seeds: as in `mechanism_spec`.
-    """
-    fields = {"key": KEY, "kind": "training", **seeds, **DEFAULTS, **settings}
-    purpose = "canaries" if fields["canaries"] else "training"
-    return Spec.of(fields, f"{purpose}-{fields['model']}")
-
-
-def selection_spec(
-    seeds: Mapping[str, Any], settings: Mapping[str, Any], selection: Mapping[str, Any]
+def _network_spec(
+    seeds: Mapping[str, Any], purpose: str, block: PrivateTraining, **level: float
 ) -> Spec:
-    """A private selection among trainings with `settings`.
-
-    selection: `law` and `expected_trials` of the number of trials; `ranges` {name: [low, high]}
-    of the settings that each trial draws, which replace those of `settings`; `score_noise`, the
-    standard deviation of the noise on the count of right answers (None: public records).
-    """
-    fields = dict(training_spec(seeds, settings).fields)
-    for name in (*UNSELECTED, *selection["ranges"]):
-        del fields[name]
-    return Spec.of({**fields, **selection, "kind": "selection"}, f"selection-{fields['model']}")
-
-
-def _fields(block: PrivateTraining) -> dict[str, Any]:
-    """Fields of the block for a spec; its data set has no records to add (`n_add` of 0)."""
-    return {**block.plain(), "data": {**block.data.fields(), "n_add": 0}}
+    """Networks trained by `dpatlas.train`; their data set has no records to add (`n_add` of 0)."""
+    fields = {"key": KEY, "kind": "network", **seeds, **block.plain(), **level}
+    fields["data"] = {**block.data.fields(), "n_add": 0}
+    return Spec.of(fields, f"{purpose}-{block.model}")

@@ -4,10 +4,11 @@ from typing import Literal
 
 from pydantic import model_validator
 
+from dpatlas.checks.pretrain.records.transfer import Splits
 from dpatlas.config.backbones import KEY, Backbones, backbone_spec, check_named
-from dpatlas.config.model import Model, Once, setting
 from dpatlas.config.root import General
 from dpatlas.config.types import DataSet
+from dpatlas.core.fields import Once, setting
 from dpatlas.core.specs import Spec
 
 
@@ -18,14 +19,11 @@ class TransferData(DataSet):
     n_train: int = setting("Number of records, before the split.", ge=10, le=60_000)
 
 
-class Transfer(Model):
+class Transfer(Splits):
     """How well the features transfer to private data; shown to the reader, used for no choice."""
 
     data: TransferData
     backbones: Once[str] = setting("Trained backbones to measure.", min_length=1)
-    n_test: int = setting("Number of test records in each split.", ge=1, le=59_999)
-    splits: int = setting("Number of random splits.", ge=1, le=100)
-    neighbours: int = setting("Number of nearest neighbours that vote.", ge=1, le=1000)
 
 
 class Settings(Backbones):
@@ -57,7 +55,7 @@ def _transfer(config: General) -> Spec:
         "key": KEY,
         "kind": "transfer",
         "seed": config.seed,
-        **block.plain("n_test", "splits", "neighbours"),
+        **block.part(Splits),
         "data": {**block.data.fields(), "n_add": 0},
         "backbones": [backbone_spec(config, name).id for name in block.backbones],
     }

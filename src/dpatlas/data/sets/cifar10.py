@@ -39,6 +39,7 @@ CIFAR10 = DataSet(
     counts={"train": (5000,) * 10, "test": (1000,) * 10},
     scaling=Scaling(multiply=2, subtract=255, divide=255),
     licence="no licence stated; the authors ask for a citation of Krizhevsky (2009)",
+    version="2009, for Python",
     files=(
         RemoteFile(
             name="cifar-10-python.tar.gz",

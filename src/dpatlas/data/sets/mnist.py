@@ -30,6 +30,7 @@ MNIST = DataSet(
     scaling=Scaling(multiply=1, subtract=0, divide=255),
     licence="no licence stated; LeCun, Cortes and Burges (1998), made from NIST's Special "
     "Databases 1 and 3",
+    version="1998",
     files=tuple(
         RemoteFile(name, md5, MNIST_FILES + name, size=size)
         for name, md5, size in (

@@ -28,6 +28,7 @@ STL10 = DataSet(
     scaling=Scaling(multiply=1, subtract=0, divide=255),
     licence="no licence stated; the authors ask for a citation of Coates, Lee and Ng (2011); the "
     "photographs are ImageNet's, under its terms",
+    version="2011, binary",
     files=(
         RemoteFile(
             name="stl10_binary.tar.gz",

@@ -1,48 +1,38 @@
 """feature_learning: the paper's block of the config, and the simulations that it asks for."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from dpatlas.config.common import run_blocks
-from dpatlas.config.model import Model, Once, setting
 from dpatlas.config.root import General
-from dpatlas.config.types import Delta, Repeated, Share
+from dpatlas.config.types import Repeated
+from dpatlas.core.fields import Model, Once, setting
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.formulas.single_index import link
+from dpatlas.papers.feature_learning.records.simulation import (
+    Algorithm,
+    Epsilon,
+    Inputs,
+    Neurons,
+    Point,
+    Records,
+)
 
 KEY = "feature_learning"
 AXES = ("n", "p", "d", "epsilon")
 
-SHARED_FIELDS = ("delta", "steps", "n_test", "sharing")
 
-
-Inputs = Annotated[int, setting("d: dimension of the inputs.", ge=2, le=100_000)]
-Records = Annotated[
-    int,
-    setting("n: records in each of the two data sets; more than d.", ge=3, le=100_000_000),
-]
-Neurons = Annotated[int, setting("p: neurons.", ge=1, le=1_000_000)]
-Epsilon = Annotated[float, setting("epsilon of the released network.", gt=0, le=1e6)]
-
-
-class ClipQuantiles(Model):
-    """Quantiles of the norms in a public rehearsal at which each layer's gradients are clipped."""
-
-    first: Share
-    second: Share
-
-
-class Base(Model):
-    """The condition that every sweep varies along one axis."""
+class OfLink(Model):
+    """A link by name."""
 
     link: str = setting("Name of a link.")
-    d: Inputs
-    n: Records
-    p: Neurons
-    epsilon: Epsilon
+
+
+class Base(Point, OfLink):
+    """The condition that every sweep varies along one axis."""
 
 
 class Sweeps(Model):
@@ -88,23 +78,15 @@ class Pair(Model):
     n: Records
 
 
-class Settings(Repeated):
-    """Private features of single-index models, simulated."""
+class Enabled(Repeated):
+    """What comes first in the block."""
 
     enabled: bool = setting("Whether this paper is part of the run.")
-    delta: Delta
-    steps: int = setting(
-        "T: steps of full-batch gradient descent on the second layer.", ge=1, le=100_000
-    )
-    penalty_per_neuron: Annotated[float, Field(gt=0, le=1e6)] | None = setting(
-        "lambda / p of the ridge penalty; null for Assumption 4's lambda = p / d^(2 eps_n)."
-    )
-    clip_quantiles: ClipQuantiles
-    sharing: Literal["split", "shared"] = setting(
-        "Whether each person is in one of the two data sets, or both layers use one, so that their "
-        "Gaussian parameters add in quadrature."
-    )
-    n_test: int = setting("Fresh records on which risks are measured.", ge=1, le=10_000_000)
+
+
+class Settings(Algorithm, Enabled):
+    """Private features of single-index models, simulated."""
+
     links: dict[
         Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]{0,39}$")],
         Annotated[
@@ -189,12 +171,12 @@ def _simulation(
     config: General, name: str, axis: str, points: Sequence[dict[str, Any]], slug: str
 ) -> list[Spec]:
     block: Settings = config.feature_learning
-    base = block.base.plain(*AXES)
+    base = block.base.part(Point)
     fields = {
         "link": name,
         "polynomial": block.links[name],
         "axis": axis,
         "points": [{**base, **point} for point in points],
-        **block.plain(*SHARED_FIELDS, "clip_quantiles", "penalty_per_neuron"),
+        **block.part(Algorithm),
     }
     return run_blocks(config, KEY, "simulation", fields, slug, block.runs, block.runs_per_job)

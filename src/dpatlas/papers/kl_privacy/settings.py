@@ -1,21 +1,24 @@
 """kl_privacy: the paper's block of the config, and the jobs that it asks for."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Tag, model_validator
 
 from dpatlas.config.common import run_blocks, run_spec
-from dpatlas.config.model import AsWritten, ClassName, Model, Once, setting
 from dpatlas.config.root import General
-from dpatlas.config.types import DealtSet, Digit, PrivateName, Rate, Repeated
+from dpatlas.config.types import DealtSet, Digit, PrivateName, Repeated
+from dpatlas.core.fields import AsWritten, ClassName, Model, Once, Rate, setting
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas.papers.kl_privacy.records import Depth, Depths, Init, Steps, Width, Widths
+from dpatlas.papers.kl_privacy.records.constants import Constants
+from dpatlas.papers.kl_privacy.records.linearized import Linearized
+from dpatlas.papers.kl_privacy.records.training import Networks, Outputs, Sigma
 
 KEY = "kl_privacy"
 
-Init = Literal["lecun", "he", "ntk", "xavier"]
 Cifar10Class = Literal[
     "airplane",
     "automobile",
@@ -28,11 +31,6 @@ Cifar10Class = Literal[
     "ship",
     "truck",
 ]
-Steps = Annotated[int, setting("A number of full-batch steps.", ge=2, le=1_000_000)]
-Depth = Annotated[int, setting("Depth L, the number of weight matrices.", ge=2, le=1000)]
-Depths = Annotated[Once[Depth], setting("Depths L, numbers of weight matrices.", min_length=1)]
-Width = Annotated[int, setting("Hidden width m.", ge=1, le=100_000)]
-Widths = Annotated[Once[Width], setting("Hidden widths m.", min_length=1)]
 # Number of shown steps of a training, at most, beside those that claims and figures ask for.
 SHOWN = 30
 
@@ -161,11 +159,7 @@ class Epochs(Model):
 class Early(Model):
     """Runs up to the early horizon, of the condition of `epochs`."""
 
-    networks: int = setting(
-        "Networks of every run, on the same records, each with weights and noise of its own.",
-        ge=1,
-        le=1000,
-    )
+    networks: Networks
 
 
 class Bounds(Model):
@@ -181,29 +175,8 @@ class Bounds(Model):
     lr: Rate
 
 
-class Linearized(Repeated):
+class LinearizedRuns(Linearized, Repeated):
     """The linearised network of Sec. 6, trained at a fixed KL budget and at a fixed noise."""
-
-    depths: Depths
-    width: Width
-    n_train: int = setting(
-        "Training records used; the work grows with their cube.", ge=2, le=20_000
-    )
-    epsilon: float = setting("KL budget epsilon of Cor. 6.4, in nats.", gt=0, le=1e6)
-    min_steps: Steps
-    time: float = setting("Training time at the fixed noise, steps times step size.", gt=0, le=1e6)
-    sigma: float = setting("The fixed noise sigma.", gt=0)
-    widths: Widths
-    width_depth: Depth
-
-
-class Constants(Model):
-    """Monte Carlo check of the gradient-norm constant B."""
-
-    depths: Depths
-    width: Width
-    outputs: int = setting("Outputs o.", ge=1, le=1000)
-    draws: int = setting("Networks drawn per init and depth.", ge=2, le=1_000_000)
 
 
 class Settings(Repeated):
@@ -217,10 +190,8 @@ class Settings(Repeated):
         Discriminator(_two_classes_of),
     ] = setting("Two classes; training records, and the records to add as neighbours.")
     inits: Once[Init] = setting("Initialisations to compare.", min_length=1)
-    outputs: int = setting(
-        "Outputs o of the network; 1 is the logistic loss, 2 or more the softmax.", ge=1, le=1000
-    )
-    sigma: float = setting("Noise sigma of the update W - eta grad + sqrt(2 eta sigma^2) Z.", gt=0)
+    outputs: Outputs
+    sigma: Sigma
     lr: Rates
     horizons: Horizons
     depth_sweep: DepthSweep
@@ -228,7 +199,7 @@ class Settings(Repeated):
     epochs: Epochs
     early: Early
     bounds: Bounds
-    linearized: Linearized
+    linearized: LinearizedRuns
     constants: Constants
 
     @model_validator(mode="after")
@@ -247,19 +218,19 @@ def groups(config: General) -> dict[str, list[Spec]]:
     share runs once.
     """
     block: Settings = config.kl_privacy
-    depth, width, epochs, bounds = block.depth_sweep, block.width_sweep, block.epochs, block.bounds
-    linearized, constants, horizons = block.linearized, block.constants, block.horizons
-    long = horizons.long
+    by_depth, by_width, horizons = block.depth_sweep, block.width_sweep, block.horizons
+    epochs, bounds = block.epochs, block.bounds
     data, watched = block.data.dealt(), block.data.watched
     # Steps at which some figure or claim reads the records of a sweep.
-    read = {*horizons.plain().values(), horizons.early // 2, width.steps}
+    read = {*horizons.plain().values(), horizons.early // 2, by_width.steps}
 
     def training(
         init: str,
         depth: int,
         width: int,
-        steps: int,
-        lr: float,
+        steps: int = horizons.long,
+        *,
+        lr: float | None = None,
         networks: int = 1,
         runs: int = block.runs,
     ) -> list[Spec]:
@@ -268,85 +239,46 @@ def groups(config: General) -> dict[str, list[Spec]]:
             "init": init,
             "depth": depth,
             "width": width,
-            "lr": lr,
+            "outputs": block.outputs,
+            "lr": lr or getattr(block.lr, init),
+            "sigma": block.sigma,
             "steps": steps,
             "networks": networks,
             "shown_steps": sorted(_up_to(steps, read | _evenly(steps))),
             "record_steps": sorted(_up_to(steps, read | {steps})),
             "watched": watched,
-            **block.plain("outputs", "sigma"),
         }
         several = f"-{networks}-networks" if networks > 1 else ""
         name = f"{init}-d{depth}-w{width}{several}"
         return run_blocks(config, KEY, "training", fields, name, runs, block.runs_per_job)
 
-    def lr(init: str) -> float:
-        return getattr(block.lr, init)
+    def linearized(init: str) -> list[Spec]:
+        fields = {"data": data, "init": init, "watched": watched}
+        fields |= block.linearized.part(Linearized)
+        name = f"linearized-{init}-w{block.linearized.width}"
+        runs = block.linearized.runs, block.linearized.runs_per_job
+        return run_blocks(config, KEY, "linearized", fields, name, *runs)
 
-    def steps_at(units: int) -> int:
+    def steps_at(width: int) -> int:
         # Where the depth sweep trains the same condition for longer, its curve holds these steps.
-        shared = width.depth in depth.depths and units == depth.width
-        return long if shared and width.steps <= long else width.steps
+        shared = by_width.depth in by_depth.depths and width == by_depth.width
+        return max(horizons.long, by_width.steps) if shared else by_width.steps
 
+    def each(specs_of: Callable[..., Iterable[Spec]], *values: Iterable[int]) -> list[Spec]:
+        points = itertools.product(block.inits, *values)
+        return [spec for point in points for spec in specs_of(*point)]
+
+    constants = {"data": block.data.fields(), "inits": block.inits, **block.constants.plain()}
+    name, runs = f"constants-w{block.constants.width}", by_depth.runs or block.runs
+    early = {"steps": horizons.early, "networks": block.early.networks}
     return {
-        "depth": [
-            spec
-            for init in block.inits
-            for layers in depth.depths
-            for spec in training(
-                init, layers, depth.width, long, lr(init), runs=depth.runs or block.runs
-            )
-        ],
-        "width": [
-            spec
-            for init in block.inits
-            for units in width.widths
-            for spec in training(init, width.depth, units, steps_at(units), lr(init))
-        ],
-        "epochs": [
-            spec
-            for init in block.inits
-            for spec in training(init, epochs.depth, epochs.width, long, lr(init))
-        ],
-        "early": [
-            spec
-            for init in block.inits
-            for spec in training(
-                init, epochs.depth, epochs.width, horizons.early, lr(init), block.early.networks
-            )
-        ],
-        "bounds": [
-            spec
-            for init in block.inits
-            for spec in training(init, bounds.depth, bounds.width, bounds.steps, bounds.lr)
-        ],
-        "linearized": [
-            spec
-            for init in block.inits
-            for spec in run_blocks(
-                config,
-                KEY,
-                "linearized",
-                {
-                    "data": data,
-                    "init": init,
-                    "watched": watched,
-                    **linearized.plain_without("runs", "runs_per_job"),
-                },
-                f"linearized-{init}-w{linearized.width}",
-                linearized.runs,
-                linearized.runs_per_job,
-            )
-        ],
-        "constants": [
-            run_spec(
-                config,
-                KEY,
-                "constants",
-                {"data": block.data.fields(), "inits": block.inits, **constants.plain()},
-                f"constants-w{constants.width}",
-            )
-        ],
+        "depth": each(lambda i, d: training(i, d, by_depth.width, runs=runs), by_depth.depths),
+        "width": each(lambda i, w: training(i, by_width.depth, w, steps_at(w)), by_width.widths),
+        "epochs": each(lambda i: training(i, epochs.depth, epochs.width)),
+        "early": each(lambda i: training(i, epochs.depth, epochs.width, **early)),
+        "bounds": each(lambda i: training(i, **bounds.plain())),
+        "linearized": each(linearized),
+        "constants": [run_spec(config, KEY, "constants", constants, name)],
     }
 
 

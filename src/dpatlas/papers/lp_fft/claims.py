@@ -1,340 +1,274 @@
-"""lp_fft: the comparisons behind each claim on training, from the paper's records.
+"""lp_fft: the tables that claims.yaml reads beside those of the paper's records.
 
 Accuracies are shares of the test records. Intervals are over runs, each with its own deal of the
 records, random head, batches and noise; the backbone and the learning rates are those of the
 record. Run i has one deal and one head for all strategies, so differences are taken run by run.
+Of theory, the standard error of a simulated mean counts as known, and an exact value as one run.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Annotated, TypeVar
+from typing import Any
 
 import numpy as np
-from pydantic import Field
+import pandas as pd
 
-from dpatlas.core.statistics import Comparison, difference_estimate, mean_estimate
-from dpatlas.errors import InputError
-from dpatlas.evidence.arguments import Group, Positive, Share, Some
-from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords
-from dpatlas.papers.lp_fft import claims_exact
+from dpatlas.evidence.comparisons import NotRun
+from dpatlas.papers.lp_fft.formulas.alignment import lp_alignment_time
+from dpatlas.papers.lp_fft.formulas.linear import lp_head_norm, lp_time_threshold
+from dpatlas.papers.lp_fft.formulas.relu import lp_relu_coefficients
 from dpatlas.papers.lp_fft.quality import early_losses
-from dpatlas.papers.lp_fft.records import feature_quality, strategies
-from dpatlas.papers.lp_fft.records.feature_quality import Task
-from dpatlas.papers.lp_fft.records.strategies import Strategy
+from dpatlas.papers.lp_fft.strategies import STRATEGIES
 from dpatlas.records import Record
+from dpatlas.rows import columns
 
-T = TypeVar("T")
-Trained = Record[strategies.Spec, strategies.Metrics]
-Followed = Record[feature_quality.Spec, feature_quality.Metrics]
-# Name of a scenario in the config.
-Scenario = Annotated[str, Field(pattern="^[a-z0-9-]+$")]
-# Noise multiplier of DP-SGD; 0 for training without privacy.
-Noise = Annotated[float, Field(ge=0)]
-# Number of steps of training.
-Step = Annotated[int, Field(ge=0)]
-FFT, LP_FFT = "fft", "lp-fft"
-# Share of the steps that train the head alone, by strategy of one phase.
-SHARE_OF = {"lp": 1.0, FFT: 0.0, "lora": 0.0}
-# Strategies at the ends of a curve over the share of LP.
-ENDS = {0.0: FFT, 1.0: "lp"}
+Records = Sequence[Record[Any]]
+# Strategies of a curve over the share of LP.
+OVER_SHARE = ("fft", "lp-fft", "lp")
+# Prop. E.10: the head's sensitivity over the features' goes as d to this power.
+EXPONENT = 0.5
+# For both sides of a bracket the sign of an excess over the bound.
+SIDES = {"lower": -1, "upper": 1}
+# Thm 5.1 at one example: records by neurons of the features of a class, its loss at the start, the
+# variance of the head, and delta.
+FEATURES, LOSS, HEAD_VARIANCE, DELTA = [[1.0, 0.6], [0.8, 0.9]], 2.0, 1.0, 0.1
+SIGMAS = (0.3, 1.0, 5.0, 20.0)
+# Prop. 5.2 at one example.
+WORLD = {"h": 3, "head_var": 0.4, "b_norm2": 0.19}
+SIGMA2S = (0.3, 0.35)
 
 
-def beats(
-    records: PaperRecords,
-    *,
-    group: Group,
-    scenarios: Some[Scenario],
-    noise: Noise,
-    strategy: Strategy,
-    opponents: Some[Strategy],
-    above: float,
-    share: Share | None = None,
-) -> Evidence:
-    """Accuracy of `strategy` less that of each of `opponents` exceeds `above`, in every scenario.
+def accuracies(records: Records) -> pd.DataFrame:
+    """`runs` with each `arm` in words, its `name` for labels, and the `lp_share` of a curve.
 
-    share: of the steps in the first phase, for every strategy of two phases.
+    lp_share: of the steps, where FFT, LP-FFT and LP are one curve; missing of other strategies.
     """
-    comparisons = []
-    for scenario in scenarios:
-        record = _strategies_at(records, group, scenario, noise)
-        first = _row(record, strategy, share)
-        comparisons += [
-            _better(record, first, _row(record, opponent, share), above) for opponent in opponents
-        ]
-    return Evidence([comparisons])
+    rows = columns(records, "runs")
+    arms = list(zip(rows.strategy, rows.share, strict=True))
+    two = [len(STRATEGIES[strategy]) == 2 for strategy, _ in arms]
+    return rows.assign(
+        arm=[f"{strategy} at share {share:g}" for strategy, share in arms],
+        name=[f"{s} (share {x:g})" if both else s for (s, x), both in zip(arms, two, strict=True)],
+        lp_share=rows.share.where(rows.strategy.isin(OVER_SHARE)),
+    )
 
 
-def beats_another_scenario(
-    records: PaperRecords,
-    *,
-    group: Group,
-    scenario: Scenario,
-    other: Scenario,
-    noises: Some[Noise],
-    strategy: Strategy,
-    opponents: Some[Strategy],
-    share: Share,
-    above: float,
-) -> Evidence:
-    """At some noise some of `opponents` in `scenario` is better than `strategy` in `other`.
+def lost_early(records: Records) -> pd.DataFrame:
+    """`early_losses` of all records."""
+    found = pd.concat(map(early_losses, records))
+    if found.empty:
+        raise NotRun(f"{records[0].id} has no early steps after which both are evaluated")
+    return found
 
-    Better by more than `above`. Both scenarios have the records and random heads of a run alike.
-    share: of the steps in the first phase, for every strategy of two phases.
+
+def zeroth_order(records: Records) -> pd.DataFrame:
+    """`relu` with the largest relative `excess` of the zeroth-order loss over a bound, its `side`.
+
+    At any time, relative to the loss.
     """
-    alternatives = []
-    for noise in noises:
-        here, there = (_strategies_at(records, group, name, noise) for name in (scenario, other))
-        best = _row(there, strategy, share)
-        for opponent in opponents:
-            better = _better(here, _row(here, opponent, share), best, above)
-            alternatives.append([replace(better, label=f"{better.label}, {other}")])
-    return Evidence(alternatives)
+    rows = columns(records, "relu")
+    worst = [
+        max(
+            (sign * (loss - bound) / loss, side)
+            for side, sign in SIDES.items()
+            for loss, bound in zip(row["zeroth"], row[side], strict=True)
+        )
+        for row in rows.to_dict("records")
+    ]
+    return rows.assign(excess=[value for value, _ in worst], side=[side for _, side in worst])
 
 
-def is_concave(
-    records: PaperRecords,
-    *,
-    group: Group,
-    scenario: Scenario,
-    noise: Noise,
-    shares: Annotated[Some[Share], Field(min_length=3)],
-    above: float,
-) -> Evidence:
-    """Accuracy at each inner share exceeds the chord between its neighbours by more than `above`.
+def diffusion(records: Records) -> pd.DataFrame:
+    """The relative `excess` of the diffusion's mean loss over each bound, at every time."""
+    rows = []
+    for record in records:
+        for row in columns([record], "relu").to_dict("records"):
+            paths = getattr(record.spec.relu.phases, row["phase"]).paths
+            for (k, time), side in itertools.product(enumerate(record.facts["times"]), SIDES):
+                bound = row[side][k]
+                found = {"time": time, "side": side, "draws": paths}
+                found["excess"] = SIDES[side] * (row["diffusion"][k] / bound - 1)
+                rows.append({**row, **found, "error": row["standard_error"][k] / bound})
+    return pd.DataFrame(rows)
 
-    Shares 0 and 1 are FFT and LP.
+
+def probing(records: Records) -> pd.DataFrame:
+    """Linear probing at every time: E ||v_t||^2 and E L, over what is computed, less 1.
+
+    norm_paper: Eq. 161 as printed, norm_exact: with the sign corrected; both with errors.
+    loss_paper: the exact loss over Thm 4.4, loss_exact: with half of the least loss of Eq. 24.
     """
-    record = _strategies_at(records, group, scenario, noise)
-    shares = sorted(shares)
-    accuracies = _accuracies([_at_share(record, share) for share in shares])
-    comparisons = []
-    for number in range(1, len(shares) - 1):
-        left, share, right = shares[number - 1 : number + 2]
-        weight = (share - left) / (right - left)
-        chord = (1 - weight) * accuracies[number - 1] + weight * accuracies[number + 1]
-        height = mean_estimate(accuracies[number] - chord)
-        where = f"LP share {share:g} less the chord of its neighbours in {record.condition}"
-        comparisons.append(Comparison(f"accuracy at {where}", height, above=above))
-    return Evidence([comparisons])
+    parts = []
+    for record in records:
+        found = pd.DataFrame(record.facts["probing"])
+        ends = {"record": record.id, "draws": record.spec.probing.paths, "times": found.times}
+        for convention in ("paper", "exact"):
+            computed = found[f"norm_{convention}"]
+            ends[f"norm_{convention}"] = found.norm / computed - 1
+            ends[f"error_{convention}"] = found.norm_standard_error / computed
+            bound = found[f"loss_bound_{convention}"]
+            ends[f"loss_{convention}"] = found.loss_exact / bound - 1
+        parts.append(pd.DataFrame(ends))
+    return pd.concat(parts)
 
 
-def has_best_share(
-    records: PaperRecords,
-    *,
-    group: Group,
-    scenarios: Some[Scenario],
-    noise: Noise,
-    share: Share,
-    others: Some[Share],
-    above: float,
-) -> Evidence:
-    """Accuracy at one share of LP less that at each of `others` exceeds `above`, everywhere.
+def tuned(records: Records) -> pd.DataFrame:
+    """The mean loss of linear FFT `over` the bound of Thm 4.5, less 1, at every time."""
+    lists = ["times", "loss", "standard_error", "bound"]
+    rows = columns(records, "fine_tuning").explode(lists)
+    paths = {record.id: record.spec.fine_tuning.paths for record in records}
+    over, error = rows.loss / rows.bound - 1, rows.standard_error / rows.bound
+    return rows.assign(over=over, error=error, draws=rows.record.map(paths))
 
-    Everywhere: in every scenario. Shares 0 and 1 are FFT and LP.
+
+def clusters(records: Records) -> pd.DataFrame:
+    """`clusters` with what the share of distorted networks is `off` 1 - 2^-h."""
+    return _off_claimed(columns(records, "clusters"))
+
+
+def two_records(records: Records) -> pd.DataFrame:
+    """`two_records` with what the share of distorting heads is `off` 1 - 2^-h."""
+    return _off_claimed(columns(records, "two_records"))
+
+
+def after_probing(records: Records) -> pd.DataFrame:
+    """`after_probing` with the share of networks in which some cosine `falls` during FFT after LP.
+
+    Among networks whose heads LP has aligned.
     """
-    comparisons = []
-    for scenario in scenarios:
-        record = _strategies_at(records, group, scenario, noise)
-        best = _at_share(record, share)
-        comparisons += [_better(record, best, _at_share(record, other), above) for other in others]
-    return Evidence([comparisons])
+    rows = columns(records, "after_probing")
+    return rows.assign(falls=1 - rows.share)
 
 
-def grows_with_epsilon(
-    records: PaperRecords,
-    *,
-    group: Group,
-    scenarios: Some[Scenario],
-    strategies: Some[Strategy],
-    share: Share,
-    tolerance: Positive,
-    above: float,
-) -> Evidence:
-    """Accuracy of every strategy grows with the guaranteed epsilon, in every scenario.
+def protection(records: Records) -> pd.DataFrame:
+    """By how much LP lowers the share of networks with a falling cosine, with its `error`.
 
-    Trend over all privacy levels: its least-squares slope per doubling of epsilon exceeds `above`.
-    Monotonicity, as a veto: between no two neighbouring levels does it surely fall by more than
-    `tolerance`. NotRun for a scenario with fewer than two levels.
+    `gain` is the share at the beginning of FFT without LP, less that within the shortest span of
+    FFT after it.
     """
-    comparisons = []
-    for scenario in scenarios:
-        for strategy in strategies:
-            comparisons += _growth(records, group, scenario, strategy, share, tolerance, above)
-    return Evidence([comparisons])
+    rows = after_probing(records)
+    rows = rows[rows.fft_span == rows.groupby("record").fft_span.transform("min")]
+    without = rows.distorted_at_once / rows.networks
+    errors = [
+        math.hypot(_share_error(first, networks), _share_error(second, trials))
+        for first, second, networks, trials in zip(
+            without, rows.falls, rows.networks, rows.trials, strict=True
+        )
+    ]
+    return rows.assign(gain=without - rows.falls, error=errors)
 
 
-def quality_is_higher(
-    records: PaperRecords,
-    *,
-    group: Group,
-    noise: Noise,
-    head_scale: Positive,
-    lr: Positive,
-    task: Task,
-    step: Step,
-    than: Step,
-    above: float,
-) -> Evidence:
-    """kNN accuracy of FFT's features after `step` steps less that after `than` exceeds `above`."""
-    record = _features_at(records, group, noise, head_scale, lr)
-    row = _curves(record, head_scale, lr, FFT)
-    quality = np.array(row.quality(task), float)
-    for number in (step, than):
-        if number not in row.steps:
-            raise NotRun(f"{record.id} is not evaluated at step {number}")
-    first, second = (quality[:, row.steps.index(number)] for number in (step, than))
-    estimate = difference_estimate(first, second, paired=True)
-    condition = f"{task} task, head scale {head_scale:g}, rate {lr:g}, in {record.condition}"
-    label = f"kNN accuracy at step {step} less step {than}, {condition}"
-    return Evidence([[Comparison(label, estimate, above=above)]])
+def exponents(records: Records) -> pd.DataFrame:
+    """The exponent of d in the ratio of sensitivities less `EXPONENT`, by reading, as `off`.
 
-
-def probing_saves_quality(
-    records: PaperRecords,
-    *,
-    group: Group,
-    noise: Noise,
-    head_scale: Positive,
-    lr: Positive,
-    task: Task,
-    early: Annotated[float, Field(gt=0, lt=1)],
-    above: float,
-) -> Evidence:
-    """FFT's features lose more kNN accuracy in its first steps than LP-FFT's, by over `above`.
-
-    Lost is the accuracy at the start less the mean over the first `early` of all steps of full
-    fine-tuning (`early_losses`).
+    Over all records of norm and label at most one, between the least and the largest d.
     """
-    record = _features_at(records, group, noise, head_scale, lr)
-    fft, lp_fft = (_curves(record, head_scale, lr, name) for name in (FFT, LP_FFT))
-    losses = early_losses(record.spec, fft, lp_fft, task, early)
-    if losses is None:
-        raise NotRun(f"{record.id} has no early steps after which both are evaluated")
-    condition = f"{task} task, head scale {head_scale:g}, rate {lr:g}, in {record.condition}"
-    label = f"accuracy that FFT loses early less what LP-FFT loses, {condition}"
-    estimate = difference_estimate(*losses, paired=True)
-    return Evidence([[Comparison(label, estimate, above=above)]])
+    rows = []
+    for (record, reading), starts in columns(records, "start").groupby(
+        ["record", "reading"], sort=False
+    ):
+        ends = starts.sort_values("d").to_dict("records")
+        low, high = ends[0], ends[-1]
+        if low["d"] == high["d"]:
+            raise NotRun(f"{record} has one number of inputs, {low['d']}")
+        span = math.log(high["d"] / low["d"])
+        slope = math.log(high["ball_ratio"] / low["ball_ratio"]) / span
+        errors = (row["ball_ratio_error"] / row["ball_ratio"] for row in (low, high))
+        found = {"record": record, "reading": reading, "low": low["d"], "high": high["d"]}
+        error = math.hypot(*errors) / span
+        rows.append({**found, "off": slope - EXPONENT, "error": error, "draws": low["seeds"]})
+    return pd.DataFrame(rows)
 
 
-TRAINING = (
-    beats,
-    beats_another_scenario,
-    is_concave,
-    has_best_share,
-    grows_with_epsilon,
-    quality_is_higher,
-    probing_saves_quality,
-)
-TESTS: dict[str, Callable[..., Evidence]] = {
-    **{test.__name__: test for test in TRAINING},
-    **claims_exact.TESTS,
+def ratios(records: Records) -> pd.DataFrame:
+    """`start` with the head's sensitivity `over` the features', less 1."""
+    rows = columns(records, "start")
+    return rows.assign(over=rows.ball_ratio - 1)
+
+
+def gaps(records: Records) -> pd.DataFrame:
+    """The Jensen gap of the least eigenvalue at every step of training."""
+    rows = columns(records, "gap").explode(["steps", "gap", "error", "eigenvalue"])
+    if not (rows.groupby(["record", "sigma"]).steps.max() > 0).all():
+        raise NotRun("some record measures the gap at no step of training")
+    return rows[rows.steps > 0]
+
+
+def probing_budgets(records: Records, sigmas: Sequence[float] = SIGMAS) -> pd.DataFrame:
+    """The `exponent` of sigma in the budget of LP that aligns every feature, between neighbours.
+
+    By the steps of Thm 5.1's proof: the time of `lp_alignment_time` over sigma^2. No record is
+    read.
+    """
+    least = min(map(min, FEATURES))
+
+    def budget(sigma: float) -> float:
+        A1, B1, *_ = lp_relu_coefficients(np.array(FEATURES), sigma)
+        time = lp_alignment_time(A1, B1, LOSS, least, HEAD_VARIANCE, DELTA)
+        return float(time) / sigma**2
+
+    rows = [
+        {
+            "low": low,
+            "high": high,
+            "exponent": math.log(budget(high) / budget(low)) / math.log(high / low),
+        }
+        for low, high in itertools.pairwise(sigmas)
+    ]
+    return pd.DataFrame(rows)
+
+
+def probing_rates(records: Records, sigma2s: Sequence[float] = SIGMA2S) -> pd.DataFrame:
+    """The `gain` of the rate of FFT's bound by LP over a tenth of the interval of Prop. 5.2.
+
+    The rate is the expected squared norm of the head up to a constant; `t_lp` is that time of LP.
+    At noise sigma^2 at which the printed interval has a length. No record is read.
+    """
+    rows = []
+    for sigma2 in sigma2s:
+        world = {**WORLD, "sigma2": sigma2}
+        end = float(lp_time_threshold(**world, convention="paper"))
+        start, later = lp_head_norm(np.array([0.0, end / 10]), **world)
+        rows.append({"sigma2": sigma2, "t_lp": end / 10, "gain": float(later - start)})
+    return pd.DataFrame(rows)
+
+
+TABLES: dict[str, Callable[[Records], pd.DataFrame]] = {
+    table.__name__: table
+    for table in (
+        accuracies,
+        lost_early,
+        zeroth_order,
+        diffusion,
+        probing,
+        tuned,
+        clusters,
+        two_records,
+        after_probing,
+        protection,
+        exponents,
+        ratios,
+        gaps,
+        probing_budgets,
+        probing_rates,
+    )
 }
 
 
-def _better(
-    record: Trained, first: strategies.Row, second: strategies.Row, above: float
-) -> Comparison:
-    estimate = difference_estimate(first.accuracy, second.accuracy, paired=True)
-    label = f"accuracy of {_name(first)} less {_name(second)} in {record.condition}"
-    return Comparison(label, estimate, above=above)
+def _share_error(share: float, trials: int) -> float:
+    """Standard error of an observed share, as if it had a success and a failure more.
+
+    Without them it would be 0 where all trials agree, however few they are.
+    """
+    share = (share * trials + 1) / (trials + 2)
+    return math.sqrt(share * (1 - share) / trials)
 
 
-def _growth(
-    records: PaperRecords,
-    group: str,
-    scenario: str,
-    strategy: str,
-    share: float,
-    tolerance: float,
-    above: float,
-) -> list[Comparison]:
-    """The trend over privacy levels, and a veto for every two neighbouring ones."""
-    rows = [_row(record, strategy, share) for record in _scenario(records, group, scenario)]
-    levels = {row.epsilon: row for row in rows if row.epsilon is not None}
-    if len(levels) < 2:
-        raise NotRun(f"scenario {scenario} of group {group} has fewer than two privacy levels")
-    epsilons = sorted(levels)
-    rows = [levels[epsilon] for epsilon in epsilons]
-    accuracies = _accuracies(rows)
-    name = f"accuracy of {_name(rows[0])}, {scenario}"
-    slope = mean_estimate(np.polyfit(np.log2(epsilons), accuracies, 1)[0])
-    comparisons = [Comparison(f"slope per doubling of epsilon, {name}", slope, above=above)]
-    for (less, lower), (more, higher) in itertools.pairwise(zip(rows, accuracies, strict=True)):
-        ends = f"noise {more.noise_multiplier:g} less noise {less.noise_multiplier:g}"
-        rise = difference_estimate(higher, lower, paired=True)
-        comparisons.append(Comparison(f"{name}, {ends}", rise, above=-tolerance, veto=True))
-    return comparisons
+def _off_claimed(rows: pd.DataFrame) -> pd.DataFrame:
+    """A share less the claimed one, with the standard error of the claimed probability.
 
-
-def _scenario(records: PaperRecords, group: str, scenario: str) -> list[Trained]:
-    """The records of a scenario; NotRun if there are none."""
-    in_scenario = [record for record in records.group(group) if record.spec.scenario == scenario]
-    if not in_scenario:
-        raise NotRun(f"group {group} has no scenario {scenario}")
-    return in_scenario
-
-
-def _strategies_at(records: PaperRecords, group: str, scenario: str, noise: float) -> Trained:
-    in_scenario = _scenario(records, group, scenario)
-    at_level = [record for record in in_scenario if record.spec.level.noise_multiplier == noise]
-    return _only(at_level, f"scenario {scenario} of group {group}", f"noise {noise:g}")
-
-
-def _features_at(
-    records: PaperRecords, group: str, noise: float, head_scale: float, lr: float
-) -> Followed:
-    """The record at this noise that has rows of this head scale and learning rate."""
-    at_noise = [record for record in records.group(group) if record.spec.noise_multiplier == noise]
-    if not at_noise:
-        raise NotRun(f"group {group} has no noise {noise:g}")
-    where, what = f"noise {noise:g} of group {group}", f"head scale {head_scale:g}, rate {lr:g}"
-    matching = [
-        record
-        for record in at_noise
-        if any((row.head_scale, row.lr) == (head_scale, lr) for row in record.metrics.rows)
-    ]
-    return _only(matching, where, what)
-
-
-def _row(record: Trained, strategy: str, share: float | None) -> strategies.Row:
-    """The row of a strategy, at `share` if it has two phases."""
-    share = SHARE_OF.get(strategy, share)
-    if share is None:
-        raise InputError(f"share of {strategy}", "none", "one, as it has two phases")
-    rows = [row for row in record.metrics.rows if (row.strategy, row.share) == (strategy, share)]
-    return _only(rows, record.id, f"{strategy} at share {share:g}")
-
-
-def _at_share(record: Trained, share: float) -> strategies.Row:
-    """The row of FFT, LP-FFT or LP at a share of LP."""
-    return _row(record, ENDS.get(share, LP_FFT), share)
-
-
-def _curves(record: Followed, head_scale: float, lr: float, strategy: str) -> feature_quality.Row:
-    """The row of a strategy at this head scale and learning rate."""
-    condition = (head_scale, lr, strategy)
-    rows = [
-        row for row in record.metrics.rows if (row.head_scale, row.lr, row.strategy) == condition
-    ]
-    return _only(rows, record.id, f"{strategy} at head scale {head_scale:g}, rate {lr:g}")
-
-
-def _only(matching: Sequence[T], where: str, what: str) -> T:
-    """The only element of `matching`; NotRun if there is none, InputError if several."""
-    if not matching:
-        raise NotRun(f"{where} has no {what}")
-    if len(matching) > 1:
-        raise InputError(f"{what} in {where}", f"{len(matching)} of them", "one")
-    return matching[0]
-
-
-def _name(row: strategies.Row) -> str:
-    one_phase = row.strategy in SHARE_OF
-    return row.strategy if one_phase else f"{row.strategy} (share {row.share:g})"
-
-
-def _accuracies(rows: Sequence[strategies.Row]) -> np.ndarray:
-    """Accuracies (rows, runs) over the runs that all rows have; run i has the same head in all."""
-    shared = min(len(row.accuracy) for row in rows)
-    return np.array([row.accuracy[:shared] for row in rows], float)
+    That of the observed share would be 0 where the share is 0 or 1.
+    """
+    error = np.sqrt(rows.claimed * (1 - rows.claimed) / rows.trials)
+    return rows.assign(off=rows.share - rows.claimed, error=error)

@@ -54,7 +54,7 @@ KINDS = {
     ),
     "strategies_tuning": trained(
         lambda s, network: _strategies(
-            s, network, lambda name: s.tuning_runs * len(s.lrs[STRATEGIES[name][-1]])
+            s, network, lambda name: s.tuning_runs * len(getattr(s.lrs, STRATEGIES[name][-1]))
         ),
         (*BATCHES, "tuning_runs"),
         takes_features=takes_features,

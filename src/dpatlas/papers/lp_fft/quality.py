@@ -1,31 +1,32 @@
 """lp_fft: the quality of features that a strategy loses in the first steps of full fine-tuning."""
 
-import numpy as np
+from typing import Any
 
-from dpatlas.papers.lp_fft.records.feature_quality import Row, Spec, Task
+import pandas as pd
+
+from dpatlas.papers.lp_fft.records.feature_quality import TASKS
+from dpatlas.records import Record
+from dpatlas.rows import columns
 
 # Share of all steps in which a random head is said to distort features.
 EARLY = 0.2
+OF_RUN = ["head_scale", "lr", "strategy", "run"]
 
 
-def early_losses(
-    spec: Spec, fft: Row, lp_fft: Row, task: Task, early: float = EARLY
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """What FFT and LP-FFT lose in the first steps that train everything, (runs,) each.
+def early_losses(record: Record[Any]) -> pd.DataFrame:
+    """What FFT and LP-FFT lose in the first steps that train everything, by run.
 
-    The kNN accuracy at the start less its mean over the first `early` of all steps of full
-    fine-tuning, over those numbers of steps after which both were evaluated; None if there are
-    none. A mean, since the lowest of several values is low by chance alone.
+    `private` and `public` are then the kNN accuracy at the start less its mean over the first
+    `EARLY` of all steps of full fine-tuning, over those numbers of steps after which both were
+    evaluated. A mean, since the lowest of several values is low by chance alone. There are no rows
+    where both were evaluated after no such number.
     """
-    longest = early * spec.steps
-    shared = {step - spec.lp_steps for step in lp_fft.steps} & set(fft.steps)
-    spans = sorted(span for span in shared if 0 < span <= longest)
-    if not spans:
-        return None
-    return _loss(fft, task, spans), _loss(lp_fft, task, [spec.lp_steps + span for span in spans])
-
-
-def _loss(row: Row, task: Task, steps: list[int]) -> np.ndarray:
-    quality = np.array(row.quality(task), float)
-    evaluated = [row.steps.index(step) for step in steps]
-    return quality[:, 0] - quality[:, evaluated].mean(axis=1)
+    curves, tasks = columns([record], "curves"), list(TASKS)
+    after_lp = curves.strategy == "lp-fft"
+    span = curves.step - record.spec.lp_steps * after_lp
+    early = span.between(1, EARLY * record.spec.steps) & span.isin(span[after_lp])
+    early &= span.isin(span[~after_lp])
+    means = curves[early].groupby(OF_RUN)[tasks].mean()
+    losses = curves.drop_duplicates(OF_RUN).set_index(OF_RUN, drop=False)
+    losses[tasks] -= means
+    return losses.dropna(subset=tasks).reset_index(drop=True)

@@ -1,122 +1,62 @@
 """lp_fft: the jobs that the config asks for, and which of them each figure and table needs."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from dpatlas.config.backbones import backbone_spec, check_private
 from dpatlas.config.common import run_blocks, run_spec
-from dpatlas.config.model import Model, Once, optional, setting
 from dpatlas.config.root import General
 from dpatlas.config.tuned import TunedRuns, tuned_runs
-from dpatlas.config.types import (
-    Accountant,
+from dpatlas.config.types import PrivateSplit, PublicBackbone, Repeated
+from dpatlas.core.fields import (
     Batch,
-    CountList,
-    Delta,
     MaxGradNorm,
+    Model,
+    Once,
+    Positive,
     PositiveList,
-    PrivateSplit,
-    PublicBackbone,
-    Rate,
-    Relation,
-    Repeated,
     TuningRuns,
     Updates,
+    optional,
+    setting,
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
+from dpatlas.papers.lp_fft.records.distortion import Distortion
+from dpatlas.papers.lp_fft.records.dynamics import Dynamics
+from dpatlas.papers.lp_fft.records.feature_quality import FeatureQualitySpec, Quality
+from dpatlas.papers.lp_fft.records.imbalance import Imbalance
+from dpatlas.papers.lp_fft.records.private import (
+    HeadScale,
+    Noise,
+    PhysicalBatch,
+    Privacy,
+    PrivateFields,
+)
+from dpatlas.papers.lp_fft.records.sensitivity import Sensitivity
+from dpatlas.papers.lp_fft.records.strategies import (
+    Augmented,
+    Compared,
+    EmaDecay,
+    LoraRank,
+    StrategiesSpec,
+    Strategy,
+    Training,
+)
+from dpatlas.papers.lp_fft.records.strategies_tuning import Rates, StrategiesTuningSpec
+from dpatlas.papers.lp_fft.records.umap import Pictures, UmapSpec
+from dpatlas.papers.lp_fft.strategies import STRATEGIES, check_rank
 
 KEY = "lp_fft"
 # Kinds of jobs that train on no data.
 COMPUTED = ("dynamics", "distortion", "sensitivity", "imbalance")
-
-# Keys of the block that apply to all private trainings.
-SHARED = ("delta", "relation", "accountant", "max_grad_norm", "max_physical_batch")
-# Further keys of the block that a scenario may override.
-OF_SCENARIO = ("lrs", "head_scale", "augmentation", "ema_decay", "lora_rank")
-# Keys of a scenario that a sweep of clip bounds overrides.
-OF_SWEEP = ("strategies", "shares", "control_shares", "runs", "runs_per_job")
-# Fields of a tuning alone.
-GRID = ("lrs", "tuning_runs")
-REPEATED = ("runs", "runs_per_job")
-# Keys in which two entries with the same scenario name may differ.
-OF_ENTRY = ("noise_multipliers", "epsilons", "tuning_runs", *OF_SWEEP)
 OF_SCENARIOS = ("scenarios", "lora")
 
-# Fields of the private trainings.
-Strategy = Literal["lp", "fft", "lp-fft", "lp-lp", "fft-fft", "lora", "lp-lora"]
-Strategies = Annotated[
-    Once[Strategy],
-    setting(
-        "Strategies to compare. A strategy of two phases needs the strategy that consists of its "
-        "first phase alone in the list, too.",
-        min_length=1,
-    ),
-]
-PhysicalBatch = Annotated[int, Field(ge=1, le=10_000_000)]
-HeadScale = Annotated[float, setting("Factor on the initial weights of the head.", gt=0)]
-FeatureScale = Annotated[
-    float, setting("Factor by which features are multiplied before they reach the head.", gt=0)
-]
-EmaDecay = Annotated[float, Field(ge=0, lt=1)]
-LoraRank = Annotated[int, Field(ge=1, le=10_000)]
-Noise = Annotated[float, Field(ge=0)]
 NoiseLadder = Annotated[
     Once[Noise], setting("Noise multipliers of DP-SGD; 0 trains without privacy.")
 ]
-Shares = Annotated[
-    Once[Annotated[float, Field(ge=0, le=1)]],
-    setting("Shares of the steps given to the first phase; 0 and 1 stand for FFT and LP."),
-]
-# Fields of the simulated theory.
-Records = Annotated[int, setting("Records, half of each class.", ge=2, le=100_000)]
-Inputs = Annotated[int, setting("Dimension of a record.", ge=2, le=100_000)]
-Hidden = Annotated[
-    int,
-    setting(
-        "Number h of hidden neurons: fewer than the inputs in a linear network, even in a ReLU "
-        "network.",
-        ge=1,
-        le=100_000,
-    ),
-]
-Degrees = Annotated[
-    float,
-    setting(
-        "Largest angle in degrees between a record or feature and the axis of its class.",
-        gt=0,
-        lt=45,
-    ),
-]
-Positive = Annotated[float, Field(gt=0)]
-HeadVariance = Annotated[float, setting("Variance beta_h of the head's initial weights.", gt=0)]
-SolverStep = Annotated[float, setting("Step size of the solver.", gt=0)]
-Variance = Annotated[float, setting("Variance of the noise, sigma^2.", ge=0)]
-Paths = Annotated[int, setting("Simulated paths of the diffusion.", ge=2, le=10_000_000)]
-Networks = Annotated[int, setting("Number of networks drawn.", ge=1, le=10_000_000)]
-SeveralNetworks = Annotated[int, setting("Number of networks drawn.", ge=2, le=10_000_000)]
-SolverSteps = Annotated[int, setting("Number of steps.", ge=1, le=10_000_000)]
-Every = Annotated[int, setting("Steps between measurements.", ge=1, le=10_000_000)]
-RecordsPerInput = Annotated[int, setting("Number of records per input dimension.", ge=2, le=1000)]
-
-
-class Rates(Model):
-    """Learning rates to try on the fixed part of the records, by what a phase trains."""
-
-    head: PositiveList
-    full: PositiveList
-    lora: PositiveList
-
-
-class Augmentation(Model):
-    """Augmented views of every record, whose gradients are averaged before clipping."""
-
-    views: int = setting("Number of views of a record.", ge=1, le=1024)
-    padding: int = setting("Largest shift of a view, in pixels.", ge=0, le=1000)
-    flip: bool = setting("Whether half of the views are mirrored.")
 
 
 class Trained(Model):
@@ -134,339 +74,78 @@ class Trained(Model):
         return self
 
 
-class Scenario(Trained, Repeated):
-    """A backbone and private records, with every strategy at every privacy level."""
+class Levels(Model):
+    """Privacy levels, and trials of their tunings."""
 
-    name: str = setting(
-        "Name of the scenario in figures, tables and claims.",
-        pattern="^[a-z0-9][a-z0-9-]{0,30}$",
-    )
     noise_multipliers: NoiseLadder
     epsilons: Once[Positive] = setting("Values of epsilon to which the noise is calibrated.")
-    steps: Updates
-    strategies: Strategies
-    shares: Shares
-    control_shares: Shares
-    runs: int = setting("Reported runs of every strategy; verdicts need 12 or more.", ge=1, le=1000)
     tuning_runs: TuningRuns
-    max_grad_norm: MaxGradNorm = optional()
-    max_physical_batch: PhysicalBatch | None = setting(
-        "Largest number of records in memory at a time.", default=None
-    )
-    lrs: Rates = setting("Overrides the block's value in this scenario.", default=None)
-    head_scale: HeadScale = optional()
-    augmentation: Augmentation | None = setting(
-        "Overrides the block's value in this scenario.", default=None
-    )
-    ema_decay: EmaDecay | None = setting(
-        "Overrides the block's value in this scenario.", default=None
-    )
-    lora_rank: LoraRank | None = setting(
-        "Overrides the block's value in this scenario.", default=None
-    )
-    standardise: bool = setting(
-        "Whether features reach the head less their mean and over their standard deviation on the "
-        "backbone's public training images; the default is false.",
-        default=None,
-    )
 
     @model_validator(mode="after")
-    def _has_levels(self) -> "Scenario":
+    def _has_levels(self) -> "Levels":
         if not self.noise_multipliers and not self.epsilons:
             allowed = "a privacy level here or in epsilons"
             raise InputError("noise_multipliers", "none", allowed)
         return self
 
 
-class ClipSweep(Repeated):
+class Comparison(Compared, Repeated):
+    """Strategies, and the runs of each."""
+
+    runs: int = setting("Reported runs of every strategy; verdicts need 12 or more.", ge=1, le=1000)
+
+
+class Scenario(Comparison, Levels, Trained):
+    """A backbone and private records, with every strategy at every privacy level.
+
+    What the block says of all scenarios, one can say of itself.
+    """
+
+    name: str = setting(
+        "Name of the scenario in figures, tables and claims.",
+        pattern="^[a-z0-9][a-z0-9-]{0,30}$",
+    )
+    steps: Updates
+    max_grad_norm: MaxGradNorm = optional()
+    max_physical_batch: PhysicalBatch = optional()
+    lrs: Rates = optional()
+    head_scale: HeadScale = optional()
+    augmentation: Augmented = optional()
+    ema_decay: EmaDecay = optional()
+    lora_rank: LoraRank = optional()
+    standardise: bool = setting(
+        "Whether features reach the head less their mean and over their standard deviation on the "
+        "backbone's public training images; the default is false.",
+        default=None,
+    )
+
+
+class ClipSweep(Comparison):
     """One scenario at several clip bounds; learning rates are divided by the bound."""
 
     scenario: str = setting("Name of one of the scenarios.")
     noise_multiplier: Noise = setting("Noise at every clip bound.")
     max_grad_norms: PositiveList
-    strategies: Strategies
-    shares: Shares
-    control_shares: Shares
 
 
-class FeatureQuality(Trained, Repeated):
+class FeatureQuality(Quality, Trained, Repeated):
     """Nearest-neighbour accuracy of the features during FFT and LP-FFT, at equal budget."""
 
     backbone: PublicBackbone = setting(
         "Name under pretrain.backbones; its training images are the pre-training task."
     )
     noise_multipliers: NoiseLadder
-    head_scales: PositiveList
-    lrs: PositiveList
-    lp_lr: Rate
-    feature_scale: FeatureScale
-    steps: Updates
-    lp_steps: Updates
-    at: Once[Annotated[int, Field(ge=0, le=1_000_000)]] = setting(
-        "Steps after which features are evaluated, in increasing order.", min_length=2
-    )
-    neighbours: int = setting("Number of neighbours that vote.", ge=1, le=10_000)
-    public_known: int = setting(
-        "Number of public images among which neighbours are searched.", ge=1, le=10_000_000
-    )
-    public_asked: int = setting("Number of public images to classify.", ge=1, le=1_000_000)
-
-    @model_validator(mode="after")
-    def _evaluates_within_its_steps(self) -> "FeatureQuality":
-        if self.lp_steps >= self.steps:
-            raise InputError("lp_steps", self.lp_steps, f"less than steps = {self.steps}")
-        if sorted(self.at) != self.at or self.at[-1] > self.steps:
-            raise InputError("at", self.at, f"increasing steps, at most steps = {self.steps}")
-        return self
 
 
-class Umap(Trained, Repeated):
+class Umap(Pictures, Trained, Repeated):
     """UMAP of the features before, early and late in FFT, after LP of several lengths."""
 
-    head_scale: HeadScale
-    feature_scale: FeatureScale
-    lp_steps: Once[Annotated[int, Field(ge=0, le=1_000_000)]] = setting(
-        "Numbers of steps of LP before FFT.", min_length=1
-    )
-    fft_steps: Updates
-    early: int = setting(
-        "Steps of FFT after which the early picture is taken; at most fft_steps.",
-        ge=1,
-        le=1_000_000,
-    )
-    noise_lp: Noise = setting("Noise multiplier of LP.")
-    noise_fft: Noise = setting("Noise multiplier of FFT.")
-    lr_lp: Rate
-    lr_fft: Rate
-    neighbours: int = setting("Number of neighbours in UMAP and in the kNN vote.", ge=2, le=10_000)
-    points: int = setting("Number of test records to draw.", ge=3, le=100_000)
 
-    @model_validator(mode="after")
-    def _is_early_within_fft(self) -> "Umap":
-        if self.early > self.fft_steps:
-            raise InputError("early", self.early, f"at most fft_steps = {self.fft_steps}")
-        return self
-
-
-class Phase(Model):
-    """Noise levels and sample sizes of a phase."""
-
-    sigmas: PositiveList
-    draws: int = setting("Number of draws of a network and its data.", ge=1, le=100_000)
-    paths: Paths
-
-
-class Phases(Model):
-    """The simulated phases."""
-
-    head: Phase = setting("Linear probing, Thm 4.2.")
-    all: Phase = setting("Full fine-tuning, Thm 4.3.")
-
-
-class ReluDynamics(Model):
-    """Two-layer ReLU networks on two classes."""
-
-    records: Records
-    inputs: Inputs
-    hidden: Hidden
-    angle: Degrees
-    head_variance: HeadVariance
-    step: Positive = setting("Step size of the solver; times are multiples of it.")
-    times: list[Positive] = setting("Times of measurement, equally spaced from 0.", min_length=1)
-    phases: Phases
-
-
-class Probing(Model):
-    """Linear probing of a linear network; hidden < inputs < records."""
-
-    records: Records
-    inputs: Inputs
-    hidden: Hidden
-    head_variance: float = setting("Variance beta_h of the head's initial weights.", ge=0)
-    sigma2: Variance
-    b_norm2: float = setting(
-        "Squared norm of the part of the labels that the features can fit.", ge=0, le=1
-    )
-    paths: Paths
-    times: list[Positive] = setting("Times of measurement, in increasing order.", min_length=1)
-
-
-class FineTuning(Model):
-    """Full fine-tuning of linear networks, Thm 4.5."""
-
-    sizes: list[
-        Annotated[list[Annotated[int, Field(ge=1, le=10_000)]], Field(min_length=2, max_length=2)]
-    ] = setting(
-        "Pairs of a number d of inputs and a number h <= d of hidden neurons.", min_length=1
-    )
-    head_excess: float = setting(
-        "Head variance divided by the smallest that the theorem allows.", gt=1
-    )
-    noise_share: float = setting(
-        "Noise variance divided by the largest that the theorem allows.", gt=0, lt=1
-    )
-    step: Positive = setting("Step size times h beta_h.")
-    span: Positive = setting("Simulated time times the rate A of the theorem.")
-    points: int = setting("Number of times of measurement.", ge=1, le=100_000)
-    paths: Paths
-
-
-class Dynamics(Model):
-    """Simulated losses and head norms, compared with Thms 4.2 to 4.5 and Eq. 161."""
-
-    relu: ReluDynamics
-    probing: Probing
-    fine_tuning: FineTuning
-
-
-class Clusters(Model):
-    """Two classes of records, clustered around an axis."""
-
-    records: Records
-    inputs: Inputs
-    angle: Degrees
-    hs: CountList
-    head_variances: PositiveList
-    trials: Networks
-
-
-class TwoRecords(Model):
-    """One class of two records, one hidden neuron."""
-
-    spread: Positive = setting("Difference of their activations.")
-    ratio: float = setting("Ratio of their distances from the axis.", gt=1)
-    head_variances: PositiveList
-    trials: Networks
-
-
-class AfterProbing(Model):
-    """Cosines of features and class means in full fine-tuning after linear probing."""
-
-    records: Records
-    inputs: Inputs
-    hidden: Hidden
-    head_variance: HeadVariance
-    feature_angle: Degrees
-    angles: list[Degrees] = setting(
-        "Largest angles in degrees between a record and the axis of its class.", min_length=1
-    )
-    runs: Networks
-    lp_span: Positive = setting("Length of linear probing, as the integral of the loss over time.")
-    lp_step: SolverStep
-    fft_spans: list[Positive] = setting(
-        "Lengths of full fine-tuning, in the same unit, in increasing order.", min_length=1
-    )
-    step: SolverStep
-
-
-class Counterexample(Model):
-    """Records on which a cosine falls after linear probing of any length."""
-
-    lp_spans: PositiveList
-    span: Positive = setting("Length of full fine-tuning.")
-    step: SolverStep
-
-
-class Distortion(Model):
-    """How often a random head turns a feature away from its class (Thms 3.3 and 3.4)."""
-
-    clusters: Clusters
-    two_records: TwoRecords
-    after_probing: AfterProbing
-    counterexample: Counterexample
-
-
-class SensitivityStart(Model):
-    """Layer sensitivities before training, against the number of inputs."""
-
-    hidden: Hidden
-    records_per_input: RecordsPerInput
-    dims: CountList
-    seeds: SeveralNetworks
-
-
-class SensitivityDrift(Model):
-    """Layer sensitivities during private training."""
-
-    d: int = setting("Inputs.", ge=2, le=100_000)
-    hidden: Hidden
-    records_per_input: RecordsPerInput
-    reading: Literal["variance", "deviation"] = setting(
-        "Whether the printed h / sqrt(d) is the variance or the deviation of the initial head."
-    )
-    seeds: SeveralNetworks
-    sigma2: Variance
-    step: SolverStep
-    steps: SolverSteps
-    every: Every
-
-
-class Sensitivity(Model):
-    """Gradients of both layers of a linear network (Fig. 9)."""
-
-    start: SensitivityStart
-    drift: SensitivityDrift
-
-
-class ImbalanceGap(Model):
-    """Jensen gap of the least eigenvalue in DP-SGD; hidden < inputs < records."""
-
-    hidden: Hidden
-    inputs: Inputs
-    records: Records
-    head_variance: HeadVariance
-    sigmas: PositiveList
-    max_grad_norm: MaxGradNorm
-    lr: Rate
-    steps: SolverSteps
-    every: Every
-    paths: Paths
-
-
-class ImbalanceDrift(Model):
-    """Drift of the mean eigenvalue under noise."""
-
-    hidden: Hidden
-    inputs: Inputs
-    records: Records
-    head_variance: HeadVariance
-    sigma2: Variance
-    step: SolverStep
-    steps: SolverSteps
-    every: Every
-    paths: Paths
-
-
-class Imbalance(Model):
-    """Eigenvalues of the imbalance matrix of a linear network (Fig. 10)."""
-
-    gap: ImbalanceGap
-    drift: ImbalanceDrift
-
-
-class Settings(Model):
+class Settings(Privacy, Training):
     """Private fine-tuning with and without linear probing first."""
 
     enabled: bool = setting("Whether this paper is part of the run.")
-    delta: Delta
-    relation: Relation
-    accountant: Accountant
-    max_grad_norm: MaxGradNorm
-    max_physical_batch: PhysicalBatch | None = setting(
-        "Largest number of records in memory at a time; null for the whole batch. Changes results "
-        "by rounding alone."
-    )
     lrs: Rates
-    head_scale: HeadScale
-    augmentation: Augmentation | None = setting(
-        "Augmented views of every record, averaged before clipping; null for none."
-    )
-    ema_decay: EmaDecay | None = setting(
-        "Decay of the average of the weights that is reported; null for the last iterate."
-    )
-    lora_rank: LoraRank | None = setting(
-        "Rank of LoRA's adapters, at most the width of the narrowest layer; null without LoRA."
-    )
     scenarios: list[Scenario] = setting(
         "Each a backbone and private records; every strategy is trained at every privacy level.",
         min_length=1,
@@ -497,15 +176,14 @@ class Settings(Model):
         sweep = self.clip_sweep
         for scenario in self.scenarios:
             if scenario.name == sweep.scenario:
-                changes = {name: getattr(sweep, name) for name in OF_SWEEP}
+                changes = {name: getattr(sweep, name) for name in Comparison.model_fields}
                 return scenario.model_copy(update=changes)
         allowed = "one of " + ", ".join(scenario.name for scenario in self.scenarios)
         raise InputError("clip_sweep.scenario", repr(sweep.scenario), allowed)
 
-    def of(self, scenario: Scenario) -> dict[str, Any]:
-        """Settings of a scenario's trainings: the block's, overridden by the scenario's."""
-        names = (*SHARED, *OF_SCENARIO)
-        return {**self.plain(*names), **scenario.plain(*names)}
+    def fields(self, entry: Trained, spec: type[PrivateFields]) -> dict[str, Any]:
+        """Fields of a spec that the block says of all trainings, or an entry of its own."""
+        return {**self.part(spec), **entry.part(spec)}
 
     @model_validator(mode="after")
     def _go_together(self) -> "Settings":
@@ -514,7 +192,8 @@ class Settings(Model):
             raise InputError("accountant", found, "pld or auto; rdp with add_remove")
         swept = {"clip_sweep": self.swept} if self.swept else {}
         for path, scenario in {**_entries(self, *OF_SCENARIOS), **swept}.items():
-            _check_strategies(path, scenario.strategies, self.of(scenario))
+            fields = self.fields(scenario, StrategiesTuningSpec)
+            _check_strategies(path, scenario.strategies, fields)
         return self
 
 
@@ -524,12 +203,13 @@ def _entries(block: Settings, *keys: str) -> dict[str, Any]:
 
 
 def _check_names(scenarios: Mapping[str, Scenario]) -> None:
-    """Check that entries of one name agree but for OF_ENTRY, and that no level comes twice."""
+    """Check that entries of one name agree but for levels and comparison; no level comes twice."""
+    own = (*Levels.model_fields, *Comparison.model_fields)
     first: dict[str, Scenario] = {}
     levels = set()
     for path, scenario in scenarios.items():
         earlier = first.setdefault(scenario.name, scenario)
-        fields, expected = scenario.plain_without(*OF_ENTRY), earlier.plain_without(*OF_ENTRY)
+        fields, expected = scenario.plain_without(*own), earlier.plain_without(*own)
         for name in sorted({*fields, *expected}):
             if fields.get(name) != expected.get(name):
                 allowed = f"{expected.get(name)}, as in the other entry named {scenario.name}"
@@ -543,12 +223,7 @@ def _check_names(scenarios: Mapping[str, Scenario]) -> None:
 
 
 def _check_strategies(path: str, names: list[Strategy], fields: Mapping[str, Any]) -> None:
-    """Check that first phases and LoRA's rank are there, and that strategies try as many rates."""
-    for name in names:
-        first = ALONE[STRATEGIES[name][0]]
-        if first not in names:
-            allowed = f"{first} too, whose rate its first phase takes"
-            raise InputError(f"{path}.strategies", f"{name} without {first}", allowed)
+    """Check that LoRA's rank is there, and that strategies try as many rates."""
     check_rank(f"{path}.strategies", names, fields["lora_rank"])
     tried = {part: len(fields["lrs"][part]) for name in names for part in STRATEGIES[name]}
     if len(set(tried.values())) > 1:
@@ -635,44 +310,28 @@ def _clip_sweep(config: General) -> Iterator[TunedRuns]:
 
 def _runs(config: General, scenario: Scenario, fields: dict[str, Any], name: str) -> TunedRuns:
     runs = scenario.runs, scenario.runs_per_job
-    return tuned_runs(config, KEY, "strategies", fields, GRID, name, *runs)
+    return tuned_runs(config, KEY, "strategies", fields, StrategiesSpec, name, *runs)
 
 
 def _scenario(config: General, scenario: Scenario, group: str) -> dict[str, Any]:
-    return {
-        "group": group,
-        "scenario": scenario.name,
-        **config.lp_fft.of(scenario),
-        **scenario.plain("batch", "steps", "tuning_runs", "strategies", "shares", "control_shares"),
-        **_private(config, scenario),
-        **(
-            {"public_data": _pretraining_data(config, group, scenario)}
-            if scenario.standardise
-            else {}
-        ),
-    }
+    fields = _private(config, scenario, StrategiesTuningSpec)
+    if scenario.standardise:
+        fields["public_data"] = _pretraining_data(config, group, scenario)
+    return {**fields, "group": group, "scenario": scenario.name}
 
 
 def _quality(config: General, entry: FeatureQuality, noise: float) -> list[Spec]:
-    fields = {
-        **config.lp_fft.plain(*SHARED),
-        **entry.plain_without("noise_multipliers", *REPEATED),
-        **_private(config, entry),
-        "public_data": _pretraining_data(config, "feature_quality", entry),
-        "noise_multiplier": noise,
-    }
+    public = _pretraining_data(config, "feature_quality", entry)
+    fields = _private(config, entry, FeatureQualitySpec)
+    fields |= {"public_data": public, "noise_multiplier": noise}
     name = f"quality-{entry.backbone}-noise{noise:g}"
     runs = entry.runs, entry.runs_per_job
     return run_blocks(config, KEY, "feature_quality", fields, name, *runs)
 
 
 def _umap(config: General, entry: Umap) -> list[Spec]:
-    fields = {
-        **config.lp_fft.plain(*SHARED),
-        **entry.plain_without(*REPEATED),
-        **_private(config, entry),
-    }
     name = f"umap-{entry.data.name}-{entry.backbone}"
+    fields = _private(config, entry, UmapSpec)
     return run_blocks(config, KEY, "umap", fields, name, entry.runs, entry.runs_per_job)
 
 
@@ -685,8 +344,10 @@ def _pretraining_data(config: General, where: str, entry: Trained) -> dict[str, 
     return pretraining["data"]
 
 
-def _private(config: General, entry: Trained) -> dict[str, Any]:
+def _private(config: General, entry: Trained, spec: type[PrivateFields]) -> dict[str, Any]:
+    """Fields of specs of this class that are the same at all levels."""
     return {
+        **config.lp_fft.fields(entry, spec),
         "data": {**entry.data.dealt(), "n_add": 0},
         "backbone": backbone_spec(config, entry.backbone).id,
     }

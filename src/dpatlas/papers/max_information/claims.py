@@ -1,272 +1,329 @@
-"""max_information: the comparisons behind each claim on certificates, from the paper's records.
+"""max_information: the tables that claims.yaml reads beside those of the paper's records.
 
 For every kind of prior a run selects, among all priors that were tried and paid for, the one with
 the smallest certificate; claims are about the certificates of these priors. Intervals are over
 runs. A run has its own deal or draw of the records, initial weights, batches, noise and risk
 estimates. The priors of a run share its records, initial weights, batches and noise, and are
-compared in pairs.
+compared in pairs. What follows from formulas and from the printed table by arithmetic has no
+interval; such a table needs no record, and its entry names the runs whose table shows it.
 """
 
+import itertools
 import math
-from collections.abc import Callable
-from itertools import product
-from operator import attrgetter
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
-from dpatlas.evidence.arguments import Group, Positive, Some
-from dpatlas.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
-from dpatlas.papers.max_information import claims_exact
-from dpatlas.papers.max_information.formulas.universe import PriorKind
-from dpatlas.papers.max_information.records import agreement, simulation
-from dpatlas.papers.max_information.records.certificates import Row
-from dpatlas.papers.max_information.records.certified import Method
+import numpy as np
+import pandas as pd
+
+from dpatlas.evidence.comparisons import NotRun, Undecided
+from dpatlas.papers.max_information.formulas.kappa import FORMS
+from dpatlas.papers.max_information.formulas.mechanisms import leading_term_ratio
+from dpatlas.papers.max_information.formulas.published import TABLE_1, PublishedCertificates
 from dpatlas.papers.max_information.selection import (
     HYPERPARAMETERS,
     PAID,
     RIGOROUS,
-    UNIVERSE,
-    Setting,
     settings_of,
 )
 from dpatlas.records import Record
+from dpatlas.rows import columns
 
-AgreementRecord = Record[agreement.Spec, agreement.Metrics]
-SimulationRecord = Record[simulation.Spec, simulation.Metrics]
-# The certificate of a prior; of a posterior with the form of kappa that the config chooses, with
-# kappa-tight, or with a kappa whose proof has no gap.
-Certificate = Literal[
-    "certificate_prior", "certificate_posterior", "certificate_tight", "certificate_rigorous"
-]
+Records = Sequence[Record[Any]]
 PRIOR = "certificate_prior"
-# The measured test error that each certificate must not fall below.
-TEST_ERRORS = {
-    PAID: "test_error",
-    "certificate_tight": "test_error",
-    RIGOROUS: "test_error",
-    UNIVERSE: "test_error",
-    PRIOR: "prior_test_error",
-}
-METHODS: tuple[Method, ...] = ("reparametrisation", "sampling")
+METHODS = ("reparametrisation", "sampling")
+# Half a unit of the last printed digit of risks and bounds, and of kappa and KL.
+HALF_CENT, HALF_NAT = 0.005, 0.5
+# Lemma 6 covers alpha and beta up to these values.
+LARGEST_ALPHA, LARGEST_BETA = 3.0, 0.5
+SIGNAL_TO_NOISE = "zeta_over_sigma"
 
 
-def tightens(
-    records: PaperRecords,
-    *,
-    group: Group,
-    prior: PriorKind,
-    control: PriorKind,
-    certificate: Certificate,
-    above: float,
-    data: str | None = None,
-) -> Evidence:
-    """The certificate with the `control` prior less that with `prior` exceeds `above`.
+def selected(records: Records, by: str = PAID) -> pd.DataFrame:
+    """The selected row of every `setting`, kind of prior and run; no certificate if it diverged.
 
-    This holds in every setting, or in those on `data`, for the mean over paired runs. Priors are
-    selected and compared by `certificate`.
+    over_guessing: the certificate of the posterior less 1 - 1/classes; over_test_error: less the
+    measured test error. words: the prior and the run.
     """
-    comparisons = []
-    for setting in _settings(records, group, data):
-        values = [
-            [getattr(row, certificate) for row in _selected(setting, kind, certificate)]
-            for kind in (control, prior)
-        ]
-        label = (
-            f"{_certificate_name(certificate)}, {control} prior less {prior} prior, "
-            f"{_setting_name(setting)}"
+    parts = []
+    for setting in settings_of(records):
+        for kind in setting.kinds:
+            rows = setting.selected(kind, by)
+            certificates = [name for name in rows if name.startswith("certificate_")]
+            rows = rows.assign(
+                **rows[certificates].where(rows.diverged.isna()),
+                setting=setting.name,
+                record=f"{setting.name}, every posterior of the {kind} prior,",
+                of_runs=rows.runs,
+            )
+            parts.append(rows)
+    data = pd.concat(parts)
+    return data.assign(
+        words=data.apply(_words, axis=1),
+        over_guessing=data[PAID] - (1 - 1 / data.classes),
+        over_test_error=data[PAID] - data.test_error,
+    )
+
+
+def selected_rigorous(records: Records) -> pd.DataFrame:
+    """As `selected`, by the rigorous certificate."""
+    return selected(records, RIGOROUS)
+
+
+def largest(records: Records) -> pd.DataFrame:
+    """The largest `value` over runs of the certificates of the selected priors and posteriors."""
+    rows = []
+    data = selected(records)
+    for (setting, prior), runs in data.groupby(["setting", "prior"], sort=False):
+        for column in (PRIOR, PAID):
+            at = runs.loc[runs[column].idxmax()] if runs[column].notna().all() else runs.iloc[0]
+            value = at[column] if runs[column].notna().all() else math.nan
+            what = {"what": f"certificate of the {column.partition('_')[2]}", "value": value}
+            where = {"setting": setting, "prior": prior, "run": at.run, "record": at.record}
+            rows.append({**what, **where, "of_runs": at.runs})
+    return pd.DataFrame(rows)
+
+
+def tested_posteriors(records: Records) -> pd.DataFrame:
+    """All rows with a test error: the tight certificate less it, and the error of that."""
+    return _tested(records, "certificate_tight", "test_error")
+
+
+def tested_priors(records: Records) -> pd.DataFrame:
+    """All rows: the certificate of the prior less its test error, and the error of that."""
+    return _tested(records, PRIOR, "prior_test_error")
+
+
+def _tested(records: Records, certificate: str, test_error: str) -> pd.DataFrame:
+    """margin, and error: that of as many independent test records at a risk equal to the bound.
+
+    Testing a record repeatedly with fresh weights can only reduce it.
+    """
+    parts = []
+    for setting in settings_of(records):
+        # A diverged posterior has a certificate of 1 and no test error.
+        rows = setting.rows[setting.rows[test_error].notna()]
+        if rows.empty:
+            raise Undecided(f"every posterior of {setting.name} diverged")
+        bound = rows[certificate]
+        parts.append(
+            rows.assign(
+                words=rows.apply(_words, axis=1),
+                setting=setting.name,
+                margin=bound - rows[test_error],
+                error=np.sqrt(bound * (1 - bound) / rows.n_test),
+            )
         )
-        estimate = difference_estimate(*values, paired=True)
-        comparisons.append(Comparison(label, estimate, above=above))
-    return Evidence([comparisons])
+    return pd.concat(parts)
 
 
-def is_not_vacuous(
-    records: PaperRecords,
-    *,
-    group: Group,
-    priors: Some[PriorKind],
-    below: float,
-    data: str | None = None,
-) -> Evidence:
-    """Every certificate of the selected priors and of their posteriors is below `below`.
+def _words(row: Any) -> str:
+    """The prior of a row, and its run."""
+    settings = [f"{name} {row[name]:g}" for name in HYPERPARAMETERS if pd.notna(row[name])]
+    return ", ".join([f"{row.prior} prior", *settings, f"tau {row.tau:g}, run {row.run}"])
 
-    This holds in every run, in every setting, or in those on `data`.
+
+def agreement(records: Records) -> pd.DataFrame:
+    """By network the `difference` of its risk by both methods, over all repetitions."""
+    rows = []
+    for (record, what), counts in columns(records).groupby(["record", "what"], sort=False):
+        risks = []
+        for method in METHODS:
+            of_method = counts[counts.method == method]
+            if of_method.empty:
+                raise NotRun(f"{record} has no {method} of the {what}")
+            draws = int(of_method.draws.sum())
+            risks.append((of_method.errors.sum() / draws, draws))
+        (first, pairs), (second, others) = risks
+        error = math.sqrt(first * (1 - first) / pairs + second * (1 - second) / others)
+        of_both = {"difference": first - second, "error": error, "pairs": min(pairs, others)}
+        rows.append({"record": record, "what": what, **of_both})
+    return pd.DataFrame(rows)
+
+
+def moments(records: Records) -> pd.DataFrame:
+    """Simulated moments, and their errors, over the tight bound."""
+    data = columns(records)
+    return data.assign(ratio=data.simulated / data.tight, error=data.standard_error / data.tight)
+
+
+def slopes(records: Records) -> pd.DataFrame:
+    """By `axis` with two values or more the log-log `slope` of kappa/n between its ends."""
+    rows = []
+    for record in records:
+        for axis, panel in columns([record]).groupby("axis", sort=False):
+            if panel.optimised.count() > 1:
+                rows.append({"record": record.id, "axis": axis, "slope": _slope(record, axis)})
+    return pd.DataFrame(rows)
+
+
+def noise_over_others(records: Records) -> pd.DataFrame:
+    """By other `axis` the slope in log(zeta/sigma) less the size of that one: `excess`."""
+    rows = []
+    for record in records:
+        slope = _slope(record, SIGNAL_TO_NOISE)
+        for axis in columns([record]).axis.unique():
+            if axis != SIGNAL_TO_NOISE:
+                excess = slope - abs(_slope(record, axis))
+                rows.append({"record": record.id, "axis": axis, "excess": excess})
+    return pd.DataFrame(rows)
+
+
+def confidence(records: Records) -> pd.DataFrame:
+    """By axis the confidence term over kappa/n at the smallest value of the panel: `ratio`."""
+    data = columns(records)
+    data = data.loc[data.groupby(["record", "axis"], sort=False).x.idxmin()]
+    return data.assign(ratio=data.confidence / data.optimised.astype(float).fillna(math.inf))
+
+
+def against_log(records: Records) -> pd.DataFrame:
+    """kappa/n against log(1/delta): log-log `slope` between the ends, and how straight it is.
+
+    bend: the steepest over the flattest slope between neighbouring points.
     """
-    comparisons = []
-    for setting in _settings(records, group, data):
-        for kind, name in product(priors, (PRIOR, PAID)):
-            largest = max(_selected(setting, kind), key=attrgetter(name))
-            label = (
-                f"largest {_certificate_name(name)}, {kind} prior, run {largest.run}, "
-                f"{_setting_name(setting)}"
-            )
-            estimate = Estimate(getattr(largest, name), 0.0, math.inf, setting.spec.runs)
-            comparisons.append(Comparison(label, estimate, below=below))
-    return Evidence([comparisons])
+    rows = []
+    for record in records:
+        points = [(-math.log(delta), kappa) for delta, kappa in reversed(_points(record, "delta"))]
+        (first, start), *_, (last, end) = points
+        slopes = [(y - x) / (v - u) for (u, x), (v, y) in itertools.pairwise(points)]
+        bend = max(slopes) / min(slopes) if min(slopes) > 0 else math.inf
+        slope = math.log(end / start) / math.log(last / first)
+        rows.append({"record": record.id, "slope": slope, "bend": bend})
+    return pd.DataFrame(rows)
 
 
-def is_better_than_guessing(
-    records: PaperRecords, *, group: Group, priors: Some[PriorKind], below: float
-) -> Evidence:
-    """The mean certificate of the selected posteriors, less 1 - 1/classes, is below `below`."""
-    comparisons = []
-    for setting in _settings(records, group):
-        guessing = 1 - 1 / setting.metrics.classes
-        for kind in priors:
-            excess = [row.certificate_posterior - guessing for row in _selected(setting, kind)]
-            label = f"certificate less the risk of guessing, {kind} prior, {_setting_name(setting)}"
-            comparisons.append(Comparison(label, mean_estimate(excess), below=below))
-    return Evidence([comparisons])
+def form_ratios(records: Records) -> pd.DataFrame:
+    """The largest `excess` of one form of kappa over another, by panel and pair of forms."""
+    rows = []
+    for _, panel in columns(records).groupby(["record", "axis"], sort=False):
+        for of, over in itertools.permutations(FORMS, 2):
+            ratios = panel[of].to_numpy(float) / panel[over].to_numpy(float)
+            at = panel.iloc[int(ratios.argmax())]
+            pair = {"of": of, "over": over, "excess": ratios.max() - 1}
+            rows.append({**pair, "axis": at.axis, "x": at.x})
+    return pd.DataFrame(rows)
 
 
-def covers_test_error(
-    records: PaperRecords, *, group: Group, certificate: Certificate, above: float
-) -> Evidence:
-    """Every selected certificate of every run less the measured test error exceeds `above`."""
-    comparisons = [
-        _over_test_error(setting, row, certificate, 0.0, above=above)
-        for setting in _settings(records, group)
-        for kind in setting.kinds
-        for row in _selected(setting, kind)
+def printed_kappas(records: Records) -> pd.DataFrame:
+    """The tuples behind Table 1: kappa less print, and one form over another."""
+    rows = []
+    for row in TABLE_1:
+        if row.zeta is not None:
+            kappas = {form: row.kappa_of_form(form) for form in FORMS}
+            at = {"dataset": row.dataset, "zeta": row.zeta, "E": row.E, "T": row.T}
+            at["less_print"] = kappas["optimised"] - row.kappa
+            for of, over in itertools.permutations(FORMS, 2):
+                rows.append({**at, "of": of, "over": over, "ratio": kappas[of] / kappas[over]})
+    return pd.DataFrame(rows)
+
+
+def printed_gaps(records: Records) -> pd.DataFrame:
+    """The gap between a printed bound and what its rounded inputs allow, negative if they overlap.
+
+    equation: 97, or 98 for Eq. 97 at the upper limit of Eq. 98.
+    """
+    rows = [
+        {"dataset": row.dataset, "prior": row.prior, "equation": equation, "what": what, "gap": gap}
+        for row in TABLE_1
+        for equation in (97, 98)
+        for what, gap in _gaps(row, monte_carlo=equation == 98)
     ]
-    return Evidence([comparisons])
+    return pd.DataFrame(rows)
 
 
-def is_not_exceeded(
-    records: PaperRecords, *, group: Group, certificate: Certificate, above: float
-) -> Evidence:
-    """No certificate of the grid is significantly smaller than the measured test error.
-
-    The standard error of the test error is that of as many independent test records at a risk equal
-    to the certificate. Testing a record repeatedly with fresh weights can only reduce it.
-    """
-    comparisons = []
-    for setting in _settings(records, group):
-        n_test = setting.metrics.n_test
-        for row in _tested(setting, certificate):
-            bound = getattr(row, certificate)
-            error = math.sqrt(bound * (1 - bound) / n_test)
-            comparison = _over_test_error(setting, row, certificate, error, above=above, veto=True)
-            comparisons.append(comparison)
-    return Evidence([comparisons])
+def lemma_6(records: Records) -> pd.DataFrame:
+    """The ratio of leading coefficients at every point in the domain of Lemma 6."""
+    data = columns(records)
+    data = data[(data.alpha <= LARGEST_ALPHA) & (data.beta <= LARGEST_BETA)]
+    if missing := {record.id for record in records} - set(data.record):
+        raise NotRun(f"{min(missing)} has no point in the domain of Lemma 6")
+    return data.assign(ratio=data.gaussian_leading / data.pure_dp_leading)
 
 
-def agrees_with_weight_sampling(
-    records: PaperRecords, *, group: Group, tolerance: Positive
-) -> Evidence:
-    """Risks by local reparametrisation and by sampled weights differ by less than `tolerance`.
-
-    This holds for every network, by a normal interval for the difference of two proportions over
-    independent pairs of a record and weights.
-    """
-    comparisons = []
-    for record in records.group(group):
-        for what in dict.fromkeys(row.what for row in record.metrics.rows):
-            (first, first_draws), (second, second_draws) = (
-                _proportion(record, what, method) for method in METHODS
-            )
-            variance = first * (1 - first) / first_draws + second * (1 - second) / second_draws
-            estimate = Estimate(
-                first - second, math.sqrt(variance), math.inf, min(first_draws, second_draws)
-            )
-            label = f"risk of the {what} by reparametrisation less sampling in {record.id}"
-            comparisons.append(Comparison(label, estimate, above=-tolerance, below=tolerance))
-    return Evidence([comparisons])
+def extreme_ratios(records: Records) -> pd.DataFrame:
+    """The smallest and the largest ratio of each record (`name`)."""
+    by_record = lemma_6(records).groupby("record", sort=False)
+    rows = [
+        of.loc[getattr(of.ratio, choose)()].to_dict() | {"name": name}
+        for _, of in by_record
+        for name, choose in (("smallest", "idxmin"), ("largest", "idxmax"))
+    ]
+    return pd.DataFrame(rows)
 
 
-def lies_above_simulated_moment(records: PaperRecords, *, group: Group, below: float) -> Evidence:
-    """No simulated moment over its tight bound surely exceeds `below`, for any law and x."""
-    comparisons = []
-    for record in records.group(group):
-        for row in record.metrics.rows:
-            label = (
-                f"simulated moment over the tight bound, {row.law}, nu {row.nu:g}, "
-                f"nu x {row.y:g}, in {record.id}"
-            )
-            value, error = row.simulated / row.tight, row.standard_error / row.tight
-            estimate = Estimate(value, error, math.inf, record.metrics.draws)
-            comparisons.append(Comparison(label, estimate, below=below, veto=True))
-    return Evidence([comparisons])
+def ratio_growth(records: Records) -> pd.DataFrame:
+    """The smallest growth of the ratio between neighbours in alpha, and in beta (`name`)."""
+    rows = []
+    for record, points in lemma_6(records).groupby("record", sort=False):
+        for name, fixed in (("alpha", "beta"), ("beta", "alpha")):
+            ordered = points.sort_values([fixed, name])
+            growth = ordered.groupby(fixed).ratio.diff().dropna()
+            if growth.empty:
+                raise NotRun(f"{record} has one {name} only in the domain of Lemma 6")
+            at = ordered.loc[growth.idxmin()]
+            of = {"name": name, "growth": growth.min(), "alpha": at.alpha, "beta": at.beta}
+            rows.append({"record": record, **of})
+    return pd.DataFrame(rows)
 
 
-CERTIFICATES = (
-    tightens,
-    is_not_vacuous,
-    is_better_than_guessing,
-    covers_test_error,
-    is_not_exceeded,
-    agrees_with_weight_sampling,
-    lies_above_simulated_moment,
-)
-TESTS: dict[str, Callable[..., Evidence]] = {
-    **{test.__name__: test for test in CERTIFICATES},
-    **claims_exact.TESTS,
+def corner(records: Records) -> pd.DataFrame:
+    """The ratio at the largest alpha and beta of Lemma 6."""
+    ratio = float(leading_term_ratio(LARGEST_ALPHA, LARGEST_BETA))
+    return pd.DataFrame([{"alpha": LARGEST_ALPHA, "beta": LARGEST_BETA, "ratio": ratio}])
+
+
+TABLES: dict[str, Callable[[Records], pd.DataFrame]] = {
+    table.__name__: table
+    for table in (
+        selected,
+        selected_rigorous,
+        largest,
+        tested_posteriors,
+        tested_priors,
+        agreement,
+        moments,
+        slopes,
+        noise_over_others,
+        confidence,
+        against_log,
+        form_ratios,
+        printed_kappas,
+        printed_gaps,
+        extreme_ratios,
+        ratio_growth,
+        corner,
+    )
 }
 
 
-def _settings(records: PaperRecords, group: str, data: str | None = None) -> list[Setting]:
-    """The settings of a group, or those on one data set; NotRun if there is none."""
-    settings = settings_of(records.group(group))
-    found = [setting for setting in settings if data in (None, setting.spec.data.name)]
-    if not found:
-        raise NotRun(f"the config has no certificates on {data}")
-    return found
+def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[str, float]]:
+    """Gaps between each printed bound and the range that its rounded inputs allow, by name."""
+    for name, risk, kl, printed in (
+        ("B(pi)", row.risk_prior, 0.0, row.bound_prior),
+        ("B(rho)", row.risk_posterior, row.kl, row.bound_posterior),
+    ):
+        ends = []
+        for sign in (-1, 1):
+            rounded = risk + sign * HALF_CENT
+            # A printed zero is exact.
+            nats, kappa_nats = (value + sign * HALF_NAT * (value > 0) for value in (kl, row.kappa))
+            ends.append(row.bound(rounded, nats, kappa_nats, monte_carlo=monte_carlo))
+        low, high = ends
+        yield name, max(low - (printed + HALF_CENT), (printed - HALF_CENT) - high)
 
 
-def _selected(setting: Setting, kind: str, by: str = PAID) -> list[Row]:
-    """The selected row of every run.
-
-    Raises NotRun without a prior of the kind, Undecided where all posteriors of a run diverged.
-    """
-    rows = setting.selected(kind, by)
-    if not rows:
-        raise NotRun(f"{_setting_name(setting)} has no {kind} prior")
-    diverged = sum(row.diverged is not None for row in rows)
-    if diverged:
-        reason = f"every posterior of the {kind} prior diverged in {diverged} of {len(rows)} runs"
-        raise Undecided(f"{reason} of {_setting_name(setting)}", len(rows) - diverged)
-    return rows
+def _slope(record: Record[Any], axis: str) -> float:
+    """log-log slope of the optimised kappa/n between the ends of a panel."""
+    (first, start), *_, (last, end) = _points(record, axis)
+    return math.log(end / start) / math.log(last / first)
 
 
-def _certificate_name(field: str) -> str:
-    """What a label calls a certificate, given its field in a row."""
-    noun, _, qualifier = field.partition("_")
-    if qualifier in ("tight", "rigorous", "universe"):
-        return f"{qualifier} {noun}"
-    return f"{noun} of the {qualifier}"
-
-
-def _setting_name(setting: Setting) -> str:
-    others = len(setting.ids) - 1
-    return setting.ids[0] + (f" and {others} more" if others else "")
-
-
-def _tested(setting: Setting, certificate: str) -> list[Row]:
-    """Rows with a test error; a diverged posterior has a certificate of 1 and no test error."""
-    error = TEST_ERRORS[certificate]
-    rows = [row for row in setting.rows if getattr(row, error) is not None]
-    if not rows:
-        raise Undecided(f"every posterior of {_setting_name(setting)} diverged")
-    return rows
-
-
-def _over_test_error(
-    setting: Setting, row: Row, certificate: str, error: float, **limits: Any
-) -> Comparison:
-    """Certificate less measured test error of a row; error: standard error of the latter."""
-    values = [(name, getattr(row, name)) for name in HYPERPARAMETERS]
-    settings = [f"{name} {value:g}" for name, value in values if value is not None]
-    where = ", ".join([f"{row.prior} prior", *settings, f"tau {row.tau:g}, run {row.run}"])
-    label = f"{_certificate_name(certificate)} less test error, {where}, {_setting_name(setting)}"
-    value = getattr(row, certificate) - getattr(row, TEST_ERRORS[certificate])
-    estimate = Estimate(value, error, math.inf, setting.spec.runs)
-    return Comparison(label, estimate, **limits)
-
-
-def _proportion(record: AgreementRecord, what: str, method: str) -> tuple[float, int]:
-    """Risk and number of pairs over all repetitions; NotRun if there is none."""
-    rows = [row for row in record.metrics.rows if (row.what, row.method) == (what, method)]
-    if not rows:
-        raise NotRun(f"{record.id} has no {method} of the {what}")
-    draws = sum(row.draws for row in rows)
-    return sum(row.errors for row in rows) / draws, draws
+def _points(record: Record[Any], axis: str) -> list[tuple[float, float]]:
+    """(x, optimised kappa/n) of a panel in ascending order; NotRun for fewer than two points."""
+    panel = columns([record], axis=axis)
+    if panel.empty:
+        raise NotRun(f"{record.id} has no panel against {axis}")
+    finite = panel.dropna(subset="optimised")
+    if len(finite) < 2:
+        raise NotRun(f"{record.id} has one value of {axis} only")
+    return sorted(zip(finite.x, finite.optimised, strict=True))

@@ -13,7 +13,7 @@ DpSgdTuple = tuple[float, float, int, int, float]
 
 
 def label_of(looks: Looks) -> dict[str, Any]:
-    """The fields of `LookLabel`: what a row of certificates says of the looks behind it."""
+    """What a record of certificates says of the looks behind it, as facts."""
     others = " and ".join(other.look for other in looks.others)
     unregistered = "" if looks.registered else ", not in the register"
     other_looks = f"; others: {others}" if others else ", and the only one"

@@ -1,32 +1,32 @@
 """max_information: the jobs that the config asks for, and which of them each product needs."""
 
 from itertools import zip_longest
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from dpatlas.config.common import run_blocks, run_spec
-from dpatlas.config.model import AsWritten, Model, Once, setting
 from dpatlas.config.root import General
-from dpatlas.config.types import (
-    Bounded,
-    CountList,
-    DealtSet,
+from dpatlas.config.types import DealtSet, NetworkOptions, PrivateName, Repeated
+from dpatlas.core.fields import (
+    AsWritten,
     Delta,
-    Momentum,
-    NetworkOptions,
-    PositiveList,
-    PrivateName,
+    Model,
     Rate,
-    Repeated,
     Seed,
     Share,
+    setting,
 )
 from dpatlas.core.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.papers.max_information.formulas.certificates import check_budget
 from dpatlas.papers.max_information.formulas.universe import setting_weight
 from dpatlas.papers.max_information.looks import counted, ranked
+from dpatlas.papers.max_information.records.agreement import Agreement
+from dpatlas.papers.max_information.records.certified import Estimated, Grid, TriedOnASet
+from dpatlas.papers.max_information.records.coefficients import Coefficients
+from dpatlas.papers.max_information.records.kappa import Kappa
+from dpatlas.papers.max_information.records.simulation import Simulation
 from dpatlas.papers.max_information.register import looks_of
 
 KEY = "max_information"
@@ -37,9 +37,6 @@ MAX_TUPLES = 20_000
 
 # Values of tau, and the priors that are tried at them.
 Priors = list[tuple[list[float], list[dict[str, Any]]]]
-# AsWritten: these numbers go into specs exactly as the config writes them.
-Numbers = Annotated[Once[Annotated[Bounded, AsWritten]], setting("Numbers above 0.", min_length=1)]
-Level = Annotated[Once[Share], setting("Levels.", min_length=1)]
 
 
 class Data(DealtSet):
@@ -56,26 +53,6 @@ class Data(DealtSet):
         le=1_000_000,
         default=None,
     )
-
-
-class Normalise(Model):
-    """Public mean and standard deviation of the grey levels, between 0 and 1, of every channel."""
-
-    means: list[Annotated[float, AsWritten]] = setting("Mean of every channel.", min_length=1)
-    deviations: list[Annotated[float, Field(gt=0), AsWritten]] = setting(
-        "Standard deviation of every channel.", min_length=1
-    )
-
-
-class Grid(Model):
-    """Hyperparameters of DP-SGD priors, and values of tau, the standard deviation of all priors."""
-
-    zetas: PositiveList
-    lrs: PositiveList
-    epochs: CountList
-    taus: PositiveList
-    m: int = setting("Records in a batch; batches of one epoch are disjoint.", ge=1, le=10_000_000)
-    sigma: float = setting("Standard deviation of the noise on a sum of clipped gradients.", gt=0)
 
 
 class FixedPrior(Model):
@@ -100,42 +77,16 @@ class Fixed(Model):
     noise_only: FixedTuple
 
 
-class Posterior(Model):
-    """SGD on the means and standard deviations of the posterior's weights."""
-
-    lr: Annotated[Rate, AsWritten]
-    momentum: Annotated[Momentum, AsWritten]
-    batch: int = setting("Records in a batch.", ge=1, le=1_000_000)
-    epochs: int = setting("Passes over the records.", ge=1, le=100_000)
-
-
-class Tried(Model):
+class Tried(TriedOnASet):
     """A data set with a grid of priors that were tried on it."""
 
     data: Data
-    model: Literal["mlp", "bayes-cnn9"] = setting("Network whose weights are random.")
     options: NetworkOptions
-    normalise: Normalise | None = setting(
-        "Public mean and standard deviation of every channel; null for no normalisation."
-    )
-    objective: Literal["fquad", "fclassic", "flambda", "fkl", "bbb"] = setting(
-        "Objective that the posterior's training minimises."
-    )
-    loss: Literal["bounded", "per-class"] = setting(
-        "Cross-entropy over log(1e5), or over the log of the number of classes."
-    )
-    K1: int = setting(
-        "Number of tuples that are tried, those of lowest kappa; the union bound pays for them.",
-        ge=1,
-        le=1_000_000,
-    )
-    grid: Grid
     fixed: Fixed | None = setting(
         "The one prior of each kind that is tried, fixed before the runs, while the union bound "
         "pays for the whole grid; null to try the whole grid.",
         default=None,
     )
-    training: Posterior
     priors_per_job: int = setting(
         "Priors in one job, each with all values of tau.",
         ge=1,
@@ -152,9 +103,6 @@ class Tried(Model):
         if tuples > MAX_TUPLES:
             found = f"{tuples} tuples of zetas, lrs and epochs"
             raise InputError("grid", found, f"at most {MAX_TUPLES}")
-        # fkl is defined for losses up to 1 only.
-        if self.objective == "fkl" and self.loss != "bounded":
-            raise InputError("loss", f"{self.loss} with fkl", "bounded")
         return self
 
 
@@ -172,23 +120,9 @@ class CertifiedSet(Tried):
         return self
 
 
-class Certificates(Repeated):
+class Certificates(Estimated, Repeated):
     """Certificates of Tables 1 to 3."""
 
-    draws: int = setting(
-        "Pairs of a training record and sampled weights from which every risk is estimated, a "
-        "number fixed beforehand.",
-        ge=1,
-        le=100_000_000,
-    )
-    form: Literal["optimised", "explicit", "tight", "repaired"] = setting(
-        "Form of kappa that certificates are charged."
-    )
-    test_repetitions: int = setting(
-        "Number of times that every test record is classified, each time with newly drawn weights.",
-        ge=1,
-        le=1000,
-    )
     sets: list[CertifiedSet] = setting(
         "Data sets, each with a grid of priors that the union bound pays for.", min_length=1
     )
@@ -208,75 +142,10 @@ class Look(Model):
     )
 
 
-class Agreement(Model):
+class AgreementOnASet(Agreement):
     """Comparison of two ways to estimate a risk: local reparametrisation and sampled weights."""
 
     set: int = setting("Index of a data set in certificates.sets, from 0.", ge=0, le=1000)
-    draws: int = setting("Pairs of a record and weights in every count.", ge=1, le=10_000_000)
-    repetitions: int = setting("Number of counts by either method.", ge=1, le=1000)
-
-
-class Coefficients(Model):
-    """The two coefficients of Prop. 1."""
-
-    alphas: Numbers
-    betas: Once[Share] = setting("Levels of the max-information.", min_length=2)
-
-
-class KappaBase(Model):
-    """Setting in which all panels agree; each panel varies one part of it."""
-
-    n: int = setting("Number of records.", ge=1, le=1_000_000_000)
-    m: int = setting("Records in a batch.", ge=1, le=1_000_000_000)
-    zeta: Annotated[float, AsWritten] = setting("Clip bound.", gt=0)
-    sigma: Annotated[float, AsWritten] = setting("Standard deviation of the noise.", gt=0)
-    E: int = setting("Number of epochs.", ge=1, le=1000)
-    delta: Share
-
-
-class KappaAxes(Model):
-    """Values along each axis."""
-
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
-
-    n: CountList = setting("Numbers of records; batches have as many as in the base.", default=None)
-    n_at_T: CountList = setting(
-        "Numbers of records; an epoch has as many steps as in the base.", default=None
-    )
-    zeta_over_sigma: Numbers = setting(
-        "Ratios of clip bound to standard deviation of the noise.", default=None
-    )
-    E: CountList = setting("Numbers of epochs.", default=None)
-    T: CountList = setting("Steps in an epoch.", default=None)
-    delta: Level = setting("Failure probabilities of the bound.", default=None)
-
-    @model_validator(mode="after")
-    def _are_not_none(self) -> "KappaAxes":
-        if not self.model_fields_set:
-            allowed = "one or more of " + ", ".join(type(self).model_fields)
-            raise InputError("", "none", allowed)
-        return self
-
-
-class Kappa(Model):
-    """Bounds on the max-information of DP-SGD, varying one parameter at a time."""
-
-    base: KappaBase
-    axes: KappaAxes
-
-
-class Simulation(Model):
-    """Monte Carlo check of the moment bound behind kappa, on sums of bounded vectors."""
-
-    m: int = setting("Vectors in a sum.", ge=1, le=100_000)
-    draws: int = setting("Number of simulated sums.", ge=2, le=100_000_000)
-    laws: Once[Literal["signs", "rare-signs", "sphere", "axes"]] = setting(
-        "Distributions of a vector.", min_length=1
-    )
-    nus: Numbers
-    ys: Once[Annotated[float, Field(gt=0, lt=0.5)]] = setting(
-        "Values of nu x, where x multiplies the squared norm in the exponent.", min_length=1
-    )
 
 
 class Settings(Model):
@@ -296,7 +165,7 @@ class Settings(Model):
         "and K2 pay for all looks at the same records. (These are not the numbers of runs at which "
         "verdicts are read.)"
     )
-    agreement: Agreement
+    agreement: AgreementOnASet
     coefficients: Coefficients
     kappa: Kappa
     simulation: Simulation
@@ -321,13 +190,20 @@ def groups(config: General) -> dict[str, list[Spec]]:
     `simulation`: without data.
     """
     block: Settings = config.max_information
-    without_data = block.plain("coefficients", "kappa", "simulation")
+    without_data = {
+        "coefficients": block.coefficients,
+        "kappa": block.kappa,
+        "simulation": block.simulation,
+    }
     return {
         "certificates": [
             spec for certified in block.certificates.sets for spec in _jobs_of(config, certified)
         ],
         "agreement": [_agreement(config)],
-        **{kind: [run_spec(config, KEY, kind, part, kind)] for kind, part in without_data.items()},
+        **{
+            kind: [run_spec(config, KEY, kind, part.plain(), kind)]
+            for kind, part in without_data.items()
+        },
     }
 
 
@@ -421,7 +297,7 @@ def _agreement(config: General) -> Spec:
     fields = _fields(config, certified) | {
         "priors": [prior],
         "taus": taus[:1],
-        **block.agreement.plain("draws", "repetitions"),
+        **block.agreement.part(Agreement),
     }
     return run_spec(config, KEY, "agreement", fields, f"agreement-{_name(certified)}")
 
@@ -433,15 +309,19 @@ def _fields(config: General, certified: CertifiedSet) -> dict[str, Any]:
     declared one.
     """
     block: Settings = config.max_information
-    set_fields, data = certified.plain_without("priors_per_job"), certified.data.dealt()
-    looks = looks_of(block.plain("looks")["looks"], {**set_fields, "data": data}, config.seed)
+    data, register = certified.data.dealt(), block.plain("looks")["looks"]
+    looks = looks_of(register, {**certified.plain(), "data": data}, config.seed)
     grid, beta = certified.grid, block.beta
     tuples = ranked(grid.plain(), certified.K1, certified.data.n_train, beta)
     K1, K2 = counted(looks, tuples, grid.taus, beta)
     return {
-        **block.plain("delta", "delta_mc", "beta", "privacy_delta"),
-        **block.certificates.plain_without("sets", "runs", "runs_per_job"),
-        **{name: value for name, value in set_fields.items() if name != "fixed"},
+        "delta": block.delta,
+        "delta_mc": block.delta_mc,
+        "beta": beta,
+        "privacy_delta": block.privacy_delta,
+        **block.certificates.part(Estimated),
+        **certified.part(TriedOnASet),
+        "options": certified.options.plain(),
         "data": {**data, "n_add": 0},
         "looks": looks,
         "tuples": certified.K1,
@@ -459,13 +339,13 @@ def _check_universe(certified: CertifiedSet) -> None:
 
     Weights are products, so it is enough to visit every value of each list once.
     """
-    grid, network = certified.grid, certified.plain("options", "normalise")
+    grid, normalise = certified.grid, certified.normalise
     for zeta, lr, E, tau in zip_longest(grid.zetas, grid.lrs, grid.epochs, grid.taus):
         setting_weight(
             kind="dp-sgd",
             model=certified.model,
-            widths=network["options"].get("widths", ()),
-            normalise=network["normalise"],
+            widths=certified.options.widths or (),
+            normalise=normalise.plain() if normalise else None,
             zeta=zeta or grid.zetas[0],
             lr=lr or grid.lrs[0],
             E=E or grid.epochs[0],

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpatlas.checks.audit.records import mechanism, training
+from dpatlas.checks.audit.records.mechanism import MechanismSpec
+from dpatlas.checks.audit.records.network import NetworkSpec
 from dpatlas.records import Record
-from dpatlas.show.output import Row, Settings, ShownTable
-from dpatlas.show.rows import mean_and_error
-from dpatlas.show.series import of_kind
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Row, Settings, mean_and_error, of_kind
 from dpatlas.show.tables import Cell, Measured, Part
 
-MechanismRecord = Record[mechanism.Spec, mechanism.Metrics]
-TrainingRecord = Record[training.Spec, training.Metrics]
+MechanismRecord = Record[MechanismSpec]
+NetworkRecord = Record[NetworkSpec]
 CONSISTENT, CONTRADICTED = "consistent", "contradicted"
 SHARED = ("part", "mechanism", "description", "samplers", "relation")
 ATTACKED = (
@@ -94,14 +94,12 @@ TRAININGS: dict[str, Cell] = {
 }
 
 
-def audit(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownTable:
+def audit(records: Sequence[Record[Any]], settings: Settings) -> ShownTable:
     """A row per mechanism, per audit by canaries, and per private training."""
     mechanisms = [mechanism_row(record) for record in of_kind(records, "mechanism")]
-    trainings = of_kind(records, "training")
-    one_run = [
-        one_run_row(record, record.metrics.audit) for record in trainings if record.metrics.audit
-    ]
-    trained = [training_row(record) for record in trainings if not record.metrics.audit]
+    trainings = of_kind(records, "network")
+    one_run = [one_run_row(record) for record in trainings if record.facts["audit"]]
+    trained = [training_row(record) for record in trainings if not record.facts["audit"]]
     rows = [*mechanisms, *one_run, *trained]
     attacked = [*mechanisms, *one_run]
     parts = [
@@ -115,77 +113,79 @@ def audit(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownTable
 
 def mechanism_row(record: MechanismRecord) -> Row:
     """The row of an attack by repeated runs on two neighbouring data sets."""
-    metrics = record.metrics
-    lower, test, claim = metrics.lower, metrics.profile_test, metrics.claim_test
+    facts = record.facts
+    lower, test, claim = facts["lower"], facts["profile_test"], facts["claim_test"]
     return {
         **_shared("mechanism", record),
         "mechanism": record.spec.mechanism,
-        "description": metrics.sentence,
-        "relation": metrics.relation,
-        "method": lower.method,
+        "description": facts["sentence"],
+        "relation": facts["relation"],
+        "method": lower["method"],
         "audited_runs": 2 * record.spec.runs,
-        "delta": lower.delta,
-        "guaranteed_epsilon": metrics.guaranteed,
-        "claimed_epsilon": metrics.claimed,
-        "lower_bound": lower.epsilon,
-        "level": lower.level,
-        "ceiling": lower.ceiling,
-        "excess": test.excess,
-        "excess_delta": test.delta,
-        "excess_level": test.level,
-        "verdict": _verdict(metrics.contradicted),
-        "claim_excess": claim and claim.excess,
-        "claim_excess_delta": claim and claim.delta,
-        "claim_verdict": _verdict(metrics.claim_contradicted),
+        "delta": lower["delta"],
+        "guaranteed_epsilon": facts["guaranteed"],
+        "claimed_epsilon": facts["claimed"],
+        "lower_bound": lower["epsilon"],
+        "level": lower["level"],
+        "ceiling": lower["ceiling"],
+        "excess": test["excess"],
+        "excess_delta": test["delta"],
+        "excess_level": test["level"],
+        "verdict": _verdict(facts["contradicted"]),
+        "claim_excess": claim and claim["excess"],
+        "claim_excess_delta": claim and claim["delta"],
+        "claim_verdict": _verdict(facts["claim_contradicted"]),
     }
 
 
-def one_run_row(record: TrainingRecord, canaries: training.Audit) -> Row:
+def one_run_row(record: NetworkRecord) -> Row:
     """The row of an audit by many canaries in one training run."""
-    lower, test = canaries.lower, canaries.profile_test
+    canaries = record.facts["audit"]
+    lower, test = canaries["lower"], canaries["profile_test"]
     return {
         **_shared("mechanism", record),
         "mechanism": f"canaries in {record.spec.model}",
-        "relation": record.spec.relation,
-        "method": lower.method,
+        "relation": record.facts["relation"],
+        "method": lower["method"],
         "audited_runs": 1,
-        "canaries": test.canaries,
-        "guesses": test.guesses,
-        "correct_guesses": test.correct,
-        "contradicting_guesses": test.needed,
-        "p_value": test.p_value,
-        "delta": lower.delta,
+        "canaries": test["canaries"],
+        "guesses": test["guesses"],
+        "correct_guesses": test["correct"],
+        "contradicting_guesses": test["needed"],
+        "p_value": test["p_value"],
+        "delta": lower["delta"],
         "guaranteed_epsilon": record.ledger["epsilon"],
         "claimed_epsilon": _claimed(record),
-        "lower_bound": lower.epsilon,
-        "level": lower.level,
-        "ceiling": lower.ceiling,
-        "excess_level": test.level,
-        "verdict": _verdict(canaries.contradicted),
+        "lower_bound": lower["epsilon"],
+        "level": lower["level"],
+        "ceiling": lower["ceiling"],
+        "excess_level": test["level"],
+        "verdict": _verdict(canaries["contradicted"]),
     }
 
 
-def training_row(record: TrainingRecord) -> Row:
+def training_row(record: NetworkRecord) -> Row:
     """The row of networks trained privately and tested on held-out records."""
-    fields, metrics, ledger = record.spec, record.metrics, record.ledger
+    fields, facts, ledger = record.spec, record.facts, record.ledger
+    runs = record.tables["runs"]
     return {
         **_shared("training", record),
         "mechanism": "dp-sgd",
-        "relation": fields.relation,
+        "relation": facts["relation"],
         "model": fields.model,
         # The epsilon of one run; that of the ledger itself covers all runs together.
         "epsilon": ledger.get("one_run", ledger)["epsilon"],
         "delta": ledger["delta"],
         "all_runs_epsilon": ledger["epsilon"],
         "with_tuning_epsilon": ledger.get("tuning", {}).get("epsilon"),
-        "noise_multiplier": metrics.noise_multiplier,
-        "expected_batch": metrics.expected_batch,
+        "noise_multiplier": facts["noise_multiplier"],
+        "expected_batch": facts["expected_batch"],
         "steps": fields.steps,
         "trained_runs": fields.runs,
-        **mean_and_error("accuracy", metrics.accuracy),
-        "n_train": metrics.n_train,
-        "n_test": metrics.n_test,
-        "skipped_records": sum(metrics.skipped_records),
+        **mean_and_error("accuracy", [row["accuracy"] for row in runs]),
+        "n_train": facts["n"],
+        "n_test": facts["n_test"],
+        "skipped_records": facts["skipped_records"],
         "settings_tried": fields.settings_tried,
     }
 
@@ -223,7 +223,7 @@ def training_part(rows: Sequence[Row]) -> Part:
     return Part.of(caption, TRAININGS, measured)
 
 
-def _shared(part: str, record: MechanismRecord | TrainingRecord) -> Row:
+def _shared(part: str, record: MechanismRecord | NetworkRecord) -> Row:
     ledger = record.ledger
     return {
         "part": part,
@@ -240,7 +240,7 @@ def _samplers(ledger: Mapping[str, Any]) -> str:
     return "; then ".join(names)
 
 
-def _claimed(record: TrainingRecord) -> float | None:
+def _claimed(record: NetworkRecord) -> float | None:
     claimed = record.ledger["claimed"]
     return claimed and claimed["epsilon"]
 

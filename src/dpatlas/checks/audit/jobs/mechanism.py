@@ -5,12 +5,12 @@ beside the guaranteed epsilon and the one that a paper claims.
 """
 
 from dataclasses import asdict
+from typing import Any
 
 from dpatlas.accounting.audit_statistics import epsilon_lower_bound, profile_excess
 from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS, Advance
 from dpatlas.checks.audit.mechanisms import MECHANISMS as ENTRIES
-from dpatlas.checks.audit.records.bounds import Bound, Excess
-from dpatlas.checks.audit.records.mechanism import Metrics, Profile, Spec
+from dpatlas.checks.audit.records.mechanism import RECORD, MechanismSpec
 from dpatlas.core.progress import Progress
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.job import Job, Kind, Outcome
@@ -21,15 +21,15 @@ PROFILE_DELTAS = (1e-5, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.3)
 
 def run(job: Job) -> Outcome:
     """Attack the mechanism that the spec names."""
-    fields: Spec = job.fields
+    fields: MechanismSpec = job.fields
     with Progress(2 * fields.runs, fields.mechanism) as progress:
-        metrics = audit(fields, Noise(job.spec.digest, fields.noise_source), progress.advance)
+        facts = audit(fields, Noise(job.spec.digest, fields.noise_source), progress.advance)
     mechanism = MECHANISMS[fields.mechanism]
-    return Outcome(metrics, mechanism.ledger(fields.delta, fields.noise_source))
+    return Outcome(facts, mechanism.ledger(fields.delta, fields.noise_source))
 
 
-def audit(fields: Spec, noise: Noise, advance: Advance) -> Metrics:
-    """Attack a mechanism on each of two neighbours; judge its guarantee and its claim.
+def audit(fields: MechanismSpec, noise: Noise, advance: Advance) -> dict[str, Any]:
+    """Attack a mechanism on each of two neighbours; the facts of the record.
 
     The guarantee is contradicted where the error rates exceed the guaranteed epsilon(delta) at
     confidence `verdict_level`. That confidence is higher than `level`, so that a table of many
@@ -45,21 +45,21 @@ def audit(fields: Spec, noise: Noise, advance: Advance) -> Metrics:
     claimed, claimed_profile, claim = None, None, None
     if claims is not None:
         claimed, *claimed_epsilons = claims
-        claimed_profile = Profile(delta=list(PROFILE_DELTAS), epsilon=claimed_epsilons)
+        claimed_profile = {"delta": list(PROFILE_DELTAS), "epsilon": claimed_epsilons}
         claim = profile_excess(*scores, claimed_epsilons, PROFILE_DELTAS, level)
-    return Metrics(
-        sentence=ENTRIES[fields.mechanism].sentence,
-        relation=mechanism.relation,
-        guaranteed=guaranteed,
-        profile=Profile(delta=list(PROFILE_DELTAS), epsilon=epsilons),
-        claimed=claimed,
-        claimed_profile=claimed_profile,
-        lower=Bound(**asdict(lower)),
-        profile_test=Excess(**asdict(test)),
-        contradicted=test.contradicted,
-        claim_test=None if claim is None else Excess(**asdict(claim)),
-        claim_contradicted=None if claim is None else claim.contradicted,
-    )
+    return {
+        "sentence": ENTRIES[fields.mechanism].sentence,
+        "relation": mechanism.relation,
+        "guaranteed": guaranteed,
+        "profile": {"delta": list(PROFILE_DELTAS), "epsilon": epsilons},
+        "claimed": claimed,
+        "claimed_profile": claimed_profile,
+        "lower": asdict(lower),
+        "profile_test": asdict(test),
+        "contradicted": test.contradicted,
+        "claim_test": claim and asdict(claim),
+        "claim_contradicted": claim and claim.contradicted,
+    }
 
 
-KIND = Kind(run, spec=Spec, packages=("torch", "numpy", "scipy", "dp-accounting"))
+KIND = Kind(run, record=RECORD, packages=("torch", "numpy", "scipy", "dp-accounting"))

@@ -1,1 +1,1 @@
-"""Specs and metrics of audit's jobs, as its table and commands read them."""
+"""Specs and records of audit's jobs, as its table and commands read them."""

@@ -1,62 +1,54 @@
-"""The attack on one mechanism: spec and metrics."""
+"""Records of kind `mechanism`: an attack's lower bound beside what is guaranteed and claimed.
 
-from typing import Annotated
+sentence: what the mechanism does. relation: neighbours of its guarantee. guaranteed, claimed:
+epsilon at the spec's delta; profile, claimed_profile: of each, the `epsilon` at every `delta`. What
+is said of a claim is None for a mechanism without one. lower: bound on epsilon at delta, as of
+`dpatlas.accounting.audit_statistics.LowerBound`. profile_test, claim_test: largest excess over the
+guaranteed and over the claimed profile, at confidence `verdict_level`, as of `ProfileTest` there;
+contradicted, claim_contradicted: whether that excess is above 0.
+"""
 
-from pydantic import AfterValidator, Field
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
 
 from dpatlas.checks.audit.mechanisms import MECHANISMS
-from dpatlas.checks.audit.records.bounds import Bound, Excess
-from dpatlas.core import records
-from dpatlas.core.guard import one_of
-from dpatlas.core.records import SpecFields, Typed
+from dpatlas.core.fields import Model, NoiseSource, Share, setting
+from dpatlas.core.records import RecordShape, SpecFields
 
-Share = Annotated[float, Field(gt=0, lt=1)]
-
-
-def _known(name: str) -> str:
-    one_of(*MECHANISMS).check("mechanism", name)
-    return name
+if TYPE_CHECKING:
+    Mechanism = str
+else:
+    Mechanism = Literal[tuple(MECHANISMS)]
 
 
-class Spec(SpecFields):
-    """`runs` runs on each of two neighbouring data sets; bounds at `delta` and confidence `level`.
+class Levels(Model):
+    """At which delta, and how confidently, an attack speaks."""
 
-    verdict_level: confidence with which a guarantee counts as contradicted.
-    """
+    delta: Share = setting("The delta at which lower bounds on epsilon are given.")
+    level: Share = setting(
+        "Confidence of each lower bound, and of the verdict on the audit by canaries."
+    )
+    verdict_level: Share = setting(
+        "Confidence with which repeated runs count as contradicting a guarantee."
+    )
 
+
+class MechanismSpec(SpecFields, Levels):
+    """`runs` runs on each of two neighbouring data sets."""
+
+    key: Literal["audit"]
+    kind: Literal["mechanism"]
     seed: int
-    noise_source: str
-    mechanism: Annotated[str, AfterValidator(_known)]
+    noise_source: NoiseSource
+    mechanism: Mechanism
     runs: Annotated[int, Field(ge=2)]
-    delta: Share
-    level: Share
-    verdict_level: Share
 
 
-class Profile(Typed):
-    """Points of a privacy profile: epsilon at each delta."""
-
-    delta: list[float]
-    epsilon: list[float]
-
-
-class Metrics(records.Metrics):
-    """The attack's lower bound beside the guaranteed epsilon and the one that a paper claims.
-
-    guaranteed, claimed: epsilon at the spec's delta; every field about a claim is None for a
-    mechanism without one. lower: bound on epsilon at delta. profile_test, claim_test: largest
-    excess over the guaranteed and over the claimed profile, at confidence `verdict_level`;
-    contradicted, claim_contradicted: whether that excess is above 0.
-    """
-
-    sentence: str
-    relation: str
-    guaranteed: float
-    profile: Profile
-    claimed: float | None
-    claimed_profile: Profile | None
-    lower: Bound
-    profile_test: Excess
-    contradicted: bool
-    claim_test: Excess | None
-    claim_contradicted: bool | None
+RECORD = RecordShape(
+    MechanismSpec,
+    version=1,
+    facts="sentence relation guaranteed profile claimed claimed_profile lower profile_test "
+    "contradicted claim_test claim_contradicted",
+    tables={},
+)

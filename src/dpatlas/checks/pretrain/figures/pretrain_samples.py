@@ -1,22 +1,20 @@
 """Training images of the backbones beside real digits, and accuracy with their features."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from dpatlas.checks.pretrain.records import backbone, transfer
+from dpatlas.checks.pretrain.records.backbone import BackboneSpec
+from dpatlas.checks.pretrain.records.transfer import TransferSpec
 from dpatlas.records import Record
-from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
-from dpatlas.show.output import Row, Settings, ShownFigure
-from dpatlas.show.panels import percent_axis
-from dpatlas.show.rows import mean_and_error
-from dpatlas.show.series import BLUE, GREEN, RED, handle, only
+from dpatlas.show.look import BLUE, GREEN, RED, Look
+from dpatlas.show.panel import Axis, Grid, Legend, Panel, Series, ShownFigure, names, picture
+from dpatlas.show.rows import Row, Settings, mean_and_error, only
 
-TransferRecord = Record[transfer.Spec, transfer.Metrics]
-BackboneRecord = Record[backbone.Spec, backbone.Metrics]
+TransferRecord = Record[TransferSpec]
+BackboneRecord = Record[BackboneSpec]
 # Images per line and lines of a sheet; pixels between images; number of grey levels.
 PER_LINE, LINES = 20, 2
 GAP, BASE = 1, 17
@@ -43,19 +41,19 @@ COLUMNS = (
 )
 
 
-def pretrain_samples(records: Sequence[Record[Any, Any]], settings: Settings) -> ShownFigure:
+def pretrain_samples(records: Sequence[Record[Any]], settings: Settings) -> ShownFigure:
     """Images of every source above, accuracies on the private data below."""
     measured: TransferRecord = only(records, "transfer")
     sheets = [
-        (rows, record.metrics.image_shape)
+        (rows, record.facts["image_shape"])
         for record in _one_per_source(records)
         if (rows := image_rows(record))
     ]
     rows = transfer_rows(measured)
-    metrics = measured.metrics
+    n_train, n_test = (measured.facts[name] for name in ("n_train", "n_test"))
     notes = [
         f"images: {PER_LINE * LINES} of each source, its classes in turn; below: accuracy on "
-        f"{metrics.n_test} of the {metrics.n_train + metrics.n_test} "
+        f"{n_test} of the {n_train + n_test} "
         f"{measured.spec.data.name} after training on the others with frozen features; mean and "
         f"standard error over {rows[0]['splits']} random splits, whose test records overlap; for "
         "the reader only: no setting is chosen by it",
@@ -68,53 +66,46 @@ def samples_figure(
 ) -> ShownFigure:
     """The figure of these rows of its csv: images by source with their shape, and accuracies."""
     heights = [SHEET_HEIGHT] * len(sheets) + [AXIS_HEIGHT + LINE_HEIGHT * len(rows)]
-    figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights)))
-    panels = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
-    *above, below = panels
-    for axes, sheet in zip(above, sheets, strict=True):
-        _draw_sheet(axes, *sheet)
-    _draw_accuracies(below, rows)
-    _title(below, f"accuracy on {data} with frozen features")
+    panels = [_sheet(*sheet) for sheet in sheets]
+    panels.append(_accuracies(f"accuracy on {data} with frozen features", rows))
     shown = [row for sheet, _ in sheets for row in sheet]
-    return ShownFigure(figure, COLUMNS, [*shown, *rows], notes)
+    grid = Grid([[panel] for panel in panels], sum(heights), heights=heights)
+    return ShownFigure([grid], COLUMNS, [*shown, *rows], notes)
 
 
 def image_rows(record: TransferRecord | BackboneRecord) -> list[Row]:
     """A row for every image shown of a record, classes in turn; none if it keeps no images."""
-    examples = record.metrics.examples or {}
-    largest = max(map(len, examples.values()), default=0)
-    rows = [
+    images = sorted(record.tables["examples"], key=lambda row: row["number"])
+    return [
         {
             "part": "real image" if record.kind == "transfer" else "generated image",
             "source": record.spec.data.name,
-            "class": name,
-            "example": number,
-            "image": images[number],
+            "class": row["class"],
+            "example": row["number"],
+            "image": row["image"],
             "runs": [record.id],
         }
-        for number in range(largest)
-        for name, images in examples.items()
-        if number < len(images)
+        for row in images[: PER_LINE * LINES]
     ]
-    return rows[: PER_LINE * LINES]
 
 
 def transfer_rows(record: TransferRecord) -> list[Row]:
     """A row for raw pixels and one for each backbone."""
     rows = []
-    for measured in record.metrics.rows:
+    for _, of_backbone in itertools.groupby(record.tables["rows"], lambda row: row["backbone"]):
+        first, *others = of_backbone
         row: Row = {
             "part": "transfer",
-            "backbone": _name(measured),
-            "source": measured.source,
-            "architecture": measured.architecture,
-            "features": measured.features,
-            "splits": len(measured.knn),
+            "backbone": _name(first),
+            "source": first["source"],
+            "architecture": first["architecture"],
+            "features": first["features"],
+            "splits": 1 + len(others),
             "runs": [record.id],
         }
         for measure in MEASURES:
-            if (accuracies := getattr(measured, measure)) is not None:
-                row |= mean_and_error(measure, accuracies)
+            if first[measure] is not None:
+                row |= mean_and_error(measure, [split[measure] for split in (first, *others)])
         rows.append(row)
     return rows
 
@@ -125,7 +116,7 @@ def levels(image: str, shape: Sequence[int]) -> np.ndarray:
     return grey.reshape(shape[-2:])
 
 
-def _one_per_source(records: Sequence[Record[Any, Any]]) -> list[TransferRecord | BackboneRecord]:
+def _one_per_source(records: Sequence[Record[Any]]) -> list[TransferRecord | BackboneRecord]:
     """Real images first, then the first backbone of every source."""
     by_source: dict[str, TransferRecord | BackboneRecord] = {}
     for kind in ("transfer", "backbone"):
@@ -135,48 +126,34 @@ def _one_per_source(records: Sequence[Record[Any, Any]]) -> list[TransferRecord 
     return list(by_source.values())
 
 
-def _name(row: transfer.Row) -> str:
+def _name(row: Row) -> str:
     """Name of the backbone, without the digest of its spec."""
-    return row.backbone if row.source is None else row.backbone.rpartition("-")[0]
+    backbone: str = row["backbone"]
+    return backbone if row["source"] is None else backbone.rpartition("-")[0]
 
 
-def _draw_sheet(axes: Axes, rows: list[Row], shape: Sequence[int]) -> None:
+def _sheet(rows: list[Row], shape: Sequence[int]) -> Panel:
     height, width = (side + GAP for side in shape[-2:])
     lines = -(-len(rows) // PER_LINE)
     sheet = np.full((lines * height - GAP, PER_LINE * width - GAP), np.nan)
     for index, row in enumerate(rows):
         top, left = index // PER_LINE * height, index % PER_LINE * width
         sheet[top : top + height - GAP, left : left + width - GAP] = levels(row["image"], shape)
-    axes.imshow(sheet, cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
-    axes.set_axis_off()
     origin = "real, private" if rows[0]["part"] == "real image" else "public"
-    _title(axes, f"{rows[0]['source']} ({origin})")
+    return picture(f"{rows[0]['source']} ({origin})", sheet)
 
 
-def _title(axes: Axes, text: str) -> None:
-    axes.set_title(text, loc="left", fontsize=NOTE_SIZE, pad=2)
-
-
-def _draw_accuracies(axes: Axes, rows: Sequence[Row]) -> None:
+def _accuracies(title: str, rows: Sequence[Row]) -> Panel:
     """Mean and standard error over splits, by backbone and measure, the first above."""
-    for name, look in MEASURES.items():
-        known = [place for place, row in enumerate(rows) if row.get(f"{name}_mean") is not None]
-        aside = DODGE * (list(MEASURES).index(name) / (len(MEASURES) - 1) - 0.5)
-        axes.errorbar(
-            [rows[place][f"{name}_mean"] for place in known],
-            [place + aside for place in known],
-            xerr=[rows[place][f"{name}_standard_error"] or np.nan for place in known],
-            fmt=look.marker,
-            color=look.color,
-        )
-    axes.set_yticks(range(len(rows)), [row["backbone"] for row in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set(xlabel="test accuracy on the private data, %", ylabel="")
-    percent_axis(axes.xaxis)
-    axes.legend(
-        handles=[handle(look) for look in MEASURES.values()],
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        borderaxespad=0,
-        ncols=len(MEASURES),
-    )
+    drawn = []
+    for place, (name, look) in enumerate(MEASURES.items()):
+        known = [line for line, row in enumerate(rows) if row.get(f"{name}_mean") is not None]
+        means = np.array([rows[line][f"{name}_mean"] for line in known])
+        errors = np.array([rows[line][f"{name}_standard_error"] for line in known], float)
+        aside = DODGE * (place / (len(MEASURES) - 1) - 0.5)
+        at = [line + aside for line in known]
+        ends = {"left": (means - errors).tolist(), "right": (means + errors).tolist()}
+        drawn.append(Series(look, means.tolist(), at, **ends))
+    x = Axis("test accuracy on the private data, %", percent=True)
+    y = names([row["backbone"] for row in rows], ends=(len(rows) - 0.5, -0.5))
+    return Panel(title, x, y, drawn, legend=Legend("above", columns=len(MEASURES)))

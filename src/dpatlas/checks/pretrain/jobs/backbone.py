@@ -10,9 +10,10 @@ from torch import nn
 from dpatlas.accounting.samplers import Shuffled
 from dpatlas.checks.pretrain.jobs.examples import examples
 from dpatlas.checks.pretrain.jobs.public import NO_PRIVATE_RECORD
-from dpatlas.checks.pretrain.records.backbone import Metrics, Spec
+from dpatlas.checks.pretrain.records.backbone import RECORD, BackboneSpec
 from dpatlas.core.guard import one_of
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import rows_of
 from dpatlas.core.seeds import Noise
 from dpatlas.data.prepared import Prepared
 from dpatlas.data.registry import find
@@ -36,7 +37,7 @@ def backbone(job: Job) -> Outcome:
     neither generated nor declared public; RunError if the training diverges.
     """
     folder, data = job.backbone_to_write(), job.prepared
-    fields: Spec = job.fields
+    fields: BackboneSpec = job.fields
     one_of(*NAMES).check("model", fields.model)
     origin = _public_origin(data, fields.declared_public)
     if not len(data.x_test):
@@ -66,20 +67,19 @@ def backbone(job: Job) -> Outcome:
         "steps": training.steps,
         **origin,
     }
-    metrics = Metrics(
-        n_train=len(data.x_train),
-        n_test=len(data.x_test),
-        classes=list(data.classes),
-        parameters=manifest["parameters"],
-        features=manifest["features"],
-        steps=training.steps,
-        loss=training.loss.tolist(),
-        accuracy=accuracy,
-        backbone_sha256=manifest["sha256"],
-        image_shape=list(data.image_shape),
-        examples=examples(data),
-    )
-    return Outcome(metrics, ledger)
+    facts = {
+        "n_train": len(data.x_train),
+        "n_test": len(data.x_test),
+        "classes": list(data.classes),
+        "parameters": manifest["parameters"],
+        "features": manifest["features"],
+        "steps": training.steps,
+        "accuracy": accuracy,
+        "backbone_sha256": manifest["sha256"],
+        "image_shape": list(data.image_shape),
+    }
+    epochs = rows_of({"epoch": range(fields.epochs)}, loss=training.loss)
+    return Outcome({**facts, "epochs": epochs, "examples": examples(data)}, ledger)
 
 
 class Pretraining:
@@ -90,7 +90,7 @@ class Pretraining:
     """
 
     def __init__(self, job: Job):
-        fields: Spec = job.fields
+        fields: BackboneSpec = job.fields
         self.job, self.fields, data = job, fields, job.prepared
         self.x = torch.from_numpy(data.x_train).to(job.device)
         self.labels = torch.from_numpy(data.y_train).to(job.device)
@@ -208,4 +208,4 @@ def _accuracy(network: nn.Module, data: Prepared, device: str) -> float:
     return float((predicted == data.y_test).mean())
 
 
-KIND = Kind(backbone, spec=Spec, packages=("torch", "torchvision", "numpy", "scikit-learn"))
+KIND = Kind(backbone, record=RECORD, packages=("torch", "torchvision", "numpy", "scikit-learn"))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from dpatlas.core.records import Row
 from dpatlas.data.prepared import Prepared
 
 EXAMPLES = 10
@@ -9,18 +10,19 @@ EXAMPLES = 10
 LEVELS = "0123456789abcdefg"
 
 
-def examples(data: Prepared) -> dict[str, list[str]] | None:
-    """The first `EXAMPLES` training images of each class, as text.
+def examples(data: Prepared) -> list[Row]:
+    """Rows of the first `EXAMPLES` training images of each class, as text.
 
     An image has one character of `LEVELS` per pixel, so that int(character, 17) is the grey level
-    from 0 to 16. None for data of another scale.
+    from 0 to 16. No rows for data of another scale.
     """
     preprocessing = data.manifest["preprocessing"]
     if (preprocessing["norm"], preprocessing["divide"]) != (None, len(LEVELS) - 1):
-        return None
-    shown = {}
+        return []
+    rows = []
     for label, name in enumerate(data.classes):
         images = data.x_train[np.flatnonzero(data.y_train == label)[:EXAMPLES]]
         levels = np.rint(images * preprocessing["divide"]).astype(int)
-        shown[name] = ["".join(LEVELS[level] for level in image) for image in levels]
-    return shown
+        texts = ["".join(LEVELS[level] for level in image) for image in levels]
+        rows += [{"class": name, "number": i, "image": text} for i, text in enumerate(texts)]
+    return rows

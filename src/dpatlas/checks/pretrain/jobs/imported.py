@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dpatlas.checks.pretrain.jobs.public import NO_PRIVATE_RECORD
-from dpatlas.checks.pretrain.records.imported import Metrics, Spec, WeightsFile
+from dpatlas.checks.pretrain.records.imported import RECORD, ImportedSpec
 from dpatlas.core.guard import one_of
 from dpatlas.core.networks import FROM_FILES, IMPORTED, PUBLISHED
 from dpatlas.core.seeds import generator, seed
@@ -51,7 +51,7 @@ class Weights:
     """
 
     path: Path
-    facts: WeightsFile
+    facts: dict[str, str | None]
     state: dict[str, Tensor]
     classes: list[str] | None
 
@@ -72,7 +72,7 @@ def imported(job: Job) -> Outcome:
     features differ too much from the published network's.
     """
     folder, path = job.backbone_to_write(), job.options
-    fields: Spec = job.fields
+    fields: ImportedSpec = job.fields
     one_of(*IMPORTED).check("source", fields.source)
     one_of(*IMPORTED[fields.source]).check("model", fields.model)
     model, image_shape, public = fields.model, fields.image_shape, PUBLIC_DATA[fields.source]
@@ -103,21 +103,21 @@ def imported(job: Job) -> Outcome:
             "data": {"name": "imagenet", "sha256": None, "preprocessing": scaled},
             "public_data": public,
             "chosen_on_private_data": LEDGER["chosen_on_private_data"],
-            "weights": stored.facts.model_dump(),
+            "weights": stored.facts,
             "accuracy": None,
         },
     )
-    metrics = Metrics(
-        weights=stored.facts,
-        classes=len(kept or []),
+    facts = {
+        "weights": stored.facts,
+        "classes": len(kept or []),
         **{name: manifest[name] for name in ("features", "parameters", "image_shape")},
-        difference=difference,
-        backbone_sha256=manifest["sha256"],
-    )
-    return Outcome(metrics, {**LEDGER, "public_data": public})
+        "difference": difference,
+        "backbone_sha256": manifest["sha256"],
+    }
+    return Outcome(facts, {**LEDGER, "public_data": public})
 
 
-def _from_address(path: Path, fields: Spec) -> Weights:
+def _from_address(path: Path, fields: ImportedSpec) -> Weights:
     """The weights that torchvision, or DeiT's authors, publish; their name has their checksum."""
     address, classes = listed(fields.model)
     digits = address.removesuffix(".pth").rpartition("-")[2]
@@ -126,20 +126,20 @@ def _from_address(path: Path, fields: Spec) -> Weights:
     return Weights(path, facts, state, classes)
 
 
-def _from_file(path: Path, fields: Spec) -> Weights:
+def _from_file(path: Path, fields: ImportedSpec) -> Weights:
     """The weights of the checkpoint that the config names."""
     facts = _facts(path, None, fields.sha256 or "", "as the config says")
     state = moco.encoder(fields.model, str(path), weights.read(path, moco.ENTRY))
     return Weights(path, facts, state, None)
 
 
-def _facts(path: Path, address: str | None, digits: str, reason: str) -> WeightsFile:
+def _facts(path: Path, address: str | None, digits: str, reason: str) -> dict[str, str | None]:
     """The file as a record names it; InputError if its checksum does not begin with `digits`."""
     with readable(path):
         sha256 = file_digest(path, "sha256")
     if not sha256.startswith(digits):
         raise InputError(str(path), f"sha256 {sha256}", f"{digits}, {reason}")
-    return WeightsFile(file=path.name, address=address, sha256=sha256)
+    return {"file": path.name, "address": address, "sha256": sha256}
 
 
 def listed(model: str) -> tuple[str, list[str]]:
@@ -250,7 +250,7 @@ def _inputs(layer: nn.Module, run: Callable[[], Tensor]) -> Tensor:
 
 KIND = Kind(
     imported,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "torchvision", "numpy", "scikit-learn"),
     options=file_of,
 )

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 
 from dpatlas.checks.pretrain.jobs.examples import examples
-from dpatlas.checks.pretrain.records.transfer import Metrics, Row, Spec
+from dpatlas.checks.pretrain.records.transfer import RECORD, TransferSpec
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import Row
 from dpatlas.core.seeds import generator, seed
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
@@ -41,7 +42,7 @@ def transfer(job: Job) -> Outcome:
     Raises InputError for folders that hold other backbones, and for data that are scaled
     differently from those that a backbone was trained on.
     """
-    fields: Spec = job.fields
+    fields: TransferSpec = job.fields
     data = job.prepared
     backbones = [load(folder) for folder in job.backbones]
     ids = [backbone.manifest["training"]["spec_id"] for backbone in backbones]
@@ -51,17 +52,15 @@ def transfer(job: Job) -> Outcome:
     rows: list[Row] = []
     with Progress(1 + len(backbones), job.spec.id) as progress:
         for backbone in [None, *backbones]:
-            rows.append(measure(data, backbone, splits, fields.neighbours))
-            progress.advance(rows[-1].backbone)
-    metrics = Metrics(
-        n_train=len(data.x_train) - fields.n_test,
-        n_test=fields.n_test,
-        rows=rows,
-        classes=list(data.classes),
-        image_shape=list(data.image_shape),
-        examples=examples(data),
-    )
-    return Outcome(metrics, LEDGER)
+            rows += measure(data, backbone, splits, fields.neighbours)
+            progress.advance(rows[-1]["backbone"])
+    facts = {
+        "n_train": len(data.x_train) - fields.n_test,
+        "n_test": fields.n_test,
+        "classes": list(data.classes),
+        "image_shape": list(data.image_shape),
+    }
+    return Outcome({**facts, "rows": rows, "examples": examples(data)}, LEDGER)
 
 
 def draw_splits(n: int, n_test: int, splits: int, base_seed: int) -> list[np.ndarray]:
@@ -77,7 +76,7 @@ def draw_splits(n: int, n_test: int, splits: int, base_seed: int) -> list[np.nda
 
 def measure(
     data: Prepared, backbone: Backbone | None, splits: Sequence[np.ndarray], neighbours: int
-) -> Row:
+) -> list[Row]:
     """Accuracies of a backbone, or of raw pixels; `splits`: test records among data.x_train."""
     x, y = data.x_train, data.y_train
     inputs = x if backbone is None else features(backbone.network, x)
@@ -93,21 +92,16 @@ def measure(
             "sha256": backbone.sha256,
         }
         zero_shot = _zero_shot(backbone, inputs, data.classes)
-    accuracies: dict[str, list[float]] = {"knn": [], "logistic": []}
-    for test in splits:
+    rows = []
+    for split, test in enumerate(splits):
         train = np.setdiff1d(np.arange(len(y)), test)
+        right = None if zero_shot is None else float((zero_shot[test] == y[test]).mean())
+        row = {**origin, "features": inputs.shape[1], "split": split, "zero_shot": right}
         for name, classifier in _classifiers(neighbours).items():
             classifier.fit(inputs[train], y[train])
-            accuracies[name].append(float(classifier.score(inputs[test], y[test])))
-    return Row(
-        **origin,
-        features=inputs.shape[1],
-        zero_shot=None
-        if zero_shot is None
-        else [float((zero_shot[test] == y[test]).mean()) for test in splits],
-        knn=accuracies["knn"],
-        logistic=accuracies["logistic"],
-    )
+            row[name] = float(classifier.score(inputs[test], y[test]))
+        rows.append(row)
+    return rows
 
 
 def _classifiers(neighbours: int) -> dict[str, Any]:
@@ -131,4 +125,4 @@ def _zero_shot(backbone: Backbone, inputs: np.ndarray, classes: Sequence[str]) -
     return backbone.network.head(torch.from_numpy(inputs))[:, outputs].argmax(1).numpy()
 
 
-KIND = Kind(transfer, spec=Spec, packages=("torch", "torchvision", "numpy", "scikit-learn"))
+KIND = Kind(transfer, record=RECORD, packages=("torch", "torchvision", "numpy", "scikit-learn"))

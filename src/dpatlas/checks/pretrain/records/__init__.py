@@ -1,1 +1,1 @@
-"""Specs and metrics of pretrain's jobs, as its figure reads them."""
+"""Specs and records of pretrain's jobs, as its figure reads them."""

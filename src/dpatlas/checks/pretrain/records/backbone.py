@@ -1,58 +1,52 @@
-"""Supervised training of a public backbone: spec and metrics."""
+"""Records of kind `backbone`: supervised training of a public backbone.
 
-from typing import Annotated
+n_train, n_test: numbers of images. parameters: of the network; features: width of the last layer
+before the head. steps: of the training. accuracy: on the held-out images. image_shape: channels,
+height, width.
 
-from pydantic import Field
+`epochs`: by epoch the loss, mean over its steps. `examples`: the first images of each class, by
+class and number, as `jobs.examples` writes them; none of data of another scale.
+"""
 
-from dpatlas.core import records
+from typing import Literal
+
 from dpatlas.core.facts import DataFields
-from dpatlas.core.records import SpecFields, Typed
+from dpatlas.core.pretraining import (
+    Epochs,
+    ImageBatch,
+    LabelSmoothing,
+    LargestRate,
+    Moved,
+    WeightDecay,
+)
+from dpatlas.core.records import RecordShape, SpecFields
 
-Count = Annotated[int, Field(ge=1)]
 
-
-class Moved(Typed):
-    """Shifts of up to `padding` pixels, and flips of half of the images."""
-
-    padding: int = Field(ge=0)
-    flip: bool
-
-
-class Spec(SpecFields):
+class BackboneSpec(SpecFields):
     """AdamW with the one-cycle schedule of the learning rate, whose peak is lr.
 
     options: arguments of the network's builder. declared_public: the reason why data that are not
     generated count as public. augmentation: how images are moved; None for not at all.
     """
 
+    key: Literal["pretrain"]
+    kind: Literal["backbone"]
     seed: int
     data: DataFields
     model: str
     options: dict[str, bool | int | list[int]]
-    epochs: Count
-    batch: Count
-    lr: Annotated[float, Field(gt=0)]
-    weight_decay: Annotated[float, Field(ge=0)]
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)]
+    epochs: Epochs
+    batch: ImageBatch
+    lr: LargestRate
+    weight_decay: WeightDecay
+    label_smoothing: LabelSmoothing
     declared_public: str | None = None
     augmentation: Moved | None = None
 
 
-class Metrics(records.Metrics):
-    """The trained backbone. loss: (epochs,), mean over steps. accuracy: on held-out images.
-
-    features: width of the last layer before the head. image_shape: channels, height, width.
-    examples: images by class, as `jobs.examples` writes them; None for data of another scale.
-    """
-
-    n_train: int
-    n_test: int
-    classes: list[str]
-    parameters: int
-    features: int
-    steps: int
-    loss: list[float]
-    accuracy: float
-    backbone_sha256: str
-    image_shape: list[int]
-    examples: dict[str, list[str]] | None
+RECORD = RecordShape(
+    BackboneSpec,
+    version=2,
+    facts="n_train n_test classes parameters features steps accuracy backbone_sha256 image_shape",
+    tables={"epochs": "epoch loss", "examples": "class number image"},
+)

@@ -1,12 +1,22 @@
-"""A backbone with weights that others trained and published: spec and metrics."""
+"""Records of kind `imported`: a backbone with weights that others trained and published.
 
-from dpatlas.core import records
-from dpatlas.core.records import SpecFields, Typed
+weights: the file, its name, `address` where it is published (None for one the config names) and
+sha256. classes: number of classes of the published head, 0 without a head. features, parameters,
+image_shape: as of a backbone that is trained here. difference: largest difference between the
+features of the published network and of this one on made-up records, as a share of the largest
+feature.
+"""
+
+from typing import Literal
+
+from dpatlas.core.records import RecordShape, SpecFields
 
 
-class Spec(SpecFields):
+class ImportedSpec(SpecFields):
     """A network with published weights. sha256: first digits that the file's sha256 must have."""
 
+    key: Literal["pretrain"]
+    kind: Literal["imported"]
     source: str
     model: str
     options: dict[str, bool | int | list[int]]
@@ -14,25 +24,9 @@ class Spec(SpecFields):
     sha256: str | None = None
 
 
-class WeightsFile(Typed):
-    """The file of the weights. address: where it is published; None for one the config names."""
-
-    file: str
-    address: str | None
-    sha256: str
-
-
-class Metrics(records.Metrics):
-    """The imported backbone. classes: number of classes of the published head, 0 without a head.
-
-    difference: largest difference between the features of the published network and of this one on
-    made-up records, as a share of the largest feature. image_shape: channels, height, width.
-    """
-
-    weights: WeightsFile
-    classes: int
-    features: int
-    parameters: int
-    image_shape: list[int]
-    difference: float
-    backbone_sha256: str
+RECORD = RecordShape(
+    ImportedSpec,
+    version=1,
+    facts="weights classes features parameters image_shape difference backbone_sha256",
+    tables={},
+)

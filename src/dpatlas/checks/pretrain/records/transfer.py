@@ -1,55 +1,47 @@
-"""Accuracy of frozen features on private data: spec and metrics."""
+"""Records of kind `transfer`: accuracy of frozen features on private data.
 
-from typing import Annotated
+n_train, n_test: records of a split. image_shape: channels, height, width.
 
-from pydantic import Field
+`rows`, by backbone and split, raw pixels first. backbone: id of its run; architecture, source and
+sha256: of its network, the data that it was trained on, and its weights, None of raw pixels.
+features: number of features. Accuracies on the test records: zero_shot of the unchanged head, None
+where its classes do not cover the data's; knn, logistic: of nearest neighbours and of logistic
+regression.
 
-from dpatlas.core import records
+`examples`: images of the data, as of `backbone`.
+"""
+
+from typing import Literal
+
 from dpatlas.core.facts import DataFields
-from dpatlas.core.records import SpecFields, Typed
+from dpatlas.core.fields import Model, setting
+from dpatlas.core.records import RecordShape, SpecFields
 
-Count = Annotated[int, Field(ge=1)]
+
+class Splits(Model):
+    """Random splits of the data, and what is measured on each."""
+
+    n_test: int = setting("Number of test records in each split.", ge=1, le=59_999)
+    splits: int = setting("Number of random splits.", ge=1, le=100)
+    neighbours: int = setting("Number of nearest neighbours that vote.", ge=1, le=1000)
 
 
-class Spec(SpecFields):
-    """`splits` random splits of the data, each with n_test test records. backbones: run ids."""
+class TransferSpec(SpecFields, Splits):
+    """Raw pixels, and `backbones`, ids of their runs."""
 
+    key: Literal["pretrain"]
+    kind: Literal["transfer"]
     seed: int
     data: DataFields
     backbones: list[str]
-    n_test: Count
-    splits: Count
-    neighbours: Count
 
 
-class Row(Typed):
-    """Accuracies on the test records, (splits,), from raw pixels or from a backbone's features.
-
-    backbone: id of its run. source: data that it was trained on. features: number of features.
-    zero_shot: accuracy of the unchanged head, None where its classes do not cover the data's. knn,
-    logistic: accuracies of nearest neighbours and of logistic regression.
-    """
-
-    backbone: str
-    architecture: str | None
-    source: str | None
-    sha256: str | None
-    features: int
-    zero_shot: list[float] | None
-    knn: list[float]
-    logistic: list[float]
-
-
-class Metrics(records.Metrics):
-    """Rows: raw pixels first, then the spec's backbones. image_shape: channels, height, width.
-
-    examples: images of the data by class, as `jobs.examples` writes them; None for data of another
-    scale.
-    """
-
-    n_train: int
-    n_test: int
-    rows: list[Row]
-    classes: list[str]
-    image_shape: list[int]
-    examples: dict[str, list[str]] | None
+RECORD = RecordShape(
+    TransferSpec,
+    version=2,
+    facts="n_train n_test classes image_shape",
+    tables={
+        "rows": "backbone architecture source sha256 features split zero_shot knn logistic",
+        "examples": "class number image",
+    },
+)

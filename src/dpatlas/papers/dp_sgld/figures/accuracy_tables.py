@@ -16,12 +16,10 @@ from dpatlas.papers.dp_sgld.figures.arms import (
     columns_of,
 )
 from dpatlas.papers.dp_sgld.figures.words import in_words
-from dpatlas.papers.dp_sgld.records import protocol
-from dpatlas.papers.dp_sgld.records.accuracy import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.output import Records, Row, ShownTable
-from dpatlas.show.rows import mean_and_error
-from dpatlas.show.series import of_kind
+from dpatlas.rows import arms
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, mean_and_error, of_kind
 from dpatlas.show.tables import Cell, Math, Measured, Part
 
 # Behind the name of a method whose weights are not decayed.
@@ -102,40 +100,40 @@ def accuracy_table(records: Records, schedule: str) -> ShownTable:
     return ShownTable(COLUMNS, [row for rows in (*as_published, *tuned) for row in rows], parts)
 
 
-def protocol_rows(record: Record[protocol.Spec, protocol.Metrics], schedule: str) -> list[Row]:
+def protocol_rows(record: Record[Any], schedule: str) -> list[Row]:
     """One row per arm of the schedule, in the order of the record."""
     rows = []
-    for arm in record.metrics.rows:
-        if arm.schedule != schedule:
+    for arm in arms(record):
+        if arm["schedule"] != schedule:
             continue
         row = arm_row(record, arm) | columns_of(arm, ("reading", "weight_decay"))
-        row |= shared_by(record) | mean_and_error("best_epoch", arm.best_epoch_accuracy)
+        row |= shared_by(record) | mean_and_error("best_epoch", arm["best_epoch_accuracy"])
         rows.append(row | {"protocol": "paper"})
     return rows
 
 
-def shared_by(record: Record[Any, Any]) -> Row:
+def shared_by(record: Record[Any]) -> Row:
     """What the rows of a regression's record share."""
     return {
         "features": record.spec.features,
         "feature_norm": record.spec.feature_norm,
-        "inputs": record.metrics.inputs,
-        "scaled_down": sum(record.metrics.scaled_down),
+        "inputs": record.facts["inputs"],
+        "scaled_down": sum(row["scaled_down"] for row in record.tables["seen"]),
     }
 
 
-def accuracy_rows(record: Record[Spec, Metrics], schedule: str) -> list[Row]:
+def accuracy_rows(record: Record[Any], schedule: str) -> list[Row]:
     """One row per arm, sorted by epsilon, comparison and method.
 
     DP-SGD that accounts for add_remove stands for itself in both comparisons that let it.
     """
     shared = shared_by(record) | {"protocol": "tuned"}
     rows = []
-    for arm in record.metrics.rows:
-        if arm.schedule not in (schedule, None):
+    for arm in arms(record):
+        if arm["schedule"] not in (schedule, None):
             continue
-        in_both = arm.method == "dp-sgd" and arm.comparison == "published"
-        for comparison in ("published", "theorem") if in_both else (arm.comparison,):
+        in_both = arm["method"] == "dp-sgd" and arm["comparison"] == "published"
+        for comparison in ("published", "theorem") if in_both else (arm["comparison"],):
             row = arm_row(record, arm) | columns_of(arm, ("weight_decay",))
             rows.append(row | shared | {"comparison": comparison})
     methods, comparisons = list(METHODS), [None, *COMPARISONS]
@@ -155,9 +153,9 @@ def protocol_part(rows: Sequence[Row]) -> Part:
     lines = [
         {
             **cells_of(row),
-            "method": METHODS[row["method"]] + WITHOUT_L2.get(row.get("weight_decay"), ""),
+            "method": METHODS[row["method"]] + WITHOUT_L2.get(row["weight_decay"], ""),
             "best_epoch": Measured.of(row, "best_epoch", PERCENT),
-            "l2": row.get("weight_decay", row.get("lambda")),
+            "l2": _l2(row),
         }
         for row in rows
     ]
@@ -178,7 +176,7 @@ def accuracy_part(rows: Sequence[Row]) -> Part:
         {
             **cells_of(row),
             "comparison": COMPARISONS.get(row["comparison"]),
-            "l2": row.get("weight_decay", row.get("lambda")),
+            "l2": _l2(row),
         }
         for row in rows
     ]
@@ -187,6 +185,11 @@ def accuracy_part(rows: Sequence[Row]) -> Part:
         f"records of no run ({first['tuned_by']})"
     )
     return Part.of(caption, HEADINGS, lines)
+
+
+def _l2(row: Row) -> float:
+    """Weight of the regulariser."""
+    return row["lambda"] if row["weight_decay"] is None else row["weight_decay"]
 
 
 def _in_words(row: Row) -> str:

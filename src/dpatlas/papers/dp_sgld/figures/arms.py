@@ -4,10 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from dpatlas.papers.dp_sgld.figures.words import backbone_name
-from dpatlas.papers.dp_sgld.records.trained import ArmRow
 from dpatlas.records import Record
-from dpatlas.show.output import Row
-from dpatlas.show.rows import mean_and_error
+from dpatlas.show.rows import Row, mean_and_error
 from dpatlas.show.tables import Measured
 
 METHODS = {
@@ -52,28 +50,28 @@ SETTINGS = (
 IDENTITY = ("method", "comparison", "epsilon", "schedule")
 
 
-def arm_row(record: Record[Any, Any], arm: ArmRow) -> Row:
-    """What all tables say of one arm; tuned_by: the tuning that chose its settings."""
-    metrics = record.metrics
+def arm_row(record: Record[Any], arm: Row) -> Row:
+    """What all tables say of one of a record's `dpatlas.rows.arms`.
+
+    tuned_by: the tuning that chose its settings.
+    """
+    facts = record.facts
     return {
         "data": record.spec.data.name,
-        "backbone": backbone_name(metrics.backbone),
-        "n_train": metrics.n_train,
-        "n_test": metrics.n_test,
-        "classes": metrics.classes,
+        "backbone": backbone_name(facts["backbone"]),
+        **{name: facts[name] for name in ("n_train", "n_test", "classes")},
         **columns_of(arm, (*IDENTITY, *STATED, *SETTINGS)),
         "delta": record.spec.delta,
-        **mean_and_error("accuracy", arm.accuracy),
-        "runs_used": len(arm.accuracy),
+        **mean_and_error("accuracy", arm["accuracy"]),
+        "runs_used": len(arm["accuracy"]),
         "tuned_by": record.spec.tuning,
         "runs": list(record.ids),
     }
 
 
-def columns_of(arm: ArmRow, names: Iterable[str]) -> Row:
+def columns_of(arm: Row, names: Iterable[str]) -> Row:
     """Those of the columns that this kind of arm has; they are named as in its record."""
-    values = arm.model_dump()
-    return {name: values[name] for name in names if name in values}
+    return {name: arm[name] for name in names if name in arm}
 
 
 def cells_of(row: Row) -> dict[str, Any]:

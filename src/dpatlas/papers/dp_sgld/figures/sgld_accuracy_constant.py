@@ -1,7 +1,8 @@
 """Table 1 of dp_sgld."""
 
 from dpatlas.papers.dp_sgld.figures.accuracy_tables import accuracy_table
-from dpatlas.show.output import Records, Settings, ShownTable
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Settings
 
 
 def sgld_accuracy_constant(records: Records, settings: Settings) -> ShownTable:

@@ -7,10 +7,9 @@ from typing import Any
 from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.formulas.published import PRINTED_TABLE_4, TABLE_4
 from dpatlas.papers.dp_sgld.formulas.theorems import smoothness, table4_ratio
-from dpatlas.papers.dp_sgld.records.accuracy import LangevinArm, Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.series import some
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings, some, where
 from dpatlas.show.tables import Cell, Math, Part
 
 CONSTANTS = (
@@ -87,32 +86,31 @@ def printed_rows(runs: list[str]) -> list[Row]:
     return rows
 
 
-def our_rows(record: Record[Spec, Metrics]) -> list[Row]:
+def our_rows(record: Record[Any]) -> list[Row]:
     """One row for every lambda that DP-SGLD was tuned to in an `accuracy` record."""
-    fields, metrics = record.spec, record.metrics
-    n, classes = metrics.n_train, metrics.classes
-    selected = {
-        arm.lam for arm in metrics.rows if isinstance(arm, LangevinArm) and arm.method == "dp-sgld"
-    }
+    fields, facts = record.spec, record.facts
+    n, classes = facts["n_train"], facts["classes"]
+    selected = {arm["lambda"] for arm in where(record.tables["arms"], method="dp-sgld")}
+    eigenvalue = mean(row["mean_eigenvalue"] for row in record.tables["seen"])
     epsilon, delta = min(fields.epsilons), fields.delta
     rows = []
     for lam in sorted(selected):
-        beta = mean(metrics.mean_eigenvalue) / 2 + lam
+        beta = eigenvalue / 2 + lam
         condition = beta / lam
         ratios = {
             name: float(table4_ratio(n, epsilon, delta, d, condition))
             for name, d in (
                 ("ratio_classes", classes),
-                ("ratio_parameters", classes * metrics.inputs),
+                ("ratio_parameters", classes * facts["inputs"]),
             )
         }
         rows.append(
             {
                 "part": "ours",
                 "dataset": fields.data.name,
-                "features": in_words(fields.features, backbone_name(metrics.backbone)),
+                "features": in_words(fields.features, backbone_name(facts["backbone"])),
                 "n": n,
-                "inputs": metrics.inputs,
+                "inputs": facts["inputs"],
                 "classes": classes,
                 "lambda": lam,
                 "epsilon": epsilon,

@@ -1,6 +1,7 @@
 """Table 3 of dp_sgld: SGD and DP-SGD with ever more of the backbone trained."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from dpatlas.papers.dp_sgld.figures.arms import (
     MEASURED,
@@ -9,10 +10,10 @@ from dpatlas.papers.dp_sgld.figures.arms import (
     arm_row,
     cells_of,
 )
-from dpatlas.papers.dp_sgld.records.finetune import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.series import some
+from dpatlas.rows import arms
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings, some
 from dpatlas.show.tables import Cell, Math, Part
 
 COLUMNS = (
@@ -53,16 +54,16 @@ def sgld_finetune(records: Records, settings: Settings) -> ShownTable:
     return ShownTable(COLUMNS, [row for rows in blocks for row in rows], parts)
 
 
-def finetune_rows(record: Record[Spec, Metrics]) -> list[Row]:
+def finetune_rows(record: Record[Any]) -> list[Row]:
     """One row per arm, in the order of the record."""
     return [
         arm_row(record, arm)
         | {
-            "architecture": record.metrics.backbone.architecture,
-            "unfreeze": arm.unfreeze,
-            "trained_parameters": arm.trained_parameters,
+            "architecture": record.facts["backbone"]["architecture"],
+            "unfreeze": arm["unfreeze"],
+            "trained_parameters": arm["trained_parameters"],
         }
-        for arm in record.metrics.rows
+        for arm in arms(record)
     ]
 
 

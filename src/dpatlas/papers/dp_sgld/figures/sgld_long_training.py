@@ -1,19 +1,15 @@
 """dp_sgld: accuracy and privacy against the number of full-batch steps."""
 
-from matplotlib.figure import Figure
+from typing import Any
 
 from dpatlas.papers.dp_sgld.figures.arms import columns_of
 from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
-from dpatlas.papers.dp_sgld.records.long_training import LangevinArm, Metrics, SgdArm, Spec
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_points, frame
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import accuracy_axis, label_decades, label_ticks, legend
-from dpatlas.show.rows import mean_interval
-from dpatlas.show.series import BLUE, GREEN, RED, handle, only
+from dpatlas.rows import arms
+from dpatlas.show.look import BLUE, GREEN, RED, Look
+from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure, accuracy, points, series
+from dpatlas.show.rows import Records, Row, Settings, mean_interval, only, where
 
-STEPS_LABEL = "full-batch steps $K$ (= epochs)"
 METHODS = {
     "repaired-full": Look("repaired DP-SGLD", BLUE, "o", "-"),
     "dp-sgd": Look("DP-SGD", RED, "s", "--"),
@@ -47,30 +43,31 @@ COLUMNS = (
 
 def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     """Accuracy against steps at one guaranteed epsilon; what all iterates would cost."""
-    record: Record[Spec, Metrics] = only(records, "long_training")
+    record = only(records, "long_training")
     fields = record.spec
-    rows = [row for arm in record.metrics.rows for row in long_rows(record, arm)]
-    figure = Figure(figsize=(DOUBLE_COLUMN, 2.6))
-    accuracy, privacy = figure.subplots(1, 2)
-    accuracy.set(xscale="log", xlabel=STEPS_LABEL, ylabel="test accuracy, %")
-    accuracy.set_title("accuracy of the last iterate")
-    privacy.set(xscale="log", yscale="log", xlabel=STEPS_LABEL)
-    privacy.set_title("privacy loss of all iterates")
-    privacy.set_ylabel(r"$\varepsilon$ if all iterates were released")
-    data = frame(rows)
-    draw_points(accuracy, data[data.quantity == "accuracy"], "steps", METHODS, "method")
-    accuracy_axis(accuracy)
-    epsilons = data[data.quantity == "ordinary epsilon"]
-    draw_points(privacy, epsilons, "steps", METHODS, "method", apart=False)
-    privacy.axhline(fields.epsilon, color=MUTED, linewidth=THIN)
-    label_decades(privacy.yaxis)
-    for axes in (accuracy, privacy):
-        label_ticks(axes, fields.steps)
-    legend(figure, [handle(look) for look in METHODS.values()])
-    return ShownFigure(figure, COLUMNS, rows, _notes(record))
+    rows = [row for arm in arms(record) for row in long_rows(record, arm)]
+    steps = Axis("full-batch steps $K$ (= epochs)", log=True, ticks=fields.steps)
+    epsilon = Axis(r"$\varepsilon$ if all iterates were released", log=True)
+    measured, spent = (where(rows, quantity=name) for name in ("accuracy", "ordinary epsilon"))
+    panels = [
+        Panel(
+            "accuracy of the last iterate",
+            steps,
+            accuracy(),
+            points(measured, "steps", METHODS, "method"),
+        ),
+        Panel(
+            "privacy loss of all iterates",
+            steps,
+            epsilon,
+            series(spent, "steps", METHODS, "method"),
+            across=[fields.epsilon],
+        ),
+    ]
+    return ShownFigure([Grid([panels], 2.6)], COLUMNS, rows, _notes(record))
 
 
-def long_rows(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> list[Row]:
+def long_rows(record: Record[Any], arm: Row) -> list[Row]:
     """Accuracy, with its interval, and epsilon of all iterates of one arm."""
     shared = {
         **columns_of(arm, ("method", "steps", *SETTINGS)),
@@ -78,23 +75,23 @@ def long_rows(record: Record[Spec, Metrics], arm: LangevinArm | SgdArm) -> list[
         "runs": list(record.ids),
     }
     return [
-        {"quantity": "accuracy", **mean_interval(arm.accuracy), **shared},
-        {"quantity": "ordinary epsilon", "value": arm.ordinary_epsilon, **shared},
+        {"quantity": "accuracy", **mean_interval(arm["accuracy"]), **shared},
+        {"quantity": "ordinary epsilon", "value": arm["ordinary_epsilon"], **shared},
     ]
 
 
-def _notes(record: Record[Spec, Metrics]) -> list[str]:
-    fields, metrics = record.spec, record.metrics
-    seen = in_words(fields.features, backbone_name(metrics.backbone))
+def _notes(record: Record[Any]) -> list[str]:
+    fields, facts = record.spec, record.facts
+    seen = in_words(fields.features, backbone_name(facts["backbone"]))
     guaranteed = [
-        arm.guaranteed_epsilon
-        for arm in metrics.rows
-        if arm.method == "noisy-gd" and arm.guaranteed_epsilon is not None
+        arm["guaranteed_epsilon"]
+        for arm in where(record.tables["arms"], method="noisy-gd")
+        if arm["guaranteed_epsilon"] is not None
     ]
     return [
         f"{fields.data.name}, {seen}, n = "
-        f"{metrics.n_train}, one record replaced, $\\delta$ = {fields.delta:g}; mean and 95% "
-        f"t interval of {fields.runs} runs on {metrics.n_test} test records; every point has "
+        f"{facts['n_train']}, one record replaced, $\\delta$ = {fields.delta:g}; mean and 95% "
+        f"t interval of {fields.runs} runs on {facts['n_test']} test records; every point has "
         "its own noise and its own setting, chosen before (csv: tuned_by)",
         f"repaired DP-SGLD and DP-SGD guarantee $\\varepsilon$ = {fields.epsilon:g}, the former "
         "for the last iterate, the latter for all; the noise of Thm 3.2 claims as much and "

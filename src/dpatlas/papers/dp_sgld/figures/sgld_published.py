@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import product
+from typing import Any
 
 from dpatlas.errors import InputError
 from dpatlas.papers.dp_sgld.figures.words import backbone_name, in_words
 from dpatlas.papers.dp_sgld.formulas.published import COUNTS, PUBLISHED_RUNS, PublishedRun
-from dpatlas.papers.dp_sgld.records import accuracy, privacy_loss
 from dpatlas.records import Record
-from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.rows import over_runs
-from dpatlas.show.series import of_kind, only
+from dpatlas.rows import arms
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings, of_kind, only, over_runs, where
 from dpatlas.show.tables import Cell, Math, Measured, Part
 
 SETTINGS = (
@@ -94,10 +94,10 @@ OURS: dict[str, Cell] = {
 
 def sgld_published(records: Records, settings: Settings) -> ShownTable:
     """The published settings, what Thm 3.2 and ordinary accounting give, and our accuracy."""
-    accounting: Record[privacy_loss.Spec, privacy_loss.Metrics] = only(records, "privacy_loss")
+    accounting = only(records, "privacy_loss")
     published = [
         published_row(run, accounted, accounting.id)
-        for run, accounted in zip(PUBLISHED_RUNS, accounting.metrics.published, strict=True)
+        for run, accounted in zip(PUBLISHED_RUNS, accounting.tables["published"], strict=True)
     ]
     reached = [row for record in of_kind(records, "accuracy") for row in reached_rows(record)]
     parts = [published_part(published), baseline_part(published)]
@@ -106,12 +106,10 @@ def sgld_published(records: Records, settings: Settings) -> ShownTable:
     return ShownTable((*SETTINGS, *REACHED), [*published, *reached], parts)
 
 
-def published_row(
-    run: PublishedRun, accounted: privacy_loss.PublishedAccounting, record: str
-) -> Row:
+def published_row(run: PublishedRun, accounted: Row, record: str) -> Row:
     """One DP-SGLD row of Tables 1 and 2; InputError where the record is of another row."""
     names = ("table", "dataset", "backbone", "steps")
-    if any(getattr(accounted, name) != getattr(run, name) for name in names):
+    if any(accounted[name] != getattr(run, name) for name in names):
         raise InputError(record, "other published settings", "a record of this code")
     claims = {f"claimed_{count}": run.claimed_epsilon(count) for count in COUNTS}
     return {
@@ -126,12 +124,10 @@ def published_row(
         "delta": run.delta,
         "printed_epsilon": run.printed_epsilon,
         **claims,
-        "noise_multiplier": accounted.noise_multiplier,
-        "guaranteed_add_remove": accounted.add_remove,
-        "guaranteed_replace_one": accounted.replace_one,
-        "dp_sgd_noise_multiplier": accounted.dp_sgd.noise_multiplier,
-        "dp_sgd_pld": accounted.dp_sgd.pld,
-        "dp_sgd_rdp": accounted.dp_sgd.rdp,
+        "noise_multiplier": accounted["noise_multiplier"],
+        "guaranteed_add_remove": accounted["add_remove"],
+        "guaranteed_replace_one": accounted["replace_one"],
+        **{name: value for name, value in accounted.items() if name.startswith("dp_sgd")},
         "runs": [record],
     }
 
@@ -152,43 +148,43 @@ def baseline_part(rows: Sequence[Row]) -> Part:
     return Part.of("DP-SGD as published: Poisson batches of 128, add/remove", BASELINE, once)
 
 
-def reached_rows(record: Record[accuracy.Spec, accuracy.Metrics]) -> list[Row]:
+def reached_rows(record: Record[Any]) -> list[Row]:
     """Test accuracy of an `accuracy` record, a row per epsilon and schedule.
 
     Two classes stand for Pneumonia, more for CIFAR-10.
     """
-    fields, metrics = record.spec, record.metrics
-    schedules = dict.fromkeys(arm.schedule for arm in metrics.rows if arm.method == "dp-sgld")
+    fields, facts, compared = record.spec, record.facts, arms(record)
+    schedules = dict.fromkeys(arm["schedule"] for arm in where(compared, method="dp-sgld"))
     rows = []
     for schedule, epsilon in product(schedules, fields.epsilons):
         row: Row = {
             "part": "ours",
             "dataset": fields.data.name,
-            "stands_for": "Pneumonia" if metrics.classes == 2 else "CIFAR10",
-            "features": in_words(fields.features, backbone_name(metrics.backbone)),
+            "stands_for": "Pneumonia" if facts["classes"] == 2 else "CIFAR10",
+            "features": in_words(fields.features, backbone_name(facts["backbone"])),
             "schedule": schedule,
             "epsilon": epsilon,
-            "n": metrics.n_train,
+            "n": facts["n_train"],
             "delta": fields.delta,
             "accuracy_runs": fields.runs,
             "runs": list(record.ids),
         }
-        for arm in metrics.rows:
-            name = ACCURACIES.get((arm.method, arm.comparison or ""))
+        for arm in compared:
+            name = ACCURACIES.get((arm["method"], arm["comparison"]))
             # DP-SGD has no schedule: its accuracy is in the rows of both.
-            if name and arm.epsilon == epsilon and arm.schedule in (schedule, None):
+            if name and arm["epsilon"] == epsilon and arm["schedule"] in (schedule, None):
                 row |= _accuracy(name, arm)
         rows.append(row)
     return rows
 
 
-def _accuracy(name: str, arm: accuracy.LangevinArm | accuracy.SgdArm) -> Row:
+def _accuracy(name: str, arm: Row) -> Row:
     """Mean, standard error and guarantee of the arm."""
-    row = over_runs(arm.accuracy)
+    row = over_runs(arm["accuracy"])
     return {
         name: row["value"],
         f"{name}_standard_error": row["standard_error"],
-        f"{name}_guaranteed_epsilon": arm.guaranteed_epsilon,
+        f"{name}_guaranteed_epsilon": arm["guaranteed_epsilon"],
     }
 
 

@@ -25,7 +25,7 @@ from dpatlas.papers.dp_sgld.jobs.regression import (
     sgd,
 )
 from dpatlas.papers.dp_sgld.jobs.regression_data import Bounded
-from dpatlas.papers.dp_sgld.records.accuracy import Accuracy, LangevinArm, Metrics, SgdArm, Spec
+from dpatlas.papers.dp_sgld.records.accuracy import RECORD, Accuracy
 
 FULL_BATCH = ("noisy-gd", "repaired-full")
 BOTH = "both"
@@ -53,12 +53,11 @@ def accuracy(job: Job) -> Outcome:
     cannot take an arm's batches.
     """
     arms = arms_of(job, list(compared(job.fields)))
-    metrics, ledger = reported(job, arms, facts_of, row_of, warnings_of(job))
-    return Outcome(Metrics(**metrics), ledger)
+    return reported(job, arms, RECORD, without_l2, warnings_of(job))
 
 
-def facts_of(arm: Arm) -> dict[str, Any]:
-    """The columns of a row that name its arm."""
+def without_l2(arm: Arm) -> dict[str, Any]:
+    """The columns that name an arm; only those with l2 are reported."""
     return {name: value for name, value in vars(arm).items() if name != "l2"}
 
 
@@ -67,11 +66,6 @@ def warnings_of(job: Job) -> list[str]:
     of_arms = (chosen.get("step_size") for chosen in job.chosen.values())
     sizes = {size for size in of_arms if isinstance(size, float)}
     return [line for size in sorted(sizes) for line in problem_of(job, size).warnings()]
-
-
-def row_of(values: dict[str, Any]) -> LangevinArm | SgdArm:
-    """A row of the record; Langevin arms have a schedule."""
-    return (SgdArm if values["schedule"] is None else LangevinArm)(**values)
 
 
 def compared(fields: Accuracy) -> Iterator[Arm]:
@@ -127,7 +121,7 @@ def name_of(arm: Arm) -> str:
 
 KIND = Kind(
     accuracy,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
     reads_images=False,
 )

@@ -16,7 +16,7 @@ from dpatlas.papers.dp_sgld.jobs.accuracy import FULL_BATCH, Arm, arms_of, compa
 from dpatlas.papers.dp_sgld.jobs.arms import LANGEVIN
 from dpatlas.papers.dp_sgld.jobs.regression import in_words
 from dpatlas.papers.dp_sgld.records.accuracy import Accuracy
-from dpatlas.papers.dp_sgld.records.accuracy_tuning import Metrics, Spec
+from dpatlas.papers.dp_sgld.records.accuracy_tuning import RECORD, AccuracyTuningSpec
 
 # Values to try, by the name of a setting.
 Axes = dict[str, Sequence[float]]
@@ -24,7 +24,7 @@ Axes = dict[str, Sequence[float]]
 
 def accuracy_tuning(job: Job) -> Outcome:
     """The settings that every arm tried, and those that it chose."""
-    fields: Spec = job.fields
+    fields: AccuracyTuningSpec = job.fields
     grid = fields.grid
 
     def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
@@ -45,7 +45,7 @@ def accuracy_tuning(job: Job) -> Outcome:
         return [] if arm.method in LANGEVIN or not arm.l2 else [name_of(replace(arm, l2=False))]
 
     arms = arms_of(job, list(tuned(fields)))
-    return Tuning(job, arms, grid_of, after).outcome(Metrics, *in_words(fields))
+    return Tuning(job, arms, grid_of, after).outcome(*in_words(fields))
 
 
 def tuned(fields: Accuracy) -> Iterator[Arm]:
@@ -63,7 +63,7 @@ def points(axes: Axes) -> list[Chosen]:
 
 KIND = Kind(
     accuracy_tuning,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
     reads_images=False,
 )

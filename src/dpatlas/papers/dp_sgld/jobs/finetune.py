@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from dpatlas.accounting.ledger import Ran
 from dpatlas.accounting.parameter_names import belongs
 from dpatlas.accounting.samplers import Poisson
-from dpatlas.core.facts import BackboneUsed
 from dpatlas.errors import InputError
 from dpatlas.jobs.arms import Arms, Chosen, OneRun, Setting, accuracy
 from dpatlas.jobs.deals import Dealt
@@ -26,7 +25,7 @@ from dpatlas.jobs.reports import Reports
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.network import Network
 from dpatlas.papers.dp_sgld.jobs.regression import arm_name, sgd_facts
-from dpatlas.papers.dp_sgld.records.finetune import Finetune, Metrics, Row, Spec
+from dpatlas.papers.dp_sgld.records.finetune import RECORD, Finetune
 
 
 @dataclass(frozen=True)
@@ -68,31 +67,25 @@ def finetune(job: Job) -> Outcome:
     reports = Reports(
         job,
         arms_of(job),
-        facts_of,
-        lambda values: Row(**values),
-        lambda row: {"require_private": row.epsilon is not None},
+        RECORD,
+        lambda arm: {"method": arm.method, "unfreeze": arm.unfreeze, "epsilon": arm.epsilon},
+        lambda row: {"require_private": row["epsilon"] is not None},
     )
-    rows = reports.run()
+    tables = reports.run()
     data, backbone = job.prepared, load_backbone(job)
-    metrics = Metrics(
-        n_train=len(data.y_train),
-        n_test=len(data.y_test),
-        classes=len(data.classes),
-        backbone=BackboneUsed(**identity(backbone), architecture=backbone.architecture),
-        rows=rows,
-    )
-    return Outcome(metrics, reports.ledger(*in_words(job)))
+    facts = {
+        "n_train": len(data.y_train),
+        "n_test": len(data.y_test),
+        "classes": len(data.classes),
+        "backbone": {**identity(backbone), "architecture": backbone.architecture},
+    }
+    return Outcome({**facts, **tables}, reports.ledger(*in_words(job)))
 
 
 def compared(fields: Finetune) -> Iterator[Arm]:
     """Without privacy first, then at each epsilon; the fewest trained parts first in each."""
     for epsilon, parts in product([None, *fields.epsilons], fields.unfreeze):
         yield Arm(parts.name, tuple(parts.trainable), epsilon)
-
-
-def facts_of(arm: Arm) -> dict[str, Any]:
-    """The columns of a row that name its arm."""
-    return {"method": arm.method, "unfreeze": arm.unfreeze, "epsilon": arm.epsilon}
 
 
 def name_of(arm: Arm) -> str:
@@ -202,6 +195,6 @@ def _outputs(model: nn.Module, x: Tensor) -> Tensor:
 
 KIND = Kind(
     finetune,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
 )

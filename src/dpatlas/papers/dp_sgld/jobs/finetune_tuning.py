@@ -6,21 +6,21 @@ from dpatlas.jobs.arms import Chosen
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.tuning import Tuning
 from dpatlas.papers.dp_sgld.jobs.finetune import Arm, arms_of, in_words
-from dpatlas.papers.dp_sgld.records.finetune_tuning import Metrics, Spec
+from dpatlas.papers.dp_sgld.records.finetune_tuning import RECORD, FinetuneTuningSpec
 
 
 def finetune_tuning(job: Job) -> Outcome:
     """The learning rates that every arm tried, and those that it chose."""
-    fields: Spec = job.fields
+    fields: FinetuneTuningSpec = job.fields
 
     def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         return [{"lr": lr} for lr in fields.lrs]
 
-    return Tuning(job, arms_of(job), grid_of).outcome(Metrics, *in_words(job))
+    return Tuning(job, arms_of(job), grid_of).outcome(*in_words(job))
 
 
 KIND = Kind(
     finetune_tuning,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
 )

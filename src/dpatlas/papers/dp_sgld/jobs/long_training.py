@@ -8,7 +8,6 @@ Every number of steps has its own noise and its own setting, which long_training
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 from dpatlas.accounting.samplers import FullBatch
 from dpatlas.jobs.arms import Arms, Chosen, Setting
@@ -24,13 +23,7 @@ from dpatlas.papers.dp_sgld.jobs.regression import (
     sgd,
 )
 from dpatlas.papers.dp_sgld.jobs.regression_data import Bounded
-from dpatlas.papers.dp_sgld.records.long_training import (
-    LangevinArm,
-    LongTraining,
-    Metrics,
-    SgdArm,
-    Spec,
-)
+from dpatlas.papers.dp_sgld.records.long_training import RECORD, LongTraining
 
 DP_SGD = "dp-sgd"
 # The comparison under which each method's noise is calibrated.
@@ -54,8 +47,7 @@ def long_training(job: Job) -> Outcome:
     Raises InputError for a step size >= 1 / beta.
     """
     problem = problem_of(job)
-    found = reported(job, arms_of(job, problem), vars, row_of, problem.warnings())
-    return Outcome(Metrics(**found[0]), found[1])
+    return reported(job, arms_of(job, problem), RECORD, vars, problem.warnings())
 
 
 def arms_of(job: Job, problem: Problem) -> Arms[Arm, Bounded]:
@@ -94,14 +86,9 @@ def name_of(arm: Arm) -> str:
     return arm_name(arm, arm.comparison, f"{arm.steps} steps")
 
 
-def row_of(values: dict[str, Any]) -> LangevinArm | SgdArm:
-    """A row of the record."""
-    return (SgdArm if values["method"] == DP_SGD else LangevinArm)(**values)
-
-
 KIND = Kind(
     long_training,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
     reads_images=False,
 )

@@ -12,6 +12,7 @@ from dpatlas.accounting.gaussian_dp import gaussian_epsilon
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Sampler
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import Row
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.papers.dp_sgld.formulas.exact import CURVATURE, exact_epsilon, lipschitz_constant
 from dpatlas.papers.dp_sgld.formulas.guarantees import (
@@ -32,14 +33,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
 )
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.records import Schedule
-from dpatlas.papers.dp_sgld.records.privacy_loss import (
-    Curve,
-    Metrics,
-    PublishedAccounting,
-    PublishedDpSgd,
-    SmallLaw,
-    Spec,
-)
+from dpatlas.papers.dp_sgld.records.privacy_loss import RECORD, PrivacyLossSpec
 
 REPLACE = "replace_one"
 LEDGER = {"mechanism": "none: nothing is trained and nothing of any data is released"}
@@ -83,9 +77,9 @@ def privacy_loss(job: Job) -> Outcome:
     (`published`) or of steps (`theorem`). Exact epsilon is that of a smaller, one-dimensional
     example.
     """
-    fields: Spec = job.fields
+    fields: PrivacyLossSpec = job.fields
     problem = Problem(fields.n, fields.classes, fields.feature_norm, fields.delta)
-    curves: list[Curve] = []
+    curves: list[Row] = []
     with Progress(len(fields.schedules) * len(CALIBRATIONS) + 2, job.spec.id) as progress:
         for schedule, calibration in product(fields.schedules, CALIBRATIONS):
             plan = LangevinPlan(
@@ -93,26 +87,24 @@ def privacy_loss(job: Job) -> Outcome:
             )
             run = calibrated_run(plan, fields.epsilon)
             at = log_grid(len(run.rates), POINTS)
-            curves += [
-                curve(calibration, schedule, name, run.sigma2, steps, epsilons)
-                for name, steps, epsilons in accountings(run, at, schedule)
-            ]
+            for name, steps, epsilons in accountings(run, at, schedule):
+                curves += curve(calibration, schedule, name, run.sigma2, steps, epsilons)
             progress.advance(f"{schedule} {calibration}")
         curves += small_curves(fields)
         progress.advance("one dimension")
         published = [published_accounting(run) for run in PUBLISHED_RUNS]
-    small = SmallLaw(
-        n=SMALL_N, batch=small_batch(fields), radius=SMALL_RADIUS, epsilon=SMALL_EPSILON
-    )
-    metrics = Metrics(
-        lipschitz=plan.problem.lipschitz,
-        beta=plan.beta,
-        steps_per_epoch=plan.sampler.steps_per_epoch,
-        small=small,
-        curves=curves,
-        published=published,
-    )
-    return Outcome(metrics, LEDGER)
+    facts = {
+        "lipschitz": plan.problem.lipschitz,
+        "beta": plan.beta,
+        "steps_per_epoch": plan.sampler.steps_per_epoch,
+        "small": {
+            "n": SMALL_N,
+            "batch": small_batch(fields),
+            "radius": SMALL_RADIUS,
+            "epsilon": SMALL_EPSILON,
+        },
+    }
+    return Outcome({**facts, "curves": curves, "published": published}, LEDGER)
 
 
 def log_grid(last: int, points: int) -> list[int]:
@@ -165,17 +157,13 @@ def curve(
     sigma2: float,
     steps: Sequence[int],
     epsilons: Iterable[float],
-) -> Curve:
-    """A curve of the record; None where epsilon is infinite."""
-    values = [float(value) if math.isfinite(value) else None for value in epsilons]
-    return Curve(
-        calibration=calibration,
-        schedule=schedule,
-        curve=name,
-        sigma2=sigma2,
-        steps=list(steps),
-        epsilon=values,
-    )
+) -> list[Row]:
+    """The rows of a curve; None where epsilon is infinite."""
+    of_curve = {"calibration": calibration, "schedule": schedule, "curve": name, "sigma2": sigma2}
+    return [
+        {**of_curve, "step": step, "epsilon": float(value) if math.isfinite(value) else None}
+        for step, value in zip(steps, epsilons, strict=True)
+    ]
 
 
 def claimed(run: Run, at: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -247,12 +235,12 @@ def quadratic(run: Run, at: Sequence[int], start_variance: float) -> list[float]
     return epsilons
 
 
-def small_batch(fields: Spec) -> int:
+def small_batch(fields: PrivacyLossSpec) -> int:
     """The batch of the one-dimensional example."""
     return max(1, round(SMALL_N * fields.batch / fields.n))
 
 
-def small_curves(fields: Spec) -> list[Curve]:
+def small_curves(fields: PrivacyLossSpec) -> list[Row]:
     """The one-dimensional example: exact by quadrature, x = 1 against -1, all others being -1."""
     sampler = FixedSize(SMALL_N, small_batch(fields))
     at, delta, lipschitz = log_grid(SMALL_STEPS, SMALL_POINTS), fields.delta, SMALL_LIPSCHITZ
@@ -271,12 +259,13 @@ def small_curves(fields: Spec) -> list[Curve]:
         "exact": exact,
     }
     return [
-        curve("one dimension", "constant", name, sigma2, at, epsilons)
+        row
         for name, epsilons in by_name.items()
+        for row in curve("one dimension", "constant", name, sigma2, at, epsilons)
     ]
 
 
-def published_accounting(run: PublishedRun) -> PublishedAccounting:
+def published_accounting(run: PublishedRun) -> Row:
     """Ordinary accounting of a published row and of the DP-SGD row beside it.
 
     Decreasing steps count with the first, which is the largest.
@@ -285,20 +274,18 @@ def published_accounting(run: PublishedRun) -> PublishedAccounting:
     noise = float(step_noise_multiplier(eta, run.sigma2, run.L, BATCH))
     replaced = guarantee([Phase(FixedSize(run.n, BATCH), noise, run.steps)], run.delta, REPLACE)
     dp_sgd_noise = DP_SGD_NOISE_MULTIPLIERS[run.dataset]
-    return PublishedAccounting(
-        table=run.table,
-        dataset=run.dataset,
-        backbone=run.backbone,
-        steps=run.steps,
-        noise_multiplier=noise,
-        add_remove=poisson_epsilon(run.n, noise, run.steps, run.delta, "pld"),
-        replace_one=replaced.epsilon,
-        dp_sgd=PublishedDpSgd(
-            noise_multiplier=dp_sgd_noise,
-            pld=poisson_epsilon(run.n, dp_sgd_noise, run.steps, run.delta, "pld"),
-            rdp=poisson_epsilon(run.n, dp_sgd_noise, run.steps, run.delta, "rdp"),
-        ),
-    )
+    return {
+        "table": run.table,
+        "dataset": run.dataset,
+        "backbone": run.backbone,
+        "steps": run.steps,
+        "noise_multiplier": noise,
+        "add_remove": poisson_epsilon(run.n, noise, run.steps, run.delta, "pld"),
+        "replace_one": replaced.epsilon,
+        "dp_sgd_noise_multiplier": dp_sgd_noise,
+        "dp_sgd_pld": poisson_epsilon(run.n, dp_sgd_noise, run.steps, run.delta, "pld"),
+        "dp_sgd_rdp": poisson_epsilon(run.n, dp_sgd_noise, run.steps, run.delta, "rdp"),
+    }
 
 
 @functools.cache
@@ -313,7 +300,7 @@ def poisson_epsilon(n: int, noise: float, steps: int, delta: float, accountant: 
 
 KIND = Kind(
     privacy_loss,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
     reads_images=False,
 )

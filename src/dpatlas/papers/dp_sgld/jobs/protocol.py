@@ -10,7 +10,6 @@ DP-SGD is tuned: protocol_tuning does that here, beforehand. Beside it, DP-SGD w
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from dpatlas.accounting.samplers import Poisson
 from dpatlas.errors import InputError
@@ -27,14 +26,7 @@ from dpatlas.papers.dp_sgld.jobs.regression import (
     sgd,
 )
 from dpatlas.papers.dp_sgld.jobs.regression_data import Bounded
-from dpatlas.papers.dp_sgld.records.protocol import (
-    LangevinArm,
-    Metrics,
-    Protocol,
-    Reading,
-    SgdArm,
-    Spec,
-)
+from dpatlas.papers.dp_sgld.records.protocol import RECORD, Protocol, Reading
 
 DP_SGLD, DP_SGD, NO_DP = "dp-sgld", "dp-sgd", "no-dp"
 
@@ -58,14 +50,13 @@ def protocol(job: Job) -> Outcome:
 
     Raises InputError for a step size >= 1 / beta, and for a reading named twice.
     """
-    fields: Spec = job.fields
+    fields: Protocol = job.fields
     warnings = [
         f"{reading.name}: {warning}"
         for reading in fields.readings
         for warning in problem_of(job, reading.step_size).warnings()
     ]
-    metrics, ledger = reported(job, arms_of(job), facts_of, row_of, warnings)
-    return Outcome(Metrics(**metrics), ledger)
+    return reported(job, arms_of(job), RECORD, vars, warnings)
 
 
 def compared(fields: Protocol) -> Iterator[Arm]:
@@ -121,19 +112,9 @@ def name_of(arm: Arm) -> str:
     return arm_name(arm, without, arm.reading, f"{arm.schedule} steps")
 
 
-def facts_of(arm: Arm) -> dict[str, Any]:
-    """The columns of a row that name its arm."""
-    return {name: value for name, value in vars(arm).items() if name != "l2"}
-
-
-def row_of(values: dict[str, Any]) -> LangevinArm | SgdArm:
-    """A row of the record."""
-    return (LangevinArm if values["method"] == DP_SGLD else SgdArm)(**values)
-
-
 KIND = Kind(
     protocol,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
     reads_images=False,
 )

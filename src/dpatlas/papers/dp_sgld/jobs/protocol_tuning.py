@@ -7,24 +7,24 @@ from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.tuning import Tuning
 from dpatlas.papers.dp_sgld.jobs.protocol import DP_SGD, Arm, arms_of
 from dpatlas.papers.dp_sgld.jobs.regression import in_words
-from dpatlas.papers.dp_sgld.records.protocol_tuning import Metrics, Spec
+from dpatlas.papers.dp_sgld.records.protocol_tuning import RECORD, ProtocolTuningSpec
 
 
 def protocol_tuning(job: Job) -> Outcome:
     """The clip bounds that DP-SGD tried, and those that it chose; other arms have no choice."""
-    fields: Spec = job.fields
+    fields: ProtocolTuningSpec = job.fields
 
     def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         if arm.method != DP_SGD:
             return [{}]
         return [{"max_grad_norm": bound} for bound in fields.clips]
 
-    return Tuning(job, arms_of(job), grid_of).outcome(Metrics, *in_words(fields))
+    return Tuning(job, arms_of(job), grid_of).outcome(*in_words(fields))
 
 
 KIND = Kind(
     protocol_tuning,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
     reads_images=False,
 )

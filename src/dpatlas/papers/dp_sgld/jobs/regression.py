@@ -9,31 +9,29 @@ import torch
 from torch import nn
 
 from dpatlas.accounting.ledger import PUBLIC, Ran
-from dpatlas.core.facts import BackboneUsed, FeaturesUsed
 from dpatlas.core.progress import say
+from dpatlas.core.records import RecordShape, Row
 from dpatlas.jobs.arms import Arms, Chosen, OneRun, Setting, accuracy
-from dpatlas.jobs.job import Job
+from dpatlas.jobs.job import Job, Outcome
 from dpatlas.jobs.private_plan import DpSgdPlan
 from dpatlas.jobs.private_records import identity, load_backbone
 from dpatlas.jobs.reports import Reports
 from dpatlas.jobs.resume import Watched
 from dpatlas.papers.dp_sgld.jobs.arms import LANGEVIN, LangevinPlan, Problem
 from dpatlas.papers.dp_sgld.jobs.regression_data import Bounded, bounded
-from dpatlas.papers.dp_sgld.records.regression import RegressionFields
-from dpatlas.papers.dp_sgld.records.trained import ArmRow
+from dpatlas.papers.dp_sgld.records import RegressionSpec
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.training import PrivateTraining
 
 CONSTANTS = ("feature_norm", "lambda", "max_grad_norm", "n", "radius", "smoothness")
 THEOREM = "Ryffel et al. 2022, Thm 3.2"
 A = TypeVar("A")
-R = TypeVar("R", bound=ArmRow)
 # What a regression takes of the last iterate, or of the last of every epoch.
 Training = LangevinRun | PrivateTraining
 
 
 class Named(Protocol):
-    """An arm or a row."""
+    """An arm."""
 
     @property
     def method(self) -> str:
@@ -46,7 +44,7 @@ class Named(Protocol):
 
 def problem_of(job: Job, step_size: float | None = None) -> Problem:
     """What is public of the job's data and settings; step_size: None for the spec's."""
-    fields: RegressionFields = job.fields
+    fields: RegressionSpec = job.fields
     return Problem(
         n=len(job.prepared.y_train),
         classes=len(job.prepared.classes),
@@ -69,7 +67,7 @@ def regression_arms(
     Raises InputError for a backbone other than the spec's, and for data scaled otherwise than those
     that it was trained on.
     """
-    fields: RegressionFields = job.fields
+    fields: RegressionSpec = job.fields
     backbone = None if fields.features == "raw" else load_backbone(job)
     constants = dict.fromkeys(CONSTANTS, PUBLIC)
     return Arms(compared, named, partial(bounded, fields, backbone), setting_of, constants, seen)
@@ -172,43 +170,41 @@ def _followed(
 def reported(
     job: Job,
     arms: Arms[A, Bounded],
+    record: RecordShape,
     facts_of: Callable[[A], dict[str, Any]],
-    row_of: Callable[[dict[str, Any]], R],
     warnings: Sequence[str],
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Fields of a `RegressionMetrics` with rows, and the ledger, of a job's reported runs."""
-    fields: RegressionFields = job.fields
+) -> Outcome:
+    """What a job of reported runs writes; facts_of: the columns that name an arm."""
+    fields: RegressionSpec = job.fields
     for warning in warnings:
         say(f"{job.spec.id}: {warning}")
     reports = Reports(
-        job, arms, facts_of, row_of, lambda row: {"claimed": claim(row, fields.delta)}
+        job, arms, record, facts_of, lambda row: {"claimed": claim(row, fields.delta)}
     )
-    rows = reports.run()
-    data, raw = job.prepared, fields.features == "raw"
-    metrics = {
+    tables = reports.run()
+    data, seen = job.prepared, reports.seen
+    (inputs,) = {of_run.pop("inputs") for of_run in seen}
+    facts = {
         "n_train": len(data.y_train),
         "n_test": len(data.y_test),
-        "inputs": reports.seen["inputs"][0],
+        "inputs": inputs,
         "classes": len(data.classes),
-        "scaled_down": reports.seen["scaled_down"],
-        "mean_eigenvalue": reports.seen["mean_eigenvalue"],
-        "backbone": None if raw else BackboneUsed(**identity(load_backbone(job))),
-        "features": job.features and FeaturesUsed(**job.features.identity()),
+        "backbone": None if fields.features == "raw" else identity(load_backbone(job)),
+        "features": job.features and job.features.identity(),
         "warnings": list(warnings),
-        "rows": rows,
     }
-    ledger = reports.ledger(*in_words(fields))
-    return metrics, {**ledger, "public_constants": sorted(CONSTANTS)}
+    ledger = {**reports.ledger(*in_words(fields)), "public_constants": sorted(CONSTANTS)}
+    return Outcome({**facts, "seen": seen, **tables}, ledger)
 
 
-def claim(row: ArmRow, delta: float) -> dict[str, Any] | None:
+def claim(row: Row, delta: float) -> dict[str, Any] | None:
     """What the paper's theorem guarantees of an arm, as `ledger` takes it; None if nothing.
 
     Of DP-SGD the paper states what composition guarantees, which is the ledger's own epsilon.
     """
-    if row.claimed_epsilon is None or row.method not in LANGEVIN:
+    if row["claimed_epsilon"] is None or row["method"] not in LANGEVIN:
         return None
-    return {"epsilon": row.claimed_epsilon, "delta": delta, "by": THEOREM}
+    return {"epsilon": row["claimed_epsilon"], "delta": delta, "by": THEOREM}
 
 
 def arm_name(arm: Named, *names: str | None) -> str:
@@ -217,7 +213,7 @@ def arm_name(arm: Named, *names: str | None) -> str:
     return ", ".join([arm.method, *filter(None, names), privacy])
 
 
-def in_words(fields: RegressionFields) -> tuple[str, str]:
+def in_words(fields: RegressionSpec) -> tuple[str, str]:
     """Mechanism and clip of all arms, for the job's ledger."""
     return (
         "Langevin SGD and DP-SGD on softmax regression over bounded features",

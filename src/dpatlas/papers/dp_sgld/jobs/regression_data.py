@@ -9,7 +9,7 @@ from torch import Tensor
 from dpatlas.errors import InputError
 from dpatlas.jobs.deals import Dealt
 from dpatlas.models.backbone import Backbone
-from dpatlas.papers.dp_sgld.records.regression import RegressionFields
+from dpatlas.papers.dp_sgld.records import RegressionSpec
 from dpatlas.privacy.langevin import BoundedRecords, bound_records
 
 # Least norm that a record is divided by: a shorter one has no direction.
@@ -28,7 +28,7 @@ class Bounded:
     scaled_down: int
 
 
-def bounded(fields: RegressionFields, backbone: Backbone | None, dealt: Dealt) -> Bounded:
+def bounded(fields: RegressionSpec, backbone: Backbone | None, dealt: Dealt) -> Bounded:
     """The features that the spec names of the records of a run, each scaled by itself.
 
     Raises InputError for a backbone without classes where they are asked for.
@@ -43,7 +43,7 @@ def bounded(fields: RegressionFields, backbone: Backbone | None, dealt: Dealt) -
 
 
 def _bounded(
-    fields: RegressionFields, backbone: Backbone | None, array: np.ndarray
+    fields: RegressionSpec, backbone: Backbone | None, array: np.ndarray
 ) -> BoundedRecords:
     inputs = torch.from_numpy(array)
     if fields.features == "softmax" and backbone is not None:

@@ -18,6 +18,7 @@ from scipy.special import expit, logsumexp
 
 from dpatlas.accounting.samplers import FixedSize
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import Row, rows_of
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.errors import InputError, RunError
 from dpatlas.jobs.job import Job, Kind, Outcome
@@ -40,7 +41,7 @@ from dpatlas.papers.dp_sgld.formulas.utility import (
     utility_rdp_decreasing,
 )
 from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
-from dpatlas.papers.dp_sgld.records.utility import Lemma, Metrics, Row, Spec, Theorem
+from dpatlas.papers.dp_sgld.records.utility import RECORD, UtilitySpec
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
 
 LEDGER = {"mechanism": "Langevin SGD on generated, public records: nothing to protect"}
@@ -149,13 +150,15 @@ class Objective:
 
 @dataclass(frozen=True)
 class Proven:
-    """What the paper proves of one schedule at one epsilon, as a row of the record has it."""
+    """What the paper proves of one schedule at one epsilon.
+
+    bounds: rows of the lemma, then of the theorems.
+    """
 
     sigma2: float
     distance2: float
     shown_steps: list[int]
-    lemma: Lemma
-    theorems: list[Theorem]
+    bounds: list[Row]
 
 
 def utility(job: Job) -> Outcome:
@@ -166,7 +169,7 @@ def utility(job: Job) -> Outcome:
     corrected. Raises InputError for settings that the theorems leave out, before anything is
     trained.
     """
-    fields: Spec = job.fields
+    fields: UtilitySpec = job.fields
     objective = generated(fields)
     minimiser = objective.minimiser()
     arms = list(product(fields.schedules, fields.epsilons))
@@ -176,36 +179,39 @@ def utility(job: Job) -> Outcome:
             proven.append(bounds(fields, objective, minimiser, schedule, epsilon))
     noise = Noise(job.spec.digest, fields.noise_source)
     least_risk = float(objective.risk(minimiser[None])[0])
-    rows = []
+    noises: list[Row] = []
+    bounded: list[Row] = []
+    risks: list[Row] = []
     with Progress(len(arms) * fields.runs, job.spec.id) as progress:
         for (schedule, epsilon), proof in zip(arms, proven, strict=True):
             settings = langevin(fields, schedule, proof.sigma2)
             excess = []
             for run in fields.run_numbers:
                 path = iterates(settings, objective, noise, run)
-                risks = risks_of(path, objective, schedule, proof.shown_steps)
-                excess.append((risks - least_risk).tolist())
+                of_run = risks_of(path, objective, schedule, proof.shown_steps)
+                excess.append((of_run - least_risk).tolist())
                 progress.advance(f"{schedule} epsilon {epsilon:g}")
-            rows.append(
-                Row(schedule=schedule, epsilon=epsilon, **vars(proof), excess_risk_runs=excess)
-            )
+            of_arm = {"schedule": schedule, "epsilon": epsilon}
+            noises.append({**of_arm, "sigma2": proof.sigma2, "distance2": proof.distance2})
+            bounded += [{**of_arm, **row} for row in proof.bounds]
+            axes = {"run": fields.run_numbers, "step": proof.shown_steps}
+            risks += [{**of_arm, **row} for row in rows_of(axes, excess_risk=excess)]
     at_zero = objective.risk(np.stack([np.zeros_like(minimiser), minimiser]))
-    metrics = Metrics(
-        classes=CLASSES,
-        parameters=objective.parameters,
-        lipschitz=objective.lipschitz,
-        beta=objective.beta,
-        radius=float(radius(FEATURE_NORM, fields.lam, CLASSES)),
-        minimiser_norm=float(np.linalg.norm(minimiser)),
-        gradient_norm_at_minimiser=float(np.linalg.norm(objective.gradient(minimiser))),
-        excess_risk_at_zero=float(at_zero[0] - at_zero[1]),
-        batch_noise=objective.batch_noise(minimiser, fields.batch),
-        rows=rows,
-    )
-    return Outcome(metrics, LEDGER)
+    facts = {
+        "classes": CLASSES,
+        "parameters": objective.parameters,
+        "lipschitz": objective.lipschitz,
+        "beta": objective.beta,
+        "radius": float(radius(FEATURE_NORM, fields.lam, CLASSES)),
+        "minimiser_norm": float(np.linalg.norm(minimiser)),
+        "gradient_norm_at_minimiser": float(np.linalg.norm(objective.gradient(minimiser))),
+        "excess_risk_at_zero": float(at_zero[0] - at_zero[1]),
+        "batch_noise": objective.batch_noise(minimiser, fields.batch),
+    }
+    return Outcome({**facts, "noise": noises, "bounds": bounded, "risks": risks}, LEDGER)
 
 
-def generated(fields: Spec) -> Objective:
+def generated(fields: UtilitySpec) -> Objective:
     """Records in the unit ball, with labels drawn from a logistic model."""
     n, inputs = fields.n, fields.inputs
     axes = {"base": fields.seed, "n": n, "inputs": inputs}
@@ -218,7 +224,7 @@ def generated(fields: Spec) -> Objective:
 
 
 @contextmanager
-def config_keys_in_errors(fields: Spec, epsilon: float) -> Iterator[None]:
+def config_keys_in_errors(fields: UtilitySpec, epsilon: float) -> Iterator[None]:
     """Within, an InputError that names a symbol of the paper becomes one with the config's key."""
     try:
         yield
@@ -229,7 +235,7 @@ def config_keys_in_errors(fields: Spec, epsilon: float) -> Iterator[None]:
 
 
 def bounds(
-    fields: Spec,
+    fields: UtilitySpec,
     objective: Objective,
     minimiser: np.ndarray,
     schedule: str,
@@ -247,12 +253,12 @@ def bounds(
     # First the lemma, which refuses constants that are not finite.
     lemma = lemma_of(objective, schedule, shown, constants)
     theorems = theorems_of(fields, objective, schedule, epsilon, xi2)
-    return Proven(sigma2, distance2, shown, lemma, theorems)
+    return Proven(sigma2, distance2, shown, [*lemma, *theorems])
 
 
 def theorems_of(
-    fields: Spec, objective: Objective, schedule: str, epsilon: float, xi2: float
-) -> list[Theorem]:
+    fields: UtilitySpec, objective: Objective, schedule: str, epsilon: float, xi2: float
+) -> list[Row]:
     """Thms 4.1 and 4.2, or 4.3 and 4.4, after their own numbers of steps.
 
     Those on Renyi privacy are taken at the order and divergence that the other two use.
@@ -270,13 +276,13 @@ def theorems_of(
         K = math.ceil(steps(**privacy, **problem, schedule=schedule))
         arguments = {**privacy, **problem, **batches, "L": objective.lipschitz}
         values = {c: float(formula(**arguments, convention=c)) for c in CONVENTIONS}
-        theorems.append(Theorem(name=name, K=K, **values))
+        theorems.append({"bound": name, "step": K, **values})
     return theorems
 
 
 def lemma_of(
     objective: Objective, schedule: str, shown: Sequence[int], constants: Mapping[str, float]
-) -> Lemma:
+) -> list[Row]:
     """Lemma 4.1 or 4.3 at the steps `shown`; constants: its xi2, d, sigma2 and distance2."""
     curvature = {"beta": objective.beta, "lam": objective.lam}
     setting = {**curvature, **constants, "K": np.array(shown)}
@@ -289,7 +295,7 @@ def lemma_of(
     values = {
         convention: bound(**setting, convention=convention).tolist() for convention in CONVENTIONS
     }
-    return Lemma(name=name, **values)
+    return [{"bound": name, **row} for row in rows_of({"step": shown}, **values)]
 
 
 def shown_steps(last: int, K: int) -> list[int]:
@@ -298,7 +304,7 @@ def shown_steps(last: int, K: int) -> list[int]:
     return sorted({*grid, min(K, last)})
 
 
-def langevin(fields: Spec, schedule: str, sigma2: float) -> Langevin:
+def langevin(fields: UtilitySpec, schedule: str, sigma2: float) -> Langevin:
     """Algorithm 1 for `steps` steps."""
     n, batch, steps = fields.n, fields.batch, fields.steps
     problem = Problem(n, CLASSES, FEATURE_NORM, fields.delta)
@@ -334,7 +340,7 @@ def risks_of(
 
 KIND = Kind(
     utility,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
     reads_images=False,
 )

@@ -1,49 +1,48 @@
-"""dp_sgld, records of kind accuracy: tuned methods compared at equal epsilon."""
+"""Records of kind `accuracy`: tuned methods compared at equal epsilon.
 
-from typing import Literal
+comparison: under which the noise is calibrated (`jobs.arms`); None without privacy. schedule: of
+Langevin steps; None for DP-SGD and SGD, whose learning rate is constant.
+"""
+
+from typing import Annotated, Literal
 
 from dpatlas.core.facts import ReportedFields
-from dpatlas.papers.dp_sgld.records import Positive, Schedule
-from dpatlas.papers.dp_sgld.records.regression import (
-    Comparison,
-    RegressionFields,
-    RegressionMetrics,
+from dpatlas.core.fields import PositiveList, setting
+from dpatlas.core.records import RecordShape
+from dpatlas.papers.dp_sgld.records import (
+    REGRESSION_ARM,
+    REGRESSION_FACTS,
+    RUNS,
+    SEEN,
+    RegressionSpec,
 )
-from dpatlas.papers.dp_sgld.records.trained import LangevinRow, SgdRow
+
+LangevinSchedule = Annotated[
+    Literal["constant", "decreasing", "both"],
+    setting("Step sizes of the Langevin arms; both share the rows of DP-SGD and No DP."),
+]
 
 
-class Accuracy(RegressionFields):
-    """Settings of the arms. schedule: of Langevin steps."""
+class Accuracy(RegressionSpec):
+    """The arms, of reported runs and of their tuning."""
 
-    schedule: Schedule | Literal["both"]
-    epsilons: list[Positive]
-
-
-class Spec(Accuracy, ReportedFields):
-    """Settings of a job."""
+    schedule: LangevinSchedule
+    epsilons: PositiveList
 
 
-class SgdArm(SgdRow):
-    """DP-SGD under one comparison, or SGD; learning rates are constant, without a schedule.
+class AccuracySpec(Accuracy, ReportedFields):
+    """Reported runs."""
 
-    weight_decay: times the weights, added to the gradient; 0 without L2 term.
-    """
-
-    weight_decay: float
-    comparison: Comparison | None
-    schedule: None
+    kind: Literal["accuracy"]
 
 
-class LangevinArm(LangevinRow):
-    """Langevin SGD with its noise calibrated under one comparison."""
-
-    comparison: Comparison
-    schedule: Schedule
-
-
-class Metrics(RegressionMetrics):
-    """rows: one for every arm, in the order of the job's `compared`."""
-
-    VERSION = 3
-
-    rows: list[LangevinArm | SgdArm]
+RECORD = RecordShape(
+    AccuracySpec,
+    version=4,
+    facts=REGRESSION_FACTS,
+    tables={
+        "seen": SEEN,
+        "arms": f"{REGRESSION_ARM} comparison schedule weight_decay",
+        "runs": RUNS,
+    },
+)

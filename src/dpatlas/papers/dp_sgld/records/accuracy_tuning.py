@@ -1,37 +1,45 @@
-"""dp_sgld, records of kind accuracy_tuning: the settings that every arm tried."""
+"""Records of kind `accuracy_tuning`: the settings that every arm tried."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpatlas.core.facts import TuningFields, TuningMetrics
-from dpatlas.core.records import Typed
-from dpatlas.papers.dp_sgld.records import Counts, NonNegative, Positives
+from dpatlas.core.facts import TuningFields, tuning_record
+from dpatlas.core.fields import CountList, Model, Once, PositiveList, setting
+from dpatlas.papers.dp_sgld.records import StepSize
 from dpatlas.papers.dp_sgld.records.accuracy import Accuracy
 
-
-class Grid(Typed):
-    """Settings to try.
-
-    batches, epochs: of mini-batches; steps: of full batches. lambda, step_sizes: of Langevin SGD,
-    step sizes in units of 1 / beta. weight_decays, lr, max_grad_norms: of DP-SGD.
-    """
-
-    batches: Counts
-    epochs: Counts
-    steps: Counts
-    lam: Positives = Field(alias="lambda")
-    step_sizes: Positives
-    weight_decays: Annotated[list[NonNegative], Field(min_length=1)]
-    lr: Positives
-    max_grad_norms: Positives
+Batches = Annotated[CountList, setting("Sizes of mini-batches that every method tries.")]
 
 
-class Spec(Accuracy, TuningFields):
-    """Settings of a job."""
+class Grid(Model):
+    """Settings that every arm tries on records of no run; a set may have its own grid."""
 
-    grid: Grid
+    epochs: CountList = setting("Passes over the records of mini-batches.")
+    steps: CountList = setting("Steps of full batches.")
+    lam: PositiveList = Field(alias="lambda")
+    step_sizes: Once[StepSize] = setting(
+        "Steps of Langevin SGD in units of 1 / beta, below 1.", min_length=1
+    )
+    weight_decays: Once[Annotated[float, Field(ge=0)]] = setting(
+        "L2 terms of DP-SGD and SGD, tried where batch, rate and clip bound are best without one.",
+        min_length=1,
+    )
+    lr: PositiveList
+    max_grad_norms: PositiveList = setting("Clip bounds of DP-SGD.")
 
 
-class Metrics(TuningMetrics):
-    """One row for every arm."""
+class WholeGrid(Grid):
+    """With the batches of a set."""
+
+    batches: Batches
+
+
+class AccuracyTuningSpec(Accuracy, TuningFields):
+    """The tuning."""
+
+    kind: Literal["accuracy_tuning"]
+    grid: WholeGrid
+
+
+RECORD = tuning_record(AccuracyTuningSpec)

@@ -1,68 +1,64 @@
-"""dp_sgld, records of kind counterexample: the exact one-dimensional law against the claims."""
+"""Records of kind `counterexample`: the exact one-dimensional law against the claims.
 
-from typing import Annotated
+Rows are of a pair of data sets, one with record 1 and one with `x_prime`, all others `rest`, at
+step size eta and batches of m records. lipschitz: Lipschitz constant L of a record's loss.
+
+`scan`: Renyi divergence of order alpha after K steps at noise sigma2, exact and as Thm 3.2 claims
+it. `calibrated`: exact delta at the spec's epsilon after K steps with the noise of Thm 4.2,
+calibrated_sigma2.
+"""
+
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpatlas.core import records
-from dpatlas.core.records import Number, Typed
-from dpatlas.papers.dp_sgld.records import Counts, Delta, Positive, Positives, RunSpec
+from dpatlas.core.fields import (
+    AsItIs,
+    AsWritten,
+    CountList,
+    Delta,
+    Epsilon,
+    Model,
+    Once,
+    PositiveList,
+    setting,
+)
+from dpatlas.core.records import RecordShape
+from dpatlas.papers.dp_sgld.records import SgldSpec
 
 
-class Spec(RunSpec):
-    """Settings of the scan.
+class Counterexample(Model):
+    """The exact one-dimensional law against the claim."""
 
-    n: number of records. radius: of the interval that iterates are projected onto. ratios: n / m
-    for batches of m. sigma2s: noise variances. steps: numbers of steps K. alphas: Renyi orders.
-    etas: step sizes, below 1 / beta = 1. epsilon, delta: what Thm 4.2 promises.
-    """
+    n: int = setting("Number of records.", ge=2, le=100_000)
+    radius: float = setting("Radius of the interval that iterates are projected onto.", gt=0)
+    epsilon: Epsilon
+    ratios: Once[Annotated[float, Field(ge=1), AsWritten, AsItIs]] = setting(
+        "n / m, records over batch.", min_length=1
+    )
+    sigma2s: PositiveList
+    steps: CountList
+    alphas: Once[Annotated[float, Field(gt=1), AsWritten, AsItIs]] = setting(
+        "Renyi orders.", min_length=1
+    )
+    etas: Once[Annotated[float, Field(gt=0, lt=1)]] = setting(
+        "Step sizes; beta is 1 and the theorem needs less than 1 / beta.", min_length=1
+    )
 
-    n: Annotated[int, Field(ge=2)]
-    radius: Positive
-    epsilon: Positive
+
+class CounterexampleSpec(SgldSpec, Counterexample):
+    """The scan; epsilon, delta: what Thm 4.2 promises."""
+
+    kind: Literal["counterexample"]
     delta: Delta
-    ratios: Annotated[list[Annotated[Number, Field(ge=1)]], Field(min_length=1)]
-    sigma2s: Positives
-    steps: Counts
-    alphas: Annotated[list[Annotated[Number, Field(gt=1)]], Field(min_length=1)]
-    etas: Annotated[list[Annotated[float, Field(gt=0, lt=1)]], Field(min_length=1)]
 
 
-class Law(Typed):
-    """A pair of data sets, one with record 1 and one with `x_prime`, all others `rest`.
-
-    eta: step size. m: number of records of a batch.
-    """
-
-    x_prime: float
-    rest: float
-    eta: float
-    m: int
-
-
-class Divergence(Law):
-    """Renyi divergence at noise `sigma2`, exact and as Thm 3.2 claims it, (steps, alphas)."""
-
-    sigma2: float
-    exact: list[list[float]]
-    claimed: list[list[float]]
-
-
-class PromisedDelta(Law):
-    """Exact delta at the spec's epsilon after K steps with the noise of Thm 4.2."""
-
-    K: int
-    delta: float
-
-
-class Metrics(records.Metrics):
-    """The scanned laws, and those with the noise of Thm 4.2.
-
-    lipschitz: Lipschitz constant L of a record's loss. calibrated_sigma2: noise of Thm 4.2.
-    """
-
-    n: int
-    lipschitz: float
-    calibrated_sigma2: float
-    scan: list[Divergence]
-    calibrated: list[PromisedDelta]
+RECORD = RecordShape(
+    CounterexampleSpec,
+    version=2,
+    facts="n lipschitz calibrated_sigma2",
+    tables={
+        "scan": "x_prime rest eta m sigma2 K alpha exact claimed",
+        "calibrated": "x_prime rest eta m K delta",
+    },
+)

@@ -1,51 +1,50 @@
-"""dp_sgld, records of kind finetune: DP-SGD with ever more of the backbone trained, Table 3."""
+"""Records of kind `finetune`: DP-SGD with ever more of the backbone trained, Table 3.
 
-from typing import Annotated, Literal
+unfreeze: name of the trained parts. trained_parameters: their number of weights. Arms without
+privacy come first, then those of each epsilon.
+"""
 
-from pydantic import Field
+from typing import Literal
 
-from dpatlas.core import records
-from dpatlas.core.facts import BackboneUsed, ReportedFields
-from dpatlas.core.records import Typed
-from dpatlas.papers.dp_sgld.records import Count, Positive
-from dpatlas.papers.dp_sgld.records.trained import SgdRow, TrainingSpec
-
-
-class Trainable(Typed):
-    """Trained parts of the network, by the beginning of their names; `name` stands in tables."""
-
-    name: str
-    trainable: Annotated[list[str], Field(min_length=1)]
+from dpatlas.core.facts import ReportedFields
+from dpatlas.core.fields import Batch, Model, Once, PositiveList, Relation, Updates, setting
+from dpatlas.core.records import RecordShape
+from dpatlas.papers.dp_sgld.records import ARM, RUNS, TrainingSpec
 
 
-class Finetune(TrainingSpec):
-    """Settings of the arms. batch: expected size. steps: updates."""
+class TrainedParts(Model):
+    """What one arm of the fine-tuning trains."""
 
-    epsilons: list[Positive]
-    relation: Literal["add_remove", "replace_one"]
-    batch: Count
-    steps: Count
-    unfreeze: Annotated[list[Trainable], Field(min_length=1)]
-
-
-class Spec(Finetune, ReportedFields):
-    """Settings of a job."""
+    name: str = setting("Name in tables.", min_length=1, max_length=40)
+    trainable: Once[str] = setting(
+        "Parts of the network, by the beginning of their names; head is the new head.",
+        min_length=1,
+    )
 
 
-class Row(SgdRow):
-    """An arm. unfreeze: name of the trained parts. trained_parameters: their number of weights."""
+class FinetuneArms(Model):
+    """Settings of the arms."""
 
-    unfreeze: str
-    trained_parameters: int
+    epsilons: PositiveList
+    relation: Relation
+    batch: Batch
+    steps: Updates
+    unfreeze: list[TrainedParts] = setting("What is trained, the fewest parts first.", min_length=2)
 
 
-class Metrics(records.Metrics):
-    """Numbers of records of a run, and rows: those without privacy first, then by epsilon."""
+class Finetune(TrainingSpec, FinetuneArms):
+    """The arms, of reported runs and of their tuning."""
 
-    VERSION = 2
 
-    n_train: int
-    n_test: int
-    classes: int
-    backbone: BackboneUsed
-    rows: list[Row]
+class FinetuneSpec(Finetune, ReportedFields):
+    """Reported runs."""
+
+    kind: Literal["finetune"]
+
+
+RECORD = RecordShape(
+    FinetuneSpec,
+    version=3,
+    facts="n_train n_test classes backbone",
+    tables={"arms": f"{ARM} unfreeze trained_parameters", "runs": RUNS},
+)

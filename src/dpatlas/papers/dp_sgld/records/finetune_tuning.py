@@ -1,15 +1,22 @@
-"""dp_sgld, records of kind finetune_tuning: the learning rates that every arm tried."""
+"""Records of kind `finetune_tuning`: the learning rates that every arm tried."""
 
-from dpatlas.core.facts import TuningFields, TuningMetrics
-from dpatlas.papers.dp_sgld.records import Positives
+from typing import Literal
+
+from dpatlas.core.facts import TuningFields, tuning_record
+from dpatlas.core.fields import Model, PositiveList
 from dpatlas.papers.dp_sgld.records.finetune import Finetune
 
 
-class Spec(Finetune, TuningFields):
-    """Settings of a job. lrs: rates that every arm tries."""
+class Rates(Model):
+    """What is tried."""
 
-    lrs: Positives
+    lrs: PositiveList
 
 
-class Metrics(TuningMetrics):
-    """One row for every arm."""
+class FinetuneTuningSpec(Finetune, TuningFields, Rates):
+    """The tuning."""
+
+    kind: Literal["finetune_tuning"]
+
+
+RECORD = tuning_record(FinetuneTuningSpec)

@@ -1,41 +1,42 @@
-"""dp_sgld, records of kind long_training: accuracy against the number of full-batch steps."""
+"""Records of kind `long_training`: accuracy against the number of full-batch steps.
+
+comparison: under which the noise is calibrated (`jobs.arms`).
+"""
+
+from typing import Literal
 
 from dpatlas.core.facts import ReportedFields
-from dpatlas.papers.dp_sgld.records import Counts, Positive
-from dpatlas.papers.dp_sgld.records.regression import (
-    Comparison,
-    RegressionFields,
-    RegressionMetrics,
+from dpatlas.core.fields import CountList, Epsilon, Model
+from dpatlas.core.records import RecordShape
+from dpatlas.papers.dp_sgld.records import (
+    REGRESSION_ARM,
+    REGRESSION_FACTS,
+    RUNS,
+    SEEN,
+    RegressionSpec,
 )
-from dpatlas.papers.dp_sgld.records.trained import LangevinRow, SgdRow
 
 
-class LongTraining(RegressionFields):
-    """Settings of the arms: epsilon of each, and the numbers of steps."""
+class LongArms(Model):
+    """Settings of the arms: a row for every number of steps and method."""
 
-    epsilon: Positive
-    steps: Counts
-
-
-class Spec(LongTraining, ReportedFields):
-    """Settings of a job."""
+    epsilon: Epsilon
+    steps: CountList
 
 
-class SgdArm(SgdRow):
-    """DP-SGD for `steps` steps. comparison: the one under which its noise is calibrated."""
-
-    comparison: Comparison
+class LongTraining(RegressionSpec, LongArms):
+    """The arms, of reported runs and of their tuning."""
 
 
-class LangevinArm(LangevinRow):
-    """Langevin SGD for `steps` steps. comparison: the one under which its noise is calibrated."""
+class LongTrainingSpec(LongTraining, ReportedFields):
+    """Reported runs."""
 
-    comparison: Comparison
+    kind: Literal["long_training"]
 
 
-class Metrics(RegressionMetrics):
-    """A row for every number of steps and method."""
-
-    VERSION = 3
-
-    rows: list[LangevinArm | SgdArm]
+RECORD = RecordShape(
+    LongTrainingSpec,
+    version=4,
+    facts=REGRESSION_FACTS,
+    tables={"seen": SEEN, "arms": f"{REGRESSION_ARM} comparison", "runs": RUNS},
+)

@@ -1,16 +1,23 @@
-"""dp_sgld, records of kind long_training_tuning: the settings that every arm tried."""
+"""Records of kind `long_training_tuning`: the settings that every arm tried."""
 
-from dpatlas.core.facts import TuningFields, TuningMetrics
-from dpatlas.papers.dp_sgld.records import Positives
+from typing import Literal
+
+from dpatlas.core.facts import TuningFields, tuning_record
+from dpatlas.core.fields import Model, PositiveList
 from dpatlas.papers.dp_sgld.records.long_training import LongTraining
 
 
-class Spec(LongTraining, TuningFields):
-    """Settings of a job. lambdas: tried by Langevin SGD. lrs: tried by DP-SGD."""
+class LongGrid(Model):
+    """What Langevin SGD and DP-SGD try."""
 
-    lambdas: Positives
-    lrs: Positives
+    lambdas: PositiveList
+    lrs: PositiveList
 
 
-class Metrics(TuningMetrics):
-    """One row for every number of steps and method."""
+class LongTrainingTuningSpec(LongTraining, TuningFields, LongGrid):
+    """The tuning."""
+
+    kind: Literal["long_training_tuning"]
+
+
+RECORD = tuning_record(LongTrainingTuningSpec)

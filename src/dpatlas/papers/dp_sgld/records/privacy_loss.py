@@ -1,91 +1,61 @@
-"""dp_sgld, records of kind privacy_loss: epsilon against steps by every accounting."""
+"""Records of kind `privacy_loss`: epsilon against steps by every accounting.
 
-from typing import Annotated
+lipschitz, beta: Lipschitz constant and smoothness of a record's loss. small: n, batch, radius of
+the interval and claimed epsilon of the one-dimensional example.
+
+`curves`, by curve and step: epsilon at the spec's delta, None where it is infinite. calibration:
+the comparison whose K calibrates the noise sigma2, or `one dimension` for that example.
+
+`published`, by published DP-SGLD row: its ordinary accounting, and the DP-SGD row beside it.
+noise_multiplier: of the first step, which is the smallest. add_remove: epsilon of Poisson batches.
+replace_one: epsilon of batches without replacement. dp_sgd_pld, dp_sgd_rdp: epsilon of DP-SGD's
+Poisson batches for add_remove, by two accountants.
+"""
+
+from typing import Literal
 
 from pydantic import Field
 
-from dpatlas.core import records
-from dpatlas.core.records import Typed
-from dpatlas.papers.dp_sgld.records import Count, Delta, Positive, RunSpec, Schedule
+from dpatlas.core.fields import Batch, Delta, Epsilon, Model, setting
+from dpatlas.core.records import RecordShape
+from dpatlas.papers.dp_sgld.records import (
+    FeatureNorm,
+    Regulariser,
+    Schedules,
+    SgldSpec,
+    batch_of_at_most,
+)
 
 
-class Spec(RunSpec):
-    """Settings of a run that is accounted for and never trained.
+class PrivacyLoss(Model):
+    """Epsilon against steps by every accounting; nothing is trained."""
 
-    n, classes: numbers of records and classes. feature_norm: public bound on the norm of a record.
-    lam: weight of the regulariser. epsilon: what Thm 3.2 claims at the last step.
-    """
+    n: int = setting("Number of records.", ge=2, le=100_000_000)
+    classes: int = setting("Number of classes; it sets the radius.", ge=2, le=100_000)
+    feature_norm: FeatureNorm = setting("Public bound R on the norm of a record.")
+    batch: Batch
+    epochs: int = setting("Length of the run.", ge=1, le=10_000)
+    lam: Regulariser = Field(alias="lambda")
+    epsilon: Epsilon
+    schedules: Schedules
 
-    n: Annotated[int, Field(ge=2)]
-    classes: Annotated[int, Field(ge=2)]
-    feature_norm: Positive
-    batch: Count
-    epochs: Count
-    lam: Positive = Field(alias="lambda")
-    epsilon: Positive
+    _batch = batch_of_at_most("n", lambda model: model.n)
+
+
+class PrivacyLossSpec(SgldSpec, PrivacyLoss):
+    """A run that is accounted for; epsilon: what Thm 3.2 claims at the last step."""
+
+    kind: Literal["privacy_loss"]
     delta: Delta
-    schedules: Annotated[list[Schedule], Field(min_length=1)]
 
 
-class SmallLaw(Typed):
-    """The one-dimensional example: n records, radius of the interval, claimed epsilon."""
-
-    n: int
-    batch: int
-    radius: float
-    epsilon: float
-
-
-class Curve(Typed):
-    """Epsilon at the spec's delta after `steps` steps, by one accounting.
-
-    calibration: the comparison whose K calibrates the noise `sigma2`, or the one-dimensional
-    example. epsilon: shape (steps,), None where it is infinite.
-    """
-
-    calibration: str
-    schedule: Schedule
-    curve: str
-    sigma2: float
-    steps: list[int]
-    epsilon: list[float | None]
-
-
-class PublishedDpSgd(Typed):
-    """A published DP-SGD row: epsilon of Poisson batches for add_remove, by two accountants."""
-
-    noise_multiplier: float
-    pld: float
-    rdp: float
-
-
-class PublishedAccounting(Typed):
-    """Ordinary accounting of a published DP-SGLD row, and the DP-SGD row beside it.
-
-    noise_multiplier: of the first step, which is the smallest. add_remove: epsilon of Poisson
-    batches. replace_one: epsilon of batches without replacement.
-    """
-
-    table: int
-    dataset: str
-    backbone: str
-    steps: int
-    noise_multiplier: float
-    add_remove: float
-    replace_one: float
-    dp_sgd: PublishedDpSgd
-
-
-class Metrics(records.Metrics):
-    """Curves of epsilon, and accountings of the published rows.
-
-    lipschitz, beta: Lipschitz constant and smoothness of a record's loss. small: the example of
-    the curves in one dimension.
-    """
-
-    lipschitz: float
-    beta: float
-    steps_per_epoch: int
-    small: SmallLaw
-    curves: list[Curve]
-    published: list[PublishedAccounting]
+RECORD = RecordShape(
+    PrivacyLossSpec,
+    version=2,
+    facts="lipschitz beta steps_per_epoch small",
+    tables={
+        "curves": "calibration schedule curve sigma2 step epsilon",
+        "published": "table dataset backbone steps noise_multiplier add_remove replace_one "
+        "dp_sgd_noise_multiplier dp_sgd_pld dp_sgd_rdp",
+    },
+)

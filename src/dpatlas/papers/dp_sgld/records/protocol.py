@@ -1,65 +1,67 @@
-"""dp_sgld, records of kind protocol: Tables 1 and 2 as the paper ran them."""
+"""Records of kind `protocol`: Tables 1 and 2 as the paper ran them.
 
-from typing import Annotated
+best_epoch_accuracy: the largest over the ends of all epochs, chosen on the test records as the
+authors' code does; no guarantee covers the choice. l2: whether the method has the reading's
+regulariser, which DP-SGD can do without. Langevin noise is by Thm 3.2 with K = epochs.
+"""
+
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from dpatlas.core.facts import ReportedFields
-from dpatlas.core.records import OverRuns, Typed
-from dpatlas.papers.dp_sgld.records import Count, Positive, Schedule
-from dpatlas.papers.dp_sgld.records.regression import RegressionFields, RegressionMetrics
-from dpatlas.papers.dp_sgld.records.trained import LangevinRow, SgdRow
+from dpatlas.core.fields import Batch, Epsilon, Model, setting
+from dpatlas.core.records import RecordShape
+from dpatlas.papers.dp_sgld.records import (
+    REGRESSION_ARM,
+    REGRESSION_FACTS,
+    RUNS,
+    SEEN,
+    Epochs,
+    RegressionSpec,
+    Regulariser,
+    Schedules,
+    StepSize,
+)
 
 
-class Reading(Typed):
-    """A reading of the paper's settings, which all methods share.
+class Reading(Model):
+    """A reading of the paper's settings, the same for all methods."""
 
-    name: in tables and claims. step_size: the first step, in units of 1 / beta. lam: weight of the
-    regulariser. without_l2: whether DP-SGD is run without the regulariser as well.
-    """
-
-    name: str
-    step_size: Positive
-    lam: Positive = Field(alias="lambda")
-    schedules: Annotated[list[Schedule], Field(min_length=1)]
-    without_l2: bool
+    name: str = setting("Name in tables and claims.", pattern="^[a-z0-9 ]{1,30}$")
+    step_size: StepSize
+    lam: Regulariser = Field(alias="lambda")
+    schedules: Schedules
+    without_l2: bool = setting("Whether DP-SGD is run without the L2 term as well.")
 
 
-class Protocol(RegressionFields):
-    """Settings of the arms. batch: expected size. epochs: passes over the records, of every arm."""
+class Shared(Model):
+    """What all methods share."""
 
-    epsilon: Positive
-    batch: Count
-    epochs: Count
+    epsilon: Epsilon
+    batch: Batch
+    epochs: Epochs
+
+
+class Protocol(RegressionSpec, Shared):
+    """The arms, of reported runs and of their tuning."""
+
     readings: Annotated[list[Reading], Field(min_length=1)]
 
 
-class Spec(Protocol, ReportedFields):
-    """Settings of a job."""
+class ProtocolSpec(Protocol, ReportedFields):
+    """Reported runs."""
+
+    kind: Literal["protocol"]
 
 
-class SgdArm(SgdRow):
-    """DP-SGD or SGD. weight_decay: times the weights, added to the gradient; 0 without L2 term.
-
-    best_epoch_accuracy: the largest over the ends of all epochs, chosen on the test records as the
-    authors' code does; no guarantee covers the choice.
-    """
-
-    reading: str
-    schedule: Schedule
-    weight_decay: float
-    best_epoch_accuracy: OverRuns[float]
-
-
-class LangevinArm(LangevinRow):
-    """Langevin SGD, its noise by Thm 3.2 with K = epochs. best_epoch_accuracy: as for SGD."""
-
-    reading: str
-    schedule: Schedule
-    best_epoch_accuracy: OverRuns[float]
-
-
-class Metrics(RegressionMetrics):
-    """rows: one for every reading, schedule and method."""
-
-    rows: list[LangevinArm | SgdArm]
+RECORD = RecordShape(
+    ProtocolSpec,
+    version=2,
+    facts=REGRESSION_FACTS,
+    tables={
+        "seen": SEEN,
+        "arms": f"{REGRESSION_ARM} reading schedule l2 weight_decay",
+        "runs": f"{RUNS} best_epoch_accuracy",
+    },
+)

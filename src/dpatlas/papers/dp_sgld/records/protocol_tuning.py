@@ -1,15 +1,22 @@
-"""dp_sgld, records of kind protocol_tuning: the clip bounds that every arm of DP-SGD tried."""
+"""Records of kind `protocol_tuning`: the clip bounds that every arm of DP-SGD tried."""
 
-from dpatlas.core.facts import TuningFields, TuningMetrics
-from dpatlas.papers.dp_sgld.records import Positives
+from typing import Literal
+
+from dpatlas.core.facts import TuningFields, tuning_record
+from dpatlas.core.fields import Model, PositiveList, setting
 from dpatlas.papers.dp_sgld.records.protocol import Protocol
 
 
-class Spec(Protocol, TuningFields):
-    """Settings of a job. clips: clip bounds of DP-SGD; the other methods have nothing to try."""
+class Clips(Model):
+    """What is tried."""
 
-    clips: Positives
+    clips: PositiveList = setting("Clip bounds that DP-SGD tries.")
 
 
-class Metrics(TuningMetrics):
-    """One row for every arm."""
+class ProtocolTuningSpec(Protocol, TuningFields, Clips):
+    """The tuning; methods other than DP-SGD have nothing to try."""
+
+    kind: Literal["protocol_tuning"]
+
+
+RECORD = tuning_record(ProtocolTuningSpec)

@@ -1,79 +1,53 @@
-"""dp_sgld, records of kind utility: measured excess risk beside the utility bounds."""
+"""Records of kind `utility`: measured excess risk beside the utility bounds.
 
-from typing import Annotated
+parameters: their number d. lipschitz, beta: Lipschitz constant and smoothness of a record's loss.
+radius: of the ball that iterates are projected onto. minimiser_norm: ||theta*||.
+excess_risk_at_zero: of zero weights. batch_noise: xi2 = E ||grad L_B(theta*)||^2.
+
+By schedule and epsilon. `noise`: its variance sigma2, and distance2, the bound on
+E ||theta_0 - theta*||^2. `bounds`: a lemma's at every shown step, a theorem's after its own number
+of steps; corrected, `exact`, and as printed, `paper`. `risks`, by run and shown step: the measured
+excess_risk.
+"""
+
+from typing import Literal
 
 from pydantic import Field
 
-from dpatlas.core import records
-from dpatlas.core.records import OverRuns, RunsFields, Typed
-from dpatlas.papers.dp_sgld.records import Count, Delta, Positive, Positives, RunSpec, Schedule
+from dpatlas.core.fields import Batch, Delta, Model, PositiveList, Updates, setting
+from dpatlas.core.records import RecordShape, RunsFields
+from dpatlas.papers.dp_sgld.records import Regulariser, Schedules, SgldSpec, batch_of_at_most
 
 
-class Spec(RunSpec, RunsFields):
-    """Settings of Langevin SGD on generated records; the noise is Thm 4.2's.
+class Utility(Model):
+    """The utility bounds beside measured excess risk on a problem with known optimum."""
 
-    n: number of records. inputs: dimension of a record. lam: weight of the regulariser.
-    """
+    n: int = setting("Number of generated records.", ge=2, le=10_000_000)
+    inputs: int = setting("Dimension of a record.", ge=1, le=10_000)
+    batch: Batch
+    lam: Regulariser = Field(alias="lambda")
+    epsilons: PositiveList
+    steps: Updates
+    schedules: Schedules
 
-    n: Annotated[int, Field(ge=2)]
-    inputs: Count
-    batch: Count
-    lam: Positive = Field(alias="lambda")
-    epsilons: Positives
+    _batch = batch_of_at_most("n", lambda model: model.n)
+
+
+class UtilitySpec(SgldSpec, RunsFields, Utility):
+    """Runs of Langevin SGD on generated records; the noise is Thm 4.2's."""
+
+    kind: Literal["utility"]
     delta: Delta
-    steps: Count
-    schedules: Annotated[list[Schedule], Field(min_length=1)]
 
 
-class Lemma(Typed):
-    """A lemma's bound at every shown step, shape (shown_steps,): corrected and as printed."""
-
-    name: str
-    exact: list[float]
-    paper: list[float]
-
-
-class Theorem(Typed):
-    """A theorem's bound after its own number of steps K: corrected and as printed."""
-
-    name: str
-    K: int
-    exact: float
-    paper: float
-
-
-class Row(Typed):
-    """One schedule at one epsilon.
-
-    sigma2: noise variance. distance2: bound on E ||theta_0 - theta*||^2. excess_risk_runs: measured
-    at every shown step, shape (runs, shown_steps).
-    """
-
-    schedule: Schedule
-    epsilon: float
-    sigma2: float
-    distance2: float
-    shown_steps: list[int]
-    lemma: Lemma
-    theorems: list[Theorem]
-    excess_risk_runs: OverRuns[list[float]]
-
-
-class Metrics(records.Metrics):
-    """The problem and its rows.
-
-    parameters: their number d. lipschitz, beta: Lipschitz constant and smoothness of a record's
-    loss. radius: of the ball that iterates are projected onto. minimiser_norm: ||theta*||.
-    excess_risk_at_zero: of zero weights. batch_noise: xi2 = E ||grad L_B(theta*)||^2.
-    """
-
-    classes: int
-    parameters: int
-    lipschitz: float
-    beta: float
-    radius: float
-    minimiser_norm: float
-    gradient_norm_at_minimiser: float
-    excess_risk_at_zero: float
-    batch_noise: float
-    rows: list[Row]
+RECORD = RecordShape(
+    UtilitySpec,
+    version=2,
+    facts="classes parameters lipschitz beta radius minimiser_norm gradient_norm_at_minimiser "
+    "excess_risk_at_zero batch_noise",
+    tables={
+        "noise": "schedule epsilon sigma2 distance2",
+        "bounds": "schedule epsilon bound step exact paper",
+        "risks": "run schedule epsilon step excess_risk",
+    },
+)

@@ -1,54 +1,41 @@
 """Figure feature_overlap: how far the neurons point along the direction that is to be learned."""
 
 from collections.abc import Sequence
-from itertools import chain
 
-from dpatlas.papers.feature_learning.figures.panels import (
-    draw_series,
-    label_x,
-    layout,
-    panels_of,
-    share_y,
-)
+from dpatlas.papers.feature_learning.figures.panels import grid, layout, panel
 from dpatlas.papers.feature_learning.figures.rows import (
     COLUMNS,
     CONDITION,
     OVERLAPS,
     Record,
     Series,
-    condition,
     series_rows,
 )
 from dpatlas.papers.feature_learning.figures.words import setting_note, warning_notes
-from dpatlas.show.draw import frame
-from dpatlas.show.output import Row, Settings, ShownFigure
-from dpatlas.show.panels import legend
-from dpatlas.show.rows import span
-from dpatlas.show.series import handle
+from dpatlas.rows import columns
+from dpatlas.show.panel import Axis, Panel, ShownFigure, points
+from dpatlas.show.rows import Row, Settings, span
 
 # Markers at 1 are whole.
-TOP = 1.03
+OVERLAP = Axis(r"mean $|\cos(w_j, \mu)|$", ends=(0, 1.03))
 LOOKS = {name: kind.look for name, kind in OVERLAPS.items()}
 OVERLAP_COLUMNS = (*COLUMNS, "cosine", "cosine_standard_error", "sigma_W")
 
 
 def feature_overlap(records: Sequence[Record], settings: Settings) -> ShownFigure:
     """Mean |cosine| of the neurons with mu, by how the first layer was made."""
-    figure, lines = panels_of(layout(records))
-    panels = list(chain(*lines))
     rows: list[Row] = []
-    for axes, record in panels:
-        shown = [row for name in OVERLAPS for row in overlap_rows(record, name)]
-        draw_series(axes, record, frame(shown), LOOKS)
-        rows += shown
+    panels: list[list[Panel]] = []
+    lines = layout(records)
     for line in lines:
-        share_y(line)
-        line[0][0].set(ylim=(0, TOP), ylabel=r"mean $|\cos(w_j, \mu)|$")
-    legend(figure, [handle(look) for look in LOOKS.values()])
-    label_x(figure, panels)
-    shown_records = [record for _, record in panels]
-    notes = [setting_note(shown_records), *_printed_notes(rows), *warning_notes(shown_records)]
-    return ShownFigure(figure, OVERLAP_COLUMNS, rows, notes)
+        panels.append([])
+        for record in line:
+            shown = [row for name in OVERLAPS for row in overlap_rows(record, name)]
+            panels[-1].append(panel(record, OVERLAP, points(shown, record.spec.along, LOOKS)))
+            rows += shown
+    drawn = [record for line in lines for record in line]
+    notes = [setting_note(drawn), *_printed_notes(rows), *warning_notes(drawn)]
+    return ShownFigure([grid(panels)], OVERLAP_COLUMNS, rows, notes)
 
 
 def overlap_rows(record: Record, name: str) -> list[Row]:
@@ -59,12 +46,9 @@ def overlap_rows(record: Record, name: str) -> list[Row]:
     for row, cosine in zip(rows, cosines, strict=True):
         row["cosine"], row["cosine_standard_error"] = cosine["value"], cosine["standard_error"]
     if name == "printed":
-        noise = {
-            tuple(condition(record, point).values()): point.printed_noise
-            for point in record.metrics.conditions
-        }
+        conditions = columns([record], "conditions").groupby(list(CONDITION)).printed_noise
         for row in rows:
-            row["sigma_W"] = noise[tuple(row[key] for key in CONDITION)]
+            row["sigma_W"] = conditions.get_group(tuple(row[key] for key in CONDITION)).iloc[0]
     return rows
 
 

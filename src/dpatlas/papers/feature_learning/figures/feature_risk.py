@@ -1,12 +1,6 @@
 """Figure feature_risk: the risk of learned and of random features, and the laws that it follows."""
 
-import math
 from collections.abc import Sequence
-from itertools import chain
-from typing import Any
-
-import pandas as pd
-from matplotlib.axes import Axes
 
 from dpatlas.papers.feature_learning.figures.laws import (
     crossing_rows,
@@ -14,15 +8,7 @@ from dpatlas.papers.feature_learning.figures.laws import (
     rate_rows,
     slope_rows,
 )
-from dpatlas.papers.feature_learning.figures.panels import (
-    Panels,
-    draw_series,
-    label_x,
-    layout,
-    limit_y,
-    panels_of,
-    share_y,
-)
+from dpatlas.papers.feature_learning.figures.panels import grid, layout, panel, risk_axis
 from dpatlas.papers.feature_learning.figures.rows import (
     COLUMNS,
     FLOOR,
@@ -32,18 +18,16 @@ from dpatlas.papers.feature_learning.figures.rows import (
     series_rows,
 )
 from dpatlas.papers.feature_learning.figures.words import risk_words, setting_note, warning_notes
-from dpatlas.show.draw import frame
-from dpatlas.show.look import MUTED, NOTE_SIZE, THIN, Look
-from dpatlas.show.output import Row, Settings, ShownFigure
-from dpatlas.show.panels import legend
-from dpatlas.show.rows import CONFIDENCE
-from dpatlas.show.series import handle
+from dpatlas.show.look import Look
+from dpatlas.show.panel import Axis, Panel, ShownFigure, Words, points, series
+from dpatlas.show.rows import CONFIDENCE, Row, Settings, grouped, where
 
-RATE = Look("fitted rate", "black", "", "--")
-THEOREM = Look("power of Theorem 1", "black", "", ":")
-CROSSING = Look("meeting point", "black", "o", "none")
 LOOKS = {name: kind.look for name, kind in RISKS.items()}
-LAWS = {"rate": RATE, "theorem": THEOREM, "crossing": CROSSING}
+LAWS = {
+    "rate": Look("fitted rate", "black", "", "--"),
+    "theorem": Look("power of Theorem 1", "black", "", ":"),
+    "crossing": Look("meeting point", "black", "o", "", size=6, fill="none"),
+}
 # Side by side, but for the two whose crossing is marked.
 SIDES = ("direction", "random private", PRIVATE, "random private of both", "non-private")
 # By axis, what is varied and the networks whose slopes are told below the panels.
@@ -60,26 +44,25 @@ RISK_COLUMNS = ("part", *COLUMNS, "R0", "c", "least", "most", "points")
 
 def feature_risk(records: Sequence[Record], settings: Settings) -> ShownFigure:
     """Risk by features and read-out, with the fitted rate, and where private meets random."""
-    figure, lines = panels_of(layout(records))
-    panels = list(chain(*lines))
     rows: list[Row] = []
+    panels, lines = [], layout(records)
     for line in lines:
-        rows += _risk_line(line)
-    data = frame(rows)
-    shown = {*data.get("series", ()), *data.get("part", ())}
-    handles = [handle(look) for name, look in (LOOKS | LAWS).items() if name in shown]
-    if "crossing" in shown:
-        handles[-1].set_markerfacecolor("white")
-    # At most four fit beside each other.
-    legend(figure, handles, math.ceil(len(handles) / math.ceil(len(handles) / 4)))
-    label_x(figure, panels)
-    shown_records = [record for _, record in panels]
+        of_line = {record.id: risk_rows(record) for record in line}
+        shown = [row for each in of_line.values() for row in each]
+        above = ROOM_FOR_MEETING if where(shown, part="crossing") else 0.0
+        drawn = [row for row in shown if row["part"] != "slope"]
+        risk = risk_axis("risk $E(f - s)^2$", drawn, above)
+        panels.append([_panel(record, risk, of_line[record.id]) for record in line])
+        rows += shown
+    names = {row[column] for row in rows for column in ("series", "part")}
+    legend = [look for name, look in (LOOKS | LAWS).items() if name in names]
+    shown_records = [record for line in lines for record in line]
     notes = [
         f"{setting_note(shown_records)}; {risk_words(shown_records)}",
-        *_law_notes(data),
+        *_law_notes(rows),
         *warning_notes(shown_records),
     ]
-    return ShownFigure(figure, RISK_COLUMNS, rows, notes)
+    return ShownFigure([grid(panels)], RISK_COLUMNS, rows, notes, legend)
 
 
 def risk_rows(record: Record) -> list[Row]:
@@ -102,51 +85,23 @@ def risk_rows(record: Record) -> list[Row]:
     ]
 
 
-def _risk_line(line: Panels) -> list[Row]:
-    """Draw a line of panels, which share a y axis; the rows in it."""
-    rows: list[Row] = []
-    aside = {name: LOOKS[name] for name in SIDES}
+def _panel(record: Record, risk: Axis, rows: list[Row]) -> Panel:
+    """Risks and laws; a thin line and a number where private features meet random ones."""
+    along = record.spec.along
+    risks = where(rows, part="risk")
     centred = {name: look for name, look in LOOKS.items() if name not in SIDES}
-    for axes, record in line:
-        shown = risk_rows(record)
-        axes.set_yscale("log")
-        data = frame(shown)
-        draw_series(axes, record, data[data.part == "risk"] if shown else data, aside, centred)
-        if shown:
-            _draw_laws(axes, record.spec.along, data)
-        rows += shown
-    if rows:
-        share_y(line)
-        data = frame(rows)
-        above = ROOM_FOR_MEETING if "crossing" in set(data.part) else 0.0
-        limit_y(line[0][0], data[data.part != "slope"], above=above)
-    line[0][0].set_ylabel("risk $E(f - s)^2$")
-    return rows
+    drawn = series(risks, along, centred)
+    drawn += points(risks, along, {name: LOOKS[name] for name in SIDES})
+    drawn += series([row for row in rows if row["part"] in LAWS], along, LAWS, "part")
+    top = risk.ends[1] or 1.0
+    at = [row[along] for row in where(rows, part="crossing")]
+    numbers = [Words(f"{float(f'{x:.3g}'):g}", (x, top), align=("center", "top")) for x in at]
+    return panel(record, risk, drawn, words=numbers, upright=at)
 
 
-def _draw_laws(axes: Axes, axis: str, data: pd.DataFrame) -> None:
-    """The report's rates, and a mark and a number where private features meet random ones."""
-    for part, look in (("rate", RATE), ("theorem", THEOREM)):
-        law = data[data.part == part]
-        axes.plot(law[axis], law.value, marker=look.marker, **look.line)
-    for x, value in data.loc[data.part == "crossing", [axis, "value"]].itertuples(index=False):
-        mark: dict[str, Any] = {"mfc": "white", "markersize": 6, "zorder": 4}
-        axes.plot(x, value, CROSSING.marker, color=CROSSING.color, **mark)
-        axes.annotate(
-            f"{float(f'{x:.3g}'):g}",
-            (x, value),
-            (x, 0.99),
-            textcoords=axes.get_xaxis_transform(),
-            ha="center",
-            va="top",
-            fontsize=NOTE_SIZE,
-            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": THIN},
-        )
-
-
-def _law_notes(data: pd.DataFrame) -> list[str]:
+def _law_notes(rows: Sequence[Row]) -> list[str]:
     """What slopes, meeting points and the fits of the rate are."""
-    notes, parts = [], dict(list(data.groupby("part")))
+    notes, parts = [], {part: shown for (part,), shown in grouped(rows, "part").items()}
     if "slope" in parts:
         notes.append(
             "slope: of log risk in log n, log p or log d, by least squares in every run; mean "
@@ -165,8 +120,8 @@ def _law_notes(data: pd.DataFrame) -> list[str]:
         )
     if "rate" in parts:
         fits = [
-            f"{fit.link} along {fit.axis} R0 = {fit.R0:.3g}, c = {fit.c:.3g}"
-            for fit in parts["rate"].drop_duplicates(["link", "axis"]).itertuples()
+            f"{link} along {axis} R0 = {fits[0]['R0']:.3g}, c = {fits[0]['c']:.3g}"
+            for (link, axis), fits in grouped(parts["rate"], "link", "axis").items()
         ]
         notes.append(
             "fitted rate: R0 + c d^(1 + eps_n)/n log(1.25/delta)/eps^2 (Theorem 1's second term, "
@@ -176,14 +131,15 @@ def _law_notes(data: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _slopes_text(slopes: pd.DataFrame) -> str:
+def _slopes_text(slopes: Sequence[Row]) -> str:
     """Slopes by link and axis with their intervals, which are symmetric."""
     texts = []
-    for (axis, link), of_panel in slopes.groupby(["axis", "link"], sort=False):
+    for (axis, link), of_panel in grouped(slopes, "axis", "link").items():
         varied, shown = SHOWN_SLOPES[axis]
         numbers = []
-        for row in of_panel[of_panel.series.isin(list(shown))].itertuples():
-            half = "" if math.isnan(row.high) else f"\xa0±\xa0{row.high - row.value:.3f}"
-            numbers.append(f"{shown[row.series]} {row.value:.3f}{half}")
+        for row in of_panel:
+            if row["series"] in shown:
+                half = row["high"] and f"\xa0±\xa0{row['high'] - row['value']:.3f}"
+                numbers.append(f"{shown[row['series']]} {row['value']:.3f}{half or ''}")
         texts.append(f"{link} in {varied}: {', '.join(numbers)}")
     return "; ".join(texts)

@@ -13,13 +13,11 @@ from dpatlas.papers.feature_learning.figures.rows import (
     RANDOM,
     RISKS,
     Record,
-    condition,
-    measured,
 )
 from dpatlas.papers.feature_learning.figures.words import privacy_words, risk_words
-from dpatlas.show.output import Row, Settings, ShownTable
-from dpatlas.show.rows import CONFIDENCE, mean_and_error, span
-from dpatlas.show.series import some
+from dpatlas.rows import columns
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import CONFIDENCE, Row, Settings, mean_and_error, some, span
 from dpatlas.show.tables import Cell, Math, Measured, Part
 
 MEASURED = {
@@ -58,17 +56,19 @@ def feature_risk_table(records: Sequence[Record], settings: Settings) -> ShownTa
 
 def condition_rows(records: Sequence[Record]) -> list[Row]:
     """A row for every condition, from the first of the records that have it."""
-    rows: dict[tuple[Any, ...], Row] = {}
+    rows: dict[Any, Row] = {}
     for record in records:
-        for number, point in enumerate(record.metrics.conditions):
-            at = condition(record, point)
-            if tuple(at.values()) in rows:
+        data = columns([record]).drop_duplicates([*CONDITION, "features", "run"])
+        for at, condition in data.groupby(list(CONDITION), sort=False):
+            if at in rows:
                 continue
-            row = {"part": "condition", **at, "runs": list(record.ids)}
+            named = dict(zip(CONDITION, at, strict=True))
+            row = {"part": "condition", **named, "runs": list(record.ids)}
             for name, (_, kind) in MEASURED.items():
-                values = measured(record, kind)[number][1]
+                of_kind = condition[condition.features == kind.features]
+                values = of_kind[kind.measure].to_numpy(float)
                 row |= mean_and_error(name, values) | {"runs_used": len(values)}
-            rows[tuple(at.values())] = row
+            rows[at] = row
     return list(rows.values())
 
 

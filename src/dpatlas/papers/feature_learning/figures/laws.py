@@ -16,9 +16,7 @@ from dpatlas.papers.feature_learning.figures.rows import (
     measured,
 )
 from dpatlas.papers.feature_learning.formulas.rates import risk_rate
-from dpatlas.papers.feature_learning.records.simulation import Point
-from dpatlas.show.output import Row
-from dpatlas.show.rows import over_runs
+from dpatlas.show.rows import Row, over_runs
 
 # Sweeps along which the risk is fitted by a power: of n, of p, and of d on a ladder.
 SLOPE_AXES = ("n", "p", "ladder")
@@ -37,7 +35,7 @@ def slope_rows(record: Record) -> list[Row]:
     along, rows = record.spec.along, []
     for name in SLOPES:
         points = measured(record, RISKS[name])
-        at = [getattr(row, along) for row, _ in points]
+        at = [row[along] for row, _ in points]
         if record.spec.axis not in SLOPE_AXES or len(set(at)) < 2:
             continue
         slopes = log_slopes(at, [values for _, values in points])
@@ -56,10 +54,10 @@ def slope_rows(record: Record) -> list[Row]:
     return rows
 
 
-def _fixed(points: Sequence[Point]) -> Row:
+def _fixed(points: Sequence[Row]) -> Row:
     """What all conditions share of d, n, p and epsilon; None of what varies."""
     return {
-        name: getattr(points[0], name) if len({getattr(p, name) for p in points}) == 1 else None
+        name: points[0][name] if len({point[name] for point in points}) == 1 else None
         for name in CONDITION[1:]
     }
 
@@ -70,7 +68,7 @@ def ladder_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
     if record.spec.axis != "ladder" or not shown:
         return []
     first, last = shown[0], shown[-1]
-    power = math.log(last["p"]) / math.log(last["d"]) / (8 * record.metrics.link.degree)
+    power = math.log(last["p"]) / math.log(last["d"]) / (8 * record.facts["degree"])
     return [
         {
             **{key: row[key] for key in ("axis", "link", "d", "n", "p", "epsilon", "runs")},
@@ -89,7 +87,7 @@ def slope_text(row: Row) -> str:
     return f"{row['value']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
 
 
-def log_slopes(at: Sequence[float], values: Sequence[Sequence[float]]) -> list[float]:
+def log_slopes(at: Sequence[float], values: Sequence[np.ndarray]) -> list[float]:
     """Least-squares slope of log values (points, runs) in log at (points,), for every run."""
     return np.polyfit(np.log(at), np.log(values), 1)[0].tolist()
 
@@ -99,7 +97,7 @@ def rate_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
 
     None along p and d, for an information exponent above 1, and for too few points.
     """
-    axis, exponent = record.spec.axis, record.metrics.link.information_exponent
+    axis, exponent = record.spec.axis, record.facts["information_exponent"]
     shown = [row for row in risks if row["series"] == PRIVATE]
     if axis not in RATE_AXES or exponent > 1 or len(shown) < LEAST_POINTS:
         return []

@@ -1,22 +1,13 @@
 """Panels of feature_learning's figures: along n by link, along p, d and epsilon, and on ladders."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-
-import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
+from collections.abc import Sequence
+from typing import Any
 
 from dpatlas.errors import InputError
 from dpatlas.papers.feature_learning.figures.rows import AXES, Record
-from dpatlas.show.draw import draw_points
-from dpatlas.show.look import DOUBLE_COLUMN, Look
-from dpatlas.show.panels import label_decades, label_ticks
-from dpatlas.show.series import some
-
-Panels = list[tuple[Axes, Record]]
+from dpatlas.show.panel import Axis, Grid, Panel, Series, Words
+from dpatlas.show.rows import Row, some
 
 IN_A_LINE = 3
 LINE_HEIGHT, AROUND_LINES = 2.15, 0.45
@@ -28,13 +19,9 @@ LABELS = {
     "ladder": "inputs $d$, with $n$ and $p$",
 }
 SYMBOLS = {"n": "$n$", "p": "$p$", "d": "$d$", "epsilon": r"$\varepsilon$"}
-# Points that a digit of a tick's label takes, and the room between labels.
-DIGIT, BETWEEN = 4.5, 3.0
 # Limits follow intervals of few runs only so far beyond the values.
 MOST_ROOM = 1.4
 LEAST_FILLED = 1.2
-# Ends whose ratio is below this get evenly spaced labels.
-FEW = 3
 EDGE = 0.06
 MARGIN = 0.08
 
@@ -59,97 +46,43 @@ def layout(records: Sequence[Record]) -> list[list[Record]]:
     return lines
 
 
-def panels_of(lines: Sequence[Sequence[Record]]) -> tuple[Figure, list[Panels]]:
-    """A figure with a panel for every record, by line."""
-    figure = Figure(figsize=(DOUBLE_COLUMN, LINE_HEIGHT * len(lines) + AROUND_LINES))
-    grid = figure.subplots(len(lines), max(map(len, lines)), squeeze=False)
-    panels = []
-    for line, records in zip(grid, lines, strict=True):
-        for axes in line[len(records) :]:
-            axes.remove()
-        panels.append(list(zip(line, records, strict=False)))
-    return figure, panels
+def grid(lines: Sequence[Sequence[Panel]]) -> Grid:
+    """Lines of panels, which may have different numbers of them."""
+    return Grid(lines, LINE_HEIGHT * len(lines) + AROUND_LINES)
 
 
-def share_y(line: Panels) -> None:
-    """One y axis for a line of panels, labelled at its left."""
-    (first, _), *others = line
-    for axes, _ in others:
-        axes.sharey(first)
-        axes.tick_params(axis="y", which="both", labelleft=False)
+def panel(record: Record, y: Axis, drawn: Sequence[Series], **parts: Any) -> Panel:
+    """The panel of a record: series along the axis of its sweep."""
+    along = {row[record.spec.along] for row in record.tables["rows"]}
+    x = Axis(LABELS[record.spec.axis], log=True, ticks=sorted(along), margin=MARGIN)
+    parts |= {} if drawn else {"words": [Words("no points")]}
+    return Panel(title(record), x, y, drawn, **parts)
 
 
-def draw_series(
-    axes: Axes,
-    record: Record,
-    data: pd.DataFrame,
-    aside: Mapping[str, Look],
-    centred: Mapping[str, Look] | None = None,
-) -> None:
-    """All series with a look against the axis of the record; those `aside` stand side by side."""
-    axis = record.spec.along
-    axes.set(xscale="log", xlabel=LABELS[record.spec.axis], title=title(record))
-    axes.margins(x=MARGIN)
-    if data.empty:
-        axes.set_axis_off()
-        axes.text(0.5, 0.5, "no points", ha="center", transform=axes.transAxes)
-        return
-    for looks, apart in ((centred or {}, False), (aside, True)):
-        if data[axis].nunique() == 1:
-            # A line through one point would not be seen.
-            looks = {name: replace(look, marker=look.marker or "_") for name, look in looks.items()}
-        draw_points(axes, data, axis, looks, apart=apart)
-
-
-def label_x(figure: Figure, panels: Panels) -> None:
-    """Label the axes at those values of their records whose labels do not run into each other."""
-    # Only a laid out figure knows the widths of its panels.
-    figure.draw_without_rendering()
-    for axes, record in panels:
-        axis, free, labelled = record.spec.along, math.inf, []
-        for value in sorted({getattr(row, axis) for row in record.metrics.rows}, reverse=True):
-            position = axes.transData.transform((value, 1.0))[0] * 72 / figure.dpi
-            half = DIGIT * len(f"{value:g}") / 2
-            if position + half <= free:
-                labelled.append(value)
-                free = position - half - BETWEEN
-        if labelled:
-            label_ticks(axes, labelled)
-            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-
-
-def limit_y(axes: Axes, data: pd.DataFrame, above: float = 0.0) -> None:
-    """A log y axis that holds all values, and their intervals where these are short.
+def risk_axis(label: str, rows: Sequence[Row], above: float) -> Axis:
+    """A log axis that holds all values, and their intervals where these are short.
 
     above: what to leave empty there, as a share of what is filled.
     """
-    if data.empty:
-        return
-    ends = data[["value", "low", "high"]]
-    low = max(data.value.min() / MOST_ROOM, ends.min(axis=None))
-    high = min(data.value.max() * MOST_ROOM, ends.max(axis=None))
+    values = [row["value"] for row in rows]
+    if not values:
+        return Axis(label, log=True)
+    ends = [row[end] for row in rows for end in ("low", "high") if row.get(end) is not None]
+    low = max(min(values) / MOST_ROOM, min([*values, *ends]))
+    high = min(max(values) * MOST_ROOM, max([*values, *ends]))
     filled = max(high / low, LEAST_FILLED)
-    low, high = low / filled**EDGE, high * filled ** (above + EDGE)
-    axes.set_ylim(low, high)
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    if high < FEW * low:
-        # So short an axis has next to none of the numbers of `label_decades`.
-        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    else:
-        label_decades(axes.yaxis)
+    return Axis(label, log=True, ends=(low / filled**EDGE, high * filled ** (above + EDGE)))
 
 
 def title(record: Record) -> str:
     """Name of a link, with its Hermite expansion along n, and the axis elsewhere."""
-    name, facts = record.spec.link, record.metrics.link
+    name = record.spec.link
     if record.spec.axis == "ladder":
         return f"{name}, {ladder_powers(record)}"
     if record.spec.axis != "n":
         return f"{name}, against {SYMBOLS[record.spec.axis]}"
-    exponent = facts.information_exponent
-    return f"{name}, information exponent {exponent}\n$s$ = {expansion(facts.hermite)}"
+    exponent, hermite = record.facts["information_exponent"], record.facts["hermite"]
+    return f"{name}, information exponent {exponent}\n$s$ = {expansion(hermite)}"
 
 
 def ladder_powers(record: Record) -> str:

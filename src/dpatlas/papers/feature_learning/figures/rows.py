@@ -6,14 +6,15 @@ interval.
 
 from dataclasses import dataclass
 
-from dpatlas.papers.feature_learning.records import simulation
-from dpatlas.records import Record as RecordOf
-from dpatlas.show.look import MUTED, Look
-from dpatlas.show.output import Row
-from dpatlas.show.rows import over_runs
-from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED
+import numpy as np
 
-Record = RecordOf[simulation.Spec, simulation.Metrics]
+from dpatlas.papers.feature_learning.records.simulation import SimulationSpec
+from dpatlas.records import Record as RecordOf
+from dpatlas.rows import columns
+from dpatlas.show.look import BLUE, GREEN, MUTED, ORANGE, PINK, RED, Look
+from dpatlas.show.rows import Row, over_runs
+
+Record = RecordOf[SimulationSpec]
 
 # A sweep runs along one of these; what runs along none is for the table.
 AXES = ("n", "p", "d", "epsilon", "ladder")
@@ -53,12 +54,12 @@ RISKS = {
 }
 
 
-def measured(record: Record, series: Series) -> list[tuple[simulation.Row, list[float]]]:
+def measured(record: Record, series: Series) -> list[tuple[Row, np.ndarray]]:
     """The conditions in which the measure was taken, each with its values, (runs,)."""
+    data = columns([record], features=series.features).dropna(subset=[series.measure])
     return [
-        (row, values)
-        for row in record.metrics.rows
-        if row.features == series.features and (values := getattr(row, series.measure)) is not None
+        (dict(zip(CONDITION, at, strict=True)), runs[series.measure].to_numpy(float))
+        for at, runs in data.groupby(list(CONDITION), sort=False)
     ]
 
 
@@ -67,16 +68,11 @@ def series_rows(record: Record, name: str, series: Series) -> list[Row]:
     rows = [
         {
             "axis": record.spec.axis,
-            **condition(record, row),
+            **condition,
             "series": name,
             **over_runs(values),
             "runs": list(record.ids),
         }
-        for row, values in measured(record, series)
+        for condition, values in measured(record, series)
     ]
     return sorted(rows, key=lambda row: row[record.spec.along])
-
-
-def condition(record: Record, point: simulation.Point) -> Row:
-    """A condition of the record, by the columns `CONDITION`."""
-    return {"link": record.spec.link, **{name: getattr(point, name) for name in CONDITION[1:]}}

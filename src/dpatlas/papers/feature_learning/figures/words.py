@@ -47,6 +47,6 @@ def warning_notes(records: Sequence[Record]) -> list[str]:
     notes = {
         f"{record.spec.link}: {warning}": None
         for record in records
-        for warning in record.metrics.warnings
+        for warning in record.facts["warnings"]
     }
     return list(notes)

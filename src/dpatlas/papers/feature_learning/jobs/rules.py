@@ -6,12 +6,13 @@ records of its own.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from dpatlas.accounting.mean_release import mu_per_use, noise_deviation
+from dpatlas.core.records import Row
 from dpatlas.papers.feature_learning.formulas.rates import (
     first_layer_rate,
     largest_epsilon,
@@ -26,12 +27,7 @@ from dpatlas.papers.feature_learning.jobs.layers import (
     first_norms,
     normalised,
 )
-from dpatlas.papers.feature_learning.records.simulation import (
-    ClipBounds,
-    ClipQuantiles,
-    Condition,
-)
-from dpatlas.papers.feature_learning.records.simulation import Link as LinkFacts
+from dpatlas.papers.feature_learning.records.simulation import ClipQuantiles
 
 REHEARSED = 2000
 SHARED = "shared"
@@ -41,14 +37,23 @@ NEIGHBOURS = (
 NEIGHBOURS_SHARED = "replace one record of the data set that both layers use; n is public"
 
 
-def link_facts(link: Link) -> LinkFacts:
+@dataclass(frozen=True)
+class ClipBounds:
+    """Clip bounds: C_W of a gradient in W, C of y x, C_a of a gradient in a."""
+
+    matrix: float
+    direction: float
+    head: float
+
+
+def link_facts(link: Link) -> dict[str, Any]:
     """The link as the record states it."""
-    return LinkFacts(
-        polynomial=link.scaled.tolist(),
-        hermite=link.hermite.tolist(),
-        degree=link.degree,
-        information_exponent=link.information_exponent,
-    )
+    return {
+        "polynomial": link.scaled.tolist(),
+        "hermite": link.hermite.tolist(),
+        "degree": link.degree,
+        "information_exponent": link.information_exponent,
+    }
 
 
 def rehearsed_bounds(link: Link, d: int, p: int, base: int, quantiles: ClipQuantiles) -> ClipBounds:
@@ -131,22 +136,24 @@ class Rules:
         """sigma_W of Assumption 4, eps_B = 0."""
         return printed_first_layer_noise(self.d, self.n, self.link.degree)
 
-    def facts(self) -> Condition:
-        """The condition and its settings, as the record states them."""
-        return Condition(
-            d=self.d,
-            n=self.n,
-            p=self.p,
-            epsilon=self.epsilon,
-            mu=self.mu(True),
-            rate=self.rate,
-            penalty=self.penalty,
-            max_norms=self.bounds,
-            matrix_noise=self.matrix_noise,
-            direction_noise=self.direction_noise,
-            head_noise=self.head_noise(self.n, learns_features=True),
-            printed_noise=self.printed_noise,
-        )
+    @property
+    def point(self) -> Row:
+        """The condition."""
+        return {"d": self.d, "n": self.n, "p": self.p, "epsilon": self.epsilon}
+
+    def facts(self) -> Row:
+        """The condition and its settings, as a row of the record."""
+        return {
+            **self.point,
+            "mu": self.mu(True),
+            "rate": self.rate,
+            "penalty": self.penalty,
+            **{f"{name}_norm": norm for name, norm in asdict(self.bounds).items()},
+            "matrix_noise": self.matrix_noise,
+            "direction_noise": self.direction_noise,
+            "head_noise": self.head_noise(self.n, learns_features=True),
+            "printed_noise": self.printed_noise,
+        }
 
     def ledger(self, features: str, release: str | None, n: int) -> dict[str, Any]:
         """Ledger of one private network.

@@ -24,6 +24,7 @@ import numpy as np
 
 from dpatlas.accounting.ledger import holds_for
 from dpatlas.core.progress import Progress, say
+from dpatlas.core.records import Row, rows_of
 from dpatlas.core.seeds import Noise, note_stream
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages, State
@@ -49,13 +50,7 @@ from dpatlas.papers.feature_learning.jobs.rules import (
     rehearsed_bounds,
     warnings,
 )
-from dpatlas.papers.feature_learning.records.simulation import (
-    Measured,
-    Metrics,
-    Point,
-    Row,
-    Spec,
-)
+from dpatlas.papers.feature_learning.records.simulation import RECORD, Point, SimulationSpec
 from dpatlas.papers.feature_learning.sizes import runs_at_once
 
 PRIVATE, DIRECTION, NONPRIVATE = "private", "direction", "nonprivate"
@@ -63,7 +58,9 @@ RANDOM, RANDOM_BOTH, PRINTED = "random", "random-both", "printed"
 # Name of what the networks of one run share.
 SHARED_BY = "the conditions and kinds of features of one run"
 FEATURES = (PRIVATE, DIRECTION, NONPRIVATE, RANDOM, RANDOM_BOTH, PRINTED)
-MEASURES = tuple(Measured.model_fields)
+MEASURES = ("overlap", "cosine", "risk_private", "risk", "risk_floor", "clipped")
+# Of one kind of features: by name a value for every run; some of MEASURES.
+Measures = dict[str, list[float]]
 
 
 def simulation(job: Job) -> Outcome:
@@ -71,21 +68,16 @@ def simulation(job: Job) -> Outcome:
 
     Raises InputError for a link with a mean, and for n <= d.
     """
-    fields: Spec = job.fields
+    fields: SimulationSpec = job.fields
     link = link_of(fields.polynomial)
     excluded = warnings(link, sorted({point.epsilon for point in fields.points}), fields.delta)
     for warning in excluded:
         say(f"{job.spec.id}: {warning}")
     conditions = [_rules(fields, link, point) for point in fields.points]
     # Before any simulation, as a condition with n <= d is refused here.
-    facts = [rules.facts() for rules in conditions]
-    metrics = Metrics(
-        link=link_facts(link),
-        conditions=facts,
-        rows=Study(job, conditions).run(),
-        warnings=excluded,
-    )
-    return Outcome(metrics, _ledger(fields, conditions))
+    facts = {**link_facts(link), "conditions": [rules.facts() for rules in conditions]}
+    rows = Study(job, conditions).run()
+    return Outcome({**facts, "rows": rows, "warnings": excluded}, _ledger(fields, conditions))
 
 
 class Study:
@@ -93,11 +85,11 @@ class Study:
 
     def __init__(self, job: Job, conditions: Sequence[Rules]):
         self.job, self.conditions = job, conditions
-        self.fields: Spec = job.fields
+        self.fields: SimulationSpec = job.fields
         self.noise = Noise(job.spec.digest, self.fields.noise_source)
         note_stream("shared_noise", SHARED_BY)
         # Of every block of runs, in order: measures by kind of features.
-        self.measured: list[dict[str, Measured]] = []
+        self.measured: list[dict[str, Measures]] = []
         # Conditions that differ in epsilon only share the networks that do not depend on it: they
         # follow each other in every block of runs.
         self.blocks = sorted(
@@ -127,31 +119,28 @@ class Study:
 
     def state(self) -> State:
         """The measures of all blocks so far."""
-        measured = [
-            {features: measures.model_dump() for features, measures in block.items()}
-            for block in self.measured
-        ]
-        return {}, {"measured": measured}
+        return {}, {"measured": self.measured}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Continue from a state."""
-        self.measured = [
-            {features: Measured(**measures) for features, measures in block.items()}
-            for block in facts["measured"]
-        ]
+        self.measured = facts["measured"]
 
     def run(self) -> list[Row]:
         """The rows of all conditions; from the checkpoint of an interrupted job if it has one."""
         with Progress(self.steps, self.job.spec.id) as progress:
             Stages(self.job, self.noise).finish(self, lambda: progress.reach(self.steps_done))
-        by_condition: list[list[dict[str, Measured]]] = [[] for _ in self.conditions]
-        for (number, _), measured in zip(self.blocks, self.measured, strict=True):
-            by_condition[number].append(measured)
         return [
-            row
-            for rules, blocks in zip(self.conditions, by_condition, strict=True)
-            for row in self._rows(rules, blocks)
+            {**row, **rules.point, "features": features}
+            for number, rules in enumerate(self.conditions)
+            for features in FEATURES
+            for (condition, runs), measured in zip(self.blocks, self.measured, strict=True)
+            if condition == number and features in measured
+            for row in rows_of({"run": runs}, **self._all(measured[features], runs))
         ]
+
+    def _all(self, measures: Measures, runs: range) -> dict[str, Any]:
+        """All measures by name, of each run; None of those that are not taken."""
+        return {name: measures.get(name, [None] * len(runs)) for name in MEASURES}
 
     def _blocks(self, rules: Rules) -> list[range]:
         """Numbers of the runs that are simulated at once."""
@@ -159,7 +148,7 @@ class Study:
         size = runs_at_once(*rules.sizes, self.fields.n_test)
         return [runs[first : first + size] for first in range(0, len(runs), size)]
 
-    def _block(self, number: int, runs: range) -> dict[str, Measured]:
+    def _block(self, number: int, runs: range) -> dict[str, Measures]:
         rules, fields = self.conditions[number], self.fields
         key = (rules.sizes, runs)
         if self._networks is None or self._networks[0] != key:
@@ -182,17 +171,6 @@ class Study:
 
         return normal
 
-    def _rows(self, rules: Rules, blocks: Sequence[dict[str, Measured]]) -> list[Row]:
-        """One row per kind of features of a condition, with the runs of all its blocks."""
-        rows = []
-        for features in FEATURES:
-            if features in blocks[0]:
-                values: dict[str, Any] = {name: getattr(rules, name) for name in Point.model_fields}
-                for name in MEASURES:
-                    values[name] = _joined([getattr(block[features], name) for block in blocks])
-                rows.append(Row(features=features, **values))
-        return rows
-
 
 @dataclass
 class Networks:
@@ -204,7 +182,7 @@ class Networks:
     rules: Rules
     draw: Draw
 
-    def measured(self, rules: Rules, normal: Normal) -> dict[str, Measured]:
+    def measured(self, rules: Rules, normal: Normal) -> dict[str, Measures]:
         """Every measure by kind of features."""
         measured = {
             PRIVATE: self._learned(rules, self._matrix_weights(rules, normal), PRIVATE, normal),
@@ -212,10 +190,9 @@ class Networks:
                 rules, self._direction_weights(rules, normal), DIRECTION, normal
             ),
             NONPRIVATE: self._nonprivate,
-            RANDOM: self._random.model_copy(
-                update=self._private_readout(
-                    rules, self._random_weights, self._random_layer, RANDOM, normal
-                )
+            RANDOM: self._random
+            | self._private_readout(
+                rules, self._random_weights, self._random_layer, RANDOM, normal
             ),
         }
         if rules.sharing != SHARED:
@@ -239,20 +216,20 @@ class Networks:
         )
         return normalised(np.repeat(mean[:, :, None], rules.p, axis=2))
 
-    def _printed(self, rules: Rules, normal: Normal) -> Measured:
+    def _printed(self, rules: Rules, normal: Normal) -> Measures:
         """A step along the summed gradient, normalised, and sigma_W N(0, I) on every neuron."""
         weights = stepped(self.draw.start, self._gradient * rules.n, rules.rate)
         for run, matrix in enumerate(weights):
             noise = neurons_noise(matrix.shape, run, "printed", normal)
             matrix += REAL(rules.printed_noise) * noise
-        return Measured(**self._angles(normalised(weights)))
+        return self._angles(normalised(weights))
 
     @functools.cached_property
     def _gradient(self) -> np.ndarray:
         return first_gradient(self.draw.start, self.draw.first, None)
 
     @functools.cached_property
-    def _nonprivate(self) -> Measured:
+    def _nonprivate(self) -> Measures:
         weights = stepped(self.draw.start, self._gradient, self.rules.rate)
         return self._nonprivate_readout(weights, self._layer(weights, self.second))
 
@@ -265,30 +242,29 @@ class Networks:
         return self._layer(self._random_weights, self.second)
 
     @functools.cached_property
-    def _random(self) -> Measured:
+    def _random(self) -> Measures:
         return self._nonprivate_readout(self._random_weights, self._random_layer)
 
-    def _nonprivate_readout(self, weights: np.ndarray, layer: SecondLayer) -> Measured:
+    def _nonprivate_readout(self, weights: np.ndarray, layer: SecondLayer) -> Measures:
         """Measures of features that gradient descent without noise reads out."""
         risk, floor = self._risks(weights, layer.descend(self.rules.steps), layer.ridge())
-        return Measured(**self._angles(weights), risk=risk, risk_floor=floor)
+        return {**self._angles(weights), "risk": risk, "risk_floor": floor}
 
-    def _random_of_both(self, rules: Rules, normal: Normal) -> Measured:
+    def _random_of_both(self, rules: Rules, normal: Normal) -> Measures:
         weights = self._random_weights
         layer = self._layer(weights, self.second.joined(self.draw.first))
         readout = self._private_readout(rules, weights, layer, RANDOM_BOTH, normal)
-        return Measured(**self._angles(weights), **readout)
+        return {**self._angles(weights), **readout}
 
     def _learned(
         self, rules: Rules, weights: np.ndarray, features: str, normal: Normal
-    ) -> Measured:
+    ) -> Measures:
         """Measures of privately learned features with a private read-out."""
         layer = self._layer(weights, self.second)
         head, clipped = self._private_head(rules, layer, features, normal)
         risk, floor = self._risks(weights, head, layer.ridge())
-        return Measured(
-            **self._angles(weights), risk_private=risk, risk_floor=floor, clipped=clipped
-        )
+        private = {"risk_private": risk, "risk_floor": floor, "clipped": clipped}
+        return {**self._angles(weights), **private}
 
     def _private_readout(
         self,
@@ -297,7 +273,7 @@ class Networks:
         layer: SecondLayer,
         features: str,
         normal: Normal,
-    ) -> dict[str, list[float]]:
+    ) -> Measures:
         """Risk of the private head, and the share of gradients that were clipped."""
         head, clipped = self._private_head(rules, layer, features, normal)
         (risk,) = self._risks(weights, head)
@@ -324,7 +300,7 @@ class Networks:
         predicted = [(phi @ head.astype(REAL)[:, :, None])[:, :, 0] for head in heads]
         return [np.square(y - test.y, dtype=float).mean(axis=1).tolist() for y in predicted]
 
-    def _angles(self, weights: np.ndarray) -> dict[str, list[float]]:
+    def _angles(self, weights: np.ndarray) -> Measures:
         """Mean |cosine| and mean cosine with mu of neurons of unit norm, by run."""
         cosines = np.einsum("rd,rdp->rp", self.draw.start.mu, weights, dtype=float)
         return {
@@ -333,7 +309,7 @@ class Networks:
         }
 
 
-def _rules(fields: Spec, link: Link, point: Point) -> Rules:
+def _rules(fields: SimulationSpec, link: Link, point: Point) -> Rules:
     return Rules(
         link=link,
         d=point.d,
@@ -348,13 +324,7 @@ def _rules(fields: Spec, link: Link, point: Point) -> Rules:
     )
 
 
-def _joined(parts: Sequence[list[float] | None]) -> list[float] | None:
-    """The values of all parts in one list; None if all parts are None."""
-    measured = [part for part in parts if part is not None]
-    return [value for part in measured for value in part] if measured else None
-
-
-def _ledger(fields: Spec, conditions: Sequence[Rules]) -> dict[str, Any]:
+def _ledger(fields: SimulationSpec, conditions: Sequence[Rules]) -> dict[str, Any]:
     shared = fields.sharing == SHARED
     arms = []
     for rules in conditions:
@@ -381,4 +351,4 @@ def _ledger(fields: Spec, conditions: Sequence[Rules]) -> dict[str, Any]:
     }
 
 
-KIND = Kind(simulation, spec=Spec, packages=("numpy", "scipy"))
+KIND = Kind(simulation, record=RECORD, packages=("numpy", "scipy"))

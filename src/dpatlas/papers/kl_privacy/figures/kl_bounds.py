@@ -1,21 +1,17 @@
 """Figure kl_bounds of kl_privacy."""
 
-import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from dataclasses import replace
+from typing import Any
 
 from dpatlas.errors import InputError
-from dpatlas.papers.kl_privacy.drift_constants import drift_constants
 from dpatlas.papers.kl_privacy.figures.rows import (
     COUNTS,
     VALUES,
     conditions,
-    training_row,
+    training_rows,
 )
 from dpatlas.papers.kl_privacy.figures.words import (
     KL_LABEL,
-    OF_INIT,
     divergence_notes,
     inits_of,
     linearized_net_words,
@@ -23,24 +19,30 @@ from dpatlas.papers.kl_privacy.figures.words import (
     net_words,
 )
 from dpatlas.papers.kl_privacy.formulas.theorems import CONVENTIONS, kl_step
-from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
-from dpatlas.show.draw import draw_curves, frame
-from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import legend, number, write_in
-from dpatlas.show.rows import positive_mean_interval
-from dpatlas.show.series import handle
+from dpatlas.papers.kl_privacy.readings import drift_constants
+from dpatlas.records import Record
+from dpatlas.rows import columns
+from dpatlas.show.look import ANY_COLOR, INITS, Look
+from dpatlas.show.mathtext import number
+from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure, Words, series
+from dpatlas.show.rows import (
+    Records,
+    Row,
+    Settings,
+    positive_mean_interval,
+    summaries,
+    where,
+)
 
 # The measured KL is under the exact convention; the paper's is this many times larger.
 PAPER_OVER_EXACT = kl_step(1.0, 1.0, 1.0, "paper") / kl_step(1.0, 1.0, 1.0, "exact")
 # Lemma 3.2 grows like exp(beta^2 T): the axis follows it this far above our estimate.
 ROOM_ABOVE_ESTIMATE = 1e4
-NETWORKS = {"trained": "trained", "linearized": "linearised"}
-X = {"trained": "time", "linearized": "share"}
-X_LABELS = {"time": "time $T$ = $\\eta$ · steps", "share": "share of the training time"}
+TIME = Axis("time $T$ = $\\eta$ · steps", log=True)
+SHARE = Axis("share of the training time", log=True)
 LOOKS = {
-    "estimate_exact": Look("measured, corrected factors", OF_INIT, "", "-"),
-    "estimate_paper": Look("measured, printed factors", OF_INIT, "", "--"),
+    "estimate_exact": Look("measured, corrected factors", ANY_COLOR, "", "-"),
+    "estimate_paper": Look("measured, printed factors", ANY_COLOR, "", "--"),
     "bound_exact": Look("bound, corrected", "black", "", "-"),
     "bound_paper": Look("bound, as printed", "black", "", ":"),
 }
@@ -48,8 +50,8 @@ LOOKS = {
 
 def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
     """Our estimate beside Lemma 3.2 (above) and, for the linearised network, Cor. 4.2 (below)."""
-    trained: list[TrainingRecord] = conditions(records, "training")
-    linearized: list[LinearizedRecord] = conditions(records, "linearized")
+    trained = conditions(records, "training")
+    linearized = conditions(records, "linearized")
     inits = inits_of(trained)
     if inits != inits_of(linearized):
         both = f"trained {', '.join(inits)}; linearized {', '.join(inits_of(linearized))}"
@@ -58,22 +60,17 @@ def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
     depth = depths[len(depths) // 2]
     lemma = [row for record in trained for row in lemma_rows(record)]
     corollary = [row for record in linearized for row in corollary_rows(record, depth)]
-    data = frame([*lemma, *corollary])
-    by_panel = dict(list(data.groupby(["init", "network"])))
-    figure = Figure(figsize=(DOUBLE_COLUMN, 4.1))
-    # Room between the ends of neighbouring axes' labels.
-    figure.set_layout_engine("constrained", w_pad=0.06)
-    panels = figure.subplots(2, len(inits), sharex="row", sharey="row", squeeze=False)
-    for (network, name), line in zip(NETWORKS.items(), panels, strict=True):
-        for init, axes in zip(inits, line, strict=True):
-            x = X[network]
-            axes.set(xscale="log", yscale="log", xlabel=X_LABELS[x])
-            axes.xaxis.set_minor_formatter(NullFormatter())
-            draw_curves(axes, by_panel[init, network], x, looks_in(LOOKS, init), "quantity")
-            axes.set_title(INITS[init].label)
-        line[0].set_ylabel(f"{name} network,\n{KL_LABEL}")
-    _limit_bounds(dict(zip(inits, panels[0], strict=True)), data[data.network == "trained"])
-    legend(figure, [handle(look) for look in LOOKS.values()])
+    axes = [Axis(f"{name} network,\n{KL_LABEL}", log=True) for name in ("trained", "linearised")]
+    least, top = _limits(lemma)
+    axes[0] = replace(axes[0], ends=(least, top))
+    above, below = [], []
+    for init in inits:
+        title, looks = INITS[init].label, looks_in(LOOKS, init)
+        shown = where(lemma, init=init)
+        drawn = series(shown, "time", looks, "quantity", band=True)
+        above.append(Panel(title, TIME, axes[0], drawn, words=_unseen_bounds(shown, top)))
+        drawn = series(where(corollary, init=init), "share", looks, "quantity", band=True)
+        below.append(Panel(title, SHARE, axes[1], drawn))
     notes = [
         f"above: {net_words(trained)}; bound: Lemma 3.2 with the constants seen on the trajectory, "
         "which lie below the lemma's own; it grows exponentially and soon leaves the axis; "
@@ -83,51 +80,38 @@ def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
         "above",
         *divergence_notes(trained),
     ]
-    return ShownFigure(
-        figure,
-        ("init", "network", "depth", "step", "time", "share", *VALUES, *COUNTS),
-        lemma + corollary,
-        notes,
-    )
+    names = ("init", "network", "depth", "step", "time", "share", *VALUES, *COUNTS)
+    grid = Grid([above, below], 4.1)
+    return ShownFigure([grid], names, lemma + corollary, notes, list(LOOKS.values()))
 
 
-def lemma_rows(record: TrainingRecord) -> list[Row]:
+def lemma_rows(record: Record[Any]) -> list[Row]:
     """Estimate and Lemma 3.2 after every step of a trained network, both conventions.
 
     A record that lost all runs gives one row without a value.
     """
-    steps, rate = record.spec.steps, record.spec.lr
-    keys = {"network": "trained", "depth": record.spec.depth}
-    if not record.metrics.runs_used:
-        return [training_row(record, "estimate_exact", steps, time=rate * steps, **keys)]
+    estimates = training_rows([record], "kl_mean", axes=["depth"], network="trained")
+    estimates = [row | {"time": record.spec.lr * row["step"]} for row in estimates]
+    if not estimates[0]["runs_used"]:
+        return [row | {"quantity": "estimate_exact"} for row in estimates]
     constants = drift_constants(record)
     rows = []
-    for step in record.spec.shown_steps:
-        time = rate * step
-        estimate = training_row(record, "kl_mean", step, time=time, **keys)
-        bounds = {name: float(constants.kl_bound(time, name)) for name in CONVENTIONS}
+    for estimate in estimates:
+        bounds = {name: float(constants.kl_bound(estimate["time"], name)) for name in CONVENTIONS}
         rows += _both_conventions(estimate, bounds)
     return rows
 
 
-def corollary_rows(record: LinearizedRecord, depth: int) -> list[Row]:
+def corollary_rows(record: Record[Any], depth: int) -> list[Row]:
     """Measured KL and Cor. 4.2 of a linearised network against the share of its training time."""
-    result = next((row for row in record.metrics.depths if row.depth == depth), None)
-    if result is None:
+    shares = columns([record], "shares", depth=depth)
+    if shares.empty:
         raise InputError(record.id, f"no result at depth {depth}", "a result for every depth")
+    by = ("init", "depth", "share")
     rows = []
-    for share, values in zip(result.shares, result.kl_max_runs, strict=True):
-        estimate = {
-            "init": record.spec.init,
-            "network": "linearized",
-            "depth": depth,
-            "share": share,
-            **positive_mean_interval(values),
-            "runs_diverged": 0,
-            "runs": list(record.ids),
-        }
+    for estimate in summaries(shares, by, "kl_max", positive_mean_interval, network="linearized"):
         # The noise of a run is such that the bound reaches the budget at the end of its time.
-        bound = share * record.spec.epsilon
+        bound = estimate["share"] * record.spec.epsilon
         bounds = {
             name: bound * kl_step(1.0, 1.0, 1.0, name) / kl_step(1.0, 1.0, 1.0)
             for name in CONVENTIONS
@@ -148,15 +132,19 @@ def _both_conventions(estimate: Row, bounds: dict[str, float]) -> list[Row]:
     ]
 
 
-def _limit_bounds(panels: dict[str, Axes], data: pd.DataFrame) -> None:
-    """Cut the shared y axis some decades above the estimates; say where no bound is on it."""
-    is_bound = data.quantity.str.startswith("bound")
-    estimates = data[~is_bound & (data.value > 0)]
-    if estimates.empty:
-        return
-    top = ROOM_ABOVE_ESTIMATE * estimates.value.max()
-    least = data[is_bound].groupby("init").value.min()
-    for init, axes in panels.items():
-        axes.set_ylim(estimates.value.min() / 3, top)
-        if least[init] > top:
-            write_in(axes, f"both bounds lie above\nthe axis: over\n{number(least[init])} nats")
+def _limits(rows: list[Row]) -> tuple[float | None, float | None]:
+    """Ends of an axis that goes some decades above the estimates, whatever bounds do."""
+    estimates = [row["value"] for row in rows if _is_estimate(row) and row.get("value")]
+    return (min(estimates) / 3, ROOM_ABOVE_ESTIMATE * max(estimates)) if estimates else (None, None)
+
+
+def _is_estimate(row: Row) -> bool:
+    return str(row["quantity"]).startswith("estimate")
+
+
+def _unseen_bounds(rows: list[Row], top: float | None) -> list[Words]:
+    """What is said of bounds that all lie above the axis."""
+    bounds = [row["value"] for row in rows if not _is_estimate(row)]
+    if top is None or not bounds or min(bounds) <= top:
+        return []
+    return [Words(f"both bounds lie above\nthe axis: over\n{number(min(bounds))} nats")]

@@ -1,6 +1,9 @@
 """Table kl_constants of kl_privacy."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
 
 from dpatlas.papers.kl_privacy.figures.rows import conditions, input_size
 from dpatlas.papers.kl_privacy.formulas.theorems import (
@@ -9,26 +12,23 @@ from dpatlas.papers.kl_privacy.formulas.theorems import (
     lazy_distance,
     lazy_distance_corrected,
 )
-from dpatlas.papers.kl_privacy.kinds import ConstantsRecord, LinearizedRecord
-from dpatlas.papers.kl_privacy.records.linearized import AtDepth, AtWidth
+from dpatlas.records import Record
+from dpatlas.rows import columns
 from dpatlas.show.look import INITS
-from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.rows import mean_and_error
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings, mean_and_error
 from dpatlas.show.tables import Math, Measured, Part
 
 SYMBOLS = ("variance", "B", "R_printed", "R_corrected", "risk_printed", "risk_corrected")
+GRADIENT_NORMS = (
+    *("init", "inputs", "width", "outputs", "depth"),
+    *("B_value", "B_mean", "B_standard_error", "draws"),
+)
 COLUMNS = (
     "part",
     "init",
     *SYMBOLS,
-    "inputs",
-    "width",
-    "outputs",
-    "depth",
-    "B_value",
-    "B_mean",
-    "B_standard_error",
-    "draws",
+    *GRADIENT_NORMS[1:],
     "n_train",
     "epsilon",
     "R_printed_value",
@@ -44,11 +44,11 @@ COLUMNS = (
 
 def kl_constants(records: Records, settings: Settings) -> ShownTable:
     """Table 1: variances, B, R and the excess risk in symbols, then in numbers and measured."""
-    monte_carlo: ConstantsRecord = conditions(records, "constants")[0]
-    linearized: list[LinearizedRecord] = conditions(records, "linearized")
+    monte_carlo = conditions(records, "constants")[0]
+    linearized = conditions(records, "linearized")
     symbols, norms = symbol_rows(monte_carlo), gradient_norm_rows(monte_carlo)
     distances = [row for record in linearized for row in distance_rows(record)]
-    sphere_records = linearized[0].metrics.depths[0].sphere.records
+    sphere_records = linearized[0].facts["sphere_records"]
     parts = [
         symbols_part(symbols),
         gradient_norm_part(norms),
@@ -57,7 +57,7 @@ def kl_constants(records: Records, settings: Settings) -> ShownTable:
     return ShownTable(COLUMNS, [*symbols, *norms, *distances], parts)
 
 
-def symbol_rows(record: ConstantsRecord) -> list[Row]:
+def symbol_rows(record: Record[Any]) -> list[Row]:
     """One row per init of a `constants` record, in TeX."""
     return [
         {
@@ -71,59 +71,51 @@ def symbol_rows(record: ConstantsRecord) -> list[Row]:
     ]
 
 
-def gradient_norm_rows(record: ConstantsRecord) -> list[Row]:
+def gradient_norm_rows(record: Record[Any]) -> list[Row]:
     """B and the mean of E||grad f||_F^2 over draws, one row per init and depth."""
-    metrics, inits = record.metrics, list(INITS)
+    data = columns([record]).sort_values(
+        ["init", "depth"], key=lambda of: of.map(list(INITS).index) if of.name == "init" else of
+    )
+    data = data.rename(
+        columns={"B": "B_value", "mean": "B_mean", "standard_error": "B_standard_error"}
+    )
     return [
-        {
-            "part": "B",
-            "init": row.init,
-            "inputs": metrics.inputs,
-            "width": metrics.width,
-            "outputs": metrics.outputs,
-            "depth": row.depth,
-            "B_value": row.B,
-            "B_mean": row.mean,
-            "B_standard_error": row.standard_error,
-            "draws": row.draws,
-            "runs": list(record.ids),
-        }
-        for row in sorted(metrics.rows, key=lambda row: (inits.index(row.init), row.depth))
+        {"part": "B", **row, "runs": list(record.ids)}
+        for row in data[list(GRADIENT_NORMS)].to_dict("records")
     ]
 
 
-def distance_rows(record: LinearizedRecord) -> list[Row]:
+def distance_rows(record: Record[Any]) -> list[Row]:
     """R and the risk term of a `linearized` record, one row per depth, then per width."""
-    spec, metrics = record.spec, record.metrics
-    by_depth = [_distance_row(record, "R", spec.width, row.depth, row) for row in metrics.depths]
-    by_width = [
-        _distance_row(record, "R by width", row.width, spec.width_depth, row)
-        for row in metrics.widths
+    by_depth, by_width = columns([record], "depths"), columns([record], "widths")
+    by_width = by_width.assign(depth=record.spec.width_depth)
+    return [
+        _distance_row(record, part, runs)
+        for part, axis, data in (("R", "depth", by_depth), ("R by width", "width", by_width))
+        for _, runs in data.groupby(axis, sort=False)
     ]
-    return by_depth + by_width
 
 
-def _distance_row(
-    record: LinearizedRecord, part: str, width: int, depth: int, at: AtDepth | AtWidth
-) -> Row:
-    spec, n, epsilon = record.spec, record.metrics.n_train, record.spec.epsilon
-    network = (spec.init, input_size(record), width, depth, n)
+def _distance_row(record: Record[Any], part: str, runs: pd.DataFrame) -> Row:
+    spec, n, inputs = record.spec, record.facts["n_train"], input_size(record)
+    width, depth, B = (runs[name].iloc[0].item() for name in ("width", "depth", "B"))
+    network = (spec.init, inputs, width, depth, n)
     printed, corrected = lazy_distance(*network), lazy_distance_corrected(*network)
     return {
         "part": part,
         "init": spec.init,
-        "inputs": input_size(record),
+        "inputs": inputs,
         "width": width,
         "outputs": 1,
         "depth": depth,
         "n_train": n,
-        "epsilon": epsilon,
+        "epsilon": spec.epsilon,
         "R_printed_value": float(printed),
         "R_corrected_value": float(corrected),
-        **mean_and_error("R", at.data.R_runs),
-        **mean_and_error("R_sphere", at.sphere.R_runs),
-        "risk_printed_value": float(excess_risk_term(at.B, printed, n, epsilon)),
-        "risk_corrected_value": float(excess_risk_term(at.B, corrected, n, epsilon)),
+        **mean_and_error("R", runs.R.to_numpy()),
+        **mean_and_error("R_sphere", runs.R_sphere.to_numpy()),
+        "risk_printed_value": float(excess_risk_term(B, printed, n, spec.epsilon)),
+        "risk_corrected_value": float(excess_risk_term(B, corrected, n, spec.epsilon)),
         "runs": list(record.ids),
     }
 

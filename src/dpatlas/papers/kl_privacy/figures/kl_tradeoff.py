@@ -1,9 +1,8 @@
 """Figure kl_tradeoff of kl_privacy."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from dpatlas.papers.kl_privacy.figures.rows import (
     VALUES,
@@ -11,30 +10,21 @@ from dpatlas.papers.kl_privacy.figures.rows import (
     geometric_interval,
     input_size,
 )
-from dpatlas.papers.kl_privacy.figures.words import (
-    OF_INIT,
-    inits_of,
-    linearized_net_words,
-    looks_in,
-)
+from dpatlas.papers.kl_privacy.figures.words import inits_of, linearized_net_words, looks_in
 from dpatlas.papers.kl_privacy.formulas.theorems import (
     lazy_distance,
     lazy_distance_corrected,
 )
-from dpatlas.papers.kl_privacy.kinds import LinearizedRecord
-from dpatlas.papers.kl_privacy.readings import risk_bound
-from dpatlas.papers.kl_privacy.records.linearized import AtDepth
-from dpatlas.show.draw import draw_points, frame
-from dpatlas.show.look import DOUBLE_COLUMN, INITS, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_ticks, legend
-from dpatlas.show.rows import positive_mean_interval
-from dpatlas.show.series import ORANGE, handle
+from dpatlas.papers.kl_privacy.readings import bounded
+from dpatlas.records import Record
+from dpatlas.show.look import ANY_COLOR, INITS, ORANGE, Look
+from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure, series
+from dpatlas.show.rows import Records, Row, Settings, positive_mean_interval, where
 
 LOOKS = {
-    "measured": Look("measured", OF_INIT, "o", "-"),
-    "sphere": Look("measured on the sphere", OF_INIT, "", "-."),
-    "risk": Look("measured excess risk / bound", OF_INIT, "o", "--"),
+    "measured": Look("measured", ANY_COLOR, "o", "-"),
+    "sphere": Look("measured on the sphere", ANY_COLOR, "", "-."),
+    "risk": Look("measured excess risk / bound", ANY_COLOR, "o", "--"),
     "corrected": Look("formula of $B$ or $R$, corrected", "black", "", "-"),
     "printed": Look("formula of $R$, as printed", "black", "", ":"),
     "of product": Look("formula of $BR/n$, corrected", ORANGE, "", "-"),
@@ -67,30 +57,42 @@ PANELS = {
     "KL at fixed noise\n(nats)": {"kl_fixed": "measured"},
 }
 
+# Columns by quantity: shown as means, and as geometric means.
+MEANS = {
+    "B_measured": "B_run",
+    "kl_over_budget": "kl_over_budget",
+    "risk_over_bound": "risk_over_bound",
+}
+AS_LOGARITHMS = {
+    "R_measured": "R",
+    "BR_over_n_measured": "BR_over_n",
+    "BR_over_n_sphere": "BR_over_n_sphere",
+    "excess_risk": "excess_risk",
+    "initial_risk": "initial_risk",
+    "kl_fixed": "kl_fixed",
+}
+
 
 def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
     """Sec. 6: B, R and B R / n against depth, then the network trained at a fixed KL budget."""
-    trained: list[LinearizedRecord] = conditions(records, "linearized")
+    trained = conditions(records, "linearized")
     return tradeoff_figure([row for record in trained for row in tradeoff_rows(record)], trained)
 
 
-def tradeoff_figure(rows: list[Row], trained: Sequence[LinearizedRecord]) -> ShownFigure:
+def tradeoff_figure(rows: list[Row], trained: Records) -> ShownFigure:
     """The figure of these rows of its csv; the records give words alone."""
-    figure = Figure(figsize=(DOUBLE_COLUMN, 9.0))
-    panels = figure.subplots(len(PANELS), len(trained), sharex=True, sharey="row", squeeze=False)
-    data = frame(rows)
-    for init, column in zip(inits_of(trained), panels.T, strict=True):
-        looks = looks_in(LOOKS, init)
-        for axes, roles in zip(column, PANELS.values(), strict=True):
-            axes.set_yscale("log", nonpositive="clip")
+    depth = Axis("depth (weight matrices)", ticks=trained[0].spec.depths)
+    inits = inits_of(trained)
+    lines: list[list[Panel]] = []
+    for label, roles in PANELS.items():
+        y = Axis(label, log=True)
+        lines.append([])
+        for init in inits:
+            looks = looks_in(LOOKS, init)
             drawn = {quantity: looks[role] for quantity, role in roles.items()}
-            draw_points(axes, data[data.init == init], "depth", drawn, "quantity", apart=False)
-        column[0].set_title(INITS[init].label)
-        column[-1].set_xlabel("depth (weight matrices)")
-        label_ticks(column[-1], trained[0].spec.depths)
-    for axes, label in zip(panels[:, 0], PANELS, strict=True):
-        axes.set_ylabel(label)
-    legend(figure, [handle(look) for look in LOOKS.values()], columns=4)
+            shown = series(where(rows, init=init), "depth", drawn, "quantity")
+            title = INITS[init].label if len(lines) == 1 else ""
+            lines[-1].append(Panel(title, depth, y, shown))
     notes = [
         f"{linearized_net_words(trained)}; mean over runs for $B$ and "
         "shares of a bound, geometric mean for all else; bars: 95% t interval of its logarithm; "
@@ -100,49 +102,36 @@ def tradeoff_figure(rows: list[Row], trained: Sequence[LinearizedRecord]) -> Sho
         "records at the end of training, last row with "
         f"$\\sigma$ = {trained[0].spec.sigma:g} and time {trained[0].spec.time:g}",
     ]
-    return ShownFigure(figure, ("init", "depth", *VALUES, "runs_used"), rows, notes)
+    names = ("init", "depth", *VALUES, "runs_used")
+    return ShownFigure([Grid(lines, 9.0)], names, rows, notes, list(LOOKS.values()))
 
 
-def tradeoff_rows(record: LinearizedRecord) -> list[Row]:
+def tradeoff_rows(record: Record[Any]) -> list[Row]:
     """B, R, B R / n, the excess risk and the KL of a `linearized` record, every depth."""
-    return [row for result in record.metrics.depths for row in _rows_at_depth(record, result)]
-
-
-def _rows_at_depth(record: LinearizedRecord, result: AtDepth) -> list[Row]:
-    spec, n = record.spec, record.metrics.n_train
-    layers = (spec.init, input_size(record), spec.width, result.depth)
-    printed = float(lazy_distance(*layers, n))
-    corrected = float(lazy_distance_corrected(*layers, n))
-    bounds = [risk_bound(record, result, run, "corollary") for run in range(spec.runs)]
-    numbers = {
-        "B_formula": result.B,
-        "R_printed": printed,
-        "R_corrected": corrected,
-        "BR_over_n_printed": result.B * printed / n,
-        "BR_over_n_corrected": result.B * corrected / n,
-        "excess_risk_bound": float(np.mean(bounds)),
-        "bound": 1.0,
-    }
-    means: dict[str, Sequence[float] | np.ndarray] = {
-        "B_measured": result.B_runs,
-        "kl_over_budget": np.array(result.kl_max_runs[-1]) / spec.epsilon,
-        "risk_over_bound": np.array(result.excess_risk_runs) / bounds,
-    }
-    as_logarithms = {
-        "R_measured": result.data.R_runs,
-        "BR_over_n_measured": result.data.BR_over_n_runs,
-        "BR_over_n_sphere": result.sphere.BR_over_n_runs,
-        "excess_risk": result.excess_risk_runs,
-        "initial_risk": result.initial_risk_runs,
-        "kl_fixed": result.kl_fixed_runs,
-    }
-    base = {"init": spec.init, "depth": result.depth, "runs": list(record.ids)}
-    rows: list[Row] = [base | {"quantity": name, "value": value} for name, value in numbers.items()]
-    rows += [
-        base | {"quantity": name} | positive_mean_interval(values) for name, values in means.items()
-    ]
-    rows += [
-        base | {"quantity": name} | geometric_interval(values)
-        for name, values in as_logarithms.items()
-    ]
+    data = bounded([record])
+    data = data.assign(
+        kl_over_budget=data.kl_max / data.epsilon, risk_over_bound=data.excess_risk / data.corollary
+    )
+    rows = []
+    for depth, runs in data.groupby("depth", sort=False):
+        network = (record.spec.init, input_size(record), record.spec.width, int(depth))
+        n, B = record.facts["n_train"], runs.B.iloc[0]
+        printed = float(lazy_distance(*network, n))
+        corrected = float(lazy_distance_corrected(*network, n))
+        numbers = {
+            "B_formula": B,
+            "R_printed": printed,
+            "R_corrected": corrected,
+            "BR_over_n_printed": B * printed / n,
+            "BR_over_n_corrected": B * corrected / n,
+            "excess_risk_bound": np.mean(runs.corollary.to_numpy()),
+            "bound": 1.0,
+        }
+        base = {"init": record.spec.init, "depth": depth, "runs": list(record.ids)}
+        rows += [base | {"quantity": name, "value": value} for name, value in numbers.items()]
+        for over, shown in ((positive_mean_interval, MEANS), (geometric_interval, AS_LOGARITHMS)):
+            rows += [
+                base | {"quantity": name} | over(runs[column].to_numpy())
+                for name, column in shown.items()
+            ]
     return rows

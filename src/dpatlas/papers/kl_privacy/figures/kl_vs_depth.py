@@ -1,81 +1,63 @@
 """Figure kl_vs_depth of kl_privacy."""
 
-from collections.abc import Sequence
-
-import pandas as pd
-from matplotlib.figure import Figure
-
 from dpatlas.papers.kl_privacy.figures.rows import (
     COUNTS,
     VALUES,
     conditions,
     horizon,
     need_steps,
-    training_row,
+    training_rows,
 )
 from dpatlas.papers.kl_privacy.figures.words import (
     KL_LABEL,
+    LARGEST,
     LOSS_LABEL,
     THIN_LINE,
     divergence_notes,
-    init_handles,
-    line_handles,
+    kl_series,
     looks_of,
     net_words,
 )
-from dpatlas.papers.kl_privacy.kinds import TrainingRecord
-from dpatlas.show.draw import draw_curves, draw_points, frame
-from dpatlas.show.look import DOUBLE_COLUMN
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_decades, label_ticks, legend
+from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure, points
+from dpatlas.show.rows import Records, Row, Settings, where
+
+KL, LOSS = Axis(KL_LABEL, log=True), Axis(LOSS_LABEL, log=True)
 
 
 def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
     """Fig. 2a and 2b: KL against depth after short and after long training."""
-    trained: list[TrainingRecord] = conditions(records, "training", ["depth"])
+    trained = conditions(records, "training", ["depth"])
     horizons = {name: horizon(settings, name) for name in ("short", "long")}
     need_steps(trained, max(horizons.values()), "horizons")
     quantities = ("kl_mean", "kl_worst", "training_loss")
     rows = [
-        training_row(record, quantity, steps, depth=record.spec.depth, horizon=name)
+        row
         for name, steps in horizons.items()
         for quantity in quantities
-        for record in trained
+        for row in training_rows(trained, quantity, steps, ["depth"], horizon=name)
     ]
     return depth_figure(rows, horizons, trained)
 
 
-def depth_figure(
-    rows: list[Row], horizons: dict[str, int], trained: Sequence[TrainingRecord]
-) -> ShownFigure:
+def depth_figure(rows: list[Row], horizons: dict[str, int], trained: Records) -> ShownFigure:
     """The figure of these rows of its csv; the records give words alone."""
-    figure = Figure(figsize=(DOUBLE_COLUMN, 3.6))
-    panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=[1.8, 1])
-    data, looks = frame(rows), looks_of(trained)
-    for (name, steps), column in zip(horizons.items(), panels.T, strict=True):
-        at_horizon = data[data.horizon == name]
-        for axes in column:
-            axes.set_yscale("log")
-        of = dict(list(at_horizon.groupby("quantity")))
-        draw_points(column[0], of["kl_mean"], "depth", looks, "init")
-        draw_curves(column[0], of["kl_worst"], "depth", looks, "init", **THIN_LINE)
-        draw_points(column[1], of["training_loss"], "depth", looks, "init")
-        losses = at_horizon.value[at_horizon.quantity == "training_loss"].dropna()
-        column[0].set_title(f"{name} training: {steps} steps{_range(losses)}")
-        column[1].set_xlabel("depth (weight matrices)")
-        label_ticks(column[1], {row["depth"] for row in rows})
-    for axes, label in zip(panels[:, 0], (KL_LABEL, LOSS_LABEL), strict=True):
-        axes.set_ylabel(label)
-        label_decades(axes.yaxis)
-    legend(figure, [*init_handles(trained), *line_handles(THIN_LINE)], columns=3)
+    depth = Axis("depth (weight matrices)", ticks=sorted({row["depth"] for row in rows}))
+    looks = looks_of(trained)
+    above, below = [], []
+    for name, steps in horizons.items():
+        shown = where(rows, horizon=name)
+        losses = where(shown, quantity="training_loss")
+        found = [row["value"] for row in losses if "value" in row]
+        told = f", loss {min(found):.2g} to {max(found):.2g}" if found else ""
+        title = f"{name} training: {steps} steps{told}"
+        above.append(Panel(title, depth, KL, kl_series(shown, "depth", looks, THIN_LINE)))
+        below.append(Panel("", depth, LOSS, points(losses, "depth", looks, "init")))
+    legend = [*looks.values(), LARGEST, THIN_LINE]
     notes = [
         f"{net_words(trained, 'depth')}; one full-batch step = one epoch; KL: arithmetic means, "
         "95% t intervals over runs of the mean's logarithm (claims compare geometric means); loss: "
         "mean and range over runs",
         *divergence_notes(trained, "depth"),
     ]
-    return ShownFigure(figure, ("init", "depth", "horizon", "step", *VALUES, *COUNTS), rows, notes)
-
-
-def _range(losses: pd.Series) -> str:
-    return f", loss {losses.min():.2g} to {losses.max():.2g}" if len(losses) else ""
+    names = ("init", "depth", "horizon", "step", *VALUES, *COUNTS)
+    return ShownFigure([Grid([above, below], 3.6, heights=(1.8, 1))], names, rows, notes, legend)

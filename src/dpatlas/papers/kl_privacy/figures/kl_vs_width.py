@@ -1,24 +1,18 @@
 """Figure kl_vs_width of kl_privacy."""
 
-from collections.abc import Sequence
-
-from matplotlib.figure import Figure
-
-from dpatlas.papers.kl_privacy.figures.rows import COUNTS, VALUES, conditions, training_row
+from dpatlas.papers.kl_privacy.figures.rows import COUNTS, VALUES, conditions, training_rows
 from dpatlas.papers.kl_privacy.figures.words import (
     KL_LABEL,
+    LARGEST,
     THIN_LINE,
     divergence_notes,
-    init_handles,
-    line_handles,
+    kl_series,
     looks_of,
     net_words,
 )
-from dpatlas.papers.kl_privacy.kinds import TrainingRecord
-from dpatlas.show.draw import draw_curves, draw_points, frame
 from dpatlas.show.look import SINGLE_COLUMN
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_decades, label_ticks, legend
+from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure
+from dpatlas.show.rows import Records, Row, Settings
 
 
 def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
@@ -26,31 +20,28 @@ def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
 
     A condition that another sweep trains for longer is read on the way.
     """
-    trained: list[TrainingRecord] = conditions(records, "training", ["width"], free=["steps"])
+    trained = conditions(records, "training", ["width"], free=["steps"])
     steps = min(record.spec.steps for record in trained)
     rows = [
-        training_row(record, quantity, steps, width=record.spec.width)
+        row
         for quantity in ("kl_mean", "kl_worst")
-        for record in trained
+        for row in training_rows(trained, quantity, steps, ["width"])
     ]
     return width_figure(rows, steps, trained)
 
 
-def width_figure(rows: list[Row], steps: int, trained: Sequence[TrainingRecord]) -> ShownFigure:
+def width_figure(rows: list[Row], steps: int, trained: Records) -> ShownFigure:
     """The figure of these rows of its csv; the records give words alone."""
-    figure = Figure(figsize=(SINGLE_COLUMN, 2.9))
-    axes = figure.subplots()
-    axes.set(xscale="log", yscale="log", xlabel="width (hidden units)", ylabel=KL_LABEL)
-    data, looks = frame(rows), looks_of(trained)
-    draw_points(axes, data[data.quantity == "kl_mean"], "width", looks, "init")
-    draw_curves(axes, data[data.quantity == "kl_worst"], "width", looks, "init", **THIN_LINE)
-    axes.set_title(f"after {steps} full-batch steps (= epochs)")
-    label_ticks(axes, {row["width"] for row in rows})
-    label_decades(axes.yaxis)
-    legend(figure, [*init_handles(trained), *line_handles(THIN_LINE)], columns=2)
+    widths = sorted({row["width"] for row in rows})
+    x, looks = Axis("width (hidden units)", log=True, ticks=widths), looks_of(trained)
+    drawn = kl_series(rows, "width", looks, THIN_LINE)
+    title = f"after {steps} full-batch steps (= epochs)"
+    grid = Grid([[Panel(title, x, Axis(KL_LABEL, log=True), drawn)]], 2.9)
+    legend = [*looks.values(), LARGEST, THIN_LINE]
     notes = [
         f"{net_words(trained, 'width')}; arithmetic means, 95% t intervals over runs of the mean's "
         "logarithm (claims compare geometric means)",
         *divergence_notes(trained, "width"),
     ]
-    return ShownFigure(figure, ("init", "width", "step", *VALUES, *COUNTS), rows, notes)
+    names = ("init", "width", "step", *VALUES, *COUNTS)
+    return ShownFigure([grid], names, rows, notes, legend, SINGLE_COLUMN)

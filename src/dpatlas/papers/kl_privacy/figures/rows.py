@@ -5,18 +5,25 @@ runs were used and how many diverged, and the record's id. A condition that lost
 keeps the mean over the others; one that lost all has no value.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dpatlas.errors import InputError
-from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
-from dpatlas.papers.kl_privacy.readings import at_step, growth_exponents, largest_mean
+from dpatlas.papers.kl_privacy.readings import growth, largest_means
 from dpatlas.records import Record
+from dpatlas.rows import columns
 from dpatlas.show.look import INITS
-from dpatlas.show.output import LEAST_RUNS, Records, Row, Settings
-from dpatlas.show.rows import mean_interval, positive_mean_interval
+from dpatlas.show.rows import (
+    LEAST_RUNS,
+    Records,
+    Row,
+    Settings,
+    mean_interval,
+    positive_mean_interval,
+    summaries,
+)
 
 COUNTS = ("runs_used", "runs_diverged")
 VALUES = ("quantity", "value", "low", "high")
@@ -27,7 +34,7 @@ FREE_FIELDS = ("init", "lr", "shown_steps", "record_steps", "runs")
 
 def conditions(
     records: Records, kind: str, vary: Sequence[str] = (), free: Sequence[str] = ()
-) -> list[Record[Any, Any]]:
+) -> list[Record[Any]]:
     """The records of one kind, ordered by init and by the spec fields `vary`.
 
     Raises InputError where there is none, where two describe the same condition, and where they
@@ -52,7 +59,7 @@ def conditions(
     return sorted(of_kind, key=lambda record: _condition(record, vary))
 
 
-def _check_comparable(record: Record[Any, Any], other: Record[Any, Any], free: set[str]) -> None:
+def _check_comparable(record: Record[Any], other: Record[Any], free: set[str]) -> None:
     fields, expected = dict(record.spec), dict(other.spec)
     unlike = sorted(name for name in set(fields) - free if fields[name] != expected[name])
     if unlike:
@@ -63,41 +70,44 @@ def _check_comparable(record: Record[Any, Any], other: Record[Any, Any], free: s
         )
 
 
-def _condition(record: Record[Any, Any], vary: Sequence[str]) -> tuple[Any, ...]:
+def _condition(record: Record[Any], vary: Sequence[str]) -> tuple[Any, ...]:
     fields = dict(record.spec)
     order = list(INITS).index(fields["init"]) if "init" in fields else 0
     return (order, *(fields[name] for name in vary))
 
 
-def training_row(record: TrainingRecord, quantity: str, step: int, **keys: Any) -> Row:
-    """One number of a training record after `step` steps.
+def training_rows(
+    trained: Records,
+    quantity: str,
+    step: int | None = None,
+    axes: Sequence[str] = (),
+    **keys: Any,
+) -> list[Row]:
+    """Rows of one quantity of training records, of each by its steps, or after `step` steps alone.
+
+    axes: fields of the spec that rows have beside the init.
 
     In nats: `kl_mean`, arithmetic mean over runs of each run's largest KL, with the t interval of
     the mean's logarithm; `kl_worst`, the largest over records of the mean over runs, which is at
-    most that, where the record keeps it. `training_loss` (mean over runs, from the least to the
-    largest run) is taken at the weights that the step started from; `growth_exponent` over the
-    second half of the steps.
+    most that, at the specs' record steps. `training_loss` (mean over runs, from the least to the
+    largest run) is taken at the weights that the step started from; `growth_exponent` is over the
+    second half of these steps. A record that lost all runs has a row for its last step.
     """
-    metrics = record.metrics
-    row = {
-        "init": record.spec.init,
-        **keys,
-        "step": step,
-        "quantity": quantity,
-        "runs_used": metrics.runs_used,
-        "runs_diverged": len(metrics.diverged) - metrics.runs_used,
-        "runs": list(record.ids),
-    }
-    if not metrics.runs_used:
-        return row
-    if quantity == "training_loss":
-        return row | range_of_runs(at_step(record, "loss", step))
-    if quantity == "kl_worst":
-        value = largest_mean(record, step)
-        return row if value is None else row | {"value": value}
     if quantity == "growth_exponent":
-        return row | mean_interval(growth_exponents(record, step // 2, step))
-    return row | positive_mean_interval(at_step(record, "kl_max", step))
+        assert step is not None
+        data = growth(trained, step // 2, step)
+    else:
+        data = largest_means(trained) if quantity == "kl_worst" else columns(trained, "curves")
+        data = data if step is None else data[data.step == step]
+    used = data.groupby("condition").kl_max.transform("count")
+    data = data[(used > 0) | (data.step == (step or data.steps))]
+    column, over = QUANTITIES[quantity]
+    return summaries(data, ("init", *axes, "step"), column, over, quantity=quantity, **keys)
+
+
+def only_value(values: np.ndarray) -> Row:
+    """The value that all runs share."""
+    return {"value": float(values[0])}
 
 
 def geometric_interval(values: Sequence[float] | np.ndarray) -> dict[str, Any]:
@@ -111,14 +121,23 @@ def geometric_interval(values: Sequence[float] | np.ndarray) -> dict[str, Any]:
     }
 
 
-def range_of_runs(values: Sequence[float] | np.ndarray) -> dict[str, float]:
+def range_of_runs(values: np.ndarray) -> Row:
     """Mean of the runs' values, from LEAST_RUNS on with the least and the largest."""
     value = {"value": float(np.mean(values))}
     ends = {"low": float(np.min(values)), "high": float(np.max(values))}
     return value | ends if len(values) >= LEAST_RUNS else value
 
 
-def need_steps(records: Sequence[TrainingRecord], steps: int, name: str) -> None:
+# Columns of the quantities of training records, and how they are shown over runs.
+QUANTITIES: dict[str, tuple[str, Callable[[np.ndarray], Row]]] = {
+    "kl_mean": ("kl_max", positive_mean_interval),
+    "kl_worst": ("kl_worst", only_value),
+    "training_loss": ("loss", range_of_runs),
+    "growth_exponent": ("growth", mean_interval),
+}
+
+
+def need_steps(records: Records, steps: int, name: str) -> None:
     """InputError unless every training record reaches `steps`, the horizon called `name`."""
     for record in records:
         if record.spec.steps < steps:
@@ -134,7 +153,7 @@ def horizon(settings: Settings, name: str) -> int:
     return steps
 
 
-def input_size(record: LinearizedRecord) -> int:
+def input_size(record: Record[Any]) -> int:
     """d, the number of inputs of a record's data."""
     assert record.data is not None
     return int(np.prod(record.data["shapes"]["x_train"][1:]))

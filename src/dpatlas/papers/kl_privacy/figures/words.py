@@ -1,28 +1,23 @@
 """How figures of kl_privacy name what they show: inits, networks, and runs that diverged."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from matplotlib.lines import Line2D
-
-from dpatlas.papers.kl_privacy.kinds import LinearizedRecord, TrainingRecord
 from dpatlas.papers.kl_privacy.records import KlSpec
-from dpatlas.show.look import INITS, THIN, Look
-from dpatlas.show.output import Records
-from dpatlas.show.panels import number
-from dpatlas.show.rows import span
-from dpatlas.show.series import handle
+from dpatlas.rows import columns
+from dpatlas.show.look import ANY_COLOR, INITS, THIN, Look
+from dpatlas.show.mathtext import number
+from dpatlas.show.panel import Column, Series, points, series
+from dpatlas.show.rows import Records, Row, span, where
 
 KL_LABEL = "KL privacy loss (nats)"
 LOSS_LABEL = "training loss (nats)"
 # The two readings of the KL of several runs, both with arithmetic means: the second is nowhere
 # larger. How it is drawn at all points of the first, and where it has fewer: as points alone.
-LARGEST, WORST = "mean of the runs' largest", "largest mean of a record"
-THIN_LINE: dict[str, Any] = {"linewidth": THIN, "markersize": 0}
-FEW_POINTS: dict[str, Any] = {"linestyle": "none", "marker": "+", "markersize": 4, "zorder": 3}
-# The colour, in a legend, of what every panel draws in that of its init.
-OF_INIT = "0.6"
+LARGEST, WORST = Look("mean of the runs' largest", ANY_COLOR), "largest mean of a record"
+THIN_LINE = Look(WORST, ANY_COLOR, width=THIN)
+FEW_POINTS = Look(WORST, ANY_COLOR, "+", "")
 
 
 def inits_of(records: Records) -> list[str]:
@@ -31,31 +26,30 @@ def inits_of(records: Records) -> list[str]:
 
 
 def looks_of(records: Records) -> dict[str, Look]:
-    """How each init is drawn, in the records' order."""
-    return {init: INITS[init] for init in inits_of(records)}
-
-
-def init_handles(records: Sequence[TrainingRecord]) -> list[Line2D]:
-    """A legend entry per init, with the step sizes where they differ."""
+    """How each init is drawn, in the records' order; with the step sizes where they differ."""
     rates = {record.spec.init: record.spec.lr for record in records}
-    differ = len(set(rates.values())) > 1
-    return [
-        handle(
-            replace(
-                INITS[init],
-                label=INITS[init].label + (rf" ($\eta$ = {number(rate)})" if differ else ""),
-            )
-        )
+    if len(set(rates.values())) == 1:
+        return {init: INITS[init] for init in rates}
+    return {
+        init: replace(INITS[init], label=rf"{INITS[init].label} ($\eta$ = {number(rate)})")
         for init, rate in rates.items()
-    ]
+    }
 
 
-def line_handles(worst: dict[str, Any]) -> list[Line2D]:
-    """Legend entries for the two readings of KL, the second drawn as `worst` says."""
-    return [
-        handle(Look(LARGEST, OF_INIT, "", "-")),
-        handle(Look(WORST, OF_INIT, "", "-"), **worst),
-    ]
+def kl_series(
+    rows: Sequence[Row], x: Column, looks: Mapping[str, Look], worst: Look, **curve: Any
+) -> list[Series]:
+    """Both readings of KL by init, the second as `worst`; curve: of the first, not as points."""
+    of_worst = {
+        init: replace(worst, label=look.label, color=look.color, linestyle=look.linestyle)
+        if worst.linestyle
+        else replace(worst, label=look.label, color=look.color)
+        for init, look in looks.items()
+    }
+    largest = series if curve else points
+    means = where(rows, quantity="kl_mean")
+    drawn = largest(means, x, looks, "init", told=(LARGEST.label,), **curve)
+    return drawn + series(where(rows, quantity="kl_worst"), x, of_worst, "init", told=(WORST,))
 
 
 def looks_in(looks: dict[str, Look], init: str) -> dict[str, Look]:
@@ -63,17 +57,17 @@ def looks_in(looks: dict[str, Look], init: str) -> dict[str, Look]:
     color, marker = INITS[init].color, INITS[init].marker
     return {
         name: replace(look, color=color, marker=look.marker and marker)
-        if look.color == OF_INIT
+        if look.color == ANY_COLOR
         else look
         for name, look in looks.items()
     }
 
 
-def net_words(records: Sequence[TrainingRecord], without: str | None = None) -> str:
+def net_words(records: Records, without: str | None = None) -> str:
     """The settings that the records of a figure share, in words."""
     spec = records[0].spec
     sizes = {"depth": spec.depth, "width": spec.width}
-    shown = [f"{_data_words(spec)}, n = {records[0].metrics.n_train}"]
+    shown = [f"{_data_words(spec)}, n = {records[0].facts['n_train']}"]
     shown += [f"{name} {size}" for name, size in sizes.items() if name != without]
     # Where the step sizes differ they are in the legend.
     if len({record.spec.lr for record in records}) == 1:
@@ -87,12 +81,12 @@ def _data_words(spec: KlSpec) -> str:
     return f"{spec.data.name} {classes}".strip()
 
 
-def runs_words(records: Sequence[TrainingRecord] | Sequence[LinearizedRecord]) -> str:
+def runs_words(records: Records) -> str:
     """How many runs the conditions of a figure have."""
     return f"{span(record.spec.runs for record in records)} runs"
 
 
-def linearized_net_words(records: Sequence[LinearizedRecord]) -> str:
+def linearized_net_words(records: Records) -> str:
     """The settings of linearised networks, in words."""
     spec = records[0].spec
     return (
@@ -101,16 +95,15 @@ def linearized_net_words(records: Sequence[LinearizedRecord]) -> str:
     )
 
 
-def divergence_notes(records: Sequence[TrainingRecord], field: str | None = None) -> list[str]:
+def divergence_notes(records: Records, field: str | None = None) -> list[str]:
     """One sentence per init that lost runs, naming the conditions by the spec's `field`."""
     notes = []
-    for init in inits_of(records):
+    for init, of_init in columns(records, "runs").groupby("init", sort=False):
         parts = []
-        for record in records:
-            runs, used = len(record.metrics.diverged), record.metrics.runs_used
-            if record.spec.init == init and used < runs:
-                where = f" at {field} {getattr(record.spec, field)}" if field else ""
-                parts.append(f"{runs - used} of {runs}{where}")
+        for _, runs in of_init.groupby("condition", sort=False):
+            if lost := runs.diverged.count():
+                where = f" at {field} {runs[field].iloc[0]}" if field else ""
+                parts.append(f"{lost} of {len(runs)}{where}")
         if parts:
             notes.append(f"{INITS[init].label}, runs diverged: {', '.join(parts)}")
     if notes and field:

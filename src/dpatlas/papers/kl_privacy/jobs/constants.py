@@ -7,12 +7,12 @@ from dpatlas.core.progress import Progress
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.mlp import initial_weights, output_gradient_norms
 from dpatlas.papers.kl_privacy.formulas.theorems import gradient_norm_constant
-from dpatlas.papers.kl_privacy.records.constants import Condition, Metrics, Spec
+from dpatlas.papers.kl_privacy.records.constants import RECORD, ConstantsSpec
 
 
 def constants(job: Job) -> Outcome:
     """Monte Carlo estimate of E||grad f||_F^2 beside B, every init and depth."""
-    fields: Spec = job.fields
+    fields: ConstantsSpec = job.fields
     x = torch.from_numpy(job.prepared.x_train[:1].astype(np.float64))
     d, width, outputs, draws = x.shape[1], fields.width, fields.outputs, fields.draws
     # Eq. 7 is for ||x||^2 = d; E||grad f||^2 is proportional to ||x||^2.
@@ -31,18 +31,18 @@ def constants(job: Job) -> Outcome:
             for depth in fields.depths:
                 values = [squared_norm(init, depth, run) for run in range(draws)]
                 rows.append(
-                    Condition(
-                        init=init,
-                        depth=depth,
-                        B=float(gradient_norm_constant(init, d, width, depth, outputs)),
-                        mean=float(np.mean(values)),
-                        standard_error=float(np.std(values, ddof=1) / np.sqrt(draws)),
-                        draws=draws,
-                    )
+                    {
+                        "init": init,
+                        "depth": depth,
+                        "B": float(gradient_norm_constant(init, d, width, depth, outputs)),
+                        "mean": float(np.mean(values)),
+                        "standard_error": float(np.std(values, ddof=1) / np.sqrt(draws)),
+                        "draws": draws,
+                    }
                 )
                 progress.advance(f"{init} depth {depth}")
     ledger = {"mechanism": "none: nothing is trained and nothing of the data is released"}
-    return Outcome(Metrics(inputs=d, width=width, outputs=outputs, rows=rows), ledger)
+    return Outcome({"inputs": d, "rows": rows}, ledger)
 
 
-KIND = Kind(constants, spec=Spec, packages=("torch", "numpy"))
+KIND = Kind(constants, record=RECORD, packages=("torch", "numpy"))

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import Row, rows_of
 from dpatlas.core.seeds import Noise, generator, seed
 from dpatlas.errors import InputError
 from dpatlas.jobs.deals import Deals, Dealt
@@ -24,13 +25,7 @@ from dpatlas.papers.kl_privacy.formulas.theorems import (
 )
 from dpatlas.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
 from dpatlas.papers.kl_privacy.jobs.watched import check_watched
-from dpatlas.papers.kl_privacy.records.linearized import (
-    AtDepth,
-    AtWidth,
-    Distances,
-    Metrics,
-    Spec,
-)
+from dpatlas.papers.kl_privacy.records.linearized import RECORD, LinearizedSpec
 
 SPHERE_RECORDS = 16
 # Shares of the training time at which KL is kept, in percent; steps are a multiple of 100.
@@ -47,35 +42,36 @@ def linearized(job: Job) -> Outcome:
     parameters. T and sigma^2 are those of Cor. 6.4 (exact convention), with the run's own R: their
     ratio, on which Cor. 4.2 depends, is the same in all runs.
     """
-    fields: Spec = job.fields
+    fields: LinearizedSpec = job.fields
     deals, noise = Deals(job, ("train", "add")), Noise(job.spec.digest, fields.noise_source)
     if fields.n_train > deals.sizes["train"]:
         allowed = f"at most {deals.sizes['train']} records"
         raise InputError("kl_privacy.linearized.n_train", fields.n_train, allowed)
     check_watched(fields.watched, deals)
-    depths, widths = [], []
+    depths: list[Row] = []
+    shares: list[Row] = []
+    widths: list[Row] = []
     with Progress(len(fields.depths) * fields.runs, job.spec.id) as progress:
         for run in fields.run_numbers:
             records = RunRecords.of(deals.of(run), fields, run)
-            widths.append([at_width(fields, width, records) for width in fields.widths])
-            of_run = []
+            widths += [at_width(fields, width, records) for width in fields.widths]
             for depth in fields.depths:
-                of_run.append(at_depth(fields, depth, records, noise))
+                row, along = at_depth(fields, depth, records, noise)
+                depths.append(row)
+                shares += along
                 progress.advance(f"run {run}, depth {depth}")
-            depths.append(of_run)
     ledger = {
         **LEDGER,
         "noise_multiplier": None,
         "claimed": "Cor. 4.2 under the mean over initialisations; R was measured on the data",
         "chosen_on_private_data": "T and sigma, through the measured R (unaccounted)",
     }
-    metrics = Metrics(
-        n_train=fields.n_train,
-        n_add=len(records.x) - fields.n_train,
-        depths=[AtDepth.joined(rows) for rows in zip(*depths, strict=True)],
-        widths=[AtWidth.joined(rows) for rows in zip(*widths, strict=True)],
-    )
-    return Outcome(metrics, ledger)
+    facts = {
+        "n_train": fields.n_train,
+        "n_add": len(records.x) - fields.n_train,
+        "sphere_records": SPHERE_RECORDS,
+    }
+    return Outcome({**facts, "depths": depths, "shares": shares, "widths": widths}, ledger)
 
 
 @dataclass(frozen=True)
@@ -94,7 +90,7 @@ class RunRecords:
     sphere_sign: np.ndarray
 
     @classmethod
-    def of(cls, dealt: Dealt, fields: Spec, run: int) -> "RunRecords":
+    def of(cls, dealt: Dealt, fields: LinearizedSpec, run: int) -> "RunRecords":
         """The first `n_train` records of either part; the watched one in place of the first."""
         n = fields.n_train
         positions, x, labels = (
@@ -112,22 +108,24 @@ class RunRecords:
         return cls(run, n, x.astype(np.float64), sign, int(watched), sphere, sphere_sign)
 
 
-def at_width(fields: Spec, width: int, records: RunRecords) -> AtWidth:
-    """R of one run's network of this width."""
+def at_width(fields: LinearizedSpec, width: int, records: RunRecords) -> Row:
+    """R of one run's network of this width: a row of `widths`."""
     n, depth = records.n_train, fields.width_depth
     weights = _weights(fields, records, width, depth)
     bound = _constant(fields, records, width, depth)
     start = _linearize(weights, records.x[:n])
-    return AtWidth(
-        width=width,
-        B=bound,
-        data=distances(start, records.sign[:n], bound),
-        sphere=distances(_linearize(weights, records.sphere), records.sphere_sign, bound),
-    )
+    on_data = distances(start, records.sign[:n], bound)
+    on_sphere = _on_the_sphere(weights, records, bound)
+    return {"run": records.run, "width": width, "B": bound, **on_data, **on_sphere}
 
 
-def at_depth(fields: Spec, depth: int, records: RunRecords, noise: Noise) -> AtDepth:
-    """One run at one depth: constants, then training at the budget, and at the fixed noise."""
+def at_depth(
+    fields: LinearizedSpec, depth: int, records: RunRecords, noise: Noise
+) -> tuple[Row, list[Row]]:
+    """One run at one depth: constants, then training at the budget, and at the fixed noise.
+
+    The row of `depths`, and those of `shares`.
+    """
     n = fields.n_train
     weights = _weights(fields, records, fields.width, depth)
     bound = _constant(fields, records, fields.width, depth)
@@ -135,7 +133,7 @@ def at_depth(fields: Spec, depth: int, records: RunRecords, noise: Noise) -> AtD
     on_data = distances(
         Linearization(start.output[:n], start.gram[:n, :n]), records.sign[:n], bound
     )
-    (distance,) = on_data.R_runs
+    distance = on_data["R"]
     # T of Cor. 6.4 with the measured R, and the noise whose KL after time T is the budget.
     time = float(excess_risk_time(bound, distance, n, fields.epsilon))
     sigma2 = float(kl_linearized(bound, time, n, 1.0, CONVENTION)) / fields.epsilon
@@ -151,20 +149,24 @@ def at_depth(fields: Spec, depth: int, records: RunRecords, noise: Noise) -> AtD
     trained = train(time, sigma2, "budget")
     shown = np.array(SHARES) * len(trained.kl) // 100 - 1
     fixed = train(fields.time, fields.sigma**2, "fixed noise")
-    return AtDepth(
-        depth=depth,
-        B=bound,
-        B_runs=[float(np.diag(start.gram).mean())],
-        data=on_data,
-        sphere=distances(_linearize(weights, records.sphere), records.sphere_sign, bound),
-        T_runs=[time],
-        shares=[share / 100 for share in SHARES],
-        kl_max_runs=trained.kl[shown].max(1)[:, None].tolist(),
-        kl_watched_runs=trained.kl[shown, records.watched][:, None].tolist(),
-        excess_risk_runs=[trained.excess_risk],
-        initial_risk_runs=[trained.initial_risk],
-        kl_fixed_runs=[float(fixed.kl[-1].max())],
+    at = {"run": records.run, "depth": depth}
+    row = {
+        **at,
+        "B": bound,
+        "B_run": float(np.diag(start.gram).mean()),
+        **on_data,
+        **_on_the_sphere(weights, records, bound),
+        "T": time,
+        "excess_risk": trained.excess_risk,
+        "initial_risk": trained.initial_risk,
+        "kl_fixed": float(fixed.kl[-1].max()),
+    }
+    along = rows_of(
+        {"share": [share / 100 for share in SHARES]},
+        kl_max=trained.kl[shown].max(1),
+        kl_watched=trained.kl[shown, records.watched],
     )
+    return row, [at | share for share in along]
 
 
 class Linearization(NamedTuple):
@@ -174,7 +176,9 @@ class Linearization(NamedTuple):
     gram: np.ndarray
 
 
-def _weights(fields: Spec, records: RunRecords, width: int, depth: int) -> list[torch.Tensor]:
+def _weights(
+    fields: LinearizedSpec, records: RunRecords, width: int, depth: int
+) -> list[torch.Tensor]:
     """Initial weights of one run in double precision."""
     d = records.x.shape[1]
     weights = initial_weights(
@@ -183,7 +187,7 @@ def _weights(fields: Spec, records: RunRecords, width: int, depth: int) -> list[
     return [torch.from_numpy(weight).double() for weight in weights]
 
 
-def _constant(fields: Spec, records: RunRecords, width: int, depth: int) -> float:
+def _constant(fields: LinearizedSpec, records: RunRecords, width: int, depth: int) -> float:
     """B of a network with one output."""
     return float(gradient_norm_constant(fields.init, records.x.shape[1], width, depth, 1))
 
@@ -193,10 +197,17 @@ def _linearize(weights: list[torch.Tensor], x: np.ndarray) -> Linearization:
     return Linearization(output.numpy(), gram.numpy())
 
 
-def distances(start: Linearization, sign: np.ndarray, bound: float) -> Distances:
+def distances(start: Linearization, sign: np.ndarray, bound: float) -> dict[str, float]:
     """R of one run on the records of `start`, and B R / n for this B."""
     n, distance = len(sign), lazy_training_distance(start.output, start.gram, sign)
-    return Distances(records=n, R_runs=[distance], BR_over_n_runs=[bound * distance / n])
+    return {"R": distance, "BR_over_n": bound * distance / n}
+
+
+def _on_the_sphere(
+    weights: list[torch.Tensor], records: RunRecords, bound: float
+) -> dict[str, float]:
+    found = distances(_linearize(weights, records.sphere), records.sphere_sign, bound)
+    return {f"{name}_sphere": value for name, value in found.items()}
 
 
 def lazy_training_distance(output: np.ndarray, gram: np.ndarray, sign: np.ndarray) -> float:
@@ -295,4 +306,4 @@ def langevin(
     )
 
 
-KIND = Kind(linearized, spec=Spec, packages=("torch", "numpy"))
+KIND = Kind(linearized, record=RECORD, packages=("torch", "numpy"))

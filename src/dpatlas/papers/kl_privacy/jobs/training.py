@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import rows_of
 from dpatlas.core.seeds import Noise
 from dpatlas.jobs.deals import Deals, Dealt
 from dpatlas.jobs.job import Job, Kind, Outcome
@@ -17,14 +18,7 @@ from dpatlas.models.mlp import initial_weights, layer_shapes
 from dpatlas.papers.kl_privacy.formulas.theorems import kl_step
 from dpatlas.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
 from dpatlas.papers.kl_privacy.jobs.watched import check_watched
-from dpatlas.papers.kl_privacy.records.training import (
-    ByRecord,
-    Curves,
-    Metrics,
-    Probe,
-    Spec,
-    Start,
-)
+from dpatlas.papers.kl_privacy.records.training import RECORD, TrainingSpec
 from dpatlas.privacy.kl import (
     noisy_step,
     record_gaps,
@@ -41,7 +35,7 @@ Arrays = dict[str, np.ndarray]
 
 def training(job: Job) -> Outcome:
     """Train every run of one condition, and summarise the KL of all records over the runs."""
-    fields: Spec = job.fields
+    fields: TrainingSpec = job.fields
     noise = Noise(job.spec.digest, fields.noise_source)
     stages, deals = Stages(job, noise), Deals(job, ("train", "add"))
     check_watched(fields.watched, deals)
@@ -109,7 +103,7 @@ class NoisyDescent:
 
     def __init__(
         self,
-        fields: Spec,
+        fields: TrainingSpec,
         data: TrainingData,
         run: int,
         network: int,
@@ -276,48 +270,45 @@ class SmoothnessProbe:
 
 
 def summary(
-    fields: Spec, n_train: int, n_add: int, inputs: int, results: Sequence[Arrays]
-) -> Metrics:
-    """Metrics of a condition from the results of its runs; diverged runs are named and left out."""
-    diverged = [int(result["diverged"]) or None for result in results]
-    used = [result for result, step in zip(results, diverged, strict=True) if step is None]
+    fields: TrainingSpec, n_train: int, n_add: int, inputs: int, results: Sequence[Arrays]
+) -> dict[str, Any]:
+    """Facts and rows of a condition from its runs' results; no values of runs that diverged."""
+    runs = fields.run_numbers
     shapes = layer_shapes(inputs, fields.width, fields.depth, fields.outputs)
+    diverged = [int(result["diverged"]) or None for result in results]
+    used = {run: r for run, r in zip(runs, results, strict=True) if not r["diverged"]}
+    nothing = [None] * len(fields.shown_steps)
 
-    def by_run(name: str) -> list[Any]:
-        return [
-            None if step else result[name].tolist()
-            for result, step in zip(results, diverged, strict=True)
-        ]
-
-    def curves(name: str) -> list[list[float | None]]:
-        runs = [values or [None] * len(fields.shown_steps) for values in by_run(name)]
-        return [list(values) for values in zip(*runs, strict=True)]
+    def by_run(*names: str, missing: Any = None) -> dict[str, list[Any]]:
+        return {
+            name: [used[run][name].tolist() if run in used else missing for run in runs]
+            for name in names
+        }
 
     sums = np.zeros((len(fields.record_steps), n_train + n_add))
-    for result in used:
+    for result in used.values():
         sums += result["by_record"]
-    return Metrics(
-        n_train=n_train,
-        n_add=n_add,
-        inputs=inputs,
-        parameters=sum(out * into for out, into in shapes),
-        convention=CONVENTION,
-        diverged=diverged,
-        curves=Curves(
-            kl_max=curves("kl_max"), kl_watched=curves("kl_watched"), loss=curves("loss")
+    probed = {
+        "gradient_change": [result["probe_change"].tolist() for result in used.values()],
+        "distance": [result["probe_distance"].tolist() for result in used.values()],
+    }
+    start, curves = ("gap_max", "gap_watched", "norm2"), ("kl_max", "kl_watched", "loss")
+    return {
+        "n_train": n_train,
+        "n_add": n_add,
+        "inputs": inputs,
+        "parameters": sum(out * into for out, into in shapes),
+        "convention": CONVENTION,
+        "runs": rows_of({"run": runs}, diverged=diverged, **by_run(*start)),
+        "curves": rows_of(
+            {"run": runs, "step": fields.shown_steps}, **by_run(*curves, missing=nothing)
         ),
-        start=Start(
-            gap_max=by_run("gap_max"),
-            gap_watched=by_run("gap_watched"),
-            norm2=by_run("norm2"),
-        ),
-        probe=Probe(
-            steps=probed_steps(fields.steps),
-            gradient_change=[values or [] for values in by_run("probe_change")],
-            distance=[values or [] for values in by_run("probe_distance")],
-        ),
-        by_record=ByRecord(runs=len(used), sums=sums.tolist()),
-    )
+        "probe": rows_of({"run": used, "step": probed_steps(fields.steps)}, **probed),
+        "by_record": [
+            {"run": runs[-1], "runs": len(used), **row}
+            for row in rows_of({"step": fields.record_steps}, sums=sums)
+        ],
+    }
 
 
 def probed_steps(steps: int) -> list[int]:
@@ -325,4 +316,4 @@ def probed_steps(steps: int) -> list[int]:
     return [2**power for power in range(64) if 2**power < steps]
 
 
-KIND = Kind(training, spec=Spec, packages=("torch", "numpy"))
+KIND = Kind(training, record=RECORD, packages=("torch", "numpy"))

@@ -1,39 +1,35 @@
-"""Records of kind `constants`: the Monte Carlo check of the gradient-norm constant B (Eq. 7)."""
+"""Records of kind `constants`: the Monte Carlo check of the gradient-norm constant B (Eq. 7).
 
-from typing import Annotated, Literal
+Rows, by init and depth: B beside the mean of ||grad f||_F^2 over `draws` draws of the weights, with
+its standard error, at one record of `inputs` numbers.
+"""
 
-from pydantic import Field
+from typing import Literal
 
-from dpatlas.core import records
-from dpatlas.papers.kl_privacy.records import Count, Depth, Init, KlSpec
+from dpatlas.core.fields import Model, setting
+from dpatlas.core.records import RecordShape
+from dpatlas.papers.kl_privacy.records import Depths, Init, KlSpec, Width
 
 
-class Spec(KlSpec):
-    """Networks of `width` hidden units, `draws` of them for every init and depth."""
+class Constants(Model):
+    """Monte Carlo check of the gradient-norm constant B."""
+
+    depths: Depths
+    width: Width
+    outputs: int = setting("Outputs o.", ge=1, le=1000)
+    draws: int = setting("Networks drawn per init and depth.", ge=2, le=1_000_000)
+
+
+class ConstantsSpec(KlSpec, Constants):
+    """The networks of every init and depth."""
 
     kind: Literal["constants"]
     inits: list[Init]
-    depths: list[Depth]
-    width: Count
-    outputs: Count
-    draws: Annotated[int, Field(ge=2)]
 
 
-class Condition(records.Typed):
-    """B of one init and depth beside the mean of ||grad f||_F^2 over draws of the weights."""
-
-    init: Init
-    depth: int
-    B: float
-    mean: float
-    standard_error: float
-    draws: int
-
-
-class Metrics(records.Metrics):
-    """Every init and depth of the spec, at one record. inputs: d; width: m; outputs: o."""
-
-    inputs: int
-    width: int
-    outputs: int
-    rows: list[Condition]
+RECORD = RecordShape(
+    ConstantsSpec,
+    version=2,
+    facts="inputs",
+    tables={"rows": "init depth B mean standard_error draws"},
+)

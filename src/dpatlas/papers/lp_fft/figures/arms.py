@@ -8,17 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from matplotlib.colors import to_hex, to_rgb
-from pydantic import BaseModel
 
+from dpatlas import rows
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures.averages import SKY, backbone_of
-from dpatlas.papers.lp_fft.records.strategies import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.look import Look
-from dpatlas.show.output import Records, Row
-from dpatlas.show.rows import over_runs
-from dpatlas.show.series import BLUE, GREEN, ORANGE, PINK, RED, of_kind
+from dpatlas.show.look import BLUE, GREEN, ORANGE, PINK, RED, Look
+from dpatlas.show.rows import Records, Row, of_kind, over_runs
 
+SKY = "#56B4E9"
 STRATEGIES = {
     "lp": Look("LP", GREEN, "^", "-."),
     "lp-fft": Look("LP-FFT", BLUE, "o", "-"),
@@ -67,8 +64,24 @@ TRAINING = (
 )
 OVER_RUNS = ("value", "low", "high", "standard_error", "runs_used")
 ARM_COLUMNS = (*SETTING, "strategy", "share", *OVER_RUNS, *PRIVACY, *TRAINING)
+# Columns that are fields of specs.
+OF_SPEC = (
+    "group",
+    "scenario",
+    "head_scale",
+    "lora_rank",
+    "delta",
+    "relation",
+    "max_grad_norm",
+    "batch",
+)
 # Columns that tell the rows of all records apart.
 _UNIQUE = (*PLACE, "strategy", "share", "target_epsilon", "noise_multiplier", "max_grad_norm")
+
+
+def backbone_of(record: Record[Any]) -> str:
+    """Name in the config of the backbone that a private training starts from."""
+    return str(record.spec.backbone.rpartition("-")[0])
 
 
 def arms(records: Records, *groups: str) -> list[Row]:
@@ -76,32 +89,31 @@ def arms(records: Records, *groups: str) -> list[Row]:
 
     Raises InputError where two records have the same strategy at the same level.
     """
-    rows = [
+    found = [
         row
         for record in of_kind(records, "strategies")
         if record.spec.group in groups
         for row in arm_rows(record)
     ]
     seen: dict[tuple[Any, ...], str] = {}
-    for row in rows:
+    for row in found:
         key, name = tuple(row[column] for column in _UNIQUE), row["runs"][0]
         if key in seen:
             repeated = f"{row['strategy']} at share {row['share']:g}, as in {seen[key]}"
             raise InputError(f"--records {name}", repeated, "each strategy once at each level")
         seen[key] = name
-    return rows
+    return found
 
 
-def arm_rows(record: Record[Spec, Metrics]) -> list[Row]:
+def arm_rows(record: Record[Any]) -> list[Row]:
     """The rows of one record; `value` is the accuracy of the last iterate on test records."""
-    spec, metrics = record.spec, record.metrics
-    shared = {
-        **_columns(spec),
-        **_columns(metrics),
+    spec, facts = record.spec, record.facts
+    shared = {name: getattr(spec, name) for name in OF_SPEC} | {
+        **{name: facts[name] for name in ("n_train", "n_test", "classes")},
         "data": spec.data.name,
         "backbone": backbone_of(record),
-        "pretrained_on": metrics.backbone.source,
-        "architecture": metrics.backbone.architecture,
+        "pretrained_on": facts["backbone"]["source"],
+        "architecture": facts["backbone"]["architecture"],
         "tuned_by": spec.tuning,
         "rates_chosen_on": CHOSEN_ON,
         "runs": list(record.ids),
@@ -109,12 +121,12 @@ def arm_rows(record: Record[Spec, Metrics]) -> list[Row]:
     return [
         {
             **shared,
-            **_columns(arm),
-            **_by_phase("lr", arm.lrs),
-            **_by_phase("steps", arm.steps),
-            **over_runs(arm.accuracy),
+            **{name: value for name, value in arm.items() if name in ARM_COLUMNS},
+            **_by_phase("lr", arm["lrs"]),
+            **_by_phase("steps", arm["steps"]),
+            **over_runs(arm["accuracy"]),
         }
-        for arm in metrics.rows
+        for arm in rows.arms(record)
     ]
 
 
@@ -142,11 +154,6 @@ def series_looks(rows: Sequence[Row]) -> dict[tuple[str, float], Look]:
             color = to_hex((red, green, blue))
             looks[strategy, share] = replace(look, label=label, color=color, marker=marker)
     return looks
-
-
-def _columns(part: BaseModel) -> Row:
-    """The fields of a spec, metrics or row that are columns under the same name."""
-    return {name: getattr(part, name) for name in ARM_COLUMNS if name in type(part).model_fields}
 
 
 def _by_phase(name: str, values: Sequence[float]) -> dict[str, float | None]:

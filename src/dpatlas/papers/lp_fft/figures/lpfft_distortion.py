@@ -2,31 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from dpatlas.papers.lp_fft.figures.theory_series import (
-    COLUMNS,
     MARKER_SIZE,
     curve_rows,
-    draw_parts,
-    draw_series,
-    legend_of,
+    drawn,
     row_of,
+    theory_figure,
 )
-from dpatlas.papers.lp_fft.records import distortion
-from dpatlas.papers.lp_fft.records.distortion import Share
+from dpatlas.papers.lp_fft.records.distortion import DistortionSpec
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_points, frame
-from dpatlas.show.look import Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_ticks
-from dpatlas.show.series import BLUE, RED, only, ramp
+from dpatlas.show.look import BLUE, RED, Look, ramp
+from dpatlas.show.panel import Axis, Legend, Panel, ShownFigure, points
+from dpatlas.show.rows import Records, Row, Settings, only
 
-Distortion = Record[distortion.Spec, distortion.Metrics]
+Distortion = Record[DistortionSpec]
 
 
 def lpfft_distortion(records: Records, settings: Settings) -> ShownFigure:
@@ -42,11 +32,10 @@ def lpfft_distortion(records: Records, settings: Settings) -> ShownFigure:
             counterexample,
         ),
     }
-    figure, rows = draw_parts(record, panels)
-    return ShownFigure(figure, COLUMNS, rows, [_note(record.spec)])
+    return theory_figure(record, panels, [_note(record.spec)])
 
 
-def _note(spec: distortion.Spec) -> str:
+def _note(spec: DistortionSpec) -> str:
     clusters, two, after = spec.clusters, spec.two_records, spec.after_probing
     return (
         "bars: 95% Clopper-Pearson intervals; Thm 3.3, two records: distorted by heads between "
@@ -58,94 +47,86 @@ def _note(spec: distortion.Spec) -> str:
     )
 
 
-def claimed_distortion(axes: Axes, record: Distortion) -> list[Row]:
+def claimed_distortion(record: Distortion) -> tuple[Panel, list[Row]]:
     """Probability of distortion on random clusters against h, for every variance of the head."""
-    clusters, panel = record.metrics.clusters, "distortion, clusters"
-    claimed = {row.h: row.claimed for row in clusters}
-    look = Look(r"$1 - 2^{-h}$", "black", "", "-")
-    rows = curve_rows(record, panel, look, list(claimed), list(claimed.values()))
-    draw_series(axes, rows, (look,))
-    variances = sorted({row.head_variance for row in clusters})
-    marked = [
-        replace(style, linestyle="")
-        for style in ramp([rf"$\beta_h$ = {variance:g}" for variance in variances])
-    ]
-    looks = {series.label: series for series in marked}
+    clusters, name = record.tables["clusters"], "distortion, clusters"
+    claimed = {row["h"]: row["claimed"] for row in clusters}
+    look = Look(r"$1 - 2^{-h}$", "black")
+    rows = curve_rows(record, name, look, list(claimed), list(claimed.values()))
+    variances = sorted({row["head_variance"] for row in clusters})
+    labels = [rf"$\beta_h$ = {variance:g}" for variance in variances]
+    marked = ramp(labels, linestyle="", size=MARKER_SIZE)
     for variance, series in zip(variances, marked, strict=True):
-        shares = [row for row in clusters if row.head_variance == variance]
-        rows += _share_rows(record, panel, series, [row.h for row in shares], shares)
-    with mpl.rc_context({"lines.markersize": MARKER_SIZE}):
-        draw_points(axes, frame(rows), "x", looks)
-    axes.set(xlabel="number of features $h$", ylim=(0.45, 1.02), ylabel="distortion probability")
-    axes.set_title("Thm 3.3: random clusters")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend_of(axes, (look, *looks.values()), loc="lower right", handlelength=1.2, labelspacing=0.2)
-    return rows
+        shares = [row for row in clusters if row["head_variance"] == variance]
+        rows += _share_rows(record, name, series, [row["h"] for row in shares], shares)
+    shown = drawn(rows, [look]) + points(rows, "x", {series.label: series for series in marked})
+    panel = Panel(
+        "Thm 3.3: random clusters",
+        Axis("number of features $h$", ticks=sorted(claimed)),
+        Axis("distortion probability", ends=(0.45, 1.02)),
+        shown,
+        legend=Legend("lower right"),
+    )
+    return panel, rows
 
 
 def _share_rows(
-    record: Distortion, panel: str, look: Look, at: Sequence[float], shares: Sequence[Share]
+    record: Distortion, panel: str, look: Look, at: Sequence[float], shares: Sequence[Row]
 ) -> list[Row]:
     """Rows of shares with the intervals of the record."""
     return [
         {
-            **row_of(record, panel, look, x, row.share),
-            "low": row.low,
-            "high": row.high,
-            "count": row.count,
-            "trials": row.trials,
+            **row_of(record, panel, look, x, row["share"]),
+            "low": row["low"],
+            "high": row["high"],
+            "count": row["count"],
+            "trials": row["trials"],
         }
         for x, row in zip(at, shares, strict=True)
     ]
 
 
-def two_records(axes: Axes, record: Distortion) -> list[Row]:
+def two_records(record: Distortion) -> tuple[Panel, list[Row]]:
     """Probability of distortion of one feature by two records, against the head's variance."""
-    variances, panel = record.metrics.two_records, "distortion, two records"
-    at = [row.head_variance for row in variances]
-    claimed, exact = Look("Thm 3.3", RED, "", "--"), Look("exact", BLUE, "", "-")
+    variances, name = record.tables["two_records"], "distortion, two records"
+    at = [row["head_variance"] for row in variances]
+    claimed, exact = Look("Thm 3.3", RED, "", "--"), Look("exact", BLUE)
     look = Look("simulated", "black", "o", "")
     rows = [
-        *curve_rows(record, panel, claimed, at, [row.claimed for row in variances]),
-        *curve_rows(record, panel, exact, at, [row.exact for row in variances]),
-        *_share_rows(record, panel, look, at, variances),
+        *curve_rows(record, name, claimed, at, [row["claimed"] for row in variances]),
+        *curve_rows(record, name, exact, at, [row["exact"] for row in variances]),
+        *_share_rows(record, name, look, at, variances),
     ]
-    axes.set(xscale="log", xlabel=r"variance of the head $\beta_h$", ylim=(0, 0.6))
-    axes.set(title="Thm 3.3: two records, $h$ = 1", ylabel="distortion probability")
-    draw_series(axes, rows, (claimed, exact, look))
-    legend_of(axes, (claimed, exact, look), loc="lower left")
-    return rows
+    x = Axis(r"variance of the head $\beta_h$", log=True)
+    y = Axis("distortion probability", ends=(0, 0.6))
+    shown = drawn(rows, (claimed, exact, look))
+    title = "Thm 3.3: two records, $h$ = 1"
+    return Panel(title, x, y, shown, legend=Legend("lower left")), rows
 
 
-def after_probing(axes: Axes, record: Distortion) -> list[Row]:
+def after_probing(record: Distortion) -> tuple[Panel, list[Row]]:
     """Share of networks without a falling cosine after LP, against the width of the clusters."""
-    networks, panel = record.metrics.after_probing, "no fall after LP"
+    networks, name = record.tables["after_probing"], "no fall after LP"
     rows: list[Row] = []
-    spans = sorted({row.fft_span for row in networks})
+    spans = sorted({row["fft_span"] for row in networks})
     looks = ramp([f"until $s$ = {span:g}" for span in spans])
     for span, look in zip(spans, looks, strict=True):
-        shares = [row for row in networks if row.fft_span == span]
-        rows += _share_rows(record, panel, look, [row.angle for row in shares], shares)
-    axes.set(xscale="log", ylim=(0, 1.05), xlabel="angle of the clusters (degrees)")
-    axes.set(title="Thm 3.4: no cosine falls after LP", ylabel="share of networks")
-    draw_series(axes, rows, looks)
-    label_ticks(axes, {row["x"] for row in rows})
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    legend_of(axes, looks, loc="lower left", labelspacing=0.2)
-    return rows
+        shares = [row for row in networks if row["fft_span"] == span]
+        rows += _share_rows(record, name, look, [row["angle"] for row in shares], shares)
+    at = sorted({row["x"] for row in rows})
+    x = Axis("angle of the clusters (degrees)", log=True, ticks=at)
+    y = Axis("share of networks", ends=(0, 1.05), ticks=(0, 0.25, 0.5, 0.75, 1))
+    title = "Thm 3.4: no cosine falls after LP"
+    return Panel(title, x, y, drawn(rows, looks), legend=Legend("lower left")), rows
 
 
-def counterexample(axes: Axes, record: Distortion) -> list[Row]:
+def counterexample(record: Distortion) -> tuple[Panel, list[Row]]:
     """The cosine that Thm 3.4 says never falls, after LP of several spans."""
-    panel = "counter-example"
     rows: list[Row] = []
-    curves = record.metrics.counterexample
-    names = [f"LP until $s$ = {curve.lp_span:g}" for curve in curves]
-    looks = [replace(look, marker="") for look in ramp(names)]
+    curves = record.tables["counterexample"]
+    looks = ramp([f"LP until $s$ = {curve['lp_span']:g}" for curve in curves], marker="")
     for curve, look in zip(curves, looks, strict=True):
-        rows += curve_rows(record, panel, look, curve.s, curve.cosine)
-    axes.set(xlabel=r"$s = \int L\, dt$ of FFT", ylabel=r"$\cos(w, \bar{x})$")
-    axes.set_title("Thm 3.4: counter-example")
-    draw_series(axes, rows, looks)
-    legend_of(axes, looks, loc="lower left", labelspacing=0.2)
-    return rows
+        rows += curve_rows(record, "counter-example", look, curve["s"], curve["cosine"])
+    x, y = Axis(r"$s = \int L\, dt$ of FFT"), Axis(r"$\cos(w, \bar{x})$")
+    shown = drawn(rows, looks)
+    return Panel("Thm 3.4: counter-example", x, y, shown, legend=Legend("lower left")), rows

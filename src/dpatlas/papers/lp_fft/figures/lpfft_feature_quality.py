@@ -5,11 +5,6 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-
 from dpatlas.core.statistics import (
     FAILS,
     HOLDS,
@@ -19,35 +14,52 @@ from dpatlas.core.statistics import (
     judge,
     simultaneous_confidence,
 )
-from dpatlas.papers.lp_fft.figures.averages import (
-    backbone_of,
-    grouped,
-)
+from dpatlas.papers.lp_fft.figures.arms import backbone_of
 from dpatlas.papers.lp_fft.quality import EARLY, early_losses
-from dpatlas.papers.lp_fft.records.feature_quality import TASKS, Metrics, Spec
-from dpatlas.papers.lp_fft.records.feature_quality import Row as Curves
+from dpatlas.papers.lp_fft.records.feature_quality import TASKS
 from dpatlas.records import Record
-from dpatlas.show.draw import BAR_WIDTH, draw_curves, frame
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import LEAST_RUNS, Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import accuracy_axis, legend, percent_axis
-from dpatlas.show.rows import CONFIDENCE, averaged, mean_interval
-from dpatlas.show.series import BLUE, RED, handle, some
+from dpatlas.rows import columns
+from dpatlas.show.look import BLUE, MUTED, RED, Look
+from dpatlas.show.panel import (
+    Axis,
+    Grid,
+    Legend,
+    Panel,
+    Series,
+    ShownFigure,
+    Span,
+    accuracy,
+    names,
+    series,
+    spaced,
+)
+from dpatlas.show.rows import (
+    CONFIDENCE,
+    LEAST_RUNS,
+    Records,
+    Row,
+    Settings,
+    averaged,
+    grouped,
+    mean_interval,
+    some,
+    where,
+)
 
-QualityRecord = Record[Spec, Metrics]
+QualityRecord = Record[Any]
 
 TASK_NAMES = {"private": "private task", "public": "pre-training task"}
 CURVES = {
-    ("fft", "private"): Look("FFT, private task", RED, "s", "--"),
-    ("lp-fft", "private"): Look("LP-FFT, private task", BLUE, "o", "-"),
-    ("fft", "public"): Look("FFT, pre-training task", RED, "D", ":"),
-    ("lp-fft", "public"): Look("LP-FFT, pre-training task", BLUE, "^", "-."),
+    ("fft", "private"): Look("FFT, private task", RED, "s", "--", size=3),
+    ("lp-fft", "private"): Look("LP-FFT, private task", BLUE, "o", "-", size=3),
+    ("fft", "public"): Look("FFT, pre-training task", RED, "D", ":", size=3),
+    ("lp-fft", "public"): Look("LP-FFT, pre-training task", BLUE, "^", "-.", size=3),
 }
 # By the answer to whether FFT's early loss less that of LP-FFT is above 0.
 ANSWERS = {
     HOLDS: Look("LP first saves quality", BLUE, "o", ""),
     FAILS: Look("LP first costs quality", RED, "s", ""),
-    OPEN: Look("undecided", MUTED, "D", ""),
+    OPEN: Look("undecided", MUTED, "D", "", fill="none"),
 }
 # Probability that some interval of a panel of losses misses its true value.
 FAMILY = 0.05
@@ -55,7 +67,6 @@ FAMILY = 0.05
 SETTING = ("data", "backbone", "feature_scale", "steps", "lp_steps")
 # Settings of one panel of curves, and of one line of the panels of losses.
 CONDITION = (*SETTING, "noise_multiplier", "head_scale", "lr")
-MARKERS = 4
 MOST_IN_A_LINE = 4
 # Heights in inches: a line of curves, a line of the panels of losses, the rest of these panels.
 PANEL_HEIGHT, LOSS_HEIGHT, AROUND_LOSSES = 1.6, 0.15, 0.7
@@ -77,19 +88,18 @@ def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
     conditions = list(grouped(curves, *CONDITION).values())
     of_noise = next(iter(grouped(curves, *SETTING, "noise_multiplier").values()))
     per_noise = len(grouped(of_noise, *CONDITION))
-    figure, above, below = _layout(len(conditions), _in_a_line(per_noise), bool(losses))
     named = len(families) > 1
-    for axes, rows in zip(above, conditions, strict=True):
-        _draw_curves(axes, rows, named)
-    accuracy_axis(above[0])
-    for axes, task in zip(below, TASKS, strict=False):
-        _draw_losses(axes, [row for row in losses if row["task"] == task], named)
-        axes.set_title(TASK_NAMES[task])
+    most = min(_in_a_line(per_noise), len(conditions))
+    panels = [_curves(rows, named) for rows in conditions]
+    lines = [panels[at : at + most] for at in range(0, len(panels), most)]
+    grids = [Grid(lines, PANEL_HEIGHT * len(lines) + 0.3)]
     if losses:
-        _name_conditions(below)
+        height = AROUND_LOSSES + LOSS_HEIGHT * max(len(conditions), LEAST_LOSSES)
+        panels = [_losses(where(losses, task=task), task, named) for task in TASKS]
+        grids.append(Grid([panels], height))
     used = {(row["strategy"], row["task"]) for row in curves}
-    legend(figure, [handle(look) for key, look in CURVES.items() if key in used])
-    return ShownFigure(figure, COLUMNS, [*curves, *losses], _notes(families, losses))
+    legend = [look for key, look in CURVES.items() if key in used]
+    return ShownFigure(grids, COLUMNS, [*curves, *losses], _notes(families, losses), legend)
 
 
 def _families(records: Records) -> list[list[QualityRecord]]:
@@ -116,16 +126,18 @@ def curve_rows(record: QualityRecord) -> list[Row]:
     return [
         {
             "part": "curve",
-            **_setting(record, curves),
-            "strategy": curves.strategy,
+            **_setting(record, head_scale, lr),
+            "strategy": strategy,
             "task": task,
             "step": step,
-            **mean_interval(values),
+            **mean_interval(runs[task].to_numpy()),
             "confidence": CONFIDENCE,
         }
-        for curves in record.metrics.rows
+        for (head_scale, lr, strategy), curves in columns([record], "curves").groupby(
+            ["head_scale", "lr", "strategy"], sort=False
+        )
         for task in TASKS
-        for step, values in zip(curves.steps, np.array(curves.quality(task), float).T, strict=True)
+        for step, runs in curves.groupby("step")
     ]
 
 
@@ -135,22 +147,25 @@ def loss_rows(records: Records) -> list[Row]:
     The loss is that of `early_losses`. The intervals of a task hold simultaneously at level 1 -
     FAMILY; `answer` says whether the difference is above 0.
     """
-    pairs = [pair for record in records for pair in _pairs(record)]
+    pairs = [
+        (record, *condition, {name: of for name, of in losses.groupby("strategy")})
+        for record in records
+        for condition, losses in early_losses(record).groupby(["head_scale", "lr"], sort=False)
+        if losses.strategy.nunique() == 2
+    ]
     if not pairs:
         return []
     confidence = simultaneous_confidence(FAMILY, 1, len(pairs))
     rows = []
-    for (record, fft, lp_fft), task in ((pair, task) for pair in pairs for task in TASKS):
-        losses = early_losses(record.spec, fft, lp_fft, task)
-        if losses is None:
-            continue
-        estimate = difference_estimate(*losses, paired=True)
+    for (record, head_scale, lr, of), task in ((pair, task) for pair in pairs for task in TASKS):
+        fft, lp_fft = (of[name][task].to_numpy() for name in ("fft", "lp-fft"))
+        estimate = difference_estimate(fft, lp_fft, paired=True)
         judged = judge(Comparison("", estimate, above=0.0), confidence)
         bounded = estimate.runs >= LEAST_RUNS
         rows.append(
             {
                 "part": "early loss",
-                **_setting(record, fft),
+                **_setting(record, head_scale, lr),
                 "strategy": "fft less lp-fft",
                 "task": task,
                 "value": estimate.value,
@@ -164,36 +179,17 @@ def loss_rows(records: Records) -> list[Row]:
     return rows
 
 
-def _pairs(record: QualityRecord) -> list[tuple[QualityRecord, Curves, Curves]]:
-    """FFT and LP-FFT at every head scale and rate at which the record has both."""
-    conditions: dict[tuple[float, float], dict[str, Curves]] = {}
-    for curves in record.metrics.rows:
-        conditions.setdefault((curves.head_scale, curves.lr), {})[curves.strategy] = curves
-    return [
-        (record, by_strategy["fft"], by_strategy["lp-fft"])
-        for by_strategy in conditions.values()
-        if {"fft", "lp-fft"} <= by_strategy.keys()
-    ]
-
-
-def _setting(record: QualityRecord, curves: Curves) -> Row:
-    spec, metrics = record.spec, record.metrics
+def _setting(record: QualityRecord, head_scale: float, lr: float) -> Row:
+    spec, facts = record.spec, record.facts
+    of_spec = ("noise_multiplier", "delta", "feature_scale", "neighbours")
     return {
+        **{name: getattr(spec, name) for name in (*of_spec, "lp_steps", "lp_lr", "steps")},
+        **{name: facts[name] for name in ("n_train", "n_test", "epsilon")},
         "data": spec.data.name,
         "backbone": backbone_of(record),
         "pretrained_on": spec.public_data.name,
-        "n_train": metrics.n_train,
-        "n_test": metrics.n_test,
-        "epsilon": metrics.epsilon,
-        "noise_multiplier": spec.noise_multiplier,
-        "delta": spec.delta,
-        "feature_scale": spec.feature_scale,
-        "neighbours": spec.neighbours,
-        "lp_steps": spec.lp_steps,
-        "lp_lr": spec.lp_lr,
-        "steps": spec.steps,
-        "head_scale": curves.head_scale,
-        "lr": curves.lr,
+        "head_scale": head_scale,
+        "lr": lr,
         "runs": list(record.ids),
     }
 
@@ -208,76 +204,36 @@ def _in_a_line(per_noise: int) -> int:
     return max(fitting, default=MOST_IN_A_LINE)
 
 
-def _layout(count: int, most: int, losses: bool) -> tuple[Figure, list[Axes], list[Axes]]:
-    """`count` panels, at most `most` in a line, and with `losses` two broad ones below."""
-    lines, most = math.ceil(count / most), min(most, count)
-    of_losses = AROUND_LOSSES + LOSS_HEIGHT * max(count, LEAST_LOSSES)
-    heights = [PANEL_HEIGHT * lines, *([of_losses] if losses else [])]
-    figure = Figure(figsize=(DOUBLE_COLUMN, sum(heights) + 0.3))
-    # Grids of their own, so that the labels of one do not push the panels of the other aside.
-    blocks = figure.add_gridspec(len(heights), 1, height_ratios=heights)
-    grid = blocks[0].subgridspec(lines, most)
-    above: list[Axes] = []
-    for number in range(count):
-        axes = figure.add_subplot(grid[divmod(number, most)], sharey=above[0] if above else None)
-        first_in_line, last_in_column = number % most == 0, number + most >= count
-        axes.tick_params(labelleft=first_in_line)
-        axes.set_ylabel("kNN accuracy, %" if first_in_line else "")
-        axes.set_xlabel("training steps" if last_in_column else "")
-        above.append(axes)
-    if not losses:
-        return figure, above, []
-    halves = blocks[1].subgridspec(1, 2)
-    return figure, above, [figure.add_subplot(halves[number]) for number in range(2)]
-
-
-def _draw_curves(axes: Axes, rows: Sequence[Row], named: bool) -> None:
+def _curves(rows: Sequence[Row], named: bool) -> Panel:
     """Both strategies on both tasks at one head scale, rate and noise."""
-    first, data = rows[0], frame(rows)
-    tasks = list(zip(data["strategy"], data["task"], strict=True))
-    data["series"] = [CURVES[key].label for key in tasks]
-    axes.axvspan(0, first["lp_steps"], color="0.94", linewidth=0, zorder=0)
-    every = max(1, data["step"].nunique() // MARKERS)
-    for number, (key, look) in enumerate(CURVES.items()):
-        if key in tasks:
-            points = data[data["series"] == look.label]
-            marked: dict[str, Any] = {"markersize": 3, "markevery": (number % every, every)}
-            draw_curves(axes, points, "step", {look.label: look}, **marked)
+    first = rows[0]
     backbone = f"{first['backbone']}\n" if named else ""
-    axes.set_title(
-        f"{backbone}{_noise(first)}\nhead scale {first['head_scale']:g}, rate {first['lr']:g}"
+    return Panel(
+        f"{backbone}{_noise(first)}\nhead scale {first['head_scale']:g}, rate {first['lr']:g}",
+        Axis("training steps"),
+        accuracy("kNN accuracy, %"),
+        spaced(series(rows, "step", CURVES, lambda row: (row["strategy"], row["task"]), band=True)),
+        spans=[Span("0.94", (0, first["lp_steps"]))],
     )
 
 
-def _draw_losses(axes: Axes, rows: Sequence[Row], named: bool) -> None:
+def _losses(rows: Sequence[Row], task: str, named: bool) -> Panel:
     """A line per condition, the first on top, marked by its answer."""
-    axes.axvline(0, color=MUTED, linewidth=THIN, zorder=1)
-    for answer, found in frame(rows).groupby("answer"):
-        color = ANSWERS[answer].color
-        axes.hlines(found.index, found["low"], found["high"], color=color, linewidth=BAR_WIDTH)
-        axes.plot(found["value"], found.index, linestyle="none", **_marker(answer))
-    axes.set_yticks(range(len(rows)), [_condition(row, named) for row in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel("early loss of FFT less\nthat of LP-FFT, points")
-    percent_axis(axes.xaxis)
-
-
-def _name_conditions(panels: Sequence[Axes]) -> None:
-    """Name the conditions left of the panels, and the answers right of them."""
-    panels[0].set_ylabel("setting")
-    for axes in panels[1:]:
-        axes.tick_params(labelleft=False)
-    handles = [
-        Line2D([], [], linestyle="none", label=look.label, **_marker(answer))
+    lines = names([_condition(row, named) for row in rows], "setting", ends=(len(rows) - 0.4, -0.6))
+    drawn = [
+        Series(
+            look,
+            [row["value"] for _, row in shown],
+            [place for place, _ in shown],
+            left=[math.nan if row["low"] is None else row["low"] for _, row in shown],
+            right=[math.nan if row["high"] is None else row["high"] for _, row in shown],
+        )
         for answer, look in ANSWERS.items()
+        if (shown := [(place, row) for place, row in enumerate(rows) if row["answer"] == answer])
     ]
-    panels[-1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.02))
-
-
-def _marker(answer: str) -> dict[str, Any]:
-    look = ANSWERS[answer]
-    face = "white" if answer == OPEN else look.color
-    return {"color": look.color, "marker": look.marker, "markerfacecolor": face}
+    x = Axis("early loss of FFT less\nthat of LP-FFT, points", percent=True, of=task)
+    last = Legend("beside", list(ANSWERS.values())) if task == TASKS[-1] else None
+    return Panel(TASK_NAMES[task], x, lines, drawn, upright=[0.0], legend=last)
 
 
 def _condition(row: Row, named: bool) -> str:
@@ -318,7 +274,7 @@ def _note(family: Sequence[QualityRecord]) -> str:
     record, spec = family[0], family[0].spec
     return (
         f"{spec.data.name} from {backbone_of(record)}, pre-trained on "
-        f"{spec.public_data.name}: n = {record.metrics.n_train}, $\\delta$ = "
+        f"{spec.public_data.name}: n = {record.facts['n_train']}, $\\delta$ = "
         f"{spec.delta:g}; accuracy by {_nearest(spec.neighbours)} among penultimate "
         f"features; features multiplied by {spec.feature_scale:g}, LP at rate "
         f"{spec.lp_lr:g}; {averaged(record.spec.runs for record in family)}"

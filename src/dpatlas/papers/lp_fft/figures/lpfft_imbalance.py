@@ -1,26 +1,22 @@
 """lp_fft: eigenvalues of the imbalance between the layers of a linear network."""
 
+from dataclasses import replace
 from itertools import cycle
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import Any
 
 from dpatlas.papers.lp_fft.figures.theory_series import (
-    COLUMNS,
     EXACT,
     NOISES,
     PRINTED,
     curve_rows,
-    draw_guide,
-    draw_series,
-    legend_of,
+    drawn,
     mean_rows,
+    theory_figure,
 )
-from dpatlas.papers.lp_fft.records.imbalance import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.look import DOUBLE_COLUMN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.series import SERIES, only
+from dpatlas.show.look import SERIES, Look
+from dpatlas.show.panel import Axis, Legend, Panel, ShownFigure
+from dpatlas.show.rows import Records, Row, Settings, only
 
 
 def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
@@ -28,10 +24,7 @@ def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
 
     InputError unless there is exactly one record of kind imbalance.
     """
-    record: Record[Spec, Metrics] = only(records, "imbalance")
-    figure = Figure(figsize=(DOUBLE_COLUMN, 2.8))
-    left, right = figure.subplots(1, 2)
-    rows = [*_jensen(left, record), *_eigenvalue_drift(right, record)]
+    record: Record[Any] = only(records, "imbalance")
     gap, drift = record.spec.gap, record.spec.drift
     notes = [
         f"h = {gap.hidden}, d = {gap.inputs}; left: $u$ = max(0, -least eigenvalue of "
@@ -41,42 +34,38 @@ def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
         rf"$\sigma^2$ = {drift.sigma2:g}, {drift.paths} paths; under layer-wise noise the printed "
         "and the corrected formula are both zero; bars: 95% normal intervals over paths",
     ]
-    return ShownFigure(figure, COLUMNS, rows, notes)
+    return theory_figure(record, {"": (_jensen, _eigenvalue_drift)}, notes, height=2.8)
 
 
-def _jensen(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+def _jensen(record: Record[Any]) -> tuple[Panel, list[Row]]:
     rows: list[Row] = []
     looks: list[Look] = []
-    for row, style in zip(record.metrics.gap, cycle(SERIES), strict=False):
-        looks.append(Look(rf"$\sigma$ = {row.sigma:g}", style.color, style.marker, style.linestyle))
-        percent = [[100 * value for value in values] for values in (row.gap, row.error)]
-        rows += mean_rows(record, "Jensen gap in percent", looks[-1], row.steps, *percent)
-    axes.set(xlabel="steps of DP-SGD")
-    axes.set_ylabel(r"$\mathbb{E}u / (\mathbb{E}\sqrt{u})^2 - 1$  (%)")
-    axes.set_title("Jensen gap of the least eigenvalue in DP-SGD")
-    draw_series(axes, rows, looks)
-    axes.set_ylim(bottom=0)
-    draw_guide(axes, 1.0)
-    legend_of(axes, looks, loc="lower right")
-    return rows
+    for row, style in zip(record.tables["gap"], cycle(SERIES), strict=False):
+        looks.append(replace(style, label=rf"$\sigma$ = {row['sigma']:g}"))
+        percent = [[100 * value for value in values] for values in (row["gap"], row["error"])]
+        rows += mean_rows(record, "Jensen gap in percent", looks[-1], row["steps"], *percent)
+    panel = Panel(
+        "Jensen gap of the least eigenvalue in DP-SGD",
+        Axis("steps of DP-SGD"),
+        Axis(r"$\mathbb{E}u / (\mathbb{E}\sqrt{u})^2 - 1$  (%)", ends=(0, None)),
+        drawn(rows, looks),
+        across=[1.0],
+        legend=Legend("lower right"),
+    )
+    return panel, rows
 
 
-def _eigenvalue_drift(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
-    panel = "change of the mean eigenvalue"
+def _eigenvalue_drift(record: Record[Any]) -> tuple[Panel, list[Row]]:
+    name = "change of the mean eigenvalue"
     rows: list[Row] = []
-    shown: list[Look] = []
-    for row in record.metrics.drift:
-        base = NOISES[row.noise]
-        points = Look(base.label, base.color, base.marker, "")
-        rows += mean_rows(record, panel, points, row.times, row.change, row.error)
-        shown.append(points)
-        if row.noise == "uniform":
-            for look, values in ((PRINTED, row.paper), (EXACT, row.exact)):
-                line = Look(f"{look.label}, uniform", look.color, "", look.linestyle)
-                rows += curve_rows(record, panel, line, row.times, values)
-                shown.append(line)
-    axes.set(xlabel="time $t$", ylabel="change of the mean eigenvalue")
-    axes.set_title(r"Drift of $v v^T - B B^T$ under noise, Eq. 125")
-    draw_series(axes, rows, shown)
-    legend_of(axes, shown, loc="lower left")
-    return rows
+    looks: list[Look] = []
+    for row in record.tables["drift"]:
+        looks.append(replace(NOISES[row["noise"]], linestyle=""))
+        rows += mean_rows(record, name, looks[-1], row["times"], row["change"], row["error"])
+        if row["noise"] == "uniform":
+            for look, values in ((PRINTED, row["paper"]), (EXACT, row["exact"])):
+                looks.append(replace(look, label=f"{look.label}, uniform"))
+                rows += curve_rows(record, name, looks[-1], row["times"], values)
+    title = r"Drift of $v v^T - B B^T$ under noise, Eq. 125"
+    x, y = Axis("time $t$"), Axis(name)
+    return Panel(title, x, y, drawn(rows, looks), legend=Legend("lower left")), rows

@@ -2,7 +2,8 @@
 
 from dpatlas.papers.lp_fft.figures.strategy_table import strategy_table
 from dpatlas.papers.lp_fft.published import TABLE_2
-from dpatlas.show.output import Records, Settings, ShownTable
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Settings
 
 
 def lpfft_lora(records: Records, settings: Settings) -> ShownTable:

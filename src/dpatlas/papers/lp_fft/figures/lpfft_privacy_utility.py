@@ -1,10 +1,7 @@
 """lp_fft: accuracy of the strategies against epsilon."""
 
 import math
-from collections.abc import Mapping, Sequence
-
-from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+from collections.abc import Sequence
 
 from dpatlas.errors import InputError
 from dpatlas.papers.lp_fft.figures.arms import (
@@ -15,19 +12,10 @@ from dpatlas.papers.lp_fft.figures.arms import (
     series_looks,
     series_name,
 )
-from dpatlas.papers.lp_fft.figures.averages import grouped
-from dpatlas.papers.lp_fft.figures.strategy_panels import (
-    common_note,
-    finish,
-    panel_grid,
-    panel_title,
-)
+from dpatlas.papers.lp_fft.figures.strategy_panels import common_note, in_lines, panel_title
 from dpatlas.papers.lp_fft.published import BY_METHOD, printed_of
-from dpatlas.show.draw import draw_points, draw_printed, frame, printed_handle
-from dpatlas.show.look import MUTED, THIN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import legend
-from dpatlas.show.series import handle
+from dpatlas.show.panel import Axis, Panel, ShownFigure, accuracy, points, printed
+from dpatlas.show.rows import Records, Row, Settings, grouped, where
 
 OURS, PRINTED = "ours", "printed"
 # Columns in which what is printed agrees with ours.
@@ -36,12 +24,9 @@ SCENARIO = ("group", "scenario", "data", "backbone", "pretrained_on", "architect
 SHARES = {"lp": 1.0, "fft": 0.0, "lora": 0.0}
 # Panels in a line, for few panels and for many.
 FEW, MANY = 2, 3
-LEGEND_COLUMNS = 5
 # Distance of accuracy without privacy from the largest epsilon, as a share of the axis, and at
 # least in decades.
 ASIDE, LEAST_ASIDE = 0.25, 0.15
-# Least distance between two labels of epsilon, as a share of the axis.
-BETWEEN_LABELS = 0.13
 
 
 def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
@@ -54,27 +39,28 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
 
 def utility_figure(rows: list[Row]) -> ShownFigure:
     """The figure of these rows of its csv: all panels have the same axes and looks."""
-    panels = list(grouped(rows, *PLACE).values())
-    figure, subplots = panel_grid(len(panels), MANY if len(panels) > FEW else FEW)
-    looks = series_looks(rows)
     epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"]})
-    for axes, shown in zip(subplots, panels, strict=True):
-        _draw_epsilons(axes, shown, looks, _aside(epsilons))
-    ticks = {epsilon: f"{epsilon:.2g}" for epsilon in _apart(epsilons)}
+    free, line = _aside(epsilons)
+    ticks = {epsilon: f"{epsilon:.2g}" for epsilon in epsilons}
     if any(row["epsilon"] is None for row in rows):
-        ticks[_aside(epsilons)[0]] = r"$\infty$"
-    for axes in subplots:
-        # A single epsilon would take the whole of its axis.
-        axes.margins(x=0.1 if len(ticks) > 1 else 2)
-        axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
-        axes.xaxis.set_major_formatter(FixedFormatter(list(ticks.values())))
-        axes.xaxis.set_minor_locator(NullLocator())
-    finish(subplots)
-    handles = list(map(handle, looks.values()))
-    if any(row["source"] == PRINTED for row in rows):
-        handles.append(printed_handle())
-    legend(figure, handles, min(LEGEND_COLUMNS, len(handles)))
-    return ShownFigure(figure, ("source", *ARM_COLUMNS), rows, _utility_notes(rows))
+        ticks[free] = r"$\infty$"
+    x = Axis(r"privacy budget $\varepsilon$", log=True, ticks=ticks, margin=0.1)
+    looks, panels = series_looks(rows), []
+    for shown in grouped(rows, *PLACE).values():
+        ours = where(shown, source=OURS)
+        private = [row for row in ours if row["epsilon"] is not None]
+
+        def at(row: Row) -> float:
+            return free if row["epsilon"] is None else float(row["epsilon"])
+
+        drawn = points(where(ours, epsilon=None), at, looks, series_name)
+        drawn += points(private, at, looks, series_name)
+        drawn += printed(where(shown, source=PRINTED), at, looks, series_name)
+        both = private and any(row["epsilon"] is None for row in shown)
+        title = panel_title(shown[0])
+        panels.append(Panel(title, x, accuracy(), drawn, upright=[line] if both else []))
+    grid = in_lines(panels, MANY if len(panels) > FEW else FEW)
+    return ShownFigure([grid], ("source", *ARM_COLUMNS), rows, _utility_notes(rows))
 
 
 def _with_printed(rows: Sequence[Row]) -> list[Row]:
@@ -95,40 +81,12 @@ def _with_printed(rows: Sequence[Row]) -> list[Row]:
     return [*({**row, "source": OURS} for row in rows), *printed]
 
 
-def _draw_epsilons(
-    axes: Axes,
-    rows: Sequence[Row],
-    looks: Mapping[tuple[str, float], Look],
-    aside: tuple[float, float],
-) -> None:
-    """A curve per series; accuracy without privacy stands to the right of a dotted line."""
-    data = frame(rows).assign(series=list(map(series_name, rows)))
-    data["at"] = data["epsilon"].fillna(aside[0]).astype(float)
-    axes.set(xscale="log", xlabel=r"privacy budget $\varepsilon$", title=panel_title(rows[0]))
-    ours = data[data["source"] == OURS]
-    for _, part in ours.groupby(ours["epsilon"].notna()):
-        draw_points(axes, part, "at", looks)
-    draw_printed(axes, data[data["source"] == PRINTED], "at", looks)
-    if data["epsilon"].isna().any() and data["epsilon"].notna().any():
-        axes.axvline(aside[1], color=MUTED, linewidth=THIN, linestyle=":")
-
-
 def _aside(epsilons: Sequence[float]) -> tuple[float, float]:
     """Positions of accuracy without privacy, and of the line before it, right of the epsilons."""
     if not epsilons:
         return 1.0, 1.0
     gap = max(LEAST_ASIDE, ASIDE * math.log10(epsilons[-1] / epsilons[0]))
     return epsilons[-1] * 10**gap, epsilons[-1] * 10 ** (gap / 2)
-
-
-def _apart(epsilons: Sequence[float]) -> list[float]:
-    """Those of the sorted epsilons whose labels do not overlap the label before."""
-    labelled: list[float] = []
-    for epsilon in epsilons:
-        least = BETWEEN_LABELS * math.log10(epsilons[-1] / epsilons[0])
-        if not labelled or math.log10(epsilon / labelled[-1]) > least:
-            labelled.append(epsilon)
-    return labelled
 
 
 def _utility_notes(rows: Sequence[Row]) -> list[str]:

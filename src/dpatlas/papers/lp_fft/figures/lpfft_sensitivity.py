@@ -1,24 +1,19 @@
 """lp_fft: gradient sensitivities of the layers of a linear network."""
 
 import math
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import Any
 
 from dpatlas.papers.lp_fft.figures.theory_series import (
-    COLUMNS,
+    GUIDE,
     NOISES,
-    draw_guide,
-    draw_series,
-    legend_of,
+    drawn,
     mean_rows,
+    theory_figure,
 )
-from dpatlas.papers.lp_fft.records.sensitivity import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_sparsely, label_ticks
-from dpatlas.show.series import BLUE, GREEN, PINK, RED, only
+from dpatlas.show.look import BLUE, GREEN, PINK, RED, Look
+from dpatlas.show.panel import Axis, Legend, Panel, Series, ShownFigure
+from dpatlas.show.rows import Records, Row, Settings, only
 
 LAYERS = {
     "head": Look("head", BLUE, "o", "-"),
@@ -37,16 +32,9 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> ShownFigure:
 
     InputError unless there is exactly one record of kind sensitivity.
     """
-    record: Record[Spec, Metrics] = only(records, "sensitivity")
-    figure = Figure(figsize=(DOUBLE_COLUMN, 2.7))
-    sizes, start, drift = figure.subplots(1, 3)
-    rows = [
-        *_layer_sizes(sizes, record),
-        *_start_ratios(start, record),
-        *_ratio_drift(drift, record),
-    ]
+    record: Record[Any] = only(records, "sensitivity")
     before, moving = record.spec.start, record.spec.drift
-    seeds = record.metrics.start[0].seeds
+    seeds = record.tables["start"][0]["seeds"]
     notes = [
         f"$h$ = {before.hidden}, $n$ = {before.records_per_input}$d$ records with $X^T X = I$ and "
         rf"$\Vert Y\Vert$ = 1, mean over {seeds} heads and features with 95% normal intervals; "
@@ -58,61 +46,53 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> ShownFigure:
         rf"$h/\sqrt{{d}}$, steps of {moving.step:g}, $\sigma^2$ = {moving.sigma2:g}, "
         f"{moving.seeds} paths",
     ]
-    return ShownFigure(figure, COLUMNS, rows, notes)
+    panels = {"": (_layer_sizes, _start_ratios, _ratio_drift)}
+    return theory_figure(record, panels, notes, height=2.7)
 
 
-def _layer_sizes(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+def _inputs(rows: list[Row]) -> Axis:
+    return Axis("number of inputs $d$", log=True, ticks=sorted({row["x"] for row in rows}))
+
+
+def _layer_sizes(record: Record[Any]) -> tuple[Panel, list[Row]]:
     """Largest gradient norm of a record in either layer, h / sqrt(d) being the variance."""
     rows: list[Row] = []
     for name, look in LAYERS.items():
         rows += _start_rows(record, "sensitivity", look, "variance", f"record_{name}")
-    axes.set(xscale="log", yscale="log", xlabel="number of inputs $d$")
-    axes.set_title("Sensitivity of each layer")
-    axes.set_ylabel("largest gradient norm of a record")
-    draw_series(axes, rows, LAYERS.values())
-    label_sparsely(axes.yaxis)
-    label_ticks(axes, {row["x"] for row in rows})
-    legend_of(axes, LAYERS.values())
-    return rows
+    norm = Axis("largest gradient norm of a record", log=True)
+    shown = drawn(rows, LAYERS.values())
+    return Panel("Sensitivity of each layer", _inputs(rows), norm, shown, legend=Legend()), rows
 
 
-def _start_ratios(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+def _start_ratios(record: Record[Any]) -> tuple[Panel, list[Row]]:
     """Head over features before training, by definition of sensitivity and reading of E.10."""
     rows: list[Row] = []
     for (records, reading), look in READINGS.items():
         rows += _start_rows(record, "ratio at the start", look, reading, f"{records}_ratio")
-    axes.set(xscale="log", yscale="log", xlabel="number of inputs $d$")
-    axes.set(title="Ratio before training", ylabel="sensitivity of head over features")
-    draw_series(axes, rows, READINGS.values())
-    draw_guide(axes, 1.0)
     at = sorted({row["x"] for row in rows})
     low = min(row["value"] for row in rows)
-    axes.plot(at, [low * math.sqrt(d / at[0]) for d in at], color=MUTED, linewidth=THIN)
-    axes.set_ylim(low / 1.3, 6)
-    label_sparsely(axes.yaxis)
-    label_ticks(axes, at)
-    legend_of(axes, READINGS.values(), loc="upper left", labelspacing=0.2, handlelength=1.8)
-    return rows
+    slope = Series(GUIDE, at, [low * math.sqrt(d / at[0]) for d in at])
+    ratio = Axis("sensitivity of head over features", log=True, ends=(low / 1.3, 6))
+    shown = [*drawn(rows, READINGS.values()), slope]
+    legend = Legend("upper left")
+    title = "Ratio before training"
+    return Panel(title, _inputs(rows), ratio, shown, across=[1.0], legend=legend), rows
 
 
-def _start_rows(
-    record: Record[Spec, Metrics], panel: str, look: Look, reading: str, name: str
-) -> list[Row]:
+def _start_rows(record: Record[Any], panel: str, look: Look, reading: str, name: str) -> list[Row]:
     """Rows of one column of the record, for one reading, against d."""
-    rows = [row for row in record.metrics.start if row.reading == reading]
-    values, errors = ([getattr(row, column) for row in rows] for column in (name, f"{name}_error"))
-    return mean_rows(record, panel, look, [row.d for row in rows], values, errors)
+    rows = [row for row in record.tables["start"] if row["reading"] == reading]
+    values, errors = ([row[column] for row in rows] for column in (name, f"{name}_error"))
+    return mean_rows(record, panel, look, [row["d"] for row in rows], values, errors)
 
 
-def _ratio_drift(axes: Axes, record: Record[Spec, Metrics]) -> list[Row]:
+def _ratio_drift(record: Record[Any]) -> tuple[Panel, list[Row]]:
     """The ratio during noisy gradient descent."""
     rows: list[Row] = []
-    for row in record.metrics.drift:
-        look = NOISES[row.noise]
-        rows += mean_rows(record, "ratio in DP-GD", look, row.steps, row.ratio, row.error)
-    axes.set(xlabel="steps of DP-GD", ylabel="sensitivity of head over features")
-    axes.set_title("Ratio in private training")
-    draw_series(axes, rows, NOISES.values())
-    axes.set_ylim(bottom=0)
-    legend_of(axes, NOISES.values(), loc="lower left")
-    return rows
+    for row in record.tables["drift"]:
+        look = NOISES[row["noise"]]
+        rows += mean_rows(record, "ratio in DP-GD", look, row["steps"], row["ratio"], row["error"])
+    x = Axis("steps of DP-GD")
+    ratio = Axis("sensitivity of head over features", ends=(0, None))
+    shown = drawn(rows, NOISES.values())
+    return Panel("Ratio in private training", x, ratio, shown, legend=Legend("lower left")), rows

@@ -1,40 +1,44 @@
 """lp_fft: losses by the theorems and in simulation."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 
 from dpatlas.papers.lp_fft.figures.theory_series import (
-    COLUMNS,
     EXACT,
     PRINTED,
     curve_rows,
-    draw_guide,
-    draw_parts,
-    draw_series,
-    legend_of,
+    drawn,
     mean_rows,
     row_of,
+    theory_figure,
 )
-from dpatlas.papers.lp_fft.records import dynamics
-from dpatlas.papers.lp_fft.records.dynamics import BracketRow
+from dpatlas.papers.lp_fft.records.dynamics import DynamicsSpec
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_curves, frame
-from dpatlas.show.look import BAND_ALPHA, MUTED, NOTE_SIZE, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_sparsely
-from dpatlas.show.series import BLUE, RAMP, RED, only, ramp
+from dpatlas.show.look import BLUE, MUTED, RAMP, RED, Look, ramp
+from dpatlas.show.panel import (
+    Axis,
+    Legend,
+    Panel,
+    Series,
+    ShownFigure,
+    Span,
+    Words,
+    names,
+    series,
+)
+from dpatlas.show.rows import Records, Row, Settings, only
 
-Dynamics = Record[dynamics.Spec, dynamics.Metrics]
+Dynamics = Record[DynamicsSpec]
 
 OVER_BOUND = "loss over bound"
 SIMULATED = Look("simulated", "black", "o", "")
 ZEROTH = Look("zeroth order", BLUE, "", "-")
 DIFFUSION = Look("diffusion", "black", "o", "")
 BRACKET = Look("bounds", RED, "", "--")
-BRACKET_LOOKS = (BRACKET, ZEROTH, DIFFUSION)
 COUNTED = {
     ("head", "random"): "LP\nThm 4.2",
     ("all", "random"): "FFT\nThm 4.3",
@@ -65,11 +69,10 @@ def lpfft_theory(records: Records, settings: Settings) -> ShownFigure:
             violations,
         ),
     }
-    figure, rows = draw_parts(record, panels)
-    return ShownFigure(figure, COLUMNS, rows, _notes(record.spec))
+    return theory_figure(record, panels, _notes(record.spec))
 
 
-def _notes(spec: dynamics.Spec) -> list[str]:
+def _notes(spec: DynamicsSpec) -> list[str]:
     relu, probing, tuned = spec.relu, spec.probing, spec.fine_tuning
     return [
         "bars: 95% normal intervals over paths",
@@ -85,61 +88,59 @@ def _notes(spec: dynamics.Spec) -> list[str]:
     ]
 
 
-def head_norm(axes: Axes, record: Dynamics) -> list[Row]:
+def head_norm(record: Dynamics) -> tuple[Panel, list[Row]]:
     """E ||v_t||^2 of linear probing."""
-    probed, panel = record.metrics.probing, "head norm"
-    times = probed.times
+    probed, name = record.facts["probing"], "head norm"
+    times = probed["times"]
     rows = [
-        *mean_rows(record, panel, SIMULATED, times, probed.norm, probed.norm_standard_error),
-        *curve_rows(record, panel, PRINTED, times, probed.norm_paper),
-        *curve_rows(record, panel, EXACT, times, probed.norm_exact),
+        *mean_rows(record, name, SIMULATED, times, probed["norm"], probed["norm_standard_error"]),
+        *curve_rows(record, name, PRINTED, times, probed["norm_paper"]),
+        *curve_rows(record, name, EXACT, times, probed["norm_exact"]),
     ]
-    axes.set(xlabel="time $t$ of LP", title="Eq. 161: norm of the head")
-    axes.set_ylabel(r"$\mathbb{E}\,\Vert v_t\Vert^2$")
-    draw_series(axes, rows, (PRINTED, EXACT, SIMULATED))
-    axes.set_ylim(bottom=0)
-    legend_of(axes, (PRINTED, EXACT, SIMULATED))
-    return rows
+    norm = Axis(r"$\mathbb{E}\,\Vert v_t\Vert^2$", ends=(0, None))
+    shown = drawn(rows, (PRINTED, EXACT, SIMULATED))
+    title = "Eq. 161: norm of the head"
+    return Panel(title, Axis("time $t$ of LP"), norm, shown, legend=Legend()), rows
 
 
-def probing_loss(axes: Axes, record: Dynamics) -> list[Row]:
+def probing_loss(record: Dynamics) -> tuple[Panel, list[Row]]:
     """E L of linear probing over the bound of Thm 4.4, as printed and with half its rate."""
-    probed = record.metrics.probing
+    probed = record.facts["probing"]
     looks = [
         Look(r"Thm 4.4, $\gamma$ printed", "black", "v", "-"),
         Look(r"Thm 4.4, $\gamma$ halved", MUTED, "P", "--"),
     ]
     rows: list[Row] = []
-    for look, bound in zip(looks, (probed.loss_bound_paper, probed.loss_bound_exact), strict=True):
-        ratios = _ratios(probed.loss, probed.loss_standard_error, bound)
-        rows += mean_rows(record, OVER_BOUND, look, probed.times, *ratios)
-    axes.set(xlabel="time $t$ of LP", title="Thm 4.4: loss in LP")
-    _draw_ratios(axes, rows, looks)
+    for look, bound in zip(
+        looks, (probed["loss_bound_paper"], probed["loss_bound_exact"]), strict=True
+    ):
+        ratios = _ratios(probed["loss"], probed["loss_standard_error"], bound)
+        rows += mean_rows(record, OVER_BOUND, look, probed["times"], *ratios)
     # Room for the legend above the line at 1.
-    axes.set_ylim(0, max(1.5, axes.get_ylim()[1]))
-    return rows
+    top = 1.5 if max(row["high"] for row in rows) < 1.4 else None
+    return _over_bound("Thm 4.4: loss in LP", Axis("time $t$ of LP"), top, rows, looks)
 
 
-def tuning_loss(axes: Axes, record: Dynamics) -> list[Row]:
+def tuning_loss(record: Dynamics) -> tuple[Panel, list[Row]]:
     """E L of full fine-tuning over the bound of Thm 4.5, by size of the network."""
-    sizes = record.metrics.fine_tuning
-    looks = ramp([f"Thm 4.5, $d$ = {tuned.d}, $h$ = {tuned.h}" for tuned in sizes])
+    sizes = record.tables["fine_tuning"]
+    looks = ramp([f"Thm 4.5, $d$ = {tuned['d']}, $h$ = {tuned['h']}" for tuned in sizes])
     rows: list[Row] = []
     for tuned, look in zip(sizes, looks, strict=True):
-        ratios = _ratios(tuned.loss, tuned.standard_error, tuned.bound)
-        rows += mean_rows(record, OVER_BOUND, look, tuned.times, *ratios)
-    axes.set(xlabel="time $At$ of FFT", title="Thm 4.5: loss in FFT")
-    _draw_ratios(axes, rows, looks)
-    axes.set_ylim(bottom=0)
-    return rows
+        ratios = _ratios(tuned["loss"], tuned["standard_error"], tuned["bound"])
+        rows += mean_rows(record, OVER_BOUND, look, tuned["times"], *ratios)
+    return _over_bound("Thm 4.5: loss in FFT", Axis("time $At$ of FFT"), None, rows, looks)
 
 
-def _draw_ratios(axes: Axes, rows: Sequence[Row], looks: Sequence[Look]) -> None:
-    axes.set_ylabel("expected loss over bound")
-    draw_series(axes, rows, looks)
-    draw_guide(axes, 1.0)
-    brief = [replace(look, label=look.label.partition(", ")[2]) for look in looks]
-    legend_of(axes, brief, loc="upper left", handlelength=1.8, labelspacing=0.2)
+def _over_bound(
+    title: str, time: Axis, top: float | None, rows: list[Row], looks: Sequence[Look]
+) -> tuple[Panel, list[Row]]:
+    ratio = Axis("expected loss over bound", ends=(0, top), of=title)
+    shown = [
+        replace(each, look=replace(each.look, label=each.look.label.partition(", ")[2]))
+        for each in drawn(rows, looks)
+    ]
+    return Panel(title, time, ratio, shown, across=[1.0], legend=Legend("upper left")), rows
 
 
 def _ratios(
@@ -152,94 +153,76 @@ def _ratios(
     )
 
 
-def violations(axes: Axes, record: Dynamics) -> list[Row]:
+def violations(record: Dynamics) -> tuple[Panel, list[Row]]:
     """Shares of cases in which a loss leaves its bracket, below and above."""
-    counts, panel = record.metrics.counts, "outside the bracket"
-    names = [COUNTED[count.phase, count.heads] for count in counts]
-    rows = [
-        {
-            **row_of(record, panel, look, name.replace("\n", ", "), outside / cases),
-            "count": outside,
-            "trials": cases,
-        }
-        for count, name in zip(counts, names, strict=True)
-        for column, (series, _) in OUTSIDE.items()
-        for look, outside, cases in [
-            (Look(series, "", "", ""), getattr(count, column), count.cases)
-        ]
-    ]
+    counts, rows = record.tables["counts"], []
+    spans, words = [], []
+    named = [COUNTED[count["phase"], count["heads"]] for count in counts]
     shade = mpl.colormaps[RAMP]
-    for place, row in enumerate(rows):
-        column, line = divmod(place, len(OUTSIDE))
-        axes.barh(line, CELL, height=CELL, left=column - CELL / 2, color=shade(row["value"]))
-        axes.text(
-            column,
-            line,
-            f"{row['count']} of\n{row['trials']}",
-            color="white" if row["value"] > DARK else "black",
-            ha="center",
-            va="center",
-            fontsize=NOTE_SIZE,
-        )
-    axes.set_xticks(range(len(counts)), names)
-    axes.set_yticks(range(len(OUTSIDE)), [words for _, words in OUTSIDE.values()])
-    axes.tick_params(length=0)
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
-    axes.invert_yaxis()
-    axes.set_title("Cases outside the bracket")
-    return rows
+    for column, (count, name) in enumerate(zip(counts, named, strict=True)):
+        for line, (field, (label, _)) in enumerate(OUTSIDE.items()):
+            outside, cases = count[field], count["cases"]
+            share, look = outside / cases, Look(label, "")
+            row = row_of(record, "outside the bracket", look, name.replace("\n", ", "), share)
+            rows.append(row | {"count": outside, "trials": cases})
+            (left, right), (top, bottom) = ((at - CELL / 2, at + CELL / 2) for at in (column, line))
+            spans.append(Span(to_hex(shade(share)), (left, right), (top, bottom)))
+            ink = "white" if share > DARK else "black"
+            words.append(Words(f"{outside} of\n{cases}", (column, line), ink))
+    lines = [text for _, text in OUTSIDE.values()]
+    panel = Panel(
+        "Cases outside the bracket",
+        names(named),
+        names(lines, ends=(len(lines) - 0.5, -0.5)),
+        spans=spans,
+        words=words,
+        framed=False,
+    )
+    return panel, rows
 
 
-def lp_bracket(axes: Axes, record: Dynamics) -> list[Row]:
+def lp_bracket(record: Dynamics) -> tuple[Panel, list[Row]]:
     """Thm 4.2 for the first draw, at the last noise but one."""
     losses = _of_phase(record, "head", "random")
-    sigmas = sorted({row.sigma for row in losses})
+    sigmas = sorted({row["sigma"] for row in losses})
     sigma = sigmas[max(0, len(sigmas) - 2)]
-    shown = next(row for row in losses if (row.sigma, row.draw) == (sigma, 0))
-    rows = _bracket(axes, record, shown, "LP bracket", "in LP")
-    axes.set_title(rf"Thm 4.2: loss in LP, $\sigma$ = {sigma:g}")
-    legend_of(axes, BRACKET_LOOKS, loc="best", labelspacing=0.2)
-    return rows
+    shown = next(row for row in losses if (row["sigma"], row["draw"]) == (sigma, 0))
+    title = rf"Thm 4.2: loss in LP, $\sigma$ = {sigma:g}"
+    return _bracket(title, record, shown, "LP")
 
 
-def fft_bracket(axes: Axes, record: Dynamics) -> list[Row]:
+def fft_bracket(record: Dynamics) -> tuple[Panel, list[Row]]:
     """Thm 4.3 for the draw of a random head whose zeroth-order loss is furthest above."""
 
-    def excess(row: BracketRow) -> float:
-        return max(loss / bound for loss, bound in zip(row.zeroth, row.upper, strict=True))
+    def excess(row: Row) -> float:
+        return max(loss / bound for loss, bound in zip(row["zeroth"], row["upper"], strict=True))
 
     shown = max(_of_phase(record, "all", "random"), key=excess)
-    rows = _bracket(axes, record, shown, "FFT bracket", "in FFT")
-    axes.set_title(rf"Thm 4.3: FFT, $\sigma$ = {shown.sigma:g}, worst draw")
-    # Inside the bracket, below the losses.
-    beside = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.08)}
-    legend_of(axes, BRACKET_LOOKS, labelspacing=0.2, **beside)
-    return rows
+    title = rf"Thm 4.3: FFT, $\sigma$ = {shown['sigma']:g}, worst draw"
+    return _bracket(title, record, shown, "FFT")
 
 
-def _of_phase(record: Dynamics, phase: str, heads: str) -> list[BracketRow]:
-    return [row for row in record.metrics.relu if (row.phase, row.heads) == (phase, heads)]
+def _of_phase(record: Dynamics, phase: str, heads: str) -> list[Row]:
+    return [row for row in record.tables["relu"] if (row["phase"], row["heads"]) == (phase, heads)]
 
 
-def _bracket(axes: Axes, record: Dynamics, losses: BracketRow, panel: str, phase: str) -> list[Row]:
-    """One class's loss between its bounds, from time 0; phase: in which, in words."""
-    times = [0.0, *record.metrics.times]
-    curves = {
-        "lower": [losses.start, *losses.lower],
-        "upper": [losses.start, *losses.upper],
-        "zeroth": [losses.start, *losses.zeroth],
-    }
+def _bracket(title: str, record: Dynamics, losses: Row, phase: str) -> tuple[Panel, list[Row]]:
+    """One class's loss between its bounds, from time 0."""
+    name, times = f"{phase} bracket", [0.0, *record.facts["times"]]
+    lower, upper, zeroth = (
+        [losses["start"], *values]
+        for values in (losses["lower"], losses["upper"], losses["zeroth"])
+    )
     rows = [
         row
-        for name, values in curves.items()
-        for row in curve_rows(record, panel, Look(name, "", "", ""), times, values)
+        for label, values in (("lower", lower), ("upper", upper), ("zeroth", zeroth))
+        for row in curve_rows(record, name, Look(label, ""), times, values)
     ]
-    axes.fill_between(times, curves["lower"], curves["upper"], color=RED, alpha=BAND_ALPHA, lw=0)
-    axes.set(yscale="log", xlabel="time $t$", ylabel=f"loss of a class {phase}")
-    draw_curves(axes, frame(rows), "x", {"lower": BRACKET, "upper": BRACKET, "zeroth": ZEROTH})
-    errors = losses.standard_error
-    points = mean_rows(record, panel, DIFFUSION, times[1:], losses.diffusion, errors)
-    draw_series(axes, points, (DIFFUSION,))
-    label_sparsely(axes.yaxis)
-    return rows + points
+    errors = losses["standard_error"]
+    points = mean_rows(record, name, DIFFUSION, times[1:], losses["diffusion"], errors)
+    nothing = [math.nan] * len(times)
+    between = Series(Look("", RED, "", ""), times, nothing, low=lower, high=upper, band=True)
+    curves = {"lower": BRACKET, "upper": BRACKET, "zeroth": ZEROTH}
+    shown = [between, *series(rows, "x", curves), *drawn(points, [DIFFUSION])]
+    loss = Axis(f"loss of a class in {phase}", log=True)
+    return Panel(title, Axis("time $t$"), loss, shown, legend=Legend()), rows + points

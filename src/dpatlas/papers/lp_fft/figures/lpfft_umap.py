@@ -1,26 +1,21 @@
 """lp_fft: UMAP of the features before, early and late in private fine-tuning."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle
-from typing import Any
 
 import matplotlib as mpl
-import pandas as pd
-import seaborn as sns
-from matplotlib.axes import Axes
+import numpy as np
 from matplotlib.colors import to_hex, to_rgb
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 
-from dpatlas.papers.lp_fft.figures.averages import backbone_of
-from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Spec
+from dpatlas.papers.lp_fft.figures.arms import backbone_of
+from dpatlas.papers.lp_fft.records.umap import MOMENTS, UmapSpec
 from dpatlas.records import Record
-from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.series import some
+from dpatlas.show.look import Look
+from dpatlas.show.panel import Axis, Grid, Legend, Panel, ShownFigure, Words, series
+from dpatlas.show.rows import Records, Row, Settings, some, where
 
-UmapRecord = Record[Spec, Metrics]
+UmapRecord = Record[UmapSpec]
 
 TITLES = {
     "before": "features before FFT",
@@ -33,7 +28,7 @@ COLORS = tuple(
     for red, green, blue in map(to_rgb, mpl.color_sequences["tab10"])
 )
 MARKERS = ("o", "^", "s", "X", "D", "v", "P", "<", "*", ">", "p")
-MARKER_AREA = 8
+MARKER_SIZE = 1.9
 MARGIN = 1.08
 PANEL_HEIGHT = 2.0
 PANEL = ("lp_steps", "moment", "fft_steps", "knn", "silhouette", "accuracy")
@@ -48,10 +43,10 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
     pictures = some(records, "umap")
     rows: list[list[Row]] = []
     for record in pictures:
-        steps = sorted({panel.lp_steps for panel in record.metrics.panels})
+        steps = _lp_steps(record.tables["panels"])
         shown = [row for each in steps for row in panel_rows(record, each)]
         rows.append([row for row in shown if (row["moment"], row["lp_steps"]) not in _same(steps)])
-    classes = [record.metrics.classes for record in pictures]
+    classes = [record.facts["classes"] for record in pictures]
     return umap_figure(rows, classes, [_note(record) for record in pictures])
 
 
@@ -59,30 +54,30 @@ def umap_figure(
     pictures: Sequence[list[Row]], classes: Sequence[Sequence[str]], notes: list[str]
 ) -> ShownFigure:
     """The figure of these rows of its csv, by record, with the classes of each record."""
-    count = sum(len(_lp_steps(rows)) for rows in pictures)
-    figure = Figure(figsize=(DOUBLE_COLUMN, PANEL_HEIGHT * count))
-    grid = figure.add_gridspec(count, len(MOMENTS))
-    line = 0
+    lines: list[list[Panel | None]] = []
     for rows, names in zip(pictures, classes, strict=True):
-        first, *others = _lp_steps(rows)
-        before = grid[line : line + 1 + len(others), 0]
-        for steps in (first, *others):
-            places = {"before": before} if steps == first else {}
-            places |= {"early": grid[line, 1], "late": grid[line, 2]}
-            shown = [row for row in rows if row["lp_steps"] == steps]
-            for moment, place in places.items():
-                axes = figure.add_subplot(place)
-                panel = [row for row in shown if row["moment"] == moment]
-                _draw_panel(axes, panel, names)
-                axes.set_ylabel(_line_label(shown[0]) if moment == "early" else "")
-                axes.set_title(TITLES[moment])
-                if (steps, moment) == (first, "before"):
-                    axes.set_ylabel("UMAP of the features, no unit")
-                    axes.set_anchor("N")
-            if steps == first:
-                _name_classes(axes, names, rows[0]["data"])
-            line += 1
-    return ShownFigure(figure, COLUMNS, [row for rows in pictures for row in rows], notes)
+        looks, steps = class_looks(names), _lp_steps(rows)
+        for each in steps:
+            shown = where(rows, lp_steps=each)
+            legend = (
+                Legend("beside", list(looks.values()), rows[0]["data"])
+                if each == steps[0]
+                else None
+            )
+            labels = {"before": "UMAP of the features, no unit", "early": _line_label(shown[0])}
+            line = {
+                moment: _panel(of_moment, moment, labels.get(moment, ""), looks)
+                for moment in MOMENTS
+                if (of_moment := where(shown, moment=moment))
+            }
+            if "before" in line:
+                line["before"] = replace(line["before"], lines=len(steps))
+            if "late" in line and each == steps[0]:
+                legend = Legend("beside", list(looks.values()), rows[0]["data"])
+                line["late"] = replace(line["late"], legend=legend)
+            lines.append([line.get(moment) for moment in MOMENTS])
+    rows = [row for picture in pictures for row in picture]
+    return ShownFigure([Grid(lines, PANEL_HEIGHT * len(lines))], COLUMNS, rows, notes, legend=())
 
 
 def _same(steps: Sequence[int]) -> set[tuple[str, int]]:
@@ -95,93 +90,65 @@ def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
 
     Of the first run: a picture shows one.
     """
-    metrics = record.metrics
-    budgets = {spent.lp_steps: spent.epsilon for spent in metrics.budgets}
-    names = [metrics.classes[label] for label in metrics.labels[0]]
+    (spent,) = where(record.tables["budgets"], lp_steps=lp_steps)
+    first = record.tables["labels"][0]
+    names = [record.facts["classes"][label] for label in first["labels"]]
     rows: list[Row] = []
-    for panel in metrics.panels:
-        if panel.lp_steps != lp_steps:
-            continue
+    for panel in where(record.tables["panels"], run=first["run"], lp_steps=lp_steps):
         shared = {
             "data": record.spec.data.name,
             "backbone": backbone_of(record),
-            "lp_steps": panel.lp_steps,
-            "moment": panel.moment,
-            "fft_steps": panel.fft_steps,
+            **{name: panel[name] for name in ("lp_steps", "moment", "fft_steps")},
             "runs": list(record.ids),
         }
-        measured = {
-            "knn": panel.knn[0],
-            "silhouette": panel.silhouette[0],
-            "accuracy": panel.accuracy[0],
-            "epsilon_of_all_steps": budgets[lp_steps],
-        }
+        measured = {name: panel[name] for name in ("knn", "silhouette", "accuracy")}
+        measured["epsilon_of_all_steps"] = spent["epsilon"]
         rows.append({"part": "panel", **shared, **measured})
         rows += [
             {"part": "point", **shared, "point": point, "class": name, "x": x, "y": y}
-            for point, (name, x, y) in enumerate(zip(names, panel.x[0], panel.y[0], strict=True))
+            for point, (name, x, y) in enumerate(zip(names, panel["x"], panel["y"], strict=True))
         ]
     return rows
 
 
-def class_looks(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
+def class_looks(classes: Sequence[str]) -> dict[str, Look]:
     """Colour and marker by class; ten colours and eleven markers distinguish 110 classes."""
     looks = zip(classes, cycle(COLORS), cycle(MARKERS), strict=False)
-    return {name: {"color": color, "marker": marker} for name, color, marker in looks}
+    return {name: Look(name, color, marker, "", size=MARKER_SIZE) for name, color, marker in looks}
 
 
-def _draw_panel(axes: Axes, rows: Sequence[Row], classes: Sequence[str]) -> None:
-    """Points by class with its name above their centre, and the measures of the features behind.
-
-    Nothing without rows.
-    """
-    if not rows:
-        axes.set_axis_off()
-        return
-    panel, points = rows[0], pd.DataFrame(rows[1:])
-    looks = class_looks(classes)
-    sns.scatterplot(
-        points,
-        x="x",
-        y="y",
-        hue="class",
-        style="class",
-        palette={name: look["color"] for name, look in looks.items()},
-        markers={name: look["marker"] for name, look in looks.items()},
-        s=MARKER_AREA,
-        linewidth=0,
-        alpha=0.75,
-        legend=False,
-        ax=axes,
-    )
-    for name, (x, y) in points.groupby("class")[["x", "y"]].median().iterrows():
-        halo = [withStroke(linewidth=1.5, foreground="white")]
-        style: dict[str, Any] = {"fontsize": NOTE_SIZE, "fontweight": "bold", "path_effects": halo}
-        # Above the points, which it would hide.
-        aside: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points"}
-        color = looks[str(name)]["color"]
-        axes.annotate(str(name), (x, y), ha="center", color=color, **aside, **style)
-    across, up = _limits(points)
-    axes.set(xlim=across, ylim=up, xticks=[], yticks=[], ylabel="")
-    axes.set_box_aspect(1)
+def _panel(rows: Sequence[Row], moment: str, label: str, looks: Mapping[str, Look]) -> Panel:
+    """Points by class with its name above their centre, and the measures of the features behind."""
+    panel, points = rows[0], rows[1:]
+    # Above the points, which it would hide.
+    names = [
+        Words(name, centre, look.color, ("center", "bottom"), bold=True)
+        for name, look in looks.items()
+        if (centre := _centre(where(points, **{"class": name})))
+    ]
     measured = f"kNN {100 * panel['knn']:.1f}%, silhouette {panel['silhouette']:.2f}"
-    axes.set_xlabel(f"{_steps(panel)}\n{measured}")
+    across, up = _limits(points)
+    return Panel(
+        TITLES[moment],
+        Axis(f"{_steps(panel)}\n{measured}", ends=across, ticks=()),
+        Axis(label, ends=up, ticks=()),
+        series(points, "x", looks, "class", y="y"),
+        words=names,
+        square=True,
+    )
 
 
-def _limits(points: pd.DataFrame) -> list[tuple[float, float]]:
+def _centre(points: Sequence[Row]) -> tuple[float, float] | None:
+    x, y = ([row[name] for row in points] for name in "xy")
+    return (float(np.median(x)), float(np.median(y))) if points else None
+
+
+def _limits(points: Sequence[Row]) -> list[tuple[float, float]]:
     """Limits of both axes, of one length, that hold the points of a panel."""
-    low, high = points[["x", "y"]].min(), points[["x", "y"]].max()
+    places = np.array([[row["x"], row["y"]] for row in points])
+    low, high = places.min(0), places.max(0)
     half = MARGIN * (high - low).max() / 2 or 1.0
     return [(float(middle - half), float(middle + half)) for middle in (low + high) / 2]
-
-
-def _name_classes(axes: Axes, classes: Sequence[str], data: str) -> None:
-    """The classes of a record beside its first line of panels."""
-    handles = [
-        Line2D([], [], linestyle="none", markersize=4, label=name, **look)
-        for name, look in class_looks(classes).items()
-    ]
-    axes.legend(handles=handles, title=data, loc="upper left", bbox_to_anchor=(1.02, 1.0))
 
 
 def _line_label(panel: Row) -> str:
@@ -198,9 +165,9 @@ def _lp_steps(rows: Sequence[Row]) -> list[int]:
 
 
 def _note(record: UmapRecord) -> str:
-    spec = record.spec
+    spec, shown = record.spec, record.tables["labels"][0]["labels"]
     return (
-        f"{spec.data.name}: {len(record.metrics.labels[0])} test records; noise multiplier "
+        f"{spec.data.name}: {len(shown)} test records; noise multiplier "
         f"{spec.noise_lp:g} in LP and {spec.noise_fft:g} in FFT; $\\varepsilon$ covers all steps "
         "of a row and not kNN accuracy, where private records vote without noise; each panel is a "
         "UMAP of its own: its axes have no unit and cannot be compared with another panel's; kNN "

@@ -1,39 +1,21 @@
-"""Panels of accuracies of lp_fft's strategies: their rows, grid, axes, titles and notes."""
+"""Panels of accuracies of lp_fft's strategies: their grid, titles and notes."""
 
-import math
 from collections.abc import Sequence
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from dpatlas.papers.lp_fft.figures.arms import CHOSEN_ON, NEIGHBOURS
-from dpatlas.show.look import DOUBLE_COLUMN
-from dpatlas.show.output import Row
-from dpatlas.show.panels import accuracy_axis
-from dpatlas.show.rows import averaged, span
+from dpatlas.show.panel import Grid, Panel
+from dpatlas.show.rows import Row, averaged, span
 
 LINE_HEIGHT = 2.2
 
 
-def panel_grid(count: int, most: int) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels with the same axes, at most `most` in a line."""
-    lines = math.ceil(count / most)
-    figure = Figure(figsize=(DOUBLE_COLUMN, LINE_HEIGHT * lines + 0.3))
-    subplots = list(figure.subplots(lines, most, squeeze=False).flat)
-    for axes in subplots[count:]:
-        axes.set_axis_off()
-    for axes in subplots[1:count]:
-        axes.sharex(subplots[0])
-        axes.sharey(subplots[0])
-    for axes in subplots[::most]:
-        axes.set_ylabel("test accuracy, %")
-    return figure, subplots[:count]
-
-
-def finish(subplots: Sequence[Axes]) -> None:
-    """Set the axis of accuracy of all panels."""
-    for axes in subplots:
-        accuracy_axis(axes)
+def in_lines(panels: Sequence[Panel], most: int, heading: str = "", above: float = 0.3) -> Grid:
+    """A grid of `most` columns; above: inches for what stands there."""
+    lines: list[list[Panel | None]] = [
+        [*panels[at : at + most]] for at in range(0, len(panels), most)
+    ]
+    lines[-1] += [None] * (most - len(lines[-1]))
+    return Grid(lines, LINE_HEIGHT * len(lines) + above, heading)
 
 
 def panel_title(row: Row) -> str:

@@ -17,7 +17,6 @@ from dpatlas.papers.lp_fft.figures.arms import (
     arms,
     level,
 )
-from dpatlas.papers.lp_fft.figures.averages import grouped
 from dpatlas.papers.lp_fft.published import (
     BACKBONES,
     BATCH,
@@ -30,7 +29,8 @@ from dpatlas.papers.lp_fft.published import (
     PrintedAccuracy,
     contradictions,
 )
-from dpatlas.show.output import Records, Row, ShownTable
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, grouped
 from dpatlas.show.tables import Cell, Measured, Part
 
 OURS, PRINTED = "ours", "printed"

@@ -2,27 +2,25 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from dpatlas.core.statistics import Estimate
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_curves, draw_points, frame
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import Row
-from dpatlas.show.rows import CONFIDENCE
-from dpatlas.show.series import BLUE, GREEN, RED, handle
+from dpatlas.show.look import BLUE, GREEN, MUTED, RED, THIN, Look
+from dpatlas.show.panel import Grid, Panel, Series, ShownFigure, series
+from dpatlas.show.rows import CONFIDENCE, Row
 
 MARKER_SIZE = 3
 # Height in inches of a line of panels under its heading.
-PART_HEIGHT = 2.35
-Draw = Callable[[Axes, Any], list[Row]]
+HEIGHT = 2.35
+# Makes a panel of a record, and its rows.
+Make = Callable[[Any], tuple[Panel, list[Row]]]
 COLUMNS = ("panel", "series", "x", "value", "low", "high", "count", "trials")
 PRINTED = Look("printed", RED, "", "--")
-EXACT = Look("corrected", BLUE, "", "-")
+EXACT = Look("corrected", BLUE)
+# A line to compare with.
+GUIDE = Look("", MUTED, width=THIN)
 # By kind of noise in linear networks.
 NOISES = {
     "uniform": Look("uniform noise", BLUE, "o", "-"),
@@ -30,22 +28,30 @@ NOISES = {
 }
 
 
-def draw_parts(
-    record: Record[Any, Any], parts: Mapping[str, Sequence[Draw]]
-) -> tuple[Figure, list[Row]]:
-    """A figure with a line of panels under every heading, and the rows of all panels."""
-    figure = Figure(figsize=(DOUBLE_COLUMN, PART_HEIGHT * len(parts)))
-    rows: list[Row] = []
-    framed = figure.subfigures(len(parts), 1, squeeze=False).flat
-    for part, (heading, panels) in zip(framed, parts.items(), strict=True):
-        part.suptitle(heading, weight="bold")
-        for axes, draw in zip(part.subplots(1, len(panels)), panels, strict=True):
-            rows += draw(axes, record)
-    return figure, rows
+def theory_figure(
+    record: Record[Any],
+    panels: Mapping[str, Sequence[Make]],
+    notes: list[str],
+    height: float = HEIGHT,
+) -> ShownFigure:
+    """A line of panels under every heading."""
+    grids, rows = [], []
+    for heading, line in panels.items():
+        made = [make(record) for make in line]
+        grids.append(Grid([[panel for panel, _ in made]], height, heading))
+        rows += [row for _, of_panel in made for row in of_panel]
+    return ShownFigure(grids, COLUMNS, rows, notes)
+
+
+def drawn(rows: Sequence[Row], looks: Iterable[Look], **style: Any) -> list[Series]:
+    """The series that the rows name by the labels of the looks."""
+    return series(
+        rows, "x", {look.label: replace(look, size=MARKER_SIZE) for look in looks}, **style
+    )
 
 
 def mean_rows(
-    record: Record[Any, Any],
+    record: Record[Any],
     panel: str,
     look: Look,
     at: Iterable[float],
@@ -61,7 +67,7 @@ def mean_rows(
 
 
 def curve_rows(
-    record: Record[Any, Any],
+    record: Record[Any],
     panel: str,
     look: Look,
     at: Iterable[float],
@@ -71,27 +77,6 @@ def curve_rows(
     return [row_of(record, panel, look, x, value) for x, value in zip(at, values, strict=True)]
 
 
-def row_of(record: Record[Any, Any], panel: str, look: Look, x: Any, value: float) -> Row:
+def row_of(record: Record[Any], panel: str, look: Look, x: Any, value: float) -> Row:
     """The row of one value of a series; x: a number, or a category."""
     return {"panel": panel, "series": look.label, "x": x, "value": value, "runs": list(record.ids)}
-
-
-def draw_series(axes: Axes, rows: Sequence[Row], looks: Iterable[Look]) -> None:
-    """Every series in its look: points with intervals if it has a marker, else a line."""
-    data = frame(rows)
-    for look in looks:
-        if look.marker:
-            with mpl.rc_context({"lines.markersize": MARKER_SIZE}):
-                draw_points(axes, data, "x", {look.label: look}, apart=False)
-        else:
-            draw_curves(axes, data, "x", {look.label: look})
-
-
-def legend_of(axes: Axes, looks: Iterable[Look], **options: Any) -> None:
-    """A legend of series inside a panel."""
-    axes.legend(handles=list(map(handle, looks)), **options)
-
-
-def draw_guide(axes: Axes, height: float) -> None:
-    """A thin horizontal line across a panel."""
-    axes.axhline(height, color=MUTED, linewidth=THIN, zorder=1)

@@ -15,6 +15,7 @@ from scipy.special import betaincinv
 
 from dpatlas.core.guard import checked, integer, real
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import Row
 from dpatlas.core.seeds import generator, seed
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, Outcome
@@ -32,15 +33,11 @@ from dpatlas.papers.lp_fft.jobs.relu import (
 )
 from dpatlas.papers.lp_fft.jobs.theory import LEDGER
 from dpatlas.papers.lp_fft.records.distortion import (
+    RECORD,
     AfterProbing,
-    AfterProbingRow,
-    ClusterRow,
     Clusters,
     Counterexample,
-    Curve,
-    Metrics,
-    Spec,
-    TwoRecordRow,
+    DistortionSpec,
     TwoRecords,
 )
 
@@ -64,9 +61,9 @@ def distortion(job: Job) -> Outcome:
     known. Thm 3.4: the share of networks in which no cosine falls during FFT after LP, for clusters
     of every width; the cosine of the counter-example's feature during FFT after LP of every span.
     """
-    fields: Spec = job.fields
-    clusters: list[ClusterRow] = []
-    after_probing: list[AfterProbingRow] = []
+    fields: DistortionSpec = job.fields
+    clusters: list[Row] = []
+    after_probing: list[Row] = []
     count = len(fields.clusters.hs) + len(fields.after_probing.angles) + 2
     with Progress(count, job.spec.id) as progress:
         for h in fields.clusters.hs:
@@ -79,13 +76,13 @@ def distortion(job: Job) -> Outcome:
             progress.advance(f"{angle:g} degrees")
         counterexample = _counterexample(fields.counterexample)
         progress.advance("counter-example")
-    metrics = Metrics(
-        clusters=clusters,
-        two_records=two_records,
-        after_probing=after_probing,
-        counterexample=counterexample,
-    )
-    return Outcome(metrics, LEDGER)
+    tables = {
+        "clusters": clusters,
+        "two_records": two_records,
+        "after_probing": after_probing,
+        "counterexample": counterexample,
+    }
+    return Outcome(tables, LEDGER)
 
 
 @checked(count=integer(ge=0), trials=integer(ge=1), confidence=real(gt=0, lt=1))
@@ -103,7 +100,7 @@ def clopper_pearson(count: int, trials: int, confidence: float = CONFIDENCE) -> 
 
 
 def _share(outcomes: np.ndarray) -> dict[str, Any]:
-    """Fields of a `Share`: how many of the boolean outcomes are true, with the interval."""
+    """Columns of a share: how many of the boolean outcomes are true, with the interval."""
     count, trials = int(outcomes.sum()), len(outcomes)
     low, high = clopper_pearson(count, trials)
     return {"trials": trials, "count": count, "share": count / trials, "low": low, "high": high}
@@ -116,7 +113,7 @@ def _distorts(
     return np.any(cosine_rates(net, x, y, c) < -slack, axis=-1)
 
 
-def _clusters(job: Job, fields: Clusters, h: int) -> list[ClusterRow]:
+def _clusters(job: Job, fields: Clusters, h: int) -> list[Row]:
     """Distortion at the start on random clusters; the same heads, scaled, for every variance."""
     rng = generator(seed(job.spec.key, use="clusters", base=job.fields.seed, h=h))
     x, y, c, W = _problem(rng, fields, fields.trials, h, fields.angle, fields.angle)
@@ -126,7 +123,7 @@ def _clusters(job: Job, fields: Clusters, h: int) -> list[ClusterRow]:
         net = ReluNet(math.sqrt(variance) * heads, W)
         distorted = _share(_distorts(net, x, y, c))
         claimed = float(distortion_probability(h))
-        rows.append(ClusterRow(h=h, head_variance=variance, claimed=claimed, **distorted))
+        rows.append({"h": h, "head_variance": variance, "claimed": claimed, **distorted})
     return rows
 
 
@@ -150,7 +147,7 @@ def _problem(
     return x, y, c, c[..., None] * directions(rng, (runs, h), d, feature_angle)
 
 
-def _two_records(job: Job, fields: TwoRecords) -> list[TwoRecordRow]:
+def _two_records(job: Job, fields: TwoRecords) -> list[Row]:
     """Distortion of one feature by random heads, where one of two records activates it more.
 
     The other class is the mirror image of the first and does not activate the feature.
@@ -167,17 +164,17 @@ def _two_records(job: Job, fields: TwoRecords) -> list[TwoRecordRow]:
     for variance in fields.head_variances:
         net = ReluNet(math.sqrt(variance) * heads, np.broadcast_to(W, (len(heads), 1, 2)))
         rows.append(
-            TwoRecordRow(
-                head_variance=variance,
-                claimed=float(distortion_probability(1)),
-                exact=float(two_record_distortion_probability(variance, spread, ratio)),
+            {
+                "head_variance": variance,
+                "claimed": float(distortion_probability(1)),
+                "exact": float(two_record_distortion_probability(variance, spread, ratio)),
                 **_share(_distorts(net, x, y, c)),
-            )
+            }
         )
     return rows
 
 
-def _after_probing(job: Job, fields: AfterProbing, angle: float) -> list[AfterProbingRow]:
+def _after_probing(job: Job, fields: AfterProbing, angle: float) -> list[Row]:
     """The share of networks without a falling cosine during FFT, of those that LP has aligned.
 
     A network is aligned if every head entry has the sign of its feature's class when LP ends.
@@ -205,7 +202,7 @@ def _after_probing(job: Job, fields: AfterProbing, angle: float) -> list[AfterPr
             "aligned": int(aligned.sum()),
             "distorted_at_once": at_once,
         }
-        rows.append(AfterProbingRow(angle=angle, fft_span=span, **counts, **_share(rising)))
+        rows.append({"angle": angle, "fft_span": span, **counts, **_share(rising)})
     return rows
 
 
@@ -221,7 +218,7 @@ def _last(states: Iterable[ReluNet]) -> ReluNet:
     return last
 
 
-def _counterexample(fields: Counterexample) -> list[Curve]:
+def _counterexample(fields: Counterexample) -> list[Row]:
     """Cosine of the counter-example's feature against s of FFT, after LP of every span."""
     first_class = np.array([_polar(*LONG), _polar(*SHORT)])
     x, y, c = np.concatenate([first_class, -first_class]), labels(4), np.array([1.0, -1.0])
@@ -236,13 +233,13 @@ def _counterexample(fields: Counterexample) -> list[Curve]:
         cosines = np.array([_cosine(state, x, y, c) for state in states])
         every = max(1, steps // CURVE_POINTS)
         rows.append(
-            Curve(
-                lp_span=lp_span,
-                aligned=bool(np.all(c * net.v > 0)),
-                s=np.linspace(0, span, steps + 1)[::every].tolist(),
-                cosine=cosines[::every].tolist(),
-                fall=float(cosines.max() - cosines[-1]),
-            )
+            {
+                "lp_span": lp_span,
+                "aligned": bool(np.all(c * net.v > 0)),
+                "s": np.linspace(0, span, steps + 1)[::every].tolist(),
+                "cosine": cosines[::every].tolist(),
+                "fall": float(cosines.max() - cosines[-1]),
+            }
         )
     return rows
 
@@ -256,4 +253,4 @@ def _cosine(net: ReluNet, x: np.ndarray, y: np.ndarray, c: np.ndarray) -> float:
     return float(class_means(x, y, c)[0] @ net.W[0] / np.linalg.norm(net.W[0]))
 
 
-KIND = Kind(distortion, spec=Spec, packages=("numpy", "scipy"))
+KIND = Kind(distortion, record=RECORD, packages=("numpy", "scipy"))

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import Row
 from dpatlas.core.seeds import generator, seed
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.papers.lp_fft.formulas.linear import (
@@ -44,19 +45,15 @@ from dpatlas.papers.lp_fft.jobs.relu import (
 )
 from dpatlas.papers.lp_fft.jobs.theory import LEDGER, mean_with_error
 from dpatlas.papers.lp_fft.records.dynamics import (
-    BracketRow,
+    RECORD,
+    DynamicsSpec,
     Heads,
     LinearFineTuning,
     LinearProbing,
-    Metrics,
     Phase,
     PhasePlan,
     Phases,
-    Probed,
     ReluNets,
-    Spec,
-    Tuned,
-    Violations,
 )
 
 # Heads from which each phase is simulated; aligned ones are as linear probing leaves them.
@@ -85,28 +82,23 @@ def dynamics(job: Job) -> Outcome:
     of the cases (draw, sigma) in which a loss leaves its bracket. Linear: head norm and loss of LP,
     and the loss of FFT for every d and h.
     """
-    fields: Spec = job.fields
+    fields: DynamicsSpec = job.fields
     draws = list(_draws(fields.relu.phases))
     sizes = fields.fine_tuning.sizes
     with Progress(len(draws) + 1 + len(sizes), job.spec.id) as progress:
-        rows: list[BracketRow] = []
+        rows: list[Row] = []
         for draw in draws:
             rows += _relu_rows(job, fields.relu, draw)
             progress.advance(draw.phase)
         probed = _probing(job, fields.probing)
         progress.advance("probing")
-        tuned: list[Tuned] = []
+        tuned: list[Row] = []
         for d, h in sizes:
             tuned.append(_fine_tuning(job, fields.fine_tuning, d, h))
             progress.advance(f"d = {d}")
-    metrics = Metrics(
-        times=fields.relu.times,
-        relu=rows,
-        counts=count_violations(rows),
-        probing=probed,
-        fine_tuning=tuned,
-    )
-    return Outcome(metrics, LEDGER)
+    facts = {"times": fields.relu.times, "probing": probed}
+    tables = {"relu": rows, "counts": count_violations(rows), "fine_tuning": tuned}
+    return Outcome({**facts, **tables}, LEDGER)
 
 
 def _draws(phases: Phases) -> Iterator[Draw]:
@@ -122,7 +114,7 @@ def steps_between(times: Sequence[float], step: float) -> int:
     return max(1, round(times[0] / step))
 
 
-def _relu_rows(job: Job, fields: ReluNets, draw: Draw) -> list[BracketRow]:
+def _relu_rows(job: Job, fields: ReluNets, draw: Draw) -> list[Row]:
     """Losses of both models and the bracket, at all times, for every sigma and class."""
     x, y, net = _networks(job, fields, draw)
     phase, sigmas = draw.phase, np.array(draw.plan.sigmas, float)[:, None]
@@ -144,16 +136,16 @@ def _relu_rows(job: Job, fields: ReluNets, draw: Draw) -> list[BracketRow]:
             case = {**names, "class": label}
             lower, upper = _bracket(net, x, y, label, phase, sigma, np.array(fields.times))
             rows.append(
-                BracketRow(
+                {
                     **case,
-                    sigma=sigma,
-                    start=float(class_sums(np.exp(log_losses(net, x, y)), y)[k]),
-                    lower=lower.tolist(),
-                    upper=upper.tolist(),
-                    zeroth=zeroth[:, number, k].tolist(),
-                    diffusion=mean[:, number, k].tolist(),
-                    standard_error=error[:, number, k].tolist(),
-                )
+                    "sigma": sigma,
+                    "start": float(class_sums(np.exp(log_losses(net, x, y)), y)[k]),
+                    "lower": lower.tolist(),
+                    "upper": upper.tolist(),
+                    "zeroth": zeroth[:, number, k].tolist(),
+                    "diffusion": mean[:, number, k].tolist(),
+                    "standard_error": error[:, number, k].tolist(),
+                }
             )
     return rows
 
@@ -198,38 +190,38 @@ def _bracket(
     return fft_relu_loss_bounds(1.0, data_coherence(x, y), v, W.T, start, sigma, times)
 
 
-def count_violations(rows: Sequence[BracketRow]) -> list[Violations]:
+def count_violations(rows: Sequence[Row]) -> list[Row]:
     """Numbers of cases (draw, sigma), and of those in which the loss of a class leaves its bracket.
 
     Counted at any time: the zeroth-order loss beyond `SLACK`, the diffusion's mean loss beyond
     `SURELY` standard errors.
     """
     counts = []
-    for phase, heads in dict.fromkeys((row.phase, row.heads) for row in rows):
-        matching = [row for row in rows if (row.phase, row.heads) == (phase, heads)]
+    for phase, heads in dict.fromkeys((row["phase"], row["heads"]) for row in rows):
+        matching = [row for row in rows if (row["phase"], row["heads"]) == (phase, heads)]
         outside = {
             f"{name}_{side}": len({_case(row) for row in matching if _outside(row, name, side)})
             for name in ("zeroth", "diffusion")
             for side in ("below", "above")
         }
         cases = len({_case(row) for row in matching})
-        counts.append(Violations(phase=phase, heads=heads, cases=cases, **outside))
+        counts.append({"phase": phase, "heads": heads, "cases": cases, **outside})
     return counts
 
 
-def _case(row: BracketRow) -> tuple[int, float]:
-    return row.draw, row.sigma
+def _case(row: Row) -> tuple[int, float]:
+    return row["draw"], row["sigma"]
 
 
-def _outside(row: BracketRow, name: str, side: str) -> bool:
-    values = np.array(row.diffusion if name == "diffusion" else row.zeroth)
-    margin = SURELY * np.array(row.standard_error) if name == "diffusion" else SLACK * values
+def _outside(row: Row, name: str, side: str) -> bool:
+    values = np.array(row[name])
+    margin = SURELY * np.array(row["standard_error"]) if name == "diffusion" else SLACK * values
     if side == "below":
-        return bool(np.any(values < np.array(row.lower) - margin))
-    return bool(np.any(values > np.array(row.upper) + margin))
+        return bool(np.any(values < np.array(row["lower"]) - margin))
+    return bool(np.any(values > np.array(row["upper"]) + margin))
 
 
-def _probing(job: Job, fields: LinearProbing) -> Probed:
+def _probing(job: Job, fields: LinearProbing) -> dict[str, list[float]]:
     """E ||v_t||^2 and E L(t) of linear probing from random heads, simulated and by formula."""
     rng = generator(seed(job.spec.key, use="linear", base=job.fields.seed))
     h, variance, sigma2 = fields.hidden, fields.head_variance, fields.sigma2
@@ -253,21 +245,21 @@ def _probing(job: Job, fields: LinearProbing) -> Probed:
         least = least_lp_loss(y_norm2, b_norm2, convention)
         return lp_loss_bound(times, y_norm2, least, **law).tolist()
 
-    return Probed(
-        times=times.tolist(),
-        norm=[mean for mean, _ in norms],
-        norm_standard_error=[error for _, error in norms],
-        norm_paper=norm("paper"),
-        norm_exact=norm("exact"),
-        loss=[mean for mean, _ in losses],
-        loss_standard_error=[error for _, error in losses],
-        loss_exact=lp_loss(times, y_norm2, b_norm2=b_norm2, **law).tolist(),
-        loss_bound_paper=loss_bound("paper"),
-        loss_bound_exact=loss_bound("exact"),
-    )
+    return {
+        "times": times.tolist(),
+        "norm": [mean for mean, _ in norms],
+        "norm_standard_error": [error for _, error in norms],
+        "norm_paper": norm("paper"),
+        "norm_exact": norm("exact"),
+        "loss": [mean for mean, _ in losses],
+        "loss_standard_error": [error for _, error in losses],
+        "loss_exact": lp_loss(times, y_norm2, b_norm2=b_norm2, **law).tolist(),
+        "loss_bound_paper": loss_bound("paper"),
+        "loss_bound_exact": loss_bound("exact"),
+    }
 
 
-def _fine_tuning(job: Job, fields: LinearFineTuning, d: int, h: int) -> Tuned:
+def _fine_tuning(job: Job, fields: LinearFineTuning, d: int, h: int) -> Row:
     """E L of linear FFT under layer-wise noise against Thm 4.5, at times in units of 1/A.
 
     Assumption E.7 holds: the head's variance is `head_excess` times the smallest allowed, sigma^2
@@ -288,19 +280,19 @@ def _fine_tuning(job: Job, fields: LinearFineTuning, d: int, h: int) -> Tuned:
     )
     ratios = [float(mean / limit) for (mean, _), limit in zip(simulated, bound, strict=True)]
     worst = int(np.argmax(ratios))
-    return Tuned(
-        d=d,
-        h=h,
-        head_variance=variance,
-        sigma2=sigma2,
-        rate=rate,
-        times=(rate * times).tolist(),
-        loss=[mean for mean, _ in simulated],
-        standard_error=[error for _, error in simulated],
-        bound=bound.tolist(),
-        largest_ratio=ratios[worst],
-        largest_ratio_error=simulated[worst][1] / float(bound[worst]),
-    )
+    return {
+        "d": d,
+        "h": h,
+        "head_variance": variance,
+        "sigma2": sigma2,
+        "rate": rate,
+        "times": (rate * times).tolist(),
+        "loss": [mean for mean, _ in simulated],
+        "standard_error": [error for _, error in simulated],
+        "bound": bound.tolist(),
+        "largest_ratio": ratios[worst],
+        "largest_ratio_error": simulated[worst][1] / float(bound[worst]),
+    }
 
 
 def _tuned_losses(
@@ -331,4 +323,4 @@ def _tuned_losses(
     ]
 
 
-KIND = Kind(dynamics, spec=Spec, packages=("numpy", "scipy"))
+KIND = Kind(dynamics, record=RECORD, packages=("numpy", "scipy"))

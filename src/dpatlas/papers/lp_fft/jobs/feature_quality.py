@@ -35,24 +35,24 @@ from dpatlas.papers.lp_fft.jobs.features import (
     training_of,
 )
 from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, public_images
-from dpatlas.papers.lp_fft.records.feature_quality import Metrics, PublicTask, Row, Spec, Strategy
+from dpatlas.papers.lp_fft.records.feature_quality import RECORD, FeatureQualitySpec
 from dpatlas.papers.lp_fft.records.private import FULL, HEAD
 from dpatlas.privacy.training import PrivateTraining
 
-COMPARED: tuple[Strategy, ...] = ("fft", "lp-fft")
+COMPARED = ("fft", "lp-fft")
 # Head scale, learning rate of FFT and strategy.
-Condition = tuple[float, float, Strategy]
+Condition = tuple[float, float, str]
 
 
 def feature_quality(job: Job) -> Outcome:
-    """Rows by head scale, rate and strategy.
+    """Curves by head scale, rate and strategy.
 
-    All rows of a run share its records, random head, batches and noise.
+    All curves of a run share its records, random head, batches and noise.
 
     Raises InputError for more neighbours than records that vote, for public data that the backbone
     was not trained on, and for a mechanism that no accountant covers.
     """
-    fields: Spec = job.fields
+    fields: FeatureQualitySpec = job.fields
     deals = Deals(job)
     backbone = load_backbone(job)
     public = public_images(job, backbone)
@@ -67,18 +67,20 @@ def feature_quality(job: Job) -> Outcome:
     ledgers = [ledger_of(fields, ran) for ran in dict.fromkeys(curves.ran)]
     epsilons = [math.inf if arm["epsilon"] is None else arm["epsilon"] for arm in ledgers]
     weakest = ledgers[epsilons.index(max(epsilons))]
-    metrics = Metrics(
-        n_train=deals.sizes["train"],
-        n_test=deals.sizes["test"],
-        backbone=backbone_used(backbone),
-        public=PublicTask(name=public.manifest["name"], sha256=public.manifest["sha256"]),
-        epsilon=weakest["epsilon"],
-        rows=[
-            _row(fields, condition, [run[i] for run in runs])
-            for i, condition in enumerate(conditions)
-        ],
-    )
-    return Outcome(metrics, {**weakest, "arms": ledgers})
+    facts = {
+        "n_train": deals.sizes["train"],
+        "n_test": deals.sizes["test"],
+        "backbone": backbone_used(backbone),
+        "public": {name: public.manifest[name] for name in ("name", "sha256")},
+        "epsilon": weakest["epsilon"],
+    }
+    rows = [
+        {"head_scale": scale, "lr": lr, "strategy": strategy, "run": number, "step": step, **point}
+        for i, (scale, lr, strategy) in enumerate(conditions)
+        for number, run in zip(fields.run_numbers, runs, strict=True)
+        for step, point in zip(fields.at, run[i], strict=True)
+    ]
+    return Outcome({**facts, "curves": rows}, {**weakest, "arms": ledgers})
 
 
 class Quality:
@@ -86,7 +88,7 @@ class Quality:
 
     def __init__(self, job: Job, public: Prepared, backbone: Backbone):
         self.job, self.backbone = job, backbone
-        self.fields: Spec = job.fields
+        self.fields: FeatureQualitySpec = job.fields
         self.sampler = Poisson(len(job.prepared.y_train), self.fields.batch)
         known, asked = self.fields.public_known, self.fields.public_asked
         self.public = public_task(public, job.device, known, asked)
@@ -136,7 +138,7 @@ class Run:
     def _untrained(self) -> Network:
         return self.of.networks(1.0).fresh(self.number)
 
-    def train(self, head_scale: float, lr: float, strategy: Strategy) -> list[dict[str, float]]:
+    def train(self, head_scale: float, lr: float, strategy: str) -> list[dict[str, float]]:
         """Quality by task, and accuracy, at every evaluated step of a condition."""
         fields, networks = self.fields, self.of.networks(head_scale)
         if strategy == "fft":
@@ -201,20 +203,8 @@ class Run:
         return {**self.initial, "accuracy": self.frozen.accuracy(head)}
 
 
-def _row(fields: Spec, condition: Condition, runs: list[list[dict[str, float]]]) -> Row:
-    head_scale, lr, strategy = condition
-    measured = ("private", "public", "accuracy")
-    return Row(
-        head_scale=head_scale,
-        lr=lr,
-        strategy=strategy,
-        steps=fields.at,
-        **{name: [[point[name] for point in run] for run in runs] for name in measured},
-    )
-
-
 KIND = Kind(
     feature_quality,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
 )

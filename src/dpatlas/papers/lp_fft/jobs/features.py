@@ -15,7 +15,6 @@ from torch.nn.functional import one_hot
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.ledger import Ran, ledger
 from dpatlas.accounting.samplers import Sampler
-from dpatlas.core.facts import BackboneUsed
 from dpatlas.data.prepared import Prepared
 from dpatlas.jobs.arms import accuracy
 from dpatlas.jobs.private_plan import dp_sgd_phase
@@ -157,6 +156,6 @@ def ledger_of(fields: PrivateFields, ran: Ran) -> dict[str, Any]:
     )
 
 
-def backbone_used(backbone: Backbone) -> BackboneUsed:
+def backbone_used(backbone: Backbone) -> dict[str, str]:
     """The backbone, for a record."""
-    return BackboneUsed(**identity(backbone), architecture=backbone.architecture)
+    return {**identity(backbone), "architecture": backbone.architecture}

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import Row
 from dpatlas.core.seeds import generator, seed
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.papers.lp_fft.formulas.imbalance import (
@@ -23,13 +24,10 @@ from dpatlas.papers.lp_fft.jobs.linear import (
 )
 from dpatlas.papers.lp_fft.jobs.theory import LEDGER, mean_with_error
 from dpatlas.papers.lp_fft.records.imbalance import (
-    Drift,
-    DriftRow,
-    Gap,
-    GapRow,
-    Metrics,
-    Paths,
-    Spec,
+    RECORD,
+    ImbalanceDrift,
+    ImbalanceGap,
+    ImbalanceSpec,
 )
 from dpatlas.papers.lp_fft.records.theory import NOISES, LayerNoise
 
@@ -41,9 +39,9 @@ def imbalance(job: Job) -> Outcome:
     eigenvalue of v v^T - B B^T) in full-batch DP-SGD. The drift, for uniform and layer-wise noise:
     the change of the mean eigenvalue under the diffusion, and `imbalance_drift` for comparison.
     """
-    fields: Spec = job.fields
-    gap: list[GapRow] = []
-    drift: list[DriftRow] = []
+    fields: ImbalanceSpec = job.fields
+    gap: list[Row] = []
+    drift: list[Row] = []
     with Progress(len(fields.gap.sigmas) + len(NOISES), job.spec.id) as progress:
         for sigma in fields.gap.sigmas:
             gap.append(_gap(job, fields.gap, sigma))
@@ -51,10 +49,10 @@ def imbalance(job: Job) -> Outcome:
         for noise in NOISES:
             drift.append(_mean_eigenvalue(job, fields.drift, noise))
             progress.advance(noise)
-    return Outcome(Metrics(gap=gap, drift=drift), LEDGER)
+    return Outcome({"gap": gap, "drift": drift}, LEDGER)
 
 
-def _gap(job: Job, fields: Gap, sigma: float) -> GapRow:
+def _gap(job: Job, fields: ImbalanceGap, sigma: float) -> Row:
     """The gap in full-batch DP-SGD: summed clipped gradients with noise sigma times the bound."""
     keys = {"base": job.fields.seed, "sigma": sigma}
     rng = generator(seed(job.spec.key, use="imbalance-gap", **keys))
@@ -78,14 +76,8 @@ def _gap(job: Job, fields: Gap, sigma: float) -> GapRow:
         gaps.append(float(jensen_gap(least)))
         errors.append(_gap_error(least))
         eigenvalues.append(float(least.mean()))
-    return GapRow(
-        sigma=sigma,
-        paths=fields.paths,
-        steps=steps,
-        gap=gaps,
-        error=errors,
-        eigenvalue=eigenvalues,
-    )
+    row = {"sigma": sigma, "paths": fields.paths, "steps": steps, "gap": gaps, "error": errors}
+    return {**row, "eigenvalue": eigenvalues}
 
 
 def _gap_error(eigenvalues: np.ndarray) -> float:
@@ -97,7 +89,7 @@ def _gap_error(eigenvalues: np.ndarray) -> float:
     return float(influence.std(ddof=1) / math.sqrt(len(u)))
 
 
-def _mean_eigenvalue(job: Job, fields: Drift, noise: LayerNoise) -> DriftRow:
+def _mean_eigenvalue(job: Job, fields: ImbalanceDrift, noise: LayerNoise) -> Row:
     """Change of the mean eigenvalue in time by Euler steps, with both formulas for it."""
     keys = {"base": job.fields.seed, "noise": noise}
     rng = generator(seed(job.spec.key, use="imbalance-drift", **keys))
@@ -123,7 +115,7 @@ def _mean_eigenvalue(job: Job, fields: Drift, noise: LayerNoise) -> DriftRow:
         convention: (imbalance_drift(d, sigma2, noise, convention) * np.array(times)).tolist()
         for convention in ("paper", "exact")
     }
-    return DriftRow(noise=noise, times=times, change=changes, error=errors, **lines)
+    return {"noise": noise, "times": times, "change": changes, "error": errors, **lines}
 
 
 def _diagonal_mean(v: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -131,7 +123,9 @@ def _diagonal_mean(v: np.ndarray, B: np.ndarray) -> np.ndarray:
     return np.diagonal(imbalance_matrix(v, B), axis1=1, axis2=2).mean(axis=1)
 
 
-def _paths(rng: np.random.Generator, fields: Paths) -> tuple[LinearProblem, np.ndarray, np.ndarray]:
+def _paths(
+    rng: np.random.Generator, fields: ImbalanceGap | ImbalanceDrift
+) -> tuple[LinearProblem, np.ndarray, np.ndarray]:
     """One problem, with random heads and the problem's features on every path."""
     h, d, n, paths = fields.hidden, fields.inputs, fields.records, fields.paths
     problem = linear_problem(rng, n, d, h, reached=h / n, seen=d / n)
@@ -139,4 +133,4 @@ def _paths(rng: np.random.Generator, fields: Paths) -> tuple[LinearProblem, np.n
     return problem, v, np.broadcast_to(problem.B, (paths, h, d))
 
 
-KIND = Kind(imbalance, spec=Spec, packages=("numpy", "scipy"))
+KIND = Kind(imbalance, record=RECORD, packages=("numpy", "scipy"))

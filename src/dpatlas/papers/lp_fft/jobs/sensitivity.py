@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import Row
 from dpatlas.core.seeds import generator, seed
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.papers.lp_fft.jobs.linear import (
@@ -17,13 +18,11 @@ from dpatlas.papers.lp_fft.jobs.linear import (
 from dpatlas.papers.lp_fft.jobs.theory import LEDGER, mean_with_error
 from dpatlas.papers.lp_fft.records.sensitivity import (
     READINGS,
-    Drift,
-    DriftRow,
-    Metrics,
+    RECORD,
     Reading,
-    Spec,
-    Start,
-    StartRow,
+    SensitivityDrift,
+    SensitivitySpec,
+    SensitivityStart,
 )
 from dpatlas.papers.lp_fft.records.theory import NOISES, LayerNoise
 
@@ -35,9 +34,9 @@ def sensitivity(job: Job) -> Outcome:
     largest gradient norm, over the problem's records and over all records of norm and label at most
     one, and of the ratio head over features. In DP-GD: the ratio, for every kind of noise.
     """
-    fields: Spec = job.fields
-    start: list[StartRow] = []
-    drift: list[DriftRow] = []
+    fields: SensitivitySpec = job.fields
+    start: list[Row] = []
+    drift: list[Row] = []
     with Progress(len(fields.start.dims) + len(NOISES), job.spec.id) as progress:
         for d in fields.start.dims:
             start += [_start(job, fields.start, d, reading) for reading in READINGS]
@@ -45,7 +44,7 @@ def sensitivity(job: Job) -> Outcome:
         for noise in NOISES:
             drift.append(_drift(job, fields.drift, noise))
             progress.advance(noise)
-    return Outcome(Metrics(start=start, drift=drift), LEDGER)
+    return Outcome({"start": start, "drift": drift}, LEDGER)
 
 
 def head_variance(h: int, d: int, reading: Reading) -> float:
@@ -76,7 +75,7 @@ def ball_sensitivities(v: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.nda
     return error * spectral, error * head
 
 
-def _start(job: Job, fields: Start, d: int, reading: Reading) -> StartRow:
+def _start(job: Job, fields: SensitivityStart, d: int, reading: Reading) -> Row:
     """Means over networks of the sensitivities before training; records are drawn once."""
     keys = {"base": job.fields.seed, "d": d, "reading": reading}
     rng = generator(seed(job.spec.key, use="sensitivity", **keys))
@@ -90,18 +89,18 @@ def _start(job: Job, fields: Start, d: int, reading: Reading) -> StartRow:
         for quantity, values in samples.items():
             column = f"{name}_{quantity}"
             columns[column], columns[f"{column}_error"] = mean_with_error(values)
-    return StartRow(
-        d=d,
-        h=fields.hidden,
-        reading=reading,
-        head_variance=head_variance(fields.hidden, d, reading),
-        seeds=len(v),
+    return {
+        "d": d,
+        "h": fields.hidden,
+        "reading": reading,
+        "head_variance": head_variance(fields.hidden, d, reading),
+        "seeds": len(v),
         **columns,
-    )
+    }
 
 
 def _networks(
-    rng: np.random.Generator, fields: Start | Drift, d: int, reading: Reading
+    rng: np.random.Generator, fields: SensitivityStart | SensitivityDrift, d: int, reading: Reading
 ) -> tuple[LinearProblem, np.ndarray, np.ndarray]:
     """Records as in Prop. E.10, n = `records_per_input` d; heads and orthonormal features."""
     h, count, n = fields.hidden, fields.seeds, fields.records_per_input * d
@@ -111,7 +110,7 @@ def _networks(
     return problem, v, B
 
 
-def _drift(job: Job, fields: Drift, noise: LayerNoise) -> DriftRow:
+def _drift(job: Job, fields: SensitivityDrift, noise: LayerNoise) -> Row:
     """The ratio of record sensitivities during noisy gradient descent.
 
     Both kinds of noise use the same initial networks and the same random numbers.
@@ -134,15 +133,8 @@ def _drift(job: Job, fields: Drift, noise: LayerNoise) -> DriftRow:
         steps.append(taken)
         ratios.append(ratio)
         errors.append(error)
-    return DriftRow(
-        noise=noise,
-        d=fields.d,
-        h=fields.hidden,
-        reading=fields.reading,
-        steps=steps,
-        ratio=ratios,
-        error=errors,
-    )
+    row = {"noise": noise, "d": fields.d, "h": fields.hidden, "reading": fields.reading}
+    return {**row, "steps": steps, "ratio": ratios, "error": errors}
 
 
-KIND = Kind(sensitivity, spec=Spec, packages=("numpy", "scipy"))
+KIND = Kind(sensitivity, record=RECORD, packages=("numpy", "scipy"))

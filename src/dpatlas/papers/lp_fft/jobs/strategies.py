@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from dpatlas.accounting.ledger import PUBLIC, Ran
 from dpatlas.accounting.parameter_names import belongs
 from dpatlas.accounting.samplers import Poisson
-from dpatlas.core.facts import BackboneUsed, FeaturesUsed
 from dpatlas.core.progress import say
 from dpatlas.errors import InputError
 from dpatlas.jobs.arms import Arms, Chosen, OneRun, Setting, accuracy
@@ -31,7 +30,7 @@ from dpatlas.jobs.reports import Reports
 from dpatlas.models.network import Network
 from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen, outputs
 from dpatlas.papers.lp_fft.records.private import HEAD, Part
-from dpatlas.papers.lp_fft.records.strategies import Metrics, Row, Spec, Strategies
+from dpatlas.papers.lp_fft.records.strategies import RECORD, Strategies
 from dpatlas.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.training import PrivateTraining
@@ -70,7 +69,7 @@ class Segment:
 
 
 def strategies(job: Job) -> Outcome:
-    """Rows by strategy and share at one privacy level; the ledger has an entry for each.
+    """Arms by strategy and share at one privacy level; the ledger has an entry for each.
 
     Raises InputError for a share that leaves a phase without a step, for LoRA without a rank, and
     for a rank above the width of a layer.
@@ -79,25 +78,24 @@ def strategies(job: Job) -> Outcome:
     reports = Reports(
         job,
         compared.arms,
-        lambda arm: {"method": arm.strategy, "strategy": arm.strategy, "share": arm.share},
-        lambda values: Row(**values),
+        RECORD,
+        vars,
         lambda row: {"require_private": compared.plan.private},
     )
-    rows = reports.run()
+    tables = reports.run()
     data, backbone = job.prepared, compared.networks.backbone
-    metrics = Metrics(
-        n_train=len(data.y_train),
-        n_test=len(data.y_test),
-        classes=len(data.classes),
-        backbone=BackboneUsed(
+    facts = {
+        "n_train": len(data.y_train),
+        "n_test": len(data.y_test),
+        "classes": len(data.classes),
+        "backbone": {
             **identity(backbone),
-            architecture=backbone.architecture,
-            source=backbone.manifest["training"]["data"]["name"],
-        ),
-        features=FeaturesUsed(**job.features.identity()) if job.features else None,
-        rows=rows,
-    )
-    return Outcome(metrics, reports.ledger(*compared.in_words))
+            "architecture": backbone.architecture,
+            "source": backbone.manifest["training"]["data"]["name"],
+        },
+        "features": job.features and job.features.identity(),
+    }
+    return Outcome({**facts, **tables}, reports.ledger(*compared.in_words))
 
 
 def arms_of(fields: Strategies) -> Iterator[Arm]:
@@ -355,6 +353,6 @@ def _check_split(steps: int, share: float) -> None:
 
 KIND = Kind(
     strategies,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
 )

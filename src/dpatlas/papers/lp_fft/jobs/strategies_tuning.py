@@ -10,7 +10,7 @@ from dpatlas.jobs.arms import Chosen
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.tuning import Tuning
 from dpatlas.papers.lp_fft.jobs.strategies import Arm, Comparison, tuned_before
-from dpatlas.papers.lp_fft.records.strategies_tuning import Metrics, Spec
+from dpatlas.papers.lp_fft.records.strategies_tuning import RECORD, StrategiesTuningSpec
 
 
 def strategies_tuning(job: Job) -> Outcome:
@@ -18,19 +18,19 @@ def strategies_tuning(job: Job) -> Outcome:
 
     Raises InputError as the reported runs do.
     """
-    fields: Spec = job.fields
+    fields: StrategiesTuningSpec = job.fields
 
     def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         first = [lr for name in tuned_before(arm) for lr in chosen[name]["lrs"]]
-        return [{"lrs": [*first, lr]} for lr in fields.lrs[arm.parts[-1]]]
+        return [{"lrs": [*first, lr]} for lr in getattr(fields.lrs, arm.parts[-1])]
 
     compared = Comparison(job)
     tuning = Tuning(job, compared.arms, grid_of, tuned_before)
-    return tuning.outcome(Metrics, *compared.in_words)
+    return tuning.outcome(*compared.in_words)
 
 
 KIND = Kind(
     strategies_tuning,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting"),
 )

@@ -6,7 +6,7 @@ compared.
 
 import functools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -16,6 +16,7 @@ from dpatlas.accounting.guarantees import Phase
 from dpatlas.accounting.samplers import Poisson, Sampler
 from dpatlas.core.guard import integer
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import Row
 from dpatlas.core.seeds import generator, seed
 from dpatlas.jobs.deals import Deals
 from dpatlas.jobs.job import Job, Kind, Outcome
@@ -33,7 +34,7 @@ from dpatlas.papers.lp_fft.jobs.features import (
 )
 from dpatlas.papers.lp_fft.jobs.networks import Networks, Seen
 from dpatlas.papers.lp_fft.records.private import FULL, HEAD
-from dpatlas.papers.lp_fft.records.umap import MOMENTS, Metrics, Moment, Panel, Spec, Spent
+from dpatlas.papers.lp_fft.records.umap import MOMENTS, RECORD, Moment, UmapSpec
 from dpatlas.privacy.training import PrivateTraining
 
 # Decimals recorded of a coordinate.
@@ -49,7 +50,7 @@ def umap(job: Job) -> Outcome:
     Raises InputError for more points or neighbours than there are records, and for a mechanism that
     no accountant covers.
     """
-    fields: Spec = job.fields
+    fields: UmapSpec = job.fields
     deals = Deals(job)
     integer(ge=3, le=deals.sizes["test"]).check("points", fields.points)
     integer(ge=1, le=deals.sizes["train"]).check("neighbours", fields.neighbours)
@@ -61,57 +62,48 @@ def umap(job: Job) -> Outcome:
     for first in fields.lp_steps:
         noises = ((first, fields.noise_lp), (fields.fft_steps, fields.noise_fft))
         check_accountant(fields, [Phase(sampler, noise, steps) for steps, noise in noises])
-    labels: list[list[int]] = []
-    runs: list[list[dict[str, Any]]] = []
+    labels: list[Row] = []
+    panels: list[Row] = []
+    places = list(product(fields.lp_steps, _done(fields).items()))
     with Progress(len(fields.lp_steps) * fields.runs, job.spec.id) as progress:
         curves = Curves(job, progress)
         for number in fields.run_numbers:
             seen = networks.seen(deals.of(number))
-            labels.append(seen.dealt.labels["test"][: fields.points].tolist())
-            runs.append(_pictures(curves, networks, sampler, seen, number))
+            shown = seen.dealt.labels["test"][: fields.points].tolist()
+            labels.append({"run": number, "labels": shown})
+            pictures = _pictures(curves, networks, sampler, seen, number)
+            panels += [
+                {"run": number, "lp_steps": first, "moment": moment, "fft_steps": steps, **picture}
+                for (first, (moment, steps)), picture in zip(places, pictures, strict=True)
+            ]
     # All runs take the same steps; the trainings of the first stand for all.
     ledgers = [ledger_of(fields, ran) for ran in curves.ran[: len(fields.lp_steps)]]
-    metrics = Metrics(
-        n_train=deals.sizes["train"],
-        n_test=deals.sizes["test"],
-        backbone=backbone_used(backbone),
-        classes=list(job.prepared.classes),
-        labels=labels,
-        panels=_panels(fields, runs),
-        budgets=[
-            Spent(lp_steps=first, epsilon=arm["epsilon"])
-            for first, arm in zip(fields.lp_steps, ledgers, strict=True)
-        ],
-    )
+    facts = {
+        "n_train": deals.sizes["train"],
+        "n_test": deals.sizes["test"],
+        "backbone": backbone_used(backbone),
+        "classes": list(job.prepared.classes),
+    }
+    budgets = [
+        {"lp_steps": first, "epsilon": arm["epsilon"]}
+        for first, arm in zip(fields.lp_steps, ledgers, strict=True)
+    ]
+    tables = {"labels": labels, "panels": panels, "budgets": budgets}
     shared = {name: ledgers[0][name] for name in ("mechanism", "delta", "clip", "holds_for")}
     shared |= {"epsilon": None, "guaranteed": "as each arm says", "claimed": None, "arms": ledgers}
-    return Outcome(metrics, shared)
+    return Outcome({**facts, **tables}, shared)
 
 
-def _done(fields: Spec) -> dict[Moment, int]:
+def _done(fields: UmapSpec) -> dict[Moment, int]:
     """Steps of FFT before each picture."""
     return dict(zip(MOMENTS, (0, fields.early, fields.fft_steps), strict=True))
-
-
-def _panels(fields: Spec, runs: Sequence[Sequence[dict[str, Any]]]) -> list[Panel]:
-    """The pictures of every run, in the order of the panels, as panels over runs."""
-    places = product(fields.lp_steps, _done(fields).items())
-    return [
-        Panel(
-            lp_steps=first,
-            moment=moment,
-            fft_steps=steps,
-            **{name: [picture[name] for picture in pictures] for name in pictures[0]},
-        )
-        for (first, (moment, steps)), pictures in zip(places, zip(*runs, strict=True), strict=True)
-    ]
 
 
 def _pictures(
     curves: Curves, networks: Networks, sampler: Sampler, seen: Seen, number: int
 ) -> list[dict[str, Any]]:
     """The pictures before, early and late in FFT, after every number of steps of LP."""
-    fields: Spec = networks.job.fields
+    fields: UmapSpec = networks.job.fields
     images = private_task(seen)
     # All trainings start with the same features, which LP leaves unchanged.
     frozen = images.features(networks.fresh(number))
@@ -148,7 +140,7 @@ def _pictures(
     return [picture for first in fields.lp_steps for picture in tuned(first)]
 
 
-def _picture(features: Task, fields: Spec) -> dict[str, Any]:
+def _picture(features: Task, fields: UmapSpec) -> dict[str, Any]:
     from sklearn.metrics import silhouette_score
 
     shown = finite(features.queries[: fields.points]).float().cpu().numpy()
@@ -179,6 +171,6 @@ def embed(features: np.ndarray, neighbours: int, base_seed: int) -> np.ndarray:
 
 KIND = Kind(
     umap,
-    spec=Spec,
+    record=RECORD,
     packages=("torch", "numpy", "scipy", "dp-accounting", "scikit-learn", "umap-learn"),
 )

@@ -1,65 +1,84 @@
-"""lp_fft: specs and records of kind `distortion`."""
+"""Records of kind `distortion`: Thm 3.3 on clusters and two records; Thm 3.4 on clusters and more.
 
-from typing import ClassVar
+Shares are `count` out of `trials`, with the ends low and high of the Clopper-Pearson interval.
 
-from dpatlas.core import records
-from dpatlas.core.records import SpecFields, Typed
-from dpatlas.papers.lp_fft.records.theory import Angle, Count, Positive, Several
+`clusters`, by h and head variance: the share of networks of h features that distort at the start;
+claimed: 1 - 2^-h. `two_records`, by head variance: the share of heads that distort one feature;
+claimed: by Thm 3.3; exact: the probability. `after_probing`, by angle and span of FFT: the share of
+networks aligned by LP in which no cosine falls until s = fft_span of FFT. networks: number drawn.
+aligned: number whose heads have the signs of their classes after LP. distorted_at_once: number of
+networks in which some cosine would fall without LP, at once.
 
+`counterexample`, by span of LP: the cosine of the counter-example's feature against s of FFT, as
+lists. aligned: whether LP has aligned the head. fall: largest cosine less the last.
+"""
 
-class Clusters(Typed):
-    """Random records and features within `angle` degrees of an axis; hs: numbers of features."""
+from typing import Literal
 
-    records: Several
-    inputs: Several
-    angle: Angle
-    hs: list[Count]
-    head_variances: list[Positive]
-    trials: Count
-
-
-class TwoRecords(Typed):
-    """One feature and a class of two records whose activations differ by `spread`.
-
-    ratio: distance of the second record from the feature's axis over that of the first.
-    """
-
-    spread: float
-    ratio: float
-    head_variances: list[Positive]
-    trials: Count
-
-
-class AfterProbing(Typed):
-    """LP until s = lp_span, then FFT until s = each of fft_spans; s is the integral of the loss.
-
-    angles, feature_angle: largest angles of records and of features to the axis, in degrees.
-    runs: number of networks drawn.
-    """
-
-    records: Several
-    inputs: Several
-    hidden: Count
-    head_variance: Positive
-    feature_angle: Angle
-    angles: list[Angle]
-    runs: Count
-    lp_span: Positive
-    lp_step: Positive
-    fft_spans: list[Positive]
-    step: Positive
+from dpatlas.core.fields import CountList, Model, PositiveList, setting
+from dpatlas.core.records import RecordShape, SpecFields
+from dpatlas.papers.lp_fft.records.theory import (
+    Degrees,
+    HeadVariance,
+    Hidden,
+    Inputs,
+    Networks,
+    Positive,
+    Records,
+    SolverStep,
+)
 
 
-class Counterexample(Typed):
-    """LP until s = each of lp_spans, then FFT until s = span."""
+class Clusters(Model):
+    """Two classes of records, clustered around an axis."""
 
-    lp_spans: list[Positive]
-    span: Positive
-    step: Positive
+    records: Records
+    inputs: Inputs
+    angle: Degrees
+    hs: CountList
+    head_variances: PositiveList
+    trials: Networks
 
 
-class Spec(SpecFields):
-    """Thm 3.3 on clusters and on two records; Thm 3.4 on clusters and on a counter-example."""
+class TwoRecords(Model):
+    """One class of two records, one hidden neuron."""
+
+    spread: Positive = setting("Difference of their activations.")
+    ratio: float = setting("Ratio of their distances from the axis.", gt=1)
+    head_variances: PositiveList
+    trials: Networks
+
+
+class AfterProbing(Model):
+    """Cosines of features and class means in full fine-tuning after linear probing."""
+
+    records: Records
+    inputs: Inputs
+    hidden: Hidden
+    head_variance: HeadVariance
+    feature_angle: Degrees
+    angles: list[Degrees] = setting(
+        "Largest angles in degrees between a record and the axis of its class.", min_length=1
+    )
+    runs: Networks
+    lp_span: Positive = setting("Length of linear probing, as the integral of the loss over time.")
+    lp_step: SolverStep
+    fft_spans: list[Positive] = setting(
+        "Lengths of full fine-tuning, in the same unit, in increasing order.", min_length=1
+    )
+    step: SolverStep
+
+
+class Counterexample(Model):
+    """Records on which a cosine falls after linear probing of any length."""
+
+    lp_spans: PositiveList
+    span: Positive = setting("Length of full fine-tuning.")
+    step: SolverStep
+
+
+class Distortion(Model):
+    """How often a random head turns a feature away from its class (Thms 3.3 and 3.4)."""
 
     clusters: Clusters
     two_records: TwoRecords
@@ -67,65 +86,21 @@ class Spec(SpecFields):
     counterexample: Counterexample
 
 
-class Share(Typed):
-    """`count` out of `trials`, with the ends of the Clopper-Pearson interval of the share."""
+class DistortionSpec(SpecFields, Distortion):
+    """The simulations."""
 
-    trials: int
-    count: int
-    share: float
-    low: float
-    high: float
+    kind: Literal["distortion"]
 
 
-class ClusterRow(Share):
-    """Share of networks of h features that distort at the start; claimed: 1 - 2^-h."""
-
-    h: int
-    head_variance: float
-    claimed: float
-
-
-class TwoRecordRow(Share):
-    """Share of heads that distort one feature; claimed: by Thm 3.3; exact: the probability."""
-
-    head_variance: float
-    claimed: float
-    exact: float
-
-
-class AfterProbingRow(Share):
-    """Share of networks aligned by LP in which no cosine falls until s = fft_span of FFT.
-
-    networks: number drawn. aligned: number whose heads have the signs of their classes after LP.
-    distorted_at_once: number of networks in which some cosine would fall without LP, at once.
-    """
-
-    angle: float
-    fft_span: float
-    networks: int
-    aligned: int
-    distorted_at_once: int
-
-
-class Curve(Typed):
-    """Cosine of the counter-example's feature against s of FFT, (points,).
-
-    aligned: whether LP has aligned the head. fall: largest cosine less the last.
-    """
-
-    lp_span: float
-    aligned: bool
-    s: list[float]
-    cosine: list[float]
-    fall: float
-
-
-class Metrics(records.Metrics):
-    """Rows by h and head variance; head variance; angle and span of FFT; span of LP."""
-
-    VERSION: ClassVar[int] = 2
-
-    clusters: list[ClusterRow]
-    two_records: list[TwoRecordRow]
-    after_probing: list[AfterProbingRow]
-    counterexample: list[Curve]
+SHARE = "trials count share low high"
+RECORD = RecordShape(
+    DistortionSpec,
+    version=2,
+    facts="",
+    tables={
+        "clusters": f"h head_variance claimed {SHARE}",
+        "two_records": f"head_variance claimed exact {SHARE}",
+        "after_probing": f"angle fft_span networks aligned distorted_at_once {SHARE}",
+        "counterexample": "lp_span aligned s cosine fall",
+    },
+)

@@ -1,188 +1,149 @@
-"""lp_fft: specs and records of kind `dynamics`."""
+"""Records of kind `dynamics`: Thms 4.2 and 4.3 on ReLU networks, 4.4 and 4.5 on linear ones.
+
+times: of the ReLU networks' losses. `relu`, by phase (head: Thm 4.2, all: Thm 4.3), heads, draw,
+sigma and class (1 or -1): losses of the class as lists over times. start: at time 0. lower, upper:
+the bounds. zeroth: of the zeroth-order model. diffusion, standard_error: mean over paths.
+
+`counts`, by phase and heads: number of cases (draw, sigma), and of those in which a loss leaves its
+bracket.
+
+probing: E ||v_t||^2 and E L of linear probing, simulated and by formula, lists over its times.
+norm_paper: Eq. 161 as printed; norm_exact: with its sign corrected. loss_bound_paper,
+loss_bound_exact: Thm 4.4 with gamma as printed and halved.
+
+`fine_tuning`, by d and h: E L of FFT and the bound of Thm 4.5 at times in units of 1 / rate, lists
+over these. largest_ratio: largest mean loss over bound, with its standard error.
+"""
 
 import math
-from typing import Annotated, Literal
+from itertools import pairwise
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, model_validator
 
-from dpatlas.core import records
-from dpatlas.core.records import SpecFields, Typed
-from dpatlas.papers.lp_fft.records.theory import Angle, Count, Positive, Several
+from dpatlas.core.fields import Model, PositiveList, setting
+from dpatlas.core.records import RecordShape, SpecFields
+from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.records.theory import (
+    Degrees,
+    HeadVariance,
+    Hidden,
+    Inputs,
+    Paths,
+    Positive,
+    Records,
+    Variance,
+)
 
 Phase = Literal["head", "all"]
 Heads = Literal["random", "aligned"]
-# Half of them belong to each class.
-Halves = Annotated[int, Field(ge=2, multiple_of=2)]
 
 
-class PhasePlan(Typed):
-    """Noise levels, draws of data and network, and simulated paths for each draw and noise."""
+class PhasePlan(Model):
+    """Noise levels and sample sizes of a phase."""
 
-    sigmas: list[Positive]
-    draws: Count
-    paths: Several
-
-
-class Phases(Typed):
-    """Plans of linear probing, which trains the head, and of FFT, which trains all layers."""
-
-    head: PhasePlan
-    all: PhasePlan
+    sigmas: PositiveList
+    draws: int = setting("Number of draws of a network and its data.", ge=1, le=100_000)
+    paths: Paths
 
 
-class ReluNets(Typed):
-    """Two-layer ReLU networks on clusters within `angle` degrees of an axis; losses at `times`.
+class Phases(Model):
+    """The simulated phases."""
 
-    step: of the integrators; the times are equally spaced multiples of it.
-    """
+    head: PhasePlan = setting("Linear probing, Thm 4.2.")
+    all: PhasePlan = setting("Full fine-tuning, Thm 4.3.")
 
-    records: Halves
-    inputs: Several
-    hidden: Halves
-    angle: Angle
-    head_variance: float
-    step: Positive
-    times: list[Positive] = Field(min_length=1)
+
+class ReluNets(Model):
+    """Two-layer ReLU networks on two classes."""
+
+    records: Records
+    inputs: Inputs
+    hidden: Hidden
+    angle: Degrees
+    head_variance: HeadVariance
+    step: Positive = setting("Step size of the solver; times are multiples of it.")
+    times: list[Positive] = setting("Times of measurement, equally spaced from 0.", min_length=1)
     phases: Phases
 
-    @field_validator("times")
-    @classmethod
-    def _are_whole_steps_apart(cls, times: list[float], info: ValidationInfo) -> list[float]:
-        step = info.data.get("step")
-        if step is None:
-            return times
-        steps = times[0] / step
+    @model_validator(mode="after")
+    def _is_even_and_in_whole_steps(self) -> Self:
+        for name in ("records", "hidden"):
+            if getattr(self, name) % 2:
+                raise InputError(name, getattr(self, name), "an even number, half for each class")
+        steps = self.times[0] / self.step
         # The quotient of two valid numbers may be infinite.
-        width = max(1, round(steps)) * step if math.isfinite(steps) else steps
+        width = max(1, round(steps)) * self.step if math.isfinite(steps) else steps
         # The tolerances of numpy.allclose.
-        for number, time in enumerate(times):
-            apart = time - (times[number - 1] if number else 0.0)
-            if abs(apart - width) > 1e-8 + 1e-5 * width:
-                raise PydanticCustomError("times", "equal distances, whole numbers of steps")
-        return times
+        for before, time in pairwise([0.0, *self.times]):
+            if abs(time - before - width) > 1e-8 + 1e-5 * width:
+                raise InputError("times", self.times, "equal distances, whole numbers of steps")
+        return self
 
 
-class LinearProbing(Typed):
-    """Linear probing of a linear network; b_norm2: squared norm of what features fit of Y."""
+class LinearProbing(Model):
+    """Linear probing of a linear network; hidden < inputs < records."""
 
-    records: Count
-    inputs: Count
-    hidden: Count
-    head_variance: float
-    sigma2: float
-    b_norm2: float
-    paths: Several
-    times: list[Positive]
+    records: Records
+    inputs: Inputs
+    hidden: Hidden
+    head_variance: float = setting("Variance beta_h of the head's initial weights.", ge=0)
+    sigma2: Variance
+    b_norm2: float = setting(
+        "Squared norm of the part of the labels that the features can fit.", ge=0, le=1
+    )
+    paths: Paths
+    times: list[Positive] = setting("Times of measurement, in increasing order.", min_length=1)
 
-    @field_validator("times")
-    @classmethod
-    def _increase(cls, times: list[float]) -> list[float]:
-        if sorted(set(times)) != times:
-            raise PydanticCustomError("times", "increasing times above 0")
-        return times
-
-
-class LinearFineTuning(Typed):
-    """FFT of linear networks of `sizes` (d, h) under Assumption E.7, until time `span` / A.
-
-    head_excess: head variance over the smallest allowed. noise_share: sigma^2 over the largest
-    allowed. step: of Euler's method, times the head's curvature h beta_h. points: number of times
-    at which the loss is recorded.
-    """
-
-    sizes: list[Annotated[list[Count], Field(min_length=2, max_length=2)]]
-    head_excess: float = Field(gt=1)
-    noise_share: float = Field(gt=0, lt=1)
-    step: Positive
-    span: Positive
-    points: Count
-    paths: Several
+    @model_validator(mode="after")
+    def _times_increase(self) -> Self:
+        if sorted(set(self.times)) != self.times:
+            raise InputError("times", self.times, "increasing times above 0")
+        return self
 
 
-class Spec(SpecFields):
-    """Thms 4.2 and 4.3 on ReLU networks, Eq. 161, Thms 4.4 and 4.5 on linear ones."""
+class LinearFineTuning(Model):
+    """Full fine-tuning of linear networks, Thm 4.5."""
+
+    sizes: list[
+        Annotated[list[Annotated[int, Field(ge=1, le=10_000)]], Field(min_length=2, max_length=2)]
+    ] = setting(
+        "Pairs of a number d of inputs and a number h <= d of hidden neurons.", min_length=1
+    )
+    head_excess: float = setting(
+        "Head variance divided by the smallest that the theorem allows.", gt=1
+    )
+    noise_share: float = setting(
+        "Noise variance divided by the largest that the theorem allows.", gt=0, lt=1
+    )
+    step: Positive = setting("Step size times h beta_h.")
+    span: Positive = setting("Simulated time times the rate A of the theorem.")
+    points: int = setting("Number of times of measurement.", ge=1, le=100_000)
+    paths: Paths
+
+
+class Dynamics(Model):
+    """Simulated losses and head norms, compared with Thms 4.2 to 4.5 and Eq. 161."""
 
     relu: ReluNets
     probing: LinearProbing
     fine_tuning: LinearFineTuning
 
 
-class BracketRow(Typed):
-    """Losses of one class beside the bounds of Thm 4.2 (phase head) or 4.3 (phase all).
+class DynamicsSpec(SpecFields, Dynamics):
+    """The simulations."""
 
-    label: of the class, 1 or -1. start: the loss at time 0. lower, upper: the bounds. zeroth: loss
-    of the zeroth-order model. diffusion, standard_error: mean loss over paths. All (times,).
-    """
-
-    phase: Phase
-    heads: Heads
-    draw: int
-    sigma: float
-    label: int = Field(alias="class")
-    start: float
-    lower: list[float]
-    upper: list[float]
-    zeroth: list[float]
-    diffusion: list[float]
-    standard_error: list[float]
+    kind: Literal["dynamics"]
 
 
-class Violations(Typed):
-    """Number of cases (draw, sigma), and of those in which a loss leaves its bracket."""
-
-    phase: Phase
-    heads: Heads
-    cases: int
-    zeroth_below: int
-    zeroth_above: int
-    diffusion_below: int
-    diffusion_above: int
-
-
-class Probed(Typed):
-    """E ||v_t||^2 and E L of linear probing, simulated and by formula, (times,) each.
-
-    norm_paper: Eq. 161 as printed; norm_exact: with its sign corrected. loss_bound_paper,
-    loss_bound_exact: Thm 4.4 with gamma as printed and halved.
-    """
-
-    times: list[float]
-    norm: list[float]
-    norm_standard_error: list[float]
-    norm_paper: list[float]
-    norm_exact: list[float]
-    loss: list[float]
-    loss_standard_error: list[float]
-    loss_exact: list[float]
-    loss_bound_paper: list[float]
-    loss_bound_exact: list[float]
-
-
-class Tuned(Typed):
-    """E L of FFT and the bound of Thm 4.5 at `times` in units of 1/rate, (times,).
-
-    largest_ratio: largest mean loss over bound, with its standard error.
-    """
-
-    d: int
-    h: int
-    head_variance: float
-    sigma2: float
-    rate: float
-    times: list[float]
-    loss: list[float]
-    standard_error: list[float]
-    bound: list[float]
-    largest_ratio: float
-    largest_ratio_error: float
-
-
-class Metrics(records.Metrics):
-    """times: of the ReLU networks' losses. relu: rows by phase, heads, draw, sigma, class."""
-
-    times: list[float]
-    relu: list[BracketRow]
-    counts: list[Violations]
-    probing: Probed
-    fine_tuning: list[Tuned]
+RECORD = RecordShape(
+    DynamicsSpec,
+    version=1,
+    facts="times probing",
+    tables={
+        "relu": "phase heads draw sigma class start lower upper zeroth diffusion standard_error",
+        "counts": "phase heads cases zeroth_below zeroth_above diffusion_below diffusion_above",
+        "fine_tuning": "d h head_variance sigma2 rate times loss standard_error bound "
+        "largest_ratio largest_ratio_error",
+    },
+)

@@ -1,95 +1,63 @@
-"""lp_fft: specs and records of kind `feature_quality`."""
+"""Records of kind `feature_quality`: quality of the features during FFT and LP-FFT.
 
-from typing import Annotated, Literal
+`curves`, by head scale, learning rate of FFT, strategy, run and step: nearest-neighbour accuracy on
+the `private` and on the pre-training task, `public`; accuracy of the network on the private test
+records. epsilon: the largest of any arm, over all steps of a run; None without privacy. n_train,
+n_test: numbers of private records of a run. public: name and sha256 of the backbone's images.
+"""
 
-from pydantic import Field, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from typing import Annotated, Literal, Self
 
-from dpatlas.core import records
-from dpatlas.core.facts import BackboneUsed, DataFields
-from dpatlas.core.records import OverRuns, RunsFields, Typed
-from dpatlas.papers.lp_fft.records.private import Count, Positive, PrivateFields
+from pydantic import Field, model_validator
 
-Strategy = Literal["fft", "lp-fft"]
+from dpatlas.core.facts import DataFields
+from dpatlas.core.fields import Model, Once, PositiveList, Rate, Updates, setting
+from dpatlas.core.records import RecordShape, RunsFields
+from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.records.private import FeatureScale, Noise, PrivateFields
+
 Task = Literal["private", "public"]
 TASKS: tuple[Task, ...] = ("private", "public")
 
 
-class Spec(PrivateFields, RunsFields):
-    """FFT and LP-FFT at one noise multiplier, for every head scale and rate.
+class Quality(Model):
+    """FFT and LP-FFT for every head scale and rate, and how their features are evaluated."""
 
-    public_data: the pre-training task. lp_steps, lp_lr: of LP-FFT's first phase. at: steps after
-    which features are evaluated. neighbours: number that vote. public_known, public_asked: numbers
-    of records of the pre-training task that vote, and that are classified.
-    """
+    head_scales: PositiveList
+    lrs: PositiveList
+    lp_lr: Rate
+    feature_scale: FeatureScale
+    steps: Updates
+    lp_steps: Updates
+    at: Once[Annotated[int, Field(ge=0, le=1_000_000)]] = setting(
+        "Steps after which features are evaluated, in increasing order.", min_length=2
+    )
+    neighbours: int = setting("Number of neighbours that vote.", ge=1, le=10_000)
+    public_known: int = setting(
+        "Number of public images among which neighbours are searched.", ge=1, le=10_000_000
+    )
+    public_asked: int = setting("Number of public images to classify.", ge=1, le=1_000_000)
 
+    @model_validator(mode="after")
+    def _evaluates_within_its_steps(self) -> Self:
+        if self.lp_steps >= self.steps:
+            raise InputError("lp_steps", self.lp_steps, f"less than steps = {self.steps}")
+        if sorted(self.at) != self.at or self.at[-1] > self.steps:
+            raise InputError("at", self.at, f"increasing steps, at most steps = {self.steps}")
+        return self
+
+
+class FeatureQualitySpec(PrivateFields, RunsFields, Quality):
+    """Runs at one noise multiplier; public_data: the pre-training task."""
+
+    kind: Literal["feature_quality"]
     public_data: DataFields
-    noise_multiplier: float = Field(ge=0)
-    head_scales: list[Positive]
-    feature_scale: Positive
-    lrs: list[float]
-    lp_lr: float
-    steps: Count
-    lp_steps: Count
-    at: list[Annotated[int, Field(ge=0)]]
-    neighbours: Count
-    public_known: Count
-    public_asked: Count
-
-    @field_validator("lp_steps")
-    @classmethod
-    def _leaves_fft_a_step(cls, lp_steps: int, info: ValidationInfo) -> int:
-        steps = info.data.get("steps", lp_steps + 1)
-        if lp_steps >= steps:
-            raise PydanticCustomError("steps", "less than steps = {steps}", {"steps": steps})
-        return lp_steps
-
-    @field_validator("at")
-    @classmethod
-    def _increases_up_to_steps(cls, at: list[int], info: ValidationInfo) -> list[int]:
-        steps = info.data.get("steps")
-        if sorted(set(at)) != at or (steps is not None and at and at[-1] > steps):
-            message = "increasing steps, at most steps = {steps}"
-            raise PydanticCustomError("steps", message, {"steps": steps})
-        return at
+    noise_multiplier: Noise
 
 
-class PublicTask(Typed):
-    """Name of the data set that the backbone was trained on, and sha256 of its arrays."""
-
-    name: str
-    sha256: str
-
-
-class Row(Typed):
-    """A strategy at one head scale and learning rate of FFT, evaluated during training.
-
-    private, public: nearest-neighbour accuracy on the private and on the pre-training task;
-    accuracy: of the network on the private test records. All (runs, steps).
-    """
-
-    head_scale: float
-    lr: float
-    strategy: Strategy
-    steps: list[int]
-    private: OverRuns[list[float]]
-    public: OverRuns[list[float]]
-    accuracy: OverRuns[list[float]]
-
-    def quality(self, task: Task) -> list[list[float]]:
-        """Nearest-neighbour accuracy on a task, (runs, steps)."""
-        return self.private if task == "private" else self.public
-
-
-class Metrics(records.Metrics):
-    """Numbers of private records of a run, the backbone, and a row for every arm.
-
-    epsilon: the largest of any arm, over all steps of a run; None without privacy.
-    """
-
-    n_train: int
-    n_test: int
-    backbone: BackboneUsed
-    public: PublicTask
-    epsilon: float | None
-    rows: list[Row]
+RECORD = RecordShape(
+    FeatureQualitySpec,
+    version=2,
+    facts="n_train n_test backbone public epsilon",
+    tables={"curves": "head_scale lr strategy run step private public accuracy"},
+)

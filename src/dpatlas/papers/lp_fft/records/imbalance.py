@@ -1,71 +1,76 @@
-"""lp_fft: specs and records of kind `imbalance`."""
+"""Records of kind `imbalance`: Fig. 10, eigenvalues of the imbalance matrix.
 
-from dpatlas.core import records
-from dpatlas.core.records import SpecFields, Typed
-from dpatlas.papers.lp_fft.records.theory import Count, LayerNoise, Positive, Several
+`gap`, by noise multiplier: the Jensen gap of Conjecture E.22 with its standard error, and the mean
+of the least eigenvalue, as lists over steps. `drift`, by kind of noise: the change of the mean
+eigenvalue with its standard error, as lists over times; paper, exact: the change by the printed and
+by the corrected formula.
+"""
 
+from typing import Literal
 
-class Paths(Typed):
-    """Simulated paths of linear networks with random heads, measured every `every` steps."""
-
-    hidden: Count
-    inputs: Count
-    records: Count
-    head_variance: Positive
-    steps: Count
-    every: Count
-    paths: Several
-
-
-class Gap(Paths):
-    """DP-SGD with full batches; sigmas: noise multipliers; lr: applied to the mean gradient."""
-
-    sigmas: list[Positive]
-    max_grad_norm: Positive
-    lr: Positive
+from dpatlas.core.fields import MaxGradNorm, Model, PositiveList, Rate
+from dpatlas.core.records import RecordShape, SpecFields
+from dpatlas.papers.lp_fft.records.theory import (
+    Every,
+    HeadVariance,
+    Hidden,
+    Inputs,
+    Paths,
+    Records,
+    SolverStep,
+    SolverSteps,
+    Variance,
+)
 
 
-class Drift(Paths):
-    """Euler steps of the Langevin diffusion."""
+class ImbalanceGap(Model):
+    """Jensen gap of the least eigenvalue in DP-SGD; hidden < inputs < records."""
 
-    sigma2: float
-    step: Positive
-
-
-class Spec(SpecFields):
-    """Fig. 10: the gap of Conjecture E.22, and the drift of the mean eigenvalue."""
-
-    gap: Gap
-    drift: Drift
-
-
-class GapRow(Typed):
-    """Jensen gap with its standard error, and mean of the least eigenvalue, (steps,)."""
-
-    sigma: float
-    paths: int
-    steps: list[int]
-    gap: list[float]
-    error: list[float]
-    eigenvalue: list[float]
+    hidden: Hidden
+    inputs: Inputs
+    records: Records
+    head_variance: HeadVariance
+    sigmas: PositiveList
+    max_grad_norm: MaxGradNorm
+    lr: Rate
+    steps: SolverSteps
+    every: Every
+    paths: Paths
 
 
-class DriftRow(Typed):
-    """Change of the mean eigenvalue with its standard error, (times,).
+class ImbalanceDrift(Model):
+    """Drift of the mean eigenvalue under noise."""
 
-    paper, exact: the change by the printed and by the corrected formula.
-    """
+    hidden: Hidden
+    inputs: Inputs
+    records: Records
+    head_variance: HeadVariance
+    sigma2: Variance
+    step: SolverStep
+    steps: SolverSteps
+    every: Every
+    paths: Paths
 
-    noise: LayerNoise
-    times: list[float]
-    change: list[float]
-    error: list[float]
-    paper: list[float]
-    exact: list[float]
+
+class Imbalance(Model):
+    """Eigenvalues of the imbalance matrix of a linear network (Fig. 10)."""
+
+    gap: ImbalanceGap
+    drift: ImbalanceDrift
 
 
-class Metrics(records.Metrics):
-    """gap: rows by noise multiplier. drift: rows by kind of noise."""
+class ImbalanceSpec(SpecFields, Imbalance):
+    """The simulations."""
 
-    gap: list[GapRow]
-    drift: list[DriftRow]
+    kind: Literal["imbalance"]
+
+
+RECORD = RecordShape(
+    ImbalanceSpec,
+    version=1,
+    facts="",
+    tables={
+        "gap": "sigma paths steps gap error eigenvalue",
+        "drift": "noise times change error paper exact",
+    },
+)

@@ -1,105 +1,93 @@
-"""lp_fft: specs and records of kind `sensitivity`."""
+"""Records of kind `sensitivity`: Fig. 9, sensitivities at the start and during training.
 
-from typing import Literal
+`start`, by d and reading of Prop. E.10: means over `seeds` networks, with standard errors (_error).
+record: largest gradient norm over the records; ball: over all records of norm and label at most
+one. ratio: sensitivity of the head over that of the features.
 
-from pydantic import ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+`drift`, by kind of noise: mean ratio of the head's record sensitivity to the features', with its
+error, as lists over steps.
+"""
 
-from dpatlas.core import records
-from dpatlas.core.records import SpecFields, Typed
-from dpatlas.papers.lp_fft.records.theory import Count, LayerNoise, Positive, Several
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from dpatlas.core.fields import CountList, Model, setting
+from dpatlas.core.records import RecordShape, SpecFields
+from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.records.theory import (
+    Every,
+    Hidden,
+    RecordsPerInput,
+    SeveralNetworks,
+    SolverStep,
+    SolverSteps,
+    Variance,
+)
 
 # Prop. E.10 prints v_0 ~ N(0, beta I) with beta = h / sqrt(d), the variance or the deviation.
 Reading = Literal["variance", "deviation"]
 READINGS: tuple[Reading, ...] = ("variance", "deviation")
 
 
-class Start(Typed):
-    """`seeds` random networks on records_per_input * d records, before training."""
+class SensitivityStart(Model):
+    """Layer sensitivities before training, against the number of inputs."""
 
-    hidden: Count
-    records_per_input: Several
-    dims: list[Count]
-    seeds: Several
+    hidden: Hidden
+    records_per_input: RecordsPerInput
+    dims: CountList
+    seeds: SeveralNetworks
 
-    @field_validator("dims")
-    @classmethod
-    def _exceed_hidden(cls, dims: list[int], info: ValidationInfo) -> list[int]:
-        hidden = info.data.get("hidden", 0)
-        if any(d <= hidden for d in dims):
-            raise PydanticCustomError("dims", "more than hidden = {hidden}", {"hidden": hidden})
-        return dims
+    @model_validator(mode="after")
+    def _has_more_inputs_than_hidden(self) -> Self:
+        if min(self.dims) <= self.hidden:
+            raise InputError("dims", self.dims, f"more than hidden = {self.hidden}")
+        return self
 
 
-class Drift(Typed):
-    """Noisy gradient descent on d inputs, measured every `every` steps."""
+class SensitivityDrift(Model):
+    """Layer sensitivities during private training."""
 
-    hidden: Count
-    records_per_input: Several
-    d: Count
-    reading: Reading
-    seeds: Several
-    sigma2: float
-    step: Positive
-    steps: Count
-    every: Count
+    d: int = setting("Inputs.", ge=2, le=100_000)
+    hidden: Hidden
+    records_per_input: RecordsPerInput
+    reading: Reading = setting(
+        "Whether the printed h / sqrt(d) is the variance or the deviation of the initial head."
+    )
+    seeds: SeveralNetworks
+    sigma2: Variance
+    step: SolverStep
+    steps: SolverSteps
+    every: Every
 
-    @field_validator("d")
-    @classmethod
-    def _exceeds_hidden(cls, d: int, info: ValidationInfo) -> int:
-        hidden = info.data.get("hidden", 0)
-        if d <= hidden:
-            raise PydanticCustomError("d", "more than hidden = {hidden}", {"hidden": hidden})
-        return d
-
-
-class Spec(SpecFields):
-    """Fig. 9: sensitivities at the start, and their ratio during training."""
-
-    start: Start
-    drift: Drift
+    @model_validator(mode="after")
+    def _has_more_inputs_than_hidden(self) -> Self:
+        if self.d <= self.hidden:
+            raise InputError("d", self.d, f"more than hidden = {self.hidden}")
+        return self
 
 
-class StartRow(Typed):
-    """Sensitivities of both layers at d inputs: means over networks, with standard errors.
+class Sensitivity(Model):
+    """Gradients of both layers of a linear network (Fig. 9)."""
 
-    record: largest gradient norm over the records; ball: over all records of norm and label at most
-    one. ratio: sensitivity of the head over that of the features.
-    """
-
-    d: int
-    h: int
-    reading: Reading
-    head_variance: float
-    seeds: int
-    record_head: float
-    record_head_error: float
-    record_features: float
-    record_features_error: float
-    record_ratio: float
-    record_ratio_error: float
-    ball_head: float
-    ball_head_error: float
-    ball_features: float
-    ball_features_error: float
-    ball_ratio: float
-    ball_ratio_error: float
+    start: SensitivityStart
+    drift: SensitivityDrift
 
 
-class DriftRow(Typed):
-    """Mean ratio of the head's record sensitivity to the features', with its error, (steps,)."""
+class SensitivitySpec(SpecFields, Sensitivity):
+    """The simulations."""
 
-    noise: LayerNoise
-    d: int
-    h: int
-    reading: Reading
-    steps: list[int]
-    ratio: list[float]
-    error: list[float]
+    kind: Literal["sensitivity"]
 
 
-class Metrics(records.Metrics):
-    """start: rows by d and reading. drift: rows by kind of noise."""
-
-    start: list[StartRow]
-    drift: list[DriftRow]
+RECORD = RecordShape(
+    SensitivitySpec,
+    version=1,
+    facts="",
+    tables={
+        "start": "d h reading head_variance seeds record_head record_head_error record_features "
+        "record_features_error record_ratio record_ratio_error ball_head ball_head_error "
+        "ball_features ball_features_error ball_ratio ball_ratio_error",
+        "drift": "noise d h reading steps ratio error",
+    },
+)

@@ -1,15 +1,25 @@
-"""lp_fft: specs and records of kind `strategies_tuning`."""
+"""Records of kind `strategies_tuning`: the learning rates that every arm tried."""
 
-from dpatlas.core.facts import TuningFields, TuningMetrics
-from dpatlas.papers.lp_fft.records.private import Part
+from typing import Literal
+
+from dpatlas.core.facts import TuningFields, tuning_record
+from dpatlas.core.fields import Model, PositiveList
 from dpatlas.papers.lp_fft.records.strategies import Strategies
 
 
-class Spec(Strategies, TuningFields):
-    """Settings of a job. lrs: learning rates to try, by the part that a phase trains."""
+class Rates(Model):
+    """Learning rates to try on the fixed part of the records, by what a phase trains."""
 
-    lrs: dict[Part, list[float]]
+    head: PositiveList
+    full: PositiveList
+    lora: PositiveList
 
 
-class Metrics(TuningMetrics):
-    """One row for every strategy and share."""
+class StrategiesTuningSpec(Strategies, TuningFields):
+    """The tuning."""
+
+    kind: Literal["strategies_tuning"]
+    lrs: Rates
+
+
+RECORD = tuning_record(StrategiesTuningSpec)

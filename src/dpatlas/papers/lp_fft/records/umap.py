@@ -1,80 +1,66 @@
-"""lp_fft: specs and records of kind `umap`."""
+"""Records of kind `umap`: pictures of the features during LP of several lengths, then FFT.
 
-from typing import Annotated, ClassVar, Literal
+`labels`, by run: of the `points` test records drawn, a list. `panels`, by run, steps of LP and
+moment of FFT: a picture after `fft_steps` of FFT. x, y: coordinates without unit, lists over
+points. knn, silhouette: nearest-neighbour accuracy and silhouette of the features themselves.
+accuracy: of the network on all test records. `budgets`, by steps of LP: epsilon of the whole
+training; None without privacy.
+"""
 
-from pydantic import Field, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from typing import Annotated, Literal, Self
 
-from dpatlas.core import records
-from dpatlas.core.facts import BackboneUsed
-from dpatlas.core.records import OverRuns, RunsFields, Typed
-from dpatlas.papers.lp_fft.records.private import Count, Positive, PrivateFields
+from pydantic import Field, model_validator
+
+from dpatlas.core.fields import Model, Once, Rate, Updates, setting
+from dpatlas.core.records import RecordShape, RunsFields
+from dpatlas.errors import InputError
+from dpatlas.papers.lp_fft.records.private import FeatureScale, HeadScale, Noise, PrivateFields
 
 Moment = Literal["before", "early", "late"]
 MOMENTS: tuple[Moment, ...] = ("before", "early", "late")
 
 
-class Spec(PrivateFields, RunsFields):
-    """LP of several lengths, each followed by FFT.
+class Pictures(Model):
+    """LP of several lengths, each followed by FFT, and what is drawn of the features."""
 
-    lp_steps: one training each; 0 for FFT alone. early: steps of FFT before the second picture.
-    neighbours: in UMAP and in the kNN vote. points: number of test records drawn.
-    """
+    head_scale: HeadScale
+    feature_scale: FeatureScale
+    lp_steps: Once[Annotated[int, Field(ge=0, le=1_000_000)]] = setting(
+        "Numbers of steps of LP before FFT.", min_length=1
+    )
+    fft_steps: Updates
+    early: int = setting(
+        "Steps of FFT after which the early picture is taken; at most fft_steps.",
+        ge=1,
+        le=1_000_000,
+    )
+    noise_lp: Noise = setting("Noise multiplier of LP.")
+    noise_fft: Noise = setting("Noise multiplier of FFT.")
+    lr_lp: Rate
+    lr_fft: Rate
+    neighbours: int = setting("Number of neighbours in UMAP and in the kNN vote.", ge=2, le=10_000)
+    points: int = setting("Number of test records to draw.", ge=3, le=100_000)
 
-    head_scale: Positive
-    feature_scale: Positive
-    lp_steps: list[Annotated[int, Field(ge=0)]]
-    fft_steps: Count
-    early: Count
-    noise_lp: float
-    noise_fft: float
-    lr_lp: float
-    lr_fft: float
-    neighbours: Count
-    points: int = Field(ge=3)
-
-    @field_validator("early")
-    @classmethod
-    def _within_fft(cls, early: int, info: ValidationInfo) -> int:
-        steps = info.data.get("fft_steps", early)
-        if early > steps:
-            raise PydanticCustomError("steps", "at most fft_steps = {steps}", {"steps": steps})
-        return early
-
-
-class Panel(Typed):
-    """A picture of the test records after `lp_steps` of LP and `fft_steps` of FFT.
-
-    x, y: coordinates without unit, (runs, points). knn, silhouette: nearest-neighbour accuracy and
-    silhouette of the features themselves. accuracy: of the network on all test records. All by run.
-    """
-
-    lp_steps: int
-    moment: Moment
-    fft_steps: int
-    x: OverRuns[list[float]]
-    y: OverRuns[list[float]]
-    knn: OverRuns[float]
-    silhouette: OverRuns[float]
-    accuracy: OverRuns[float]
+    @model_validator(mode="after")
+    def _is_early_within_fft(self) -> Self:
+        if self.early > self.fft_steps:
+            raise InputError("early", self.early, f"at most fft_steps = {self.fft_steps}")
+        return self
 
 
-class Spent(Typed):
-    """Epsilon of the whole training with `lp_steps` of LP; None without privacy."""
+class UmapSpec(PrivateFields, RunsFields, Pictures):
+    """Runs of one backbone on one data set; lp_steps: a training each, 0 for FFT alone."""
 
-    lp_steps: int
-    epsilon: float | None
+    kind: Literal["umap"]
 
 
-class Metrics(records.Metrics):
-    """Numbers of records, the backbone, classes by name, labels (runs, points), panels, budgets."""
-
-    VERSION: ClassVar[int] = 2
-
-    n_train: int
-    n_test: int
-    backbone: BackboneUsed
-    classes: list[str]
-    labels: OverRuns[list[int]]
-    panels: list[Panel]
-    budgets: list[Spent]
+RECORD = RecordShape(
+    UmapSpec,
+    version=3,
+    facts="n_train n_test backbone classes",
+    tables={
+        "labels": "run labels",
+        "panels": "run lp_steps moment fft_steps x y knn silhouette accuracy",
+        "budgets": "lp_steps epsilon",
+    },
+)

@@ -8,12 +8,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import pandas as pd
 
 from dpatlas.papers.max_information.formulas.kappa import standing
-from dpatlas.papers.max_information.records.certificates import Row as CertificateRow
-from dpatlas.papers.max_information.selection import Setting, settings_of
-from dpatlas.show.output import Records, Row
-from dpatlas.show.series import some
+from dpatlas.papers.max_information.selection import PAID, Setting, settings_of
+from dpatlas.show.rows import Records, Row, some
 from dpatlas.show.tables import Cell, Math, Measured
 
 SIZES = ("n_train", "n_test", "inputs", "classes", "parameters")
@@ -80,38 +79,35 @@ def settings_behind(records: Records) -> list[Setting]:
 
 def setting_facts(setting: Setting) -> Row:
     """The values of `SETTING_COLUMNS`, and the ids of the records."""
-    spec, metrics = setting.spec, setting.metrics
+    spec, facts = setting.spec, setting.records[0].facts
     return {
         "data": spec.data.name,
         "redeal": spec.data.redeal,
-        **{name: getattr(spec, name) for name in ("model", "objective", *BUDGET)},
-        **{name: getattr(metrics, name) for name in (*SIZES, *READINGS)},
+        **{name: getattr(spec, name) for name in ("model", "objective", *BUDGET, *READINGS)},
+        **{name: facts[name] for name in SIZES},
         "runs": setting.blocks,
     }
 
 
-def over_runs(setting: Setting, rows: Sequence[CertificateRow]) -> Row:
-    """The values of `OVER_RUNS` in a row of either table."""
-    tight = [standing("tight", row.E if row.prior == "dp-sgd" and row.E else 1) for row in rows]
+def over_runs(setting: Setting, rows: pd.DataFrame) -> Row:
+    """The values of `OVER_RUNS` in a row of either table; rows: of `setting`."""
+    epochs = rows.E.where(rows.prior == "dp-sgd").fillna(1).astype(int)
+    facts = setting.records[0].facts
     values: Row = {
-        "standing": _weakest(row.standing for row in rows),
-        "standing_tight": _weakest(tight),
-        "universe_nats_mean": float(np.mean([row.universe.nats for row in rows])),
-        "universe_kappa_mean": float(np.mean([row.universe.paid_kappa for row in rows])),
-        "selected_after_a_look": rows[0].selected_after_a_look,
-        "looks": rows[0].looks,
-        "test_draws": rows[0].test_draws,
-        "covered_runs": sum(
-            row.test_error is None or row.certificate_posterior >= row.test_error for row in rows
-        ),
-        "diverged_runs": sum(row.diverged is not None for row in rows),
+        "standing": _weakest(rows.standing),
+        "standing_tight": _weakest(standing("tight", each) for each in epochs.tolist()),
+        "universe_nats_mean": float(rows.universe_nats.mean()),
+        "universe_kappa_mean": float(np.mean(rows.universe_kappa.to_numpy())),
+        "selected_after_a_look": facts["selected_after_a_look"],
+        "looks": facts["looks"],
+        "test_draws": int(rows.test_draws.iloc[0]),
+        "covered_runs": int((rows.test_error.isna() | (rows[PAID] >= rows.test_error)).sum()),
+        "diverged_runs": int(rows.diverged.notna().sum()),
         "runs_used": len(rows),
     }
     for name in MEASURED:
-        if name == "kappa":
-            measurements = [row.kappa.of_form(setting.metrics.form) for row in rows]
-        else:
-            measurements = [value for row in rows if (value := getattr(row, name)) is not None]
+        column = f"kappa_{setting.spec.form}" if name == "kappa" else name
+        measurements = rows[column].dropna().tolist()
         values[f"{name}_mean"] = float(np.mean(measurements)) if measurements else None
         values[f"{name}_std"] = _deviation(measurements)
     return values

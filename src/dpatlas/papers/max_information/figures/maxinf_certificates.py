@@ -4,7 +4,9 @@ Records that differ in their priors only are joined.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+import pandas as pd
 
 from dpatlas.papers.max_information.figures import certificate_rows as shared
 from dpatlas.papers.max_information.figures.published import (
@@ -17,7 +19,6 @@ from dpatlas.papers.max_information.figures.published import (
     printed_standing,
 )
 from dpatlas.papers.max_information.formulas.published import TABLE_1, PublishedCertificates
-from dpatlas.papers.max_information.records.certificates import Row as CertificateRow
 from dpatlas.papers.max_information.selection import (
     HYPERPARAMETERS,
     PAID,
@@ -25,8 +26,8 @@ from dpatlas.papers.max_information.selection import (
     UNIVERSE,
     Setting,
 )
-from dpatlas.show.output import Records, Row, Settings, ShownTable
-from dpatlas.show.series import of_kind
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings, of_kind
 from dpatlas.show.tables import Cell, Math, Part
 
 # The paper's names of our data sets.
@@ -60,16 +61,16 @@ def selected_rows(setting: Setting) -> list[Row]:
     """
     rows = []
     for kind in setting.kinds:
-        shown: list[list[CertificateRow]] = []
+        shown: list[list[int]] = []
         for by in (PAID, RIGOROUS, UNIVERSE):
             selected = setting.selected(kind, by)
-            if selected not in shown:
-                shown.append(selected)
+            if list(selected.index) not in shown:
+                shown.append(list(selected.index))
                 rows.append(_selected_row(setting, kind, by, selected))
     return rows
 
 
-def _selected_row(setting: Setting, kind: str, by: str, rows: list[CertificateRow]) -> Row:
+def _selected_row(setting: Setting, kind: str, by: str, rows: pd.DataFrame) -> Row:
     tuples, deviations = setting.tried(kind)
     return {
         "part": "ours",
@@ -83,15 +84,15 @@ def _selected_row(setting: Setting, kind: str, by: str, rows: list[CertificateRo
     }
 
 
-def _selection(rows: Iterable[CertificateRow]) -> str:
+def _selection(rows: pd.DataFrame) -> str:
     """The selected tuple and tau; where runs differ, each with its number of runs."""
     texts = Counter(
         ", ".join(
             f"{name} {value:g}"
             for name in (*HYPERPARAMETERS, "tau")
-            if (value := getattr(row, name)) is not None
+            if pd.notna(value := row[name])
         )
-        for row in rows
+        for row in rows.to_dict("records")
     )
     if len(texts) == 1:
         return next(iter(texts))

@@ -1,30 +1,28 @@
 """Figure maxinf_coefficients: the coefficients of Prop. 1 beside those of pure privacy."""
 
-import math
+from typing import Any
 
-import numpy as np
-from matplotlib.figure import Figure
-
-from dpatlas.papers.max_information.records.coefficients import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_curves, draw_printed, frame, printed_handle
-from dpatlas.show.look import DOUBLE_COLUMN, MUTED, THIN, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import legend
-from dpatlas.show.series import RED, handle, only, ramp
+from dpatlas.rows import columns
+from dpatlas.show.look import RED, Look, ramp
+from dpatlas.show.panel import Axis, Grid, Panel, ShownFigure, printed, series, spaced
+from dpatlas.show.rows import Records, Row, Settings, only, where
 
-PURE = Look("Dwork et al., pure privacy", RED, "", "-")
+PURE = Look("Dwork et al., pure privacy", RED)
 LEMMA_6 = (0.25, 2.0)
 OURS, PRINTED = "ours", "printed"
 # The value of R in the proof of Lemma 6, Eq. 92.
 PRINTED_RATIO = {"alpha": 3.0, "beta": 0.5, "value": 1.95}
-# Markers on a curve.
-MARKERS = 4
-# By panel: its title, and the quantity on its axis.
-QUANTITIES = {
-    "leading": (r"coefficient of $m s^2 / \sigma^2$", "$c_1$"),
-    "root": (r"coefficient of $\sqrt{m}\, s / \sigma$", "$c_2$"),
-    "ratio": ("Prop. 1's $c_1$ over Dwork et al.'s", "$R$"),
+BETA = Axis(r"$\beta$", log=True)
+# By panel: its title, its axis and lines across it.
+PANELS: dict[str, tuple[str, Axis, tuple[float, ...]]] = {
+    "leading": (r"coefficient of $m s^2 / \sigma^2$", Axis("$c_1$", ends=(0, None)), ()),
+    "root": (r"coefficient of $\sqrt{m}\, s / \sigma$", Axis("$c_2$", ends=(0, None)), ()),
+    "ratio": (
+        "Prop. 1's $c_1$ over Dwork et al.'s",
+        Axis("$R$", ends=(0, 1.05 * LEMMA_6[1])),
+        LEMMA_6,
+    ),
 }
 
 
@@ -35,63 +33,48 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
     """
     record = only(records, "coefficients")
     rows = coefficient_rows(record)
-    if PRINTED_RATIO["alpha"] in record.metrics.alphas:
-        printed = {"panel": "ratio", "source": PRINTED, **PRINTED_RATIO, "runs": [record.id]}
-        rows.append(printed)
-    alphas = sorted(record.metrics.alphas)
-    names = [rf"$\alpha$ = {alpha:g}" for alpha in alphas]
-    looks: dict[float | str, Look] = dict(zip(alphas, ramp(names), strict=True))
-    looks["pure"] = PURE
-    figure = Figure(figsize=(DOUBLE_COLUMN, 2.7))
-    data = frame(rows)
+    if PRINTED_RATIO["alpha"] in record.spec.alphas:
+        theirs = {"panel": "ratio", "source": PRINTED, **PRINTED_RATIO, "runs": [record.id]}
+        rows.append(theirs)
+    alphas = sorted(record.spec.alphas)
+    looks: dict[Any, Look] = dict(
+        zip(alphas, ramp([rf"$\alpha$ = {alpha:g}" for alpha in alphas]), strict=True)
+    )
     # Rows of pure privacy have no alpha.
-    data["alpha"] = data["alpha"].astype(object).fillna("pure")
-    for (panel, (title, quantity)), axes in zip(
-        QUANTITIES.items(), figure.subplots(1, 3), strict=True
-    ):
-        axes.set(xscale="log", xlabel=r"$\beta$", title=title, ylabel=quantity)
-        curves = data[(data.panel == panel) & (data.source == OURS)]
-        draw_curves(axes, curves, "beta", looks, "alpha")
+    looks[None] = PURE
+    panels = []
+    for name, (title, quantity, limits) in PANELS.items():
         # Curves lie close together; markers at different points keep them apart.
-        every = max(1, curves.beta.nunique() // MARKERS)
-        for number, line in enumerate(axes.get_lines()):
-            line.set_markevery((number % every, every))
-        axes.set_ylim(bottom=0)
-        if panel == "ratio":
-            axes.set_ylim(top=1.05 * LEMMA_6[1])
-            draw_printed(axes, data[data.source == PRINTED], "beta", looks, "alpha")
-            for limit in LEMMA_6:
-                axes.axhline(limit, color=MUTED, linewidth=THIN, zorder=1)
-    handles = [handle(look) for look in looks.values()]
-    if (data.source == PRINTED).any():
-        handles.append(printed_handle())
-    legend(figure, handles, columns=math.ceil(len(handles) / 2))
+        drawn = spaced(series(where(rows, panel=name, source=OURS), "beta", looks, "alpha"))
+        drawn += printed(where(rows, panel=name, source=PRINTED), "beta", looks, "alpha")
+        panels.append(Panel(title, BETA, quantity, drawn, across=limits))
     notes = [
         "pure privacy: delta = beta, and the epsilon for which the Gaussian mechanism is (epsilon, "
         "delta)-private; no pure mechanism has this noise, so only the sizes of coefficients can "
         "be compared; thin lines: Lemma 6, R between 1/4 and 2 for alpha up to 3 and beta up to 1/2"
     ]
-    return ShownFigure(figure, ("panel", "source", "alpha", "beta", "value"), rows, notes)
+    return ShownFigure(
+        [Grid([panels], 2.7)], ("panel", "source", "alpha", "beta", "value"), rows, notes
+    )
 
 
-def coefficient_rows(record: Record[Spec, Metrics]) -> list[Row]:
+def coefficient_rows(record: Record[Any]) -> list[Row]:
     """The points of every panel; those of pure privacy, which do not depend on alpha, once."""
     rows = []
-    for number, curve in enumerate(record.metrics.curves):
-        pure = {"leading": curve.pure_dp_leading, "root": curve.pure_dp_root}
-        ratio = np.divide(curve.gaussian_leading, curve.pure_dp_leading).tolist()
-        ours = {"leading": curve.gaussian_leading, "root": curve.gaussian_root, "ratio": ratio}
-        for alpha, panels in ((None, {} if number else pure), (curve.alpha, ours)):
+    data = columns([record])
+    data = data.assign(gaussian_ratio=data.gaussian_leading / data.pure_dp_leading)
+    for number, (alpha, curve) in enumerate(data.groupby("alpha", sort=False)):
+        pure = [] if number else [("pure_dp", None, "leading"), ("pure_dp", None, "root")]
+        for of, shown_alpha, panel in (*pure, *(("gaussian", alpha, each) for each in PANELS)):
             rows += [
                 {
                     "panel": panel,
                     "source": OURS,
-                    "alpha": alpha,
+                    "alpha": shown_alpha,
                     "beta": beta,
                     "value": value,
                     "runs": [record.id],
                 }
-                for panel, values in panels.items()
-                for beta, value in zip(curve.beta, values, strict=True)
+                for beta, value in zip(curve.beta, curve[f"{of}_{panel}"], strict=True)
             ]
     return rows

@@ -1,21 +1,24 @@
 """Table maxinf_grid: every prior that was tried. Records that differ in priors only are joined."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
 
 from dpatlas.papers.max_information.figures import certificate_rows as shared
 from dpatlas.papers.max_information.formulas.kappa import FORMS
-from dpatlas.papers.max_information.records.certificates import Row as CertificateRow
 from dpatlas.papers.max_information.selection import (
     HYPERPARAMETERS,
     KINDS,
     Setting,
-    hyperparameters,
 )
-from dpatlas.show.output import Records, Row, Settings, ShownTable
+from dpatlas.show.output import ShownTable
+from dpatlas.show.rows import Records, Row, Settings
 from dpatlas.show.tables import Cell, Math, Part
 
 KAPPAS = tuple(f"kappa_{form}" for form in FORMS)
 PRIOR = (*HYPERPARAMETERS, "T", "tau")
+WHOLE = ("m", "E", "T")
 GRID_COLUMNS = (
     *(*shared.SETTING_COLUMNS, "prior", *PRIOR),
     *(*KAPPAS, *shared.OVER_RUNS, "selected_runs"),
@@ -31,21 +34,26 @@ def maxinf_grid(records: Records, settings: Settings) -> ShownTable:
 
 def grid_rows(setting: Setting) -> list[Row]:
     """One row for every prior and tau, in the order of `_grid_order`."""
-    selected = [id(row) for kind in setting.kinds for row in setting.selected(kind)]
-    members: dict[tuple[object, ...], list[CertificateRow]] = {}
-    for row in setting.rows:
-        members.setdefault((row.prior, hyperparameters(row), row.tau), []).append(row)
+    selected = pd.concat([setting.selected(kind) for kind in setting.kinds]).index
+    by = ["prior", *HYPERPARAMETERS, "tau"]
     grid = [
         {
             **shared.setting_facts(setting),
-            **{name: getattr(rows[0], name) for name in ("prior", *PRIOR)},
-            **{f"kappa_{form}": rows[0].kappa.of_form(form) for form in FORMS},
+            **{name: _as_written(name, rows[name].iloc[0]) for name in ("prior", *PRIOR)},
+            **{name: float(rows[name].iloc[0]) for name in KAPPAS},
             **shared.over_runs(setting, rows),
-            "selected_runs": sum(id(row) in selected for row in rows),
+            "selected_runs": int(rows.index.isin(selected).sum()),
         }
-        for rows in members.values()
+        for _, rows in setting.rows.groupby(by, sort=False, dropna=False)
     ]
     return sorted(grid, key=_grid_order)
+
+
+def _as_written(name: str, value: Any) -> Any:
+    """A setting of a prior; None where it has none."""
+    if pd.isna(value):
+        return None
+    return int(value) if name in WHOLE else value
 
 
 def _grid_order(row: Row) -> tuple[float, ...]:

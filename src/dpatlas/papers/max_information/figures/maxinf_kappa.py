@@ -1,67 +1,45 @@
 """Figure maxinf_kappa: how kappa depends on each parameter, and a check of the lemma behind it."""
 
 import math
-from collections.abc import Sequence
-from itertools import cycle
+from itertools import cycle, groupby, product
+from operator import itemgetter
 from typing import Any
 
-import matplotlib as mpl
-import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-
 from dpatlas.core.statistics import Estimate
-from dpatlas.papers.max_information.records import kappa, simulation
+from dpatlas.papers.max_information.records.kappa import KappaBase
 from dpatlas.records import Record
-from dpatlas.show.draw import draw_curves, draw_points, frame
-from dpatlas.show.look import DOUBLE_COLUMN, NOTE_SIZE, Look
-from dpatlas.show.output import Records, Row, Settings, ShownFigure
-from dpatlas.show.panels import label_sparsely, label_ticks, legend
-from dpatlas.show.rows import CONFIDENCE
-from dpatlas.show.series import BLUE, GREEN, PINK, RED, handle, only
+from dpatlas.show.look import BLUE, GREEN, PINK, RED, Look
+from dpatlas.show.panel import Axis, Grid, Legend, Panel, ShownFigure, points, series
+from dpatlas.show.rows import CONFIDENCE, Records, Row, Settings, only, where
 
-KappaRecord = Record[kappa.Spec, kappa.Metrics]
-SimulationRecord = Record[simulation.Spec, simulation.Metrics]
-
-FORM_LOOKS = {
-    "optimised": Look(r"$\kappa/n$, optimised (Eq. 32)", BLUE, "o", "-"),
-    "explicit": Look(r"$\kappa'/n$, explicit (Eq. 33)", RED, "s", "--"),
-    "tight": Look(r"$\kappa/n$, tight (ours)", GREEN, "^", "-."),
+KAPPA_LOOKS = {
+    "optimised": Look(r"$\kappa/n$, optimised (Eq. 32)", BLUE, "o", "-", size=3),
+    "explicit": Look(r"$\kappa'/n$, explicit (Eq. 33)", RED, "s", "--", size=3),
+    "tight": Look(r"$\kappa/n$, tight (ours)", GREEN, "^", "-.", size=3),
+    # With one epoch it is the optimised one: large open markers around its markers.
+    "repaired": Look(r"$\kappa/n$, repaired (ours)", PINK, "D", ":", size=6, fill="none"),
+    "confidence": Look(r"$\log(4\sqrt{n}/\delta)/n$", "black"),
 }
-REPAIRED = {"repaired": Look(r"$\kappa/n$, repaired (ours)", PINK, "D", ":")}
-# With one epoch the repaired form is the optimised one: large open markers around its markers.
-OPEN: dict[str, Any] = {"markersize": 6, "markerfacecolor": "white", "markeredgecolor": PINK}
-CONFIDENCE_TERM = {"confidence": Look(r"$\log(4\sqrt{n}/\delta)/n$", "black", "", "-")}
-KAPPA_LOOKS = {**FORM_LOOKS, **REPAIRED, **CONFIDENCE_TERM}
-MOMENT_LOOKS = {
-    "lemma_10": Look("Lemma 10", BLUE, "", "-"),
-    "tight": Look("tight (ours)", GREEN, "", "-."),
-}
+# The repaired form below the others.
+DRAWN = {"repaired": KAPPA_LOOKS["repaired"], **KAPPA_LOOKS}
+MOMENT_LOOKS = {"lemma_10": Look("Lemma 10", BLUE), "tight": Look("tight (ours)", GREEN, "", "-.")}
 LAW_MARKERS = ("o", "s", "^", "D", "v", "P")
+# By axis: the title of its panel and its label.
 AXES = {
-    "n_at_T": "records $n$, $T$ fixed",
-    "n": "records $n$, $m$ fixed",
-    "zeta_over_sigma": r"signal to noise $\zeta/\sigma$",
-    "E": "epochs $E$",
-    "T": "steps in an epoch $T$",
-    "delta": r"$\delta$",
+    "n_at_T": ("more records, $T$ fixed", "records $n$, $T$ fixed"),
+    "n": ("more records, $m$ fixed", "records $n$, $m$ fixed"),
+    "zeta_over_sigma": ("less noise", r"signal to noise $\zeta/\sigma$"),
+    "E": ("more epochs", "epochs $E$"),
+    "T": ("more steps", "steps in an epoch $T$"),
+    "delta": ("less confidence", r"$\delta$"),
 }
-TITLES = {
-    "n_at_T": "more records, $T$ fixed",
-    "n": "more records, $m$ fixed",
-    "zeta_over_sigma": "less noise",
-    "E": "more epochs",
-    "T": "more steps",
-    "delta": "less confidence",
-}
+COLUMNS_OF_GRID = 4
 SETTING = ("n", "m", "T", "zeta_over_sigma", "E", "delta")
 COLUMNS = (
     *("panel", "series", "law", *SETTING, "nu", "x", "y"),
     *("draws", "value", "low", "high"),
 )
 WHOLE_NUMBERS = ("E", "T")
-MAX_LABELS = 6
 # The repaired form grows geometrically with the epochs: the axis ends this factor above the others.
 HEADROOM = 4.0
 
@@ -72,47 +50,38 @@ def maxinf_kappa(records: Records, settings: Settings) -> ShownFigure:
     Raises InputError unless there is exactly one record of kind `kappa` and one of `simulation`.
     """
     record, simulated = only(records, "kappa"), only(records, "simulation")
-    rows = [*kappa_rows(record), *moment_rows(simulated)]
-    panels_of = dict(list(frame(rows).groupby("panel")))
-    figure = Figure(figsize=(DOUBLE_COLUMN, 4.4))
-    panels = figure.subplots(2, 4)
-    *of_kappa, of_moment, unused = panels.flat
-    for (axis, label), axes in zip(AXES.items(), of_kappa, strict=True):
-        if axis in panels_of:
-            _kappa_panel(axes, panels_of[axis], axis)
-        axes.set(xlabel=label, title=TITLES[axis])
-    _share_heights(of_kappa, frame(kappa_rows(record)))
-    for axes in panels[:, 0]:
-        axes.set_ylabel("nats per record")
-    laws = _moment_panel(of_moment, panels_of["moment"])
-    unused.set_axis_off()
-    unused.legend(handles=laws, loc="center left", title="last panel", title_fontsize=NOTE_SIZE)
-    handles = {series: handle(look) for series, look in KAPPA_LOOKS.items()}
-    handles["repaired"].set(**OPEN)
-    legend(figure, list(handles.values()), columns=3)
-    return ShownFigure(figure, COLUMNS, rows, _notes(record, simulated))
+    of_kappa, of_moment = kappa_rows(record), moment_rows(simulated)
+    heights = [row["value"] for row in of_kappa if row["value"] and row["series"] != "repaired"]
+    top = HEADROOM * max(heights)
+    cut = any((row["value"] or 0) > top for row in of_kappa)
+    nats = Axis("nats per record", log=True, ends=(None, top if cut else None))
+    panels = [_kappa_panel(where(of_kappa, panel=axis), axis, nats) for axis in AXES]
+    shown = [*(panel for panel in panels if panel.series), _moment_panel(of_moment)]
+    lines = [shown[at : at + COLUMNS_OF_GRID] for at in range(0, len(shown), COLUMNS_OF_GRID)]
+    legend = list(KAPPA_LOOKS.values())
+    notes = _notes(record, simulated)
+    return ShownFigure([Grid(lines, 4.4)], COLUMNS, [*of_kappa, *of_moment], notes, legend)
 
 
-def kappa_rows(record: KappaRecord) -> list[Row]:
+def kappa_rows(record: Record[Any]) -> list[Row]:
     """The points of every panel with their settings; an infinite value is missing."""
     return [
         {
-            "panel": panel.axis,
+            "panel": axis,
             "series": series,
-            **_setting(record.metrics.base, panel.axis, x),
-            "value": value,
+            **_setting(record.spec.base, axis, point["x"]),
+            "value": point[series],
             "runs": [record.id],
         }
-        for panel in record.metrics.panels
-        for series in KAPPA_LOOKS
-        for x, value in zip(panel.x, getattr(panel, series), strict=True)
+        for axis, points in groupby(record.tables["rows"], itemgetter("axis"))
+        for series, point in product(KAPPA_LOOKS, points)
     ]
 
 
-def _setting(base: kappa.Base, axis: str, x: float) -> Row:
+def _setting(base: KappaBase, axis: str, x: float) -> Row:
     """The parameters at a point; of m and T, the one that does not vary follows from n."""
     setting = {"T": base.n // base.m, "zeta_over_sigma": base.zeta / base.sigma}
-    setting |= base.model_dump() | {_varied(axis): x}
+    setting |= base.plain() | {_varied(axis): x}
     if axis in ("T", "n_at_T"):
         setting["m"] = setting["n"] // setting["T"]
     else:
@@ -125,78 +94,59 @@ def _varied(axis: str) -> str:
     return "n" if axis == "n_at_T" else axis
 
 
-def moment_rows(record: SimulationRecord) -> list[Row]:
+def moment_rows(record: Record[Any]) -> list[Row]:
     """Logarithms of the simulated moment, with its interval, and of both bounds."""
-    m, draws = record.metrics.m, record.metrics.draws
+    m, draws = record.spec.m, record.spec.draws
     rows = []
-    for moment in record.metrics.rows:
-        shared: Row = {"law": moment.law, "nu": moment.nu, "x": moment.x, "y": moment.y}
+    for moment in record.tables["rows"]:
+        shared: Row = {name: moment[name] for name in ("law", "nu", "x", "y")}
         shared |= {"panel": "moment", "m": m, "draws": draws, "runs": [record.id]}
-        estimate = Estimate(moment.simulated, moment.standard_error, math.inf, draws)
+        estimate = Estimate(moment["simulated"], moment["standard_error"], math.inf, draws)
         low, high = (math.log(end) if end > 0 else None for end in estimate.interval(CONFIDENCE))
         value = math.log(estimate.value)
         rows.append({**shared, "series": "simulated", "value": value, "low": low, "high": high})
         rows += [
-            {**shared, "series": name, "value": math.log(getattr(moment, name))}
-            for name in MOMENT_LOOKS
+            {**shared, "series": name, "value": math.log(moment[name])} for name in MOMENT_LOOKS
         ]
     return rows
 
 
-def _kappa_panel(axes: Axes, data: pd.DataFrame, axis: str) -> None:
-    """All series against one parameter, both axes logarithmic."""
+def _kappa_panel(rows: list[Row], axis: str, nats: Axis) -> Panel:
+    """All series against one parameter."""
+    title, label = AXES[axis]
     column = _varied(axis)
-    axes.set(xscale="log", yscale="log")
-    draw_curves(axes, data, column, REPAIRED, **OPEN, zorder=1.9)
-    draw_curves(axes, data, column, {**FORM_LOOKS, **CONFIDENCE_TERM}, markersize=3)
-    if axis in WHOLE_NUMBERS:
-        values = sorted(data[axis].unique())
-        label_ticks(axes, values[:: math.ceil(len(values) / MAX_LABELS)])
-    else:
-        label_sparsely(axes.xaxis)
+    ticks = sorted({row[column] for row in rows}) if axis in WHOLE_NUMBERS else None
+    return Panel(title, Axis(label, log=True, ticks=ticks), nats, series(rows, column, DRAWN))
 
 
-def _share_heights(panels: Sequence[Axes], data: pd.DataFrame) -> None:
-    """One y axis, without what the repaired form alone reaches."""
-    for axes in panels[1:]:
-        axes.sharey(panels[0])
-    top = HEADROOM * data.value[data.series != "repaired"].max()
-    if data.value.max() > top:
-        panels[0].set_ylim(top=top)
-
-
-def _moment_panel(axes: Axes, data: pd.DataFrame) -> list[Line2D]:
-    """log E exp(x ||G - mu||^2) against y = nu x: bounds as lines, a marker for every law.
-
-    Returns the entries of its legend.
-    """
-    axes.set(xscale="log", yscale="log", xlabel=r"$\nu x$")
-    axes.set_title(r"$\log\, \mathbb{E}\, e^{x \Vert G - \mu \Vert^2}$")
+def _moment_panel(rows: list[Row]) -> Panel:
+    """log E exp(x ||G - mu||^2) against y = nu x: bounds as lines, a marker for every law."""
     laws = {
-        law: Look(law, "black", marker, "")
-        for law, marker in zip(data.law.unique(), cycle(LAW_MARKERS), strict=False)
+        law: Look(law, "black", marker, "", size=3)
+        for law, marker in zip(dict.fromkeys(row["law"] for row in rows), cycle(LAW_MARKERS))
     }
     # Bounds are the same for all laws and all nu.
-    draw_curves(axes, data.drop_duplicates(["series", "y"]), "y", MOMENT_LOOKS)
-    # A lower end of 0 or less, which a log axis cannot show, is drawn below all values.
-    lowest = data.value.min() / 2
-    simulated = data[data.series == "simulated"]
-    simulated = simulated.assign(low=simulated.low.fillna(lowest).clip(lower=lowest))
-    with mpl.rc_context({"lines.markersize": 3}):
-        for _, points in simulated.groupby("nu"):
-            draw_points(axes, points, "y", laws, "law")
-    label_sparsely(axes.xaxis)
-    return [handle(look) for look in (*MOMENT_LOOKS.values(), *laws.values())]
+    bounds = {(row["series"], row["y"]): row for row in rows}.values()
+    return Panel(
+        r"$\log\, \mathbb{E}\, e^{x \Vert G - \mu \Vert^2}$",
+        Axis(r"$\nu x$", log=True),
+        Axis(log=True),
+        [
+            *series(bounds, "y", MOMENT_LOOKS),
+            *points(where(rows, series="simulated"), "y", laws, "law"),
+        ],
+        legend=Legend("beside"),
+    )
 
 
-def _notes(record: KappaRecord, simulated: SimulationRecord) -> list[str]:
-    base, metrics = record.metrics.base, simulated.metrics
+def _notes(record: Record[Any], simulated: Record[Any]) -> list[str]:
+    base, sums = record.spec.base, simulated.spec
     return [
         f"parameters that are not on the axis: n = {base.n}, batches of m = {base.m}, zeta = "
         f"{base.zeta:g}, sigma = {base.sigma:g}, E = {base.E}, delta = {base.delta:g}; beta = "
         "delta/2, T = floor(n/m); where T varies or is fixed, m = floor(n/T); for E = 1 the "
         "repaired form is the optimised one, for more epochs it grows geometrically and is cut "
-        f"off; last panel: sums of {metrics.m} independent unit vectors (signs, signs that are "
-        f"rarely +1, directions on a sphere, coordinate axes), {metrics.draws} draws, "
+        f"off; last panel: sums of {sums.m} independent unit vectors (signs, signs that are "
+        f"rarely +1, directions on a sphere, coordinate axes), {sums.draws} draws, "
         f"{CONFIDENCE:.0%} interval",
     ]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from dpatlas.papers.max_information.formulas.kappa import standing
 from dpatlas.papers.max_information.formulas.published import (
@@ -9,9 +10,9 @@ from dpatlas.papers.max_information.formulas.published import (
     TABLE_1,
     PublishedCertificates,
 )
-from dpatlas.papers.max_information.records.agreement import Metrics, Spec
 from dpatlas.records import Record
-from dpatlas.show.output import Row
+from dpatlas.rows import columns
+from dpatlas.show.rows import Row
 from dpatlas.show.tables import Cell, Math, Measured, Part
 
 # Eq. 97 takes the printed risk as exact; Eqs. 97 and 98 take it as an estimate.
@@ -96,15 +97,11 @@ def printed_part(rows: Sequence[Row]) -> Part:
     )
 
 
-def agreement_rows(record: Record[Spec, Metrics]) -> list[Row]:
+def agreement_rows(record: Record[Any]) -> list[Row]:
     """The risk by each way of drawing pairs, over all repetitions."""
-    counts: dict[tuple[str, str], list[int]] = {}
-    for row in record.metrics.rows:
-        total = counts.setdefault((row.what, row.method), [0, 0])
-        total[0] += row.errors
-        total[1] += row.draws
     rows = []
-    for (what, method), (errors, pairs) in counts.items():
+    for (what, method), counts in columns([record]).groupby(["what", "method"], sort=False):
+        errors, pairs = int(counts.errors.sum()), int(counts.draws.sum())
         risk = errors / pairs
         rows.append(
             {

@@ -9,7 +9,7 @@ from dpatlas.models.mean_field import MeanField
 from dpatlas.papers.max_information.jobs.certified import Certified
 from dpatlas.papers.max_information.jobs.problem import Problem, facts_of, ledger_of
 from dpatlas.papers.max_information.jobs.risk import METHODS
-from dpatlas.papers.max_information.records.agreement import CountedErrors, Metrics, Spec, What
+from dpatlas.papers.max_information.records.agreement import RECORD, AgreementSpec, What
 
 # The run whose records and initial weights are taken.
 RUN = 0
@@ -20,7 +20,7 @@ def agreement(job: Job) -> Outcome:
 
     There are `repetitions` counts of `draws` pairs for every network and method, all independent.
     """
-    fields: Spec = job.fields
+    fields: AgreementSpec = job.fields
     problem = Problem(job, [RUN])
     plan = list(product(get_args(What), METHODS, range(fields.repetitions)))
     with Progress(problem.training_steps + len(plan), job.spec.id) as progress:
@@ -36,19 +36,11 @@ def agreement(job: Job) -> Outcome:
                 continue
             name = f"{what} by {method}"
             (errors,) = work.counts(name, [laws[what]], RUN, method, repetition)
-            rows.append(
-                CountedErrors(
-                    what=what,
-                    method=method,
-                    repetition=repetition,
-                    draws=fields.draws,
-                    errors=errors,
-                    risk=errors / fields.draws,
-                )
-            )
+            row = {"what": what, "method": method, "repetition": repetition, "draws": fields.draws}
+            rows.append({**row, "errors": errors, "risk": errors / fields.draws})
             progress.advance(f"{what} {method}")
-    metrics = Metrics(**facts_of(problem), diverged=diverged, rows=rows)
-    return Outcome(metrics, ledger_of(problem))
+    found = {**facts_of(problem), "diverged": diverged, "rows": rows}
+    return Outcome(found, ledger_of(problem))
 
 
-KIND = Kind(agreement, spec=Spec, packages=("torch", "numpy", "scipy", "dp-accounting"))
+KIND = Kind(agreement, record=RECORD, packages=("torch", "numpy", "scipy", "dp-accounting"))

@@ -9,19 +9,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dpatlas.core.progress import Progress
+from dpatlas.core.records import Row
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.mean_field import MeanField
 from dpatlas.papers.max_information.formulas.kappa import standing
 from dpatlas.papers.max_information.jobs.certified import Arm, Certified
 from dpatlas.papers.max_information.jobs.priors import RIGOROUS, Prior, finite
 from dpatlas.papers.max_information.jobs.problem import Problem, facts_of, ledger_of
-from dpatlas.papers.max_information.looks import label_of
-from dpatlas.papers.max_information.records.certificates import (
-    Metrics,
-    Row,
-    Spec,
-    Universe,
-)
+from dpatlas.papers.max_information.records.certificates import RECORD, CertificatesSpec
 
 # Parameters of the posteriors that are trained together: so many that a sweep over them is not
 # short, and so few that they stay in the cache. Noise is drawn for each such group.
@@ -40,11 +35,11 @@ class Counted(NamedTuple):
 class Certificates(Certified):
     """Makes the rows of the priors of a run and their posteriors."""
 
-    def rows(self, run: int, first: int) -> list[dict[str, Any]]:
-        """The JSON of a `Row` for each prior and tau; `first` rows of other runs are there."""
+    def rows(self, run: int, first: int) -> list[Row]:
+        """A row for each prior and tau; `first` rows of other runs are there."""
         arms = self.arms(run)
         together = max(1, MAX_STACKED // len(arms[0].centre))
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         for start in range(0, len(arms), together):
             group = partial(self.group, run, arms[start : start + together])
             rows += self.stages.result(f"from-{start}", group)["rows"]
@@ -68,8 +63,7 @@ class Certificates(Certified):
             if diverged is None:
                 kl = law.kl(arm.centre, problem.deviation(arm.tau))
                 certified = self._certified(arm.prior, universe, kl, next(counted))
-            row = self._row(run, arm, universe, of_prior, diverged, certified)
-            rows.append(row.model_dump(mode="json"))
+            rows.append(self._row(run, arm, universe, of_prior, diverged, certified))
         return {"rows": rows}
 
     def _row(
@@ -82,27 +76,25 @@ class Certificates(Certified):
         certified: dict[str, Any],
     ) -> Row:
         problem, budget, prior = self.problem, self.problem.budget, arm.prior
-        return Row(
+        kappas = prior.kappas(problem.n, problem.declared.level)
+        return {
             **prior.facts(problem.n),
-            tau=arm.tau,
-            run=run,
-            kappa=prior.kappas(problem.n, problem.declared.level),
-            universe=Universe(
-                weight=universe["weight"],
-                nats=-math.log(universe["weight"]),
-                kappa=finite(universe["kappa"]),
-            ),
-            **label_of(problem.fields.looks),
-            standing=standing(problem.fields.form, prior.epochs),
-            risk_prior=counted.errors / budget.draws,
-            errors_prior=counted.errors,
-            certificate_prior=budget.printed(counted.errors, 0.0, problem.kappa(prior)),
-            prior_test_error=counted.test_errors / len(problem.tested),
-            test_draws=len(problem.tested),
-            diverged=diverged,
-            skipped_records=arm.skipped_records,
+            "tau": arm.tau,
+            "run": run,
+            **{f"kappa_{form}": value for form, value in kappas.items()},
+            "universe_weight": universe["weight"],
+            "universe_nats": -math.log(universe["weight"]),
+            "universe_kappa": finite(universe["kappa"]),
+            "standing": standing(problem.fields.form, prior.epochs),
+            "risk_prior": counted.errors / budget.draws,
+            "errors_prior": counted.errors,
+            "certificate_prior": budget.printed(counted.errors, 0.0, problem.kappa(prior)),
+            "prior_test_error": counted.test_errors / len(problem.tested),
+            "test_draws": len(problem.tested),
+            "diverged": diverged,
+            "skipped_records": arm.skipped_records,
             **certified,
-        )
+        }
 
     def _certified(
         self, prior: Prior, universe: dict[str, float], kl: float, counted: Counted
@@ -138,12 +130,12 @@ def certificates(job: Job) -> Outcome:
 
     The noise of a prior and of a run does not depend on the others.
     """
-    fields: Spec = job.fields
+    fields: CertificatesSpec = job.fields
     problem = Problem(job, fields.run_numbers)
     ledger = ledger_of(problem)
     steps = problem.training_steps
     arms = len(problem.priors) * len(problem.taus)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     with Progress(fields.runs * arms * steps, job.spec.id) as progress:
         work = Certificates(problem, progress)
 
@@ -153,8 +145,7 @@ def certificates(job: Job) -> Outcome:
         for run in fields.run_numbers:
             rows += work.stages.result(f"run-{run}", partial(certify, run))["rows"]
             progress.reach(len(rows) * steps)
-    typed = [Row.model_validate(row) for row in rows]
-    return Outcome(Metrics(**facts_of(problem), rows=typed), ledger)
+    return Outcome({**facts_of(problem), "rows": rows}, ledger)
 
 
-KIND = Kind(certificates, spec=Spec, packages=("torch", "numpy", "scipy", "dp-accounting"))
+KIND = Kind(certificates, record=RECORD, packages=("torch", "numpy", "scipy", "dp-accounting"))

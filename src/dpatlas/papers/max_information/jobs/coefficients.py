@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from dpatlas.core.records import rows_of
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.papers.max_information.formulas.mechanisms import (
     gaussian_leading_coefficient,
@@ -10,7 +11,7 @@ from dpatlas.papers.max_information.formulas.mechanisms import (
     pure_dp_root_coefficient,
 )
 from dpatlas.papers.max_information.jobs.theory import LEDGER
-from dpatlas.papers.max_information.records.coefficients import Curve, Metrics, Spec
+from dpatlas.papers.max_information.records.coefficients import RECORD, CoefficientsSpec
 
 
 def coefficients(job: Job) -> Outcome:
@@ -18,20 +19,23 @@ def coefficients(job: Job) -> Outcome:
 
     Raises InputError for an alpha outside the domain of Prop. 1 at some beta.
     """
-    fields: Spec = job.fields
+    fields: CoefficientsSpec = job.fields
     betas = np.array(fields.betas, float)
-    curves = [
-        Curve(
-            alpha=alpha,
-            beta=betas.tolist(),
-            gaussian_leading=gaussian_leading_coefficient(alpha, betas).tolist(),
-            gaussian_root=gaussian_root_coefficient(alpha, betas).tolist(),
-            pure_dp_leading=pure_dp_leading_coefficient(betas).tolist(),
-            pure_dp_root=pure_dp_root_coefficient(betas, betas).tolist(),
-        )
+    pure = {
+        "pure_dp_leading": pure_dp_leading_coefficient(betas),
+        "pure_dp_root": pure_dp_root_coefficient(betas, betas),
+    }
+    rows = [
+        {"alpha": alpha, **row}
         for alpha in fields.alphas
+        for row in rows_of(
+            {"beta": betas.tolist()},
+            gaussian_leading=gaussian_leading_coefficient(alpha, betas),
+            gaussian_root=gaussian_root_coefficient(alpha, betas),
+            **pure,
+        )
     ]
-    return Outcome(Metrics(alphas=fields.alphas, curves=curves), LEDGER)
+    return Outcome({"rows": rows}, LEDGER)
 
 
-KIND = Kind(coefficients, spec=Spec, packages=("numpy", "scipy"))
+KIND = Kind(coefficients, record=RECORD, packages=("numpy", "scipy"))

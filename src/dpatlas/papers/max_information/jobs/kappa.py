@@ -3,11 +3,12 @@
 import math
 from typing import Any
 
+from dpatlas.core.records import Row
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.papers.max_information.formulas.kappa import FORMS, check_steps, kappa_per_record
 from dpatlas.papers.max_information.jobs.theory import LEDGER
-from dpatlas.papers.max_information.records.kappa import Base, Metrics, Panel, Spec
+from dpatlas.papers.max_information.records.kappa import RECORD, KappaBase, KappaSpec
 
 
 def kappa(job: Job) -> Outcome:
@@ -16,26 +17,27 @@ def kappa(job: Job) -> Outcome:
     beta = delta / 2 as in Theorem 2. An epoch has T = floor(n / m) steps; where T varies or is
     held, batches have m = floor(n / T) records. Raises InputError for m > n.
     """
-    fields: Spec = job.fields
-    axes = fields.axes.model_dump(exclude_none=True)
-    panels = [_panel(fields.base, axis, values) for axis, values in axes.items()]
-    return Outcome(Metrics(base=fields.base, panels=panels), LEDGER)
+    fields: KappaSpec = job.fields
+    rows = [
+        {"axis": axis, "x": value, **_values(*_point(fields.base, axis, value))}
+        for axis, values in fields.axes.plain().items()
+        for value in values
+    ]
+    return Outcome({"rows": rows}, LEDGER)
 
 
-def _panel(base: Base, axis: Any, values: list[Any]) -> Panel:
-    points = [_point(base, axis, value) for value in values]
-    forms: dict[str, list[float | None]] = {}
-    for form in FORMS:
-        kappas = [float(kappa_per_record(n, **setting, form=form)) for n, setting in points]
-        forms[form] = [value if math.isfinite(value) else None for value in kappas]
+def _values(n: int, setting: dict[str, Any]) -> Row:
     # log(4 sqrt(n) / delta) with delta = 2 beta.
-    confidence = [math.log(4 * math.sqrt(n) / (2 * setting["beta"])) / n for n, setting in points]
-    return Panel(axis=axis, x=values, confidence=confidence, **forms)
+    row: Row = {"confidence": math.log(4 * math.sqrt(n) / (2 * setting["beta"])) / n}
+    for form in FORMS:
+        kappa = float(kappa_per_record(n, **setting, form=form))
+        row[form] = kappa if math.isfinite(kappa) else None
+    return row
 
 
-def _point(base: Base, axis: str, value: Any) -> tuple[int, dict[str, Any]]:
+def _point(base: KappaBase, axis: str, value: Any) -> tuple[int, dict[str, Any]]:
     """n, and m, zeta, sigma, T, E and beta, where the parameter of `axis` has this value."""
-    setting = {**base.model_dump(), axis: value}
+    setting = {**base.plain(), axis: value}
     n, m = setting["n"], setting["m"]
     if m > n:
         raise InputError("m", m, f"at most n = {n}")
@@ -54,4 +56,4 @@ def _point(base: Base, axis: str, value: Any) -> tuple[int, dict[str, Any]]:
     }
 
 
-KIND = Kind(kappa, spec=Spec, packages=("numpy", "scipy"))
+KIND = Kind(kappa, record=RECORD, packages=("numpy", "scipy"))

@@ -33,7 +33,6 @@ from dpatlas.papers.max_information.records.certified import (
     CertifiedFields,
     Grid,
     IndependentPrior,
-    Kappas,
     PriorFields,
 )
 from dpatlas.privacy.losses import cross_entropy
@@ -111,10 +110,9 @@ class Prior:
         """
         return _kappa(form, self.trained, n, level) if self.kind == DP_SGD else 0.0
 
-    def kappas(self, n: int, level: float) -> Kappas:
-        """Max-information at `level` by every form."""
-        forms = (*FORMS, RIGOROUS)
-        return Kappas(**{form: finite(self.kappa(form, n, level)) for form in forms})
+    def kappas(self, n: int, level: float) -> dict[str, float | None]:
+        """Max-information at `level` by every form; None if infinite."""
+        return {form: finite(self.kappa(form, n, level)) for form in (*FORMS, RIGOROUS)}
 
     @property
     def epochs(self) -> int:
@@ -254,7 +252,7 @@ def prior_ledger(
     phase = prior.trained.phase(n)
     return {
         "prior": prior.facts(n),
-        "kappa": prior.kappas(n, level).model_dump(),
+        "kappa": prior.kappas(n, level),
         "kappa_level": level,
         "paid": PAID,
         **ledger(

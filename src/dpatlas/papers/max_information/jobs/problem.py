@@ -240,7 +240,7 @@ def normalised(x: np.ndarray, data: Prepared, normalise: Normalise | None) -> np
 
 
 def facts_of(problem: Problem) -> dict[str, Any]:
-    """The fields of `CertifiedMetrics`, all but the rows."""
+    """The facts that records of certificates share."""
     network = problem.network(0)
     return {
         "n_train": problem.n,
@@ -250,8 +250,6 @@ def facts_of(problem: Problem) -> dict[str, Any]:
         "parameters": len(flat_values(network)),
         "T": problem.n // problem.fields.grid.m,
         "kappa_level": problem.declared.level,
-        "form": problem.fields.form,
-        "tau_is": problem.fields.tau_is,
         "holds_together": "the certificates of one kind of prior in one run, for the records of "
         "that run; of the universe, those of all runs",
         **label_of(problem.fields.looks),

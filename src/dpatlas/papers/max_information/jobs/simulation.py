@@ -11,7 +11,7 @@ from dpatlas.core.seeds import generator, seed
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.papers.max_information.formulas.kappa import batch_moment_exponent
 from dpatlas.papers.max_information.jobs.theory import LEDGER
-from dpatlas.papers.max_information.records.simulation import Law, Metrics, Moment, Spec
+from dpatlas.papers.max_information.records.simulation import RECORD, Law, SimulationSpec
 
 # Number of sums that are drawn at a time.
 BLOCK = 4096
@@ -25,7 +25,7 @@ def simulation(job: Job) -> Outcome:
     and y: the mean over `draws` sums and its standard error. The mean of a heavy-tailed variable
     converges slowly, so a value below a bound supports it only as far as the error is small.
     """
-    fields: Spec = job.fields
+    fields: SimulationSpec = job.fields
     m, draws = fields.m, fields.draws
     cases = list(product(fields.laws, fields.nus))
     rows = []
@@ -36,19 +36,19 @@ def simulation(job: Job) -> Outcome:
             for y in fields.ys:
                 powers = np.exp(y * squares)
                 rows.append(
-                    Moment(
-                        law=law,
-                        nu=nu,
-                        x=y / nu,
-                        y=y,
-                        simulated=float(powers.mean()),
-                        standard_error=float(powers.std(ddof=1) / math.sqrt(draws)),
-                        lemma_10=math.exp(batch_moment_exponent(y, "lemma-10")),
-                        tight=math.exp(batch_moment_exponent(y, "minimum")),
-                    )
+                    {
+                        "law": law,
+                        "nu": nu,
+                        "x": y / nu,
+                        "y": y,
+                        "simulated": float(powers.mean()),
+                        "standard_error": float(powers.std(ddof=1) / math.sqrt(draws)),
+                        "lemma_10": math.exp(batch_moment_exponent(y, "lemma-10")),
+                        "tight": math.exp(batch_moment_exponent(y, "minimum")),
+                    }
                 )
             progress.advance(law)
-    return Outcome(Metrics(m=m, draws=draws, rows=rows), LEDGER)
+    return Outcome({"rows": rows}, LEDGER)
 
 
 Sums = Callable[[np.random.Generator, int, int], np.ndarray]
@@ -92,4 +92,4 @@ LAWS: Mapping[Law, Sums] = {
     "axes": _axes,
 }
 
-KIND = Kind(simulation, spec=Spec, packages=("numpy", "scipy"))
+KIND = Kind(simulation, record=RECORD, packages=("numpy", "scipy"))

@@ -1,47 +1,40 @@
-"""max_information: specs and metrics of kind `agreement`, two ways to draw risks."""
+"""Records of kind `agreement`, two ways to draw risks: counts of either network by either method.
+
+what: the network whose weights are random. method: how they are drawn. errors: among `draws`
+independent pairs of a training record and weights; risk: their share. The fact `diverged`: step at
+which the posterior's training ceased to be finite; it then has no rows.
+"""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpatlas.core.records import Typed
-from dpatlas.papers.max_information.records.certified import (
-    CertifiedFields,
-    CertifiedMetrics,
-    Count,
-    Method,
-    Positive,
-    PriorFields,
-)
+from dpatlas.core.fields import Count, Model, Positive, setting
+from dpatlas.core.records import RecordShape
+from dpatlas.papers.max_information.records.certified import FACTS, CertifiedFields, PriorFields
 
 What = Literal["prior", "posterior"]
 
 
-class Spec(CertifiedFields):
-    """One prior and one tau; `repetitions` counts of either network by either method."""
+class Agreement(Model):
+    """Comparison of two ways to estimate a risk: local reparametrisation and sampled weights."""
+
+    draws: int = setting("Pairs of a record and weights in every count.", ge=1, le=10_000_000)
+    repetitions: int = setting("Number of counts by either method.", ge=1, le=1000)
+
+
+class AgreementSpec(CertifiedFields, Agreement):
+    """One prior and one tau."""
 
     kind: Literal["agreement"]
     priors: Annotated[list[PriorFields], Field(min_length=1, max_length=1)]
     taus: Annotated[list[Positive], Field(min_length=1, max_length=1)]
-    repetitions: Count
+    draws: Count
 
 
-class CountedErrors(Typed):
-    """Errors among `draws` independent pairs of a training record and weights; risk: their share.
-
-    what: the network whose weights are random. method: how they are drawn.
-    """
-
-    what: What
-    method: Method
-    repetition: int
-    draws: int
-    errors: int
-    risk: float
-
-
-class Metrics(CertifiedMetrics):
-    """diverged: step at which the posterior's training ceased to be finite; it then has no rows."""
-
-    diverged: int | None
-    rows: list[CountedErrors]
+RECORD = RecordShape(
+    AgreementSpec,
+    version=2,
+    facts=f"{FACTS} diverged",
+    tables={"rows": "what method repetition draws errors risk"},
+)

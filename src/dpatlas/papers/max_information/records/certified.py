@@ -1,44 +1,121 @@
-"""max_information: what the specs and metrics of kinds `certificates` and `agreement` share."""
+"""max_information: what the specs and records of kinds `certificates` and `agreement` share.
 
-import math
-from typing import Annotated, Literal
+Facts. n_train, n_test: records; inputs: numbers in a record; parameters: of the network. T: steps
+in an epoch of DP-SGD. kappa_level: beta / K1. holds_together: which certificates hold
+simultaneously. selected_after_a_look, looks: whether a number was selected after a look at
+certificates of its records, and which.
+"""
+
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from dpatlas.core.facts import DataFields
-from dpatlas.core.records import Metrics, Number, SpecFields, Typed
+from dpatlas.core.fields import (
+    AsWritten,
+    Count,
+    CountList,
+    Delta,
+    Model,
+    Momentum,
+    NoiseSource,
+    Number,
+    Positive,
+    PositiveList,
+    Rate,
+    Share,
+    setting,
+)
+from dpatlas.core.records import SpecFields
 from dpatlas.errors import InputError
+from dpatlas.papers.max_information.formulas import universe
 from dpatlas.papers.max_information.formulas.certificates import TauReading, check_budget
 from dpatlas.papers.max_information.formulas.kappa import Form
-from dpatlas.papers.max_information.formulas.universe import Model, PriorKind, Sampler
+from dpatlas.papers.max_information.formulas.universe import Sampler
 
 # Noise of a tuple's run has the run's number as repetition, after so many for each other tuple.
 MAX_RUNS = 10_000
-Objective = Literal["fquad", "fclassic", "fkl", "flambda", "bbb"]
+Objective = Literal["fquad", "fclassic", "flambda", "fkl", "bbb"]
 Loss = Literal["bounded", "per-class"]
 Method = Literal["reparametrisation", "sampling"]
-Count = Annotated[int, Field(ge=1)]
-Level = Annotated[float, Field(gt=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
+FACTS = (
+    "n_train n_test inputs classes parameters T kappa_level holds_together "
+    "selected_after_a_look looks"
+)
 
 
-class Grid(Typed):
-    """A grid of DP-SGD's hyperparameters and of values of tau, at one m and one sigma.
+class Normalise(Model):
+    """Public mean and standard deviation of the grey levels, between 0 and 1, of every channel."""
 
-    zetas: clip bounds. lrs: learning rates. epochs: numbers E of epochs. taus: standard deviations
-    or variances of the prior. m: records in a batch. sigma: standard deviation of the noise on a
-    batch's sum of gradients.
-    """
-
-    zetas: list[Positive]
-    lrs: list[Positive]
-    epochs: list[Count]
-    taus: list[Positive]
-    m: Count
-    sigma: Positive
+    means: list[Annotated[float, AsWritten]] = setting("Mean of every channel.", min_length=1)
+    deviations: list[Annotated[float, Field(gt=0), AsWritten]] = setting(
+        "Standard deviation of every channel.", min_length=1
+    )
 
 
-class OtherLook(Typed):
+class Grid(Model):
+    """Hyperparameters of DP-SGD priors, and values of tau, the standard deviation of all priors."""
+
+    zetas: PositiveList
+    lrs: PositiveList
+    epochs: CountList
+    taus: PositiveList
+    m: int = setting("Records in a batch; batches of one epoch are disjoint.", ge=1, le=10_000_000)
+    sigma: float = setting("Standard deviation of the noise on a sum of clipped gradients.", gt=0)
+
+
+class Posterior(Model):
+    """SGD on the means and standard deviations of the posterior's weights."""
+
+    lr: Annotated[Rate, AsWritten]
+    momentum: Annotated[Momentum, AsWritten]
+    batch: int = setting("Records in a batch.", ge=1, le=1_000_000)
+    epochs: int = setting("Passes over the records.", ge=1, le=100_000)
+
+
+class TriedOnASet(Model):
+    """The network and the grid of priors that were tried on a data set."""
+
+    model: universe.Model = setting("Network whose weights are random.")
+    normalise: Normalise | None = setting(
+        "Public mean and standard deviation of every channel; null for no normalisation."
+    )
+    objective: Objective = setting("Objective that the posterior's training minimises.")
+    loss: Loss = setting("Cross-entropy over log(1e5), or over the log of the number of classes.")
+    K1: int = setting(
+        "Number of tuples that are tried, those of lowest kappa; the union bound pays for them.",
+        ge=1,
+        le=1_000_000,
+    )
+    grid: Grid
+    training: Posterior
+
+    @model_validator(mode="after")
+    def _has_a_loss_of_its_objective(self) -> Any:
+        # fkl is defined for losses up to 1 only.
+        if self.objective == "fkl" and self.loss != "bounded":
+            raise InputError("loss", f"{self.loss} with fkl", "bounded")
+        return self
+
+
+class Estimated(Model):
+    """How risks are estimated, and which kappa certificates pay."""
+
+    draws: int = setting(
+        "Pairs of a training record and sampled weights from which every risk is estimated, a "
+        "number fixed beforehand.",
+        ge=1,
+        le=100_000_000,
+    )
+    form: Form = setting("Form of kappa that certificates are charged.")
+    test_repetitions: int = setting(
+        "Number of times that every test record is classified, each time with newly drawn weights.",
+        ge=1,
+        le=1000,
+    )
+
+
+class OtherLook(Model):
     """What another look at certificates tried: the K1 tuples of lowest kappa in a grid, on n
     of the records.
     """
@@ -49,7 +126,7 @@ class OtherLook(Typed):
     grid: Grid
 
 
-class Looks(Typed):
+class Looks(Model):
     """The number of a set's look at certificates of its records, from 1; what all others tried."""
 
     number: Count
@@ -57,43 +134,25 @@ class Looks(Typed):
     others: list[OtherLook]
 
 
-class LookLabel(Typed):
-    """Whether a number was selected after a look at certificates of its records, and which."""
-
-    selected_after_a_look: bool
-    looks: str
-
-
-class Network(Typed):
+class Network(Model):
     """widths: of an mlp's hidden layers; None for another model."""
 
     widths: list[Count] | None = None
 
 
-class Normalise(Typed):
-    """Means and deviations of grey levels between 0 and 1, (channels,) each."""
+class Training(Posterior):
+    """SGD on a posterior; only the objective bbb uses kl_penalty."""
 
-    means: list[Number]
-    deviations: list[Annotated[Number, Field(gt=0)]]
-
-
-class Training(Typed):
-    """SGD with momentum on a posterior; only the objective bbb uses kl_penalty."""
-
-    lr: Annotated[Number, Field(gt=0)]
-    momentum: Annotated[Number, Field(ge=0, lt=1)] = 0.95
-    batch: Count = 250
-    epochs: int = Field(default=100, ge=0)
     kl_penalty: Annotated[Number, Field(ge=0)] = 0.1
 
 
-class IndependentPrior(Typed):
+class IndependentPrior(Model):
     """A prior centred at the initial means."""
 
     kind: Literal["independent"]
 
 
-class DpSgdPrior(Typed):
+class DpSgdPrior(Model):
     """A prior trained by DP-SGD or by its noise alone.
 
     zeta: clip bound. sigma: noise. m: records in a batch. E: epochs. lr: learning rate.
@@ -111,38 +170,32 @@ class DpSgdPrior(Typed):
 PriorFields = Annotated[IndependentPrior | DpSgdPrior, Field(discriminator="kind")]
 
 
-class CertifiedFields(SpecFields):
+class CertifiedFields(SpecFields, TriedOnASet, Estimated):
     """One data set, one network, and priors whose posteriors are certified.
 
     tuples: how many tuples of the grid may be tried, K1 if None; K1 and K2 pay for all looks. A
     certificate fails with probability at most delta, of which delta_mc is for the estimate from
-    `draws` pairs and beta for the max-information. privacy_delta: of the epsilon in ledgers. Every
-    test record is classified `test_repetitions` times.
+    `draws` pairs and beta for the max-information. privacy_delta: of the epsilon in ledgers.
     """
 
     seed: int
-    noise_source: Literal["keyed", "os"]
+    noise_source: NoiseSource
     data: DataFields
     looks: Looks
-    model: Model
     options: Network
     normalise: Normalise | None = None
-    objective: Objective
     loss: Loss = "bounded"
     training: Training
-    grid: Grid
     priors: Annotated[list[PriorFields], Field(min_length=1)]
     taus: Annotated[list[Positive], Field(min_length=1)]
     tuples: Count | None = None
-    K1: Count
     K2: Count
-    delta: Level
-    delta_mc: Level
-    beta: Level
-    privacy_delta: Level = 1e-5
+    delta: Share
+    delta_mc: Share
+    beta: Share
+    privacy_delta: Delta = 1e-5
     form: Form = "optimised"
     tau_is: TauReading = "deviation"
-    draws: Count
     test_repetitions: Count = 1
 
     @model_validator(mode="after")
@@ -151,60 +204,4 @@ class CertifiedFields(SpecFields):
         for name, values in (("priors", self.priors), ("taus", self.taus)):
             if len(set(values)) < len(values):
                 raise InputError(name, f"{len(values)} entries", "different ones")
-        # fkl is defined for losses up to 1 only.
-        if self.objective == "fkl" and self.loss != "bounded":
-            raise InputError("loss", f"{self.loss} with fkl", "bounded")
         return self
-
-
-class Kappas(Typed):
-    """kappa at level beta / K1 by form, nats; 0 for a prior that ignores the records.
-
-    rigorous: the smallest without a gap in its proof for E > 1. None stands for infinity.
-    """
-
-    optimised: float | None
-    explicit: float | None
-    tight: float | None
-    repaired: float | None
-    rigorous: float | None
-
-    def of_form(self, form: Form) -> float:
-        """kappa of a form as a float, which may be inf."""
-        return unlimited(getattr(self, form))
-
-
-class CertifiedMetrics(LookLabel, Metrics):
-    """Sizes of the data and the network, and how the certificates of a job are to be read.
-
-    inputs: numbers in a record. parameters: of the network. T: steps in an epoch of DP-SGD.
-    kappa_level: beta / K1. holds_together: which certificates hold simultaneously.
-    """
-
-    n_train: int
-    n_test: int
-    inputs: int
-    classes: int
-    parameters: int
-    T: int
-    kappa_level: float
-    form: Form
-    tau_is: TauReading
-    holds_together: str
-
-
-class Hyperparameters(Typed):
-    """The prior of a row: its kind and hyperparameters, None for an independent prior."""
-
-    prior: PriorKind
-    zeta: float | None
-    sigma: float | None
-    m: int | None
-    E: int | None
-    lr: float | None
-    T: int | None
-
-
-def unlimited(value: float | None) -> float:
-    """The number that null stands for in a record: infinity."""
-    return math.inf if value is None else value

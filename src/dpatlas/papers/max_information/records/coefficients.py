@@ -1,40 +1,34 @@
-"""max_information: specs and metrics of kind `coefficients`, Fig. 1."""
+"""Records of kind `coefficients`, Fig. 1: the coefficients at every alpha and level beta.
 
-from typing import Annotated, Literal
+*_leading: coefficient of m s^2 / sigma^2; *_root: of sqrt(m) s / sigma. pure_dp_*: of pure privacy
+at delta = beta, the same for all alphas.
+"""
 
-from pydantic import Field
+from typing import Literal
 
-from dpatlas.core import records
-from dpatlas.core.records import Number, SpecFields, Typed
+from dpatlas.core.fields import Model, Once, Share, setting
+from dpatlas.core.records import RecordShape, SpecFields
+from dpatlas.papers.max_information.records import Numbers
 
-Level = Annotated[Number, Field(gt=0, lt=1)]
+
+class Coefficients(Model):
+    """The two coefficients of Prop. 1."""
+
+    alphas: Numbers
+    betas: Once[Share] = setting("Levels of the max-information.", min_length=2)
 
 
-class Spec(SpecFields):
-    """alphas: of Prop. 1. betas: levels of the max-information."""
+class CoefficientsSpec(SpecFields, Coefficients):
+    """Settings of the job."""
 
     kind: Literal["coefficients"]
-    alphas: list[Annotated[Number, Field(gt=0)]]
-    betas: list[Level]
 
 
-class Curve(Typed):
-    """Coefficients at one alpha for all levels `beta`; each list has an entry per level.
-
-    leading: coefficient of m s^2 / sigma^2. root: coefficient of sqrt(m) s / sigma. pure_dp_*: of
-    pure privacy at delta = beta.
-    """
-
-    alpha: Number
-    beta: list[float]
-    gaussian_leading: list[float]
-    gaussian_root: list[float]
-    pure_dp_leading: list[float]
-    pure_dp_root: list[float]
-
-
-class Metrics(records.Metrics):
-    """A curve for every alpha of `alphas`, in their order."""
-
-    alphas: list[Number]
-    curves: list[Curve]
+RECORD = RecordShape(
+    CoefficientsSpec,
+    version=2,
+    facts="",
+    tables={
+        "rows": "alpha beta gaussian_leading gaussian_root pure_dp_leading pure_dp_root",
+    },
+)

@@ -1,73 +1,71 @@
-"""max_information: specs and metrics of kind `kappa`, Fig. 2."""
+"""Records of kind `kappa`, Fig. 2: kappa / n by form, nats per record, at every value x of an axis.
+
+A form is None where it is infinite. confidence: log(4 sqrt(n) / delta) / n.
+"""
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, model_validator
 
-from dpatlas.core import records
-from dpatlas.core.records import Number, SpecFields, Typed
+from dpatlas.core.fields import AsWritten, CountList, Model, Once, Share, setting
+from dpatlas.core.records import RecordShape, SpecFields
+from dpatlas.errors import InputError
+from dpatlas.papers.max_information.records import Numbers
 
-Count = Annotated[int, Field(ge=1)]
-Level = Annotated[Number, Field(gt=0, lt=1)]
-Positive = Annotated[Number, Field(gt=0)]
-Axis = Literal["E", "T", "delta", "n", "n_at_T", "zeta_over_sigma"]
-
-
-class Base(Typed):
-    """The setting in which all panels agree.
-
-    n: records. m: records in a batch. zeta: clip bound. sigma: standard deviation of the noise. E:
-    epochs. delta: failure probability of Theorem 2, where beta = delta / 2.
-    """
-
-    n: Count
-    m: Count
-    zeta: Positive
-    sigma: Positive
-    E: Count
-    delta: Level
+Level = Annotated[Once[Share], setting("Levels.", min_length=1)]
 
 
-class Axes(Typed):
-    """Values along each axis, None for no panel; panels are in the order of the fields.
+class KappaBase(Model):
+    """Setting in which all panels agree; each panel varies one part of it."""
 
-    n: at the batch size of the base, T = floor(n / m). n_at_T: numbers of records at the T of the
-    base, m = floor(n / T).
-    """
-
-    E: list[Count] | None = None
-    T: list[Count] | None = None
-    delta: list[Level] | None = None
-    n: list[Count] | None = None
-    n_at_T: list[Count] | None = None
-    zeta_over_sigma: list[Positive] | None = None
+    n: int = setting("Number of records.", ge=1, le=1_000_000_000)
+    m: int = setting("Records in a batch.", ge=1, le=1_000_000_000)
+    zeta: Annotated[float, AsWritten] = setting("Clip bound.", gt=0)
+    sigma: Annotated[float, AsWritten] = setting("Standard deviation of the noise.", gt=0)
+    E: int = setting("Number of epochs.", ge=1, le=1000)
+    delta: Share
 
 
-class Spec(SpecFields):
-    """One panel for each of `axes`, the rest as in `base`."""
+class KappaAxes(Model):
+    """Values along each axis; panels are in this order."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    E: CountList = setting("Numbers of epochs.", default=None)
+    T: CountList = setting("Steps in an epoch.", default=None)
+    delta: Level = setting("Failure probabilities of the bound.", default=None)
+    n: CountList = setting("Numbers of records; batches have as many as in the base.", default=None)
+    n_at_T: CountList = setting(
+        "Numbers of records; an epoch has as many steps as in the base.", default=None
+    )
+    zeta_over_sigma: Numbers = setting(
+        "Ratios of clip bound to standard deviation of the noise.", default=None
+    )
+
+    @model_validator(mode="after")
+    def _are_not_none(self) -> "KappaAxes":
+        if not self.model_fields_set:
+            allowed = "one or more of " + ", ".join(type(self).model_fields)
+            raise InputError("", "none", allowed)
+        return self
+
+
+class Kappa(Model):
+    """Bounds on the max-information of DP-SGD, varying one parameter at a time."""
+
+    base: KappaBase
+    axes: KappaAxes
+
+
+class KappaSpec(SpecFields, Kappa):
+    """Settings of the job."""
 
     kind: Literal["kappa"]
-    base: Base
-    axes: Axes
 
 
-class Panel(Typed):
-    """kappa / n by form, nats per record, at every value x of an axis; each list is (x,).
-
-    None stands for infinity. confidence: log(4 sqrt(n) / delta) / n.
-    """
-
-    axis: Axis
-    x: list[Number]
-    optimised: list[float | None]
-    explicit: list[float | None]
-    tight: list[float | None]
-    repaired: list[float | None]
-    confidence: list[float]
-
-
-class Metrics(records.Metrics):
-    """base: as in the spec."""
-
-    base: Base
-    panels: list[Panel]
+RECORD = RecordShape(
+    KappaSpec,
+    version=2,
+    facts="",
+    tables={"rows": "axis x optimised explicit tight repaired confidence"},
+)

@@ -1,43 +1,41 @@
-"""max_information: specs and metrics of kind `simulation`, Lemma 10 on simulated sums."""
+"""Records of kind `simulation`: moments of simulated sums by law, nu = m zeta^2 / sigma^2 and y.
+
+x: y / nu. simulated: E exp(x ||G - mu||^2), with its standard error; lemma_10, tight: two bounds.
+"""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpatlas.core import records
-from dpatlas.core.records import Number, SpecFields, Typed
+from dpatlas.core.fields import Model, Once, setting
+from dpatlas.core.records import RecordShape, SpecFields
+from dpatlas.papers.max_information.records import Numbers
 
 Law = Literal["signs", "rare-signs", "sphere", "axes"]
 
 
-class Spec(SpecFields):
-    """`draws` sums of m vectors for every law and nu = m zeta^2 / sigma^2; ys: values of nu x."""
+class Simulation(Model):
+    """Monte Carlo check of the moment bound behind kappa, on sums of bounded vectors."""
+
+    m: int = setting("Vectors in a sum.", ge=1, le=100_000)
+    draws: int = setting("Number of simulated sums.", ge=2, le=100_000_000)
+    laws: Once[Law] = setting("Distributions of a vector.", min_length=1)
+    nus: Numbers
+    ys: Once[Annotated[float, Field(gt=0, lt=0.5)]] = setting(
+        "Values of nu x, where x multiplies the squared norm in the exponent.", min_length=1
+    )
+
+
+class SimulationSpec(SpecFields, Simulation):
+    """Settings of the job."""
 
     kind: Literal["simulation"]
     seed: int
-    laws: list[Law]
-    nus: list[Annotated[Number, Field(gt=0)]]
-    ys: list[Annotated[Number, Field(ge=0, lt=0.5)]]
-    m: int = Field(ge=1)
-    draws: int = Field(ge=2)
 
 
-class Moment(Typed):
-    """E exp(x ||G - mu||^2) at y = nu x: `simulated`, with its standard error, and two bounds."""
-
-    law: Law
-    nu: Number
-    x: float
-    y: Number
-    simulated: float
-    standard_error: float
-    lemma_10: float
-    tight: float
-
-
-class Metrics(records.Metrics):
-    """A row for every law, nu and y; each of `draws` sums has m vectors."""
-
-    m: int
-    draws: int
-    rows: list[Moment]
+RECORD = RecordShape(
+    SimulationSpec,
+    version=2,
+    facts="",
+    tables={"rows": "law nu x y simulated standard_error lemma_10 tight"},
+)

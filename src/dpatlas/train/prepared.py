@@ -1,0 +1,32 @@
+"""Prepared data sets for trainings: by name, or by the manifest of one that lies there."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.core.digest import code_digest
+from dpatlas.data.prepare import prepare
+from dpatlas.data.prepared import MANIFEST, Prepared, load
+from dpatlas.data.registry import find, module_of
+
+# Numbers of records in the parts of a named data set: private, to add, test and validation.
+SPLITS: Mapping[str, Mapping[str, int]] = {
+    "digits": {"n_train": 1200, "n_add": 0, "n_test": 297, "n_validation": 300},
+    "cifar10": {"n_train": 45000, "n_add": 0, "n_test": 10000, "n_validation": 5000},
+}
+
+
+def prepared_set(data: str, base: Path, output: Path, **sources: Any) -> Prepared:
+    """The data set that the settings name; one of `SPLITS` is prepared in `output` if need be.
+
+    sources: `data_root` and `allow_download` of `dpatlas.data.prepare.prepare`.
+    """
+    if data not in SPLITS:
+        return load((base / data).parent)
+    split = {"classes": list(find(data).classes), **SPLITS[data]}
+    code = code_digest("dpatlas.data.prepare", module_of(data))
+    folder = output / "data" / f"{data}-{sha256(canonical_json([split, code]))[:8]}"
+    if not (folder / MANIFEST).is_file():
+        prepare(data, split, folder, **sources)
+    return load(folder)
