@@ -3,14 +3,16 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from dpatlas.core.statistics import Comparison, Estimate
 from dpatlas.errors import InputError
 from dpatlas.records import Record
 from dpatlas.registry import block_of
+
+if TYPE_CHECKING:
+    # The light core has no pandas, and it reads published comparisons.
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class PaperRecords:
             groups[name] = list({records[each].id: records[each] for each in ids}.values())
         return cls(settings, groups)
 
-    def computed(self, table: str) -> Callable[[Sequence[Record[Any]]], pd.DataFrame] | None:
+    def computed(self, table: str) -> "Callable[[Sequence[Record[Any]]], pd.DataFrame] | None":
         """What makes a table of the paper's `claims.py`; None for a table of its records."""
         record = next(record for group in self.groups.values() for record in group)
         return block_of(record.key).load("claims").TABLES.get(table)

@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
 from dpatlas.records import Record
+
+if TYPE_CHECKING:
+    # `dpatlas audit` prints its table without pandas.
+    import pandas as pd
 
 Row = dict[str, Any]
 Records = Sequence[Record[Any]]
@@ -89,7 +92,7 @@ def positive_mean_interval(values: Sequence[float] | np.ndarray) -> Row:
 
 
 def summaries(
-    data: pd.DataFrame,
+    data: "pd.DataFrame",
     by: Sequence[str],
     column: str,
     over: Callable[[np.ndarray], Row] = mean_interval,
