@@ -8,9 +8,9 @@ import small_jobs
 from checkouts import copy_project
 from hypothesis import settings
 
-from dpatlas.core import seeds
-from dpatlas.core.environment import keep_caches_in
-from dpatlas.core.specs import Spec
+from dpatlas.base import seeds
+from dpatlas.base.environment import keep_caches_in
+from dpatlas.base.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.errors import run_command
 
@@ -122,7 +122,7 @@ def training_spec():
 
 @pytest.fixture
 def job(tmp_path):
-    """The arguments with which `dpatlas.show.make` makes `name`, by default of sample records."""
+    """The arguments with which `show.make` makes `name`, by default of sample records."""
     # Here, as most tests need neither records nor matplotlib.
     from figure_samples import show_words
     from kl_sample_records import RECORDS, SETTINGS

@@ -12,7 +12,7 @@ DOCS = PROJECT / "docs"
 PAGES = [
     *(PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted(DOCS.glob("*.md")),
-    *sorted((PROJECT / "src" / "dpatlas").glob("papers/*/README.md")),
+    *sorted((PROJECT / "src" / "dpatlas_workflow").glob("papers/*/README.md")),
 ]
 OURS = r"(?:(?:python -m )?dpatlas|snakemake|make|(?:python|sh) tools/\S+)"
 PROGRAM = re.compile(rf"(?:[A-Z_]+=\S+ )?{OURS}(?= |$)(?! writes| makes| says)")

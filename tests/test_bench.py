@@ -10,11 +10,11 @@ import torch
 from dpatlas.bench import certificate, conv, kl, logistic, steps, worker
 from dpatlas.bench.kernels import KERNELS, Candidate
 from dpatlas.bench.race import race
+from dpatlas.certify import risk as maxinf_risk
 from dpatlas.cli import dispatch
 from dpatlas.commands import bench
 from dpatlas.errors import RunError
 from dpatlas.models.build import NAMES
-from dpatlas.papers.max_information.jobs import risk as maxinf_risk
 
 pytestmark = pytest.mark.slow
 

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dpatlas.cli import COMMANDS
-from dpatlas.commands.claims import read_verdicts
-from dpatlas.commands.new_paper import ENDING, EXAMPLE
-from dpatlas.config.atlas import PAPERS
-from dpatlas.config.products import products_of
-from dpatlas.core.files import read_rows
-from dpatlas.registry import all_blocks
+from dpatlas.base.files import read_rows
+from dpatlas.cli import listed as listed_commands
+from dpatlas_workflow.commands.claims import read_verdicts
+from dpatlas_workflow.commands.new_paper import ENDING, EXAMPLE
+from dpatlas_workflow.config.atlas import PAPERS
+from dpatlas_workflow.config.products import products_of
+from dpatlas_workflow.registry import all_blocks
 
 PROJECT = Path(__file__).parents[1]
 DOCUMENTS = [
     *(PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *(PROJECT / "docs").rglob("*.md"),
-    *(PROJECT / "src" / "dpatlas").glob("papers/*/*.md"),
-    *(PROJECT / "src" / "dpatlas").glob("checks/*/*.md"),
+    *(PROJECT / "src" / "dpatlas_workflow").glob("papers/*/*.md"),
+    *(PROJECT / "src" / "dpatlas_workflow").glob("checks/*/*.md"),
 ]
 README = (PROJECT / "README.md").read_text()
 ARCHITECTURE, CITE, COMMANDS_PAGE, EXTENDING, FIGURES = (
@@ -57,8 +57,10 @@ def headings(text):
 
 def test_the_walk_through_a_new_paper_lists_every_file_of_it():
     files = {
-        str(path.relative_to(EXAMPLE / part)).removesuffix(ENDING).replace("@NAME@", "my_paper")
-        for part in ("paper", "tests")
+        str(path.relative_to(EXAMPLE if part == "formulas" else EXAMPLE / part))
+        .removesuffix(ENDING)
+        .replace("@NAME@", "my_paper")
+        for part in ("paper", "formulas", "tests")
         for path in (EXAMPLE / part).rglob(f"*{ENDING}")
     }
     written = {file.replace("@KEY@", "my_paper") for file in files if "__init__" not in file}
@@ -66,13 +68,13 @@ def test_the_walk_through_a_new_paper_lists_every_file_of_it():
 
 
 def test_paths_in_the_walk_exist():
-    for path in re.findall(r"`((?:src/dpatlas|tests)/[a-z_/.]+)`", EXTENDING):
+    for path in re.findall(r"`((?:src/dpatlas|src/dpatlas_workflow|tests)/[a-z_/.]+)`", EXTENDING):
         assert (PROJECT / path).exists() or "my_paper" in path, path
 
 
 def test_every_command_is_listed_and_no_other():
     listed = re.findall(r"^\| `python -m dpatlas ([a-z-]+)", COMMANDS_PAGE, re.M)
-    assert set(listed) == set(COMMANDS)
+    assert set(listed) == set(listed_commands())
 
 
 def test_every_figure_and_table_is_listed_by_the_page_of_figures_or_its_block():
@@ -85,14 +87,17 @@ def test_every_figure_and_table_is_listed_by_the_page_of_figures_or_its_block():
 
 def test_the_architecture_says_where_to_find_things():
     table = ARCHITECTURE.partition("| to find | look in |")[2].partition("\n\n")[0]
-    for path in re.findall(r"`((?:papers|jobs|figures)/[a-z_/.]+)`", table):
-        folder = "src/dpatlas" if path.startswith("papers") else "src/dpatlas/papers/lp_fft"
-        assert (PROJECT / folder / path).exists(), path
+    for path in re.findall(r"`((?:formulas|papers|jobs|figures)/[a-z_/.]+)`", table):
+        rooms = {"formulas": "dpatlas", "papers": "dpatlas_workflow"}
+        room = rooms.get(path.partition("/")[0], "dpatlas_workflow/papers/lp_fft")
+        assert (PROJECT / "src" / room / path).exists(), path
 
 
 def test_the_readme_takes_two_minutes_and_names_every_paper_with_its_link():
     assert len(README.split()) <= 600
-    linked = r"\[(\w+)\]\(src/dpatlas/papers/\1/README\.md\) \| .*\[(.*?)\]\((https://.*?)\)"
+    linked = (
+        r"\[(\w+)\]\(src/dpatlas_workflow/papers/\1/README\.md\) \| .*\[(.*?)\]\((https://.*?)\)"
+    )
     papers = {key: (title, link) for key, title, link in re.findall(linked, README)}
     assert papers.keys() == set(PAPERS)
     for key, (title, link) in papers.items():

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).resolve().parents[1] / "src" / "dpatlas"
+SOURCES = Path(__file__).resolve().parents[1] / "src"
 MODULES = sorted(SOURCES.rglob("*.py"))
-GAUSSIAN_DP = SOURCES / "privacy" / "gaussian_dp.py"
-BOUNDS = [path for path in MODULES if path.parent.name == "formulas" or path == GAUSSIAN_DP]
+FORMULAS = SOURCES / "dpatlas" / "formulas"
+GAUSSIAN_DP = SOURCES / "dpatlas" / "accounting" / "gaussian_dp.py"
+BOUNDS = [path for path in MODULES if FORMULAS in path.parents or path == GAUSSIAN_DP]
 # They hold no formula.
 MACHINERY = ("__init__",)
 # Sets of domains, and the general law of a link: nothing of a paper in them.

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 import dpatlas
-from dpatlas.registry import all_papers
+from dpatlas_workflow.registry import all_papers
 
 ROOT = Path(__file__).parents[1]
 LOCKS = (

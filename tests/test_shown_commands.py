@@ -9,7 +9,7 @@ import sys
 import pytest
 from checkouts import copy_project
 
-from dpatlas.cli import COMMANDS
+from dpatlas.cli import listed
 from shown_commands import (
     DOCS,
     LEFT_TO,
@@ -100,7 +100,7 @@ def test_what_is_left_to_another_test_is_shown_and_that_test_runs_such_a_command
     assert word in (PROJECT / "tests" / test).read_text().lower()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", listed())
 def test_the_options_of_what_is_left_to_another_test_are_there(command):
     lines = [line for line in LINES if left_to(line) and re.search(rf"dpatlas {command}\b", line)]
     options = {word for line in lines for word in re.findall(r"--[a-z-]+", line)}

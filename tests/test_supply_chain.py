@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.core.digest import reachable
+from dpatlas.base.digest import reachable
 from dpatlas.data.cifar import _unpickle
 from dpatlas.data.registry import find
 from dpatlas.errors import InputError
-from dpatlas.registry import all_blocks
+from dpatlas_workflow.registry import all_blocks
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))

@@ -3,7 +3,7 @@
 python tools/audit_faults.py [NAME ...]    (some minutes; with names, the rows are only printed)
 """
 
-import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import math
 import sys

@@ -5,7 +5,7 @@ interpreter that has the tool, without which its column says so. The scripts of 
 copied into the page, too.)
 """
 
-import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import argparse
 import json

@@ -4,7 +4,7 @@ python tools/beside_accuracy.py mnist|cifar10 FOLDER    (minutes; FOLDER holds c
 docs/data.md: the idx files of MNIST, or a tar of CIFAR-10 as an image folder)
 """
 
-import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import gzip
 import statistics

@@ -7,7 +7,7 @@ cores do: in passes through networks, which is what `precision: tf32` does, or i
 which the engine never does. Prints the table of docs/gpu.md in a minute or two.
 """
 
-import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import math
 from collections.abc import Callable, Iterator
@@ -19,17 +19,20 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from dpatlas.core.seeds import Noise, generator
+from dpatlas.base.seeds import Noise, generator
+from dpatlas.certify.risk import risk_on_records
+from dpatlas.formulas.kl_privacy.theorems import kl_step
+from dpatlas.formulas.max_information.certificates import kl_inverse
 from dpatlas.models.build import build
 from dpatlas.models.mean_field import flat_values
 from dpatlas.models.mlp import initial_weights
 from dpatlas.models.precision import set_precision
-from dpatlas.papers.kl_privacy.formulas.theorems import kl_step
-from dpatlas.papers.max_information.formulas.certificates import kl_inverse
-from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining, TrainingSettings
-from dpatlas.papers.max_information.jobs.risk import risk_on_records
 from dpatlas.privacy.kl import noisy_step, record_gaps
 from dpatlas.privacy.per_record import NetworkGradients
+from dpatlas_workflow.papers.max_information.jobs.posteriors import (
+    PosteriorTraining,
+    TrainingSettings,
+)
 
 # Bits after the point; float32 keeps 23.
 BITS = {"TF32": 10, "bfloat16": 7}

@@ -59,8 +59,8 @@ Files = Iterator[tuple[str, str]]
 
 def ids() -> Files:
     """Per tier: block, group and id of every spec in order, of tunings, data sets and features."""
-    from dpatlas.config.atlas import Atlas
-    from dpatlas.config.load import load_tier, tiers
+    from dpatlas_workflow.config.atlas import Atlas
+    from dpatlas_workflow.config.load import load_tier, tiers
 
     for tier in tiers():
         atlas = Atlas(load_tier(tier))
@@ -78,8 +78,8 @@ def ids() -> Files:
 
 def products() -> Files:
     """The files for readers that the default tier makes."""
-    from dpatlas.config.atlas import Atlas
-    from dpatlas.config.load import load_config
+    from dpatlas_workflow.config.atlas import Atlas
+    from dpatlas_workflow.config.load import load_config
 
     yield "products.txt", text(sorted(Atlas(load_config()).product_files()))
 
@@ -125,10 +125,10 @@ def rules() -> Files:
 
 def numbers(run: Path) -> Files:
     """Every csv of a finished run, made again from its records by the code at hand."""
-    from dpatlas.config.atlas import Atlas
-    from dpatlas.config.load import load_config
-    from dpatlas.evidence import claims
-    from dpatlas.show import make
+    from dpatlas_workflow.config.atlas import Atlas
+    from dpatlas_workflow.config.load import load_config
+    from dpatlas_workflow.evidence import claims
+    from dpatlas_workflow.show import make
 
     logging.getLogger("fontTools").setLevel(logging.ERROR)
     config = load_config([run / "config.json"])

@@ -166,12 +166,12 @@ def panel(options: argparse.Namespace) -> int:
     """
     import torch
 
-    from dpatlas.config.atlas import Atlas
-    from dpatlas.config.load import load_config
-    from dpatlas.core.seeds import Noise
+    from dpatlas.base.seeds import Noise
     from dpatlas.models.precision import set_precision
-    from dpatlas.papers.kl_privacy.jobs.training import NoisyDescent, TrainingData
-    from dpatlas.papers.kl_privacy.records.training import TrainingSpec
+    from dpatlas_workflow.config.atlas import Atlas
+    from dpatlas_workflow.config.load import load_config
+    from dpatlas_workflow.papers.kl_privacy.jobs.training import NoisyDescent, TrainingData
+    from dpatlas_workflow.papers.kl_privacy.records.training import TrainingSpec
 
     settings = load_config([PROJECT / "workflow" / "tiers" / "printed.yaml"])
     block = settings.kl_privacy

@@ -6,7 +6,7 @@ seconds and peak memory above the start of building a training, and the CPU seco
 records, the median of 5, of which the table shows ratios.
 """
 
-import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import json
 import os
@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "docs" / "examples"))
 from model_catalogue import CASES, LARGE, Case, Made  # noqa: E402
 
 from dpatlas.accounting.samplers import FullBatch  # noqa: E402
-from dpatlas.core.seeds import Noise  # noqa: E402
+from dpatlas.base.seeds import Noise  # noqa: E402
 from dpatlas.privacy.phases import TrainingPhase  # noqa: E402
 from dpatlas.privacy.trace import called  # noqa: E402
 from dpatlas.privacy.training import PrivateTraining  # noqa: E402

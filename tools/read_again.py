@@ -25,17 +25,16 @@ from typing import Any, TypeVar
 
 import yaml
 
-from dpatlas.config.load import project_root
-from dpatlas.config.model import validated
-from dpatlas.core.fields import Model, setting
-from dpatlas.core.files import read_rows, write_atomic, write_json
-from dpatlas.core.folders import DOCS
-from dpatlas.core.statistics import Comparison, Estimate
-from dpatlas.core.yaml_text import parsed
+from dpatlas.base.fields import Model, setting
+from dpatlas.base.files import read_rows, write_atomic, write_json
+from dpatlas.base.folders import DOCS
+from dpatlas.base.schema import validated
+from dpatlas.base.yaml_files import parsed
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas.evidence import looks
-from dpatlas.evidence.claim_file import WrittenClaim, WrittenPart
-from dpatlas.evidence.claims import (
+from dpatlas_workflow.config.load import project_root
+from dpatlas_workflow.evidence import looks
+from dpatlas_workflow.evidence.claim_file import WrittenClaim, WrittenPart
+from dpatlas_workflow.evidence.claims import (
     BESIDE,
     COLUMNS,
     COMPARISON_COLUMNS,
@@ -54,21 +53,22 @@ from dpatlas.evidence.claims import (
     read_claims,
     write_claims,
 )
-from dpatlas.evidence.comparisons import Evidence, PaperRecords
-from dpatlas.evidence.run_values import estimate_of, samples_of
-from dpatlas.evidence.verdicts import (
+from dpatlas_workflow.evidence.comparisons import Evidence, PaperRecords
+from dpatlas_workflow.evidence.run_values import estimate_of, samples_of
+from dpatlas_workflow.evidence.verdicts import (
     CLAIMS,
     COMPARISONS,
     NOT_RUN,
     REPRODUCED,
     read_comparisons,
 )
-from dpatlas.registry import all_papers
-from dpatlas.report.index import MANIFEST, README, read_publication
-from dpatlas.report.page import write_site
-from dpatlas.report.publish import commit_of, readme
-from dpatlas.report.state import file_sha256
-from dpatlas.report.verify import published_differences
+from dpatlas_workflow.registry import all_papers
+from dpatlas_workflow.report.index import MANIFEST, README, read_publication
+from dpatlas_workflow.report.page import write_site
+from dpatlas_workflow.report.publish import commit_of, readme
+from dpatlas_workflow.report.state import file_sha256
+from dpatlas_workflow.report.verify import published_differences
+from dpatlas_workflow.statistics import Comparison, Estimate
 
 Row = Mapping[str, Any]
 T = TypeVar("T", Claim, Entry)

@@ -1,4 +1,4 @@
-"""Write `src/dpatlas/cost/seconds.csv` from finished runs: seconds of jobs by kind.
+"""Write `src/dpatlas_workflow/cost/seconds.csv` from finished runs: seconds of jobs by kind.
 
     python tools/seconds.py results          the folder of all tiers; a run of smoke should be there
 
@@ -12,10 +12,10 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-import dpatlas.cost
-from dpatlas.cost.estimate import PastRun, past_runs
+import dpatlas_workflow.cost
+from dpatlas_workflow.cost.estimate import PastRun, past_runs
 
-TABLE = Path(dpatlas.cost.__file__).with_name("seconds.csv")
+TABLE = Path(dpatlas_workflow.cost.__file__).with_name("seconds.csv")
 COLUMNS = ("block", "kind", "start_s", "unit_s", "gpu_unit_s")
 # Jobs that take at least this many times as long as the quickest tell the time of a unit.
 LONGER = 4

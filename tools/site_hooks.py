@@ -43,7 +43,7 @@ def pages() -> dict[str, str]:
         str(path.relative_to(ROOT)): str(path.relative_to(ROOT / "docs"))
         for path in sorted((ROOT / "docs").rglob("*.md"))
     }
-    for path in sorted((ROOT / "src" / "dpatlas").glob("*/*/*.md")):
+    for path in sorted((ROOT / "src" / "dpatlas_workflow").glob("*/*/*.md")):
         group, key = path.parts[-3:-1]
         if group in ("papers", "checks"):
             name = "index.md" if path.name == "README.md" else path.name

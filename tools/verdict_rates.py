@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dpatlas.config.load import project_root
-from dpatlas.core.files import write_atomic
-from dpatlas.core.statistics import FAILS, HOLDS, OPEN, Comparison, mean_estimate
+from dpatlas.base.files import write_atomic
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas.evidence.claims import FAMILY_ERROR
-from dpatlas.evidence.comparisons import Evidence
-from dpatlas.evidence.looks import LOOKS, decide, with_margin
+from dpatlas_workflow.config.load import project_root
+from dpatlas_workflow.evidence.claims import FAMILY_ERROR
+from dpatlas_workflow.evidence.comparisons import Evidence
+from dpatlas_workflow.evidence.looks import LOOKS, decide, with_margin
+from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN, Comparison, mean_estimate
 
 # (runs, quantities), of mean 0.
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]

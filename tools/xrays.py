@@ -6,7 +6,7 @@ At 28 x 28 pixels the children's names are gone: persons with one to four X-rays
 are dealt here. So the row shows what a guarantee per person costs, not who these children are.
 """
 
-import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import statistics
 import sys

@@ -9,10 +9,9 @@ import re
 import warnings
 from typing import Any
 
-from dpatlas.core.blocks import Block
-from dpatlas.core.formulas import REQUIRED, Argument, Bound
+from dpatlas import formulas
+from dpatlas.base.formulas import REQUIRED, Argument, Bound
 from dpatlas.errors import InputError
-from dpatlas.registry import all_papers
 
 SHARED = ("dpatlas.accounting.gaussian_dp",)
 # Larger whole numbers are passed as floats where a real number is asked for.
@@ -21,10 +20,7 @@ MOST_EXACT = 1000
 
 @functools.cache
 def catalogue() -> dict[str, Bound]:
-    """Every declared bound by name, in the order of `modules`.
-
-    A paper without a bounds module is skipped; a module that cannot be imported is not.
-    """
+    """Every declared bound by name, in the order of `modules`."""
     bounds: dict[str, Bound] = {}
     for module_name in modules():
         for member in vars(importlib.import_module(module_name)).values():
@@ -40,13 +36,12 @@ def catalogue() -> dict[str, Bound]:
 
 def modules() -> list[str]:
     """Modules with formulas, paper by paper, by name; what belongs to no paper alone comes last."""
-    return [*(name for paper in all_papers().values() for name in _formulas(paper)), *SHARED]
-
-
-def _formulas(paper: Block) -> list[str]:
-    package = paper.load("formulas")
-    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-    return [f"{package.__name__}.{name}" for name in names]
+    names = sorted(
+        module.name
+        for module in pkgutil.walk_packages(formulas.__path__, f"{formulas.__name__}.")
+        if not module.ispkg
+    )
+    return [*names, *SHARED]
 
 
 def evaluate(name: str, inputs: dict[str, Any]) -> dict[str, Any]:

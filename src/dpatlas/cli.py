@@ -1,45 +1,87 @@
 """`python -m dpatlas COMMAND`: finds the command's module and maps failures to exit codes."""
 
 import errno
+import functools
 import importlib
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import NamedTuple
 
 from dpatlas import __version__
 from dpatlas.errors import InputError, run_command
 
+# Entry points of this group are dicts of further commands, of packages that build on this one.
+GROUP = "dpatlas.commands"
+
+
+class Command(NamedTuple):
+    """about: one line of help; none for a part of another command. extra: of packages it needs."""
+
+    about: str
+    module: str
+    extra: str
+
+
 COMMANDS = {
-    "epsilon": "check a claimed epsilon: every valid accounting, and the likely slip",
-    "bound": "evaluate one of the papers' formulas, or list them",
-    "audit": "does a training keep its epsilon? Of FILE.py:FUNCTION, or of our own mechanisms",
-    "certify": "an upper bound on the error of one's own network, made random",
-    "train": "train privately, as FILE.yaml says; resumable, with its guarantee",
-    "bench": "time our kernels against a plain step and against peers",
-    "claims": "the verdict on every claim of a run; or what changed since it was published",
-    "decide": "spend CPU hours on more runs where they decide most inconclusive claims",
-    "explain": "trace a figure, table, record or claim back to what made it; or compare two",
-    "verify": "check that every result is still what was made",
-    "plan": "count jobs and estimate their cost before anything runs",
-    "tune": "list the tunings of a tier, or write their outcomes beside the papers",
-    "config": "print the config that results of files, or its schema; or write the reference pages",
-    "data": "published and own files that a tier needs, and where they are or belong",
-    "new-paper": "write the folder of a new paper, with a small complete example",
-    "bundle": "one archive of a run's raw records; from it, verdicts, figures and page again",
-    "publish": "copy the summaries of a complete run to docs/results",
+    name: Command(about, f"dpatlas.commands.{name}", extra)
+    for name, about, extra in (
+        (
+            "epsilon",
+            "check a claimed epsilon: every valid accounting, the likely slip",
+            "train",
+        ),
+        ("bound", "evaluate one of the papers' formulas, or list them", "train"),
+        ("audit", "does a training keep its epsilon? Of FILE.py:FUNCTION, or our own", "train"),
+        ("certify", "an upper bound on the error of one's own network, made random", "train"),
+        ("train", "train privately, as FILE.yaml says; resumable, with its guarantee", "train"),
+        ("bench", "time our kernels against a plain step and against peers", "dev"),
+    )
 }
 
-# The extra that a command needs, if it is not `workflow`; the core has what some need.
-EXTRAS = {"audit": "train", "certify": "train", "train": "train", "bench": "dev"}
+
+@functools.cache
+def commands() -> Mapping[str, Command]:
+    """The library's commands, and those of what is installed beside it."""
+    found = dict(COMMANDS)
+    for entry in entry_points(group=GROUP):
+        found |= entry.load()
+    return found
+
+
+def listed() -> dict[str, str]:
+    """What the help lists: a line for every command."""
+    return {name: each.about for name, each in commands().items() if each.about}
 
 
 def usage() -> str:
     """The help text: one line per command."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {sentence}" for name, sentence in COMMANDS.items()]
+    width = max(map(len, listed()))
+    lines = [f"  {name:<{width}}  {about}" for name, about in listed().items()]
     return "\n".join(
         ["usage: dpatlas COMMAND [arguments]   (COMMAND --help tells more)", "", *lines]
     )
+
+
+def run(name: str, arguments: Sequence[str]) -> int | None:
+    """Run a command; InputError for an unknown one, or one whose packages are not installed."""
+    command = COMMANDS.get(name) or commands().get(name)
+    if command is None:
+        raise InputError("command", repr(name), "one of " + ", ".join(listed()))
+    try:
+        return importlib.import_module(command.module).main(arguments)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package.startswith("dpatlas"):
+            raise
+        allowed = f"what it needs: pip install 'dp-atlas[{command.extra}]'"
+        raise InputError(f"dpatlas {name}", f"no package {package}", allowed) from None
+    except OSError as error:
+        # The project makes no such names: it was typed.
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise InputError(str(error.filename), "too long a name", "a name of a file") from None
 
 
 def dispatch(arguments: Sequence[str]) -> int | None:
@@ -50,22 +92,7 @@ def dispatch(arguments: Sequence[str]) -> int | None:
     if arguments[0] == "--version":
         print(f"dp-atlas {__version__}")
         return 0
-    name, *rest = arguments
-    if name not in COMMANDS:
-        raise InputError("command", repr(name), "one of " + ", ".join(COMMANDS))
-    try:
-        return importlib.import_module(f"dpatlas.commands.{name.replace('-', '_')}").main(rest)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package == "dpatlas":
-            raise
-        allowed = f"what it needs: pip install 'dp-atlas[{EXTRAS.get(name, 'workflow')}]'"
-        raise InputError(f"dpatlas {name}", f"no package {package}", allowed) from None
-    except OSError as error:
-        # The project makes no such names: it was typed.
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        raise InputError(str(error.filename), "too long a name", "a name of a file") from None
+    return run(arguments[0], arguments[1:])
 
 
 def main() -> int:

@@ -16,8 +16,8 @@ from dpatlas.audit import Claim, audit_training, premises
 from dpatlas.audit.audit import _attacks
 from dpatlas.audit.premises import HOLDS, Premise
 from dpatlas.audit.run import Run, flatten
+from dpatlas.base.scripts import printing_to_stderr
 from dpatlas.commands import audit as command
-from dpatlas.core.scripts import printing_to_stderr
 from dpatlas.errors import InputError, run_command
 
 HERE = Path(__file__).parent

@@ -16,16 +16,16 @@ from scipy.stats import beta, binom
 from torch import nn
 from torch.nn.utils import prune
 
+from dpatlas.base.seeds import Noise
 from dpatlas.certify import Settings, certify
 from dpatlas.certify.network import chain
 from dpatlas.certify.posterior import count_errors
 from dpatlas.certify.priors import make_prior
 from dpatlas.commands import certify as command
-from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
+from dpatlas.formulas.max_information.kappa import kappa, kappa_repaired
 from dpatlas.models.mean_field import MeanField, flat_values
 from dpatlas.models.mean_field_passes import sampled_outputs
-from dpatlas.papers.max_information.formulas.kappa import kappa, kappa_repaired
 from shown_commands import DOCS, commands, written_files
 
 QUICK = Settings(epochs=3, prior_epochs=5, batch=20)

@@ -10,14 +10,14 @@ import functools
 import importlib.util
 from pathlib import Path
 
-from dpatlas.registry import all_blocks
+from dpatlas_workflow.registry import all_blocks
 
 TESTS = Path(__file__).parents[1]
 
 
 @functools.cache
 def worlds_of(key):
-    """The module; of a block that lives in dpatlas/papers/KEY it is tests/papers/KEY/worlds.py."""
+    """The module: of a block in the folder papers/KEY it is tests/papers/KEY/worlds.py."""
     folder = TESTS / all_blocks()[key].package.split(".")[1] / key
     spec = importlib.util.spec_from_file_location(f"{key}_worlds", folder / "worlds.py")
     module = importlib.util.module_from_spec(spec)

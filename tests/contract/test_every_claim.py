@@ -6,10 +6,15 @@ import pytest
 from block_worlds import worlds_of
 from committed_claims import CLAIMS, claim_rows
 
-from dpatlas.config.products import products_of
-from dpatlas.evidence.claims import check_evidence
-from dpatlas.evidence.verdicts import IDENTITY, NOT_CONTRADICTED, NOT_REPRODUCED, REPRODUCED
-from dpatlas.registry import all_papers
+from dpatlas_workflow.config.products import products_of
+from dpatlas_workflow.evidence.claims import check_evidence
+from dpatlas_workflow.evidence.verdicts import (
+    IDENTITY,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    REPRODUCED,
+)
+from dpatlas_workflow.registry import all_papers
 
 WHOLES = {claim.id: claim for claim in CLAIMS.claims}
 ENTRIES = [entry for claim in CLAIMS.claims for entry in claim.entries]

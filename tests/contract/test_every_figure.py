@@ -11,10 +11,10 @@ import pytest
 from block_worlds import worlds_of
 from figure_samples import shown_rows
 
-from dpatlas.config.products import all_products
-from dpatlas.core.records import RunsFields
-from dpatlas.show.output import FEW_NOTE, figure_files
-from dpatlas.show.rows import LEAST_RUNS
+from dpatlas.base.records import RunsFields
+from dpatlas_workflow.config.products import all_products
+from dpatlas_workflow.show.output import FEW_NOTE, figure_files
+from dpatlas_workflow.show.rows import LEAST_RUNS
 
 FIGURES = {
     name: (block, product)

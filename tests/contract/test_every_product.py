@@ -17,10 +17,10 @@ from figure_samples import (
     smallest_text,
 )
 
-from dpatlas.config.products import all_products, products_of
-from dpatlas.core.records import RunsFields
-from dpatlas.registry import all_blocks
-from dpatlas.show import make
+from dpatlas.base.records import RunsFields
+from dpatlas_workflow.config.products import all_products, products_of
+from dpatlas_workflow.registry import all_blocks
+from dpatlas_workflow.show import make
 
 PRODUCTS = [
     pytest.param(block, product, id=product.name) for product, block in all_products().values()

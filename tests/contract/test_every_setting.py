@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from dpatlas.config.atlas import PAPERS
-from dpatlas.config.load import read_config, validate
 from dpatlas.errors import InputError
-from dpatlas.registry import all_blocks
+from dpatlas_workflow.config.atlas import PAPERS
+from dpatlas_workflow.config.load import read_config, validate
+from dpatlas_workflow.registry import all_blocks
 
 CONFIG = read_config()
 # Shorter, and as good where a block is not looked at.

@@ -1,7 +1,7 @@
 """Names that users rely on: of papers, figures and tables."""
 
-from dpatlas.config.products import all_products
-from dpatlas.registry import all_papers
+from dpatlas_workflow.config.products import all_products
+from dpatlas_workflow.registry import all_papers
 
 FIGURES = """
     kl_vs_epochs kl_vs_depth kl_vs_width kl_bounds kl_tradeoff

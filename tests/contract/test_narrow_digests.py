@@ -2,9 +2,9 @@
 
 import pytest
 
-from dpatlas.config.products import products_of
-from dpatlas.core.digest import reachable
-from dpatlas.registry import all_blocks
+from dpatlas.base.digest import reachable
+from dpatlas_workflow.config.products import products_of
+from dpatlas_workflow.registry import all_blocks
 
 BLOCKS = pytest.mark.parametrize("block", all_blocks().values(), ids=lambda block: block.key)
 

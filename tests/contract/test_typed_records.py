@@ -4,12 +4,12 @@ from importlib.util import find_spec
 
 import pytest
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_tier
-from dpatlas.core import records
-from dpatlas.core.canonical import canonical_json
-from dpatlas.records import diverged_at, inputs_used, measured, parse_spec, shape_of
-from dpatlas.registry import all_blocks
+from dpatlas.base import records
+from dpatlas.base.canonical import canonical_json
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_tier
+from dpatlas_workflow.records import diverged_at, inputs_used, measured, parse_spec, shape_of
+from dpatlas_workflow.registry import all_blocks
 
 TIERS = ("embedded", "smoke", "workstation", "photographs", "printed", "paper")
 TYPED = {key: block for key, block in all_blocks().items() if find_spec(f"{block.package}.records")}

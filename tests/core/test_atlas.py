@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.config.atlas import Atlas, data_id
-from dpatlas.config.load import load_config, load_tier, read_config, read_tier, validate
-from dpatlas.core.files import check_writable, write_json
-from dpatlas.core.seeds import Noise
-from dpatlas.core.specs import Spec
+from dpatlas.base.files import check_writable, write_json
+from dpatlas.base.seeds import Noise
+from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas_workflow.config.atlas import Atlas, data_id
+from dpatlas_workflow.config.load import load_config, load_tier, read_config, read_tier, validate
 
 
 def changed(change):
@@ -61,7 +61,7 @@ def test_the_precision_is_that_of_the_jobs_that_a_gpu_runs():
 
 def test_claims_of_a_disabled_paper_are_read_too():
     atlas = Atlas(load_config(changes={"kl_privacy": {"enabled": False}}))
-    assert "src/dpatlas/papers/kl_privacy/claims.yaml" in atlas.files("claims.yaml")
+    assert "src/dpatlas_workflow/papers/kl_privacy/claims.yaml" in atlas.files("claims.yaml")
 
 
 def test_no_two_jobs_share_noise():

@@ -6,15 +6,15 @@ import pytest
 from figure_samples import blocks_of
 from sgld_records import utility_record
 
-from dpatlas.commands.plan import jobs_of
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.common import run_blocks
-from dpatlas.config.load import load_tier, read_tier, validate
-from dpatlas.core.specs import Spec
-from dpatlas.cost.estimate import seconds_per_run
-from dpatlas.cost.plan import make_plan
+from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.records import joined, noting
+from dpatlas_workflow.commands.plan import jobs_of
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.common import run_blocks
+from dpatlas_workflow.config.load import load_tier, read_tier, validate
+from dpatlas_workflow.cost.estimate import seconds_per_run
+from dpatlas_workflow.cost.plan import make_plan
+from dpatlas_workflow.records import joined, noting
 
 
 def fields_of(runs, **others):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.base.checkpoints import Checkpoints
 
 IDENTITY = {"spec": "s1", "code": "c1", "data": "d1", "device": "cpu"}
 ARRAYS = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3), "kl": np.array([np.nan, 1.0])}

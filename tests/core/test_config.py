@@ -2,12 +2,12 @@
 
 import pytest
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, load_tier, merge, project_root, read_tier
-from dpatlas.config.model import schema_of, sentence_of, walk
-from dpatlas.config.root import config_model
-from dpatlas.core.files import write_json
+from dpatlas.base.files import write_json
+from dpatlas.base.schema import schema_of, sentence_of, walk
 from dpatlas.errors import InputError
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_config, load_tier, merge, project_root, read_tier
+from dpatlas_workflow.config.root import config_model
 
 TIERS = ["embedded", "smoke", "workstation", "photographs", "printed", "paper"]
 

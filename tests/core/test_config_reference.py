@@ -2,14 +2,14 @@
 
 import pytest
 
+from dpatlas.base.schema import schema_of, walk
 from dpatlas.cli import dispatch
-from dpatlas.commands.config import pages
-from dpatlas.config.load import load_config, load_tier
-from dpatlas.config.model import schema_of, walk
-from dpatlas.config.reference import MADE_BY, PAGE, editor_schema, written
-from dpatlas.config.root import config_model
 from dpatlas.errors import InputError
-from dpatlas.registry import all_blocks
+from dpatlas_workflow.commands.config import pages
+from dpatlas_workflow.config.load import load_config, load_tier
+from dpatlas_workflow.config.reference import MADE_BY, PAGE, editor_schema, written
+from dpatlas_workflow.config.root import config_model
+from dpatlas_workflow.registry import all_blocks
 
 
 def test_pages_and_models_agree():

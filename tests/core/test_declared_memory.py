@@ -3,9 +3,9 @@
 import pytest
 from block_worlds import worlds_of
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_tier
-from dpatlas.registry import all_blocks, all_papers
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_tier
+from dpatlas_workflow.registry import all_blocks, all_papers
 
 # Largest peak of resident memory by kind of job, MB: cost.json of a full embedded run on two cores.
 MEASURED = {

@@ -10,15 +10,26 @@ from pathlib import Path
 import pytest
 
 import dpatlas
-from dpatlas.core.digest import CACHE, code_digest
+from dpatlas.base.digest import CACHE, code_digest
 from dpatlas.errors import InputError
 
-SOURCE = Path(dpatlas.__file__).parent
-BORROWED = ("__init__.py", "errors.py", "core/__init__.py")
-BORROWED += tuple(f"core/{name}.py" for name in ("canonical", "digest", "files"))
+SOURCE = Path(dpatlas.__file__).parents[1]
+BORROWED = tuple(
+    f"dpatlas/{name}.py"
+    for name in (
+        "__init__",
+        "errors",
+        "base/__init__",
+        "base/canonical",
+        "base/digest",
+        "base/files",
+    )
+)
+MATHS = "dpatlas/maths"
 MODULES = {
-    "jobs/__init__.py": "",
-    "jobs/train.py": '''"""Train."""
+    "dpatlas_workflow/__init__.py": "",
+    "dpatlas_workflow/run/__init__.py": "",
+    "dpatlas_workflow/run/train.py": '''"""Train."""
 from dpatlas.maths.formulas import step
 from dpatlas.maths import tables
 
@@ -27,9 +38,9 @@ def main(x):
     from dpatlas.maths.lazy import late
     return step(x) + late(x) + tables.ROWS
 ''',
-    "jobs/plot.py": "import dpatlas.maths.tables\n\nCOLOUR = 'blue'\n",
-    "maths/__init__.py": "",
-    "maths/formulas.py": '''"""Formulas."""
+    "dpatlas_workflow/run/plot.py": "import dpatlas.maths.tables\n\nCOLOUR = 'blue'\n",
+    f"{MATHS}/__init__.py": "",
+    f"{MATHS}/formulas.py": '''"""Formulas."""
 
 def setting(sentence, **limits):
     return limits
@@ -41,15 +52,19 @@ def step(x):
     # twice
     return 2 * x
 ''',
-    "maths/lazy.py": "from dpatlas.maths.deep import DEPTH\n\ndef late(x):\n    return x - DEPTH\n",
-    "maths/deep.py": "DEPTH = 3\n",
-    "maths/tables.py": "ROWS = 4\nSLOW = 'dpatlas.maths.slow:table'\n",
-    "maths/slow.py": "def table():\n    return 5\n",
+    f"{MATHS}/lazy.py": """from dpatlas.maths.deep import DEPTH
+
+def late(x):
+    return x - DEPTH
+""",
+    f"{MATHS}/deep.py": "DEPTH = 3\n",
+    f"{MATHS}/tables.py": "ROWS = 4\nSLOW = 'dpatlas.maths.slow:table'\n",
+    f"{MATHS}/slow.py": "def table():\n    return 5\n",
 }
-TRAIN, PLOT = "dpatlas.jobs.train", "dpatlas.jobs.plot"
+TRAIN, PLOT = "dpatlas_workflow.run.train", "dpatlas_workflow.run.plot"
 REPORT = """
 import json, sys
-from dpatlas.core.digest import code_digest, remember_code
+from dpatlas.base.digest import code_digest, remember_code
 print(json.dumps([code_digest(name) for name in sys.argv[1:]]))
 remember_code()
 """
@@ -57,12 +72,12 @@ remember_code()
 
 class Project:
     def __init__(self, folder):
-        self.root = folder / "dpatlas"
+        self.root = folder
         for name in BORROWED:
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(SOURCE / name, self.root / name)
         for name, text in MODULES.items():
-            (self.root / name).parent.mkdir(exist_ok=True)
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             (self.root / name).write_text(text)
 
     def edit(self, name, old, new):
@@ -72,7 +87,7 @@ class Project:
 
     def digests(self, cache=""):
         """Digest of train and of plot, from a fresh process."""
-        own = {"PYTHONPATH": str(self.root.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+        own = {"PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
             [sys.executable, "-c", REPORT, TRAIN, PLOT],
             env={**os.environ, **own, CACHE: str(cache)},
@@ -105,13 +120,13 @@ def before(tmp_path_factory):
     ids=["comment", "no docstring", "format", "sentence of a field"],
 )
 def test_what_does_not_change_the_meaning_does_not_change_the_digest(project, before, old, new):
-    project.edit("maths/formulas.py", old, new)
+    project.edit(f"{MATHS}/formulas.py", old, new)
     assert project.digests() == before
 
 
 @pytest.mark.parametrize(("old", "new"), [("2 * x", "2.0 * x"), ("gt=0", "ge=0")])
 def test_a_semantic_edit_changes_its_users_and_nobody_else(project, before, old, new):
-    project.edit("maths/formulas.py", old, new)
+    project.edit(f"{MATHS}/formulas.py", old, new)
     after = project.digests()
     assert after[0] != before[0]
     assert after[1] == before[1]
@@ -120,12 +135,12 @@ def test_a_semantic_edit_changes_its_users_and_nobody_else(project, before, old,
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("maths/lazy.py", "x - DEPTH", "x + DEPTH"),
-        ("maths/deep.py", "3", "4"),
-        ("maths/tables.py", "4", "5"),
-        ("maths/__init__.py", "", "SIDE_EFFECT = True\n"),
-        ("maths/slow.py", "5", "6"),
-        ("maths/tables.py", "slow:table", "slow:other"),
+        (f"{MATHS}/lazy.py", "x - DEPTH", "x + DEPTH"),
+        (f"{MATHS}/deep.py", "3", "4"),
+        (f"{MATHS}/tables.py", "4", "5"),
+        (f"{MATHS}/__init__.py", "", "SIDE_EFFECT = True\n"),
+        (f"{MATHS}/slow.py", "5", "6"),
+        (f"{MATHS}/tables.py", "slow:table", "slow:other"),
     ],
     ids=["in a function", "by an import", "from a package", "package", "entry point", "a text"],
 )
@@ -135,14 +150,14 @@ def test_every_way_of_importing_counts(project, before, name, old, new):
 
 
 def test_a_table_that_a_module_names_is_a_part_of_it(project):
-    project.edit("jobs/plot.py", "'blue'", "'values.csv'")
-    for name in ("jobs/printed/values.csv", "maths/values.csv"):
+    project.edit("dpatlas_workflow/run/plot.py", "'blue'", "'values.csv'")
+    for name in ("dpatlas_workflow/run/printed/values.csv", f"{MATHS}/values.csv"):
         (project.root / name).parent.mkdir(exist_ok=True)
         (project.root / name).write_text("a\n1\n")
     found = project.digests()
-    project.edit("maths/values.csv", "1", "2")
+    project.edit(f"{MATHS}/values.csv", "1", "2")
     assert project.digests() == found
-    project.edit("jobs/printed/values.csv", "1", "2")
+    project.edit("dpatlas_workflow/run/printed/values.csv", "1", "2")
     train, plot = project.digests()
     assert train == found[0] and plot != found[1]
 
@@ -150,12 +165,12 @@ def test_a_table_that_a_module_names_is_a_part_of_it(project):
 def test_what_is_remembered_gives_the_same_digests_and_hides_no_edit(project, before, tmp_path):
     cache = tmp_path / "cache"
     assert project.digests(cache) == project.digests(cache) == before
-    project.edit("maths/deep.py", "3", "4")
+    project.edit(f"{MATHS}/deep.py", "3", "4")
     assert project.digests(cache) == project.digests() != before
     # An entry point that names nothing yet is looked for again.
-    project.edit("jobs/plot.py", "'blue'", "'dpatlas.maths.new:name'")
+    project.edit("dpatlas_workflow/run/plot.py", "'blue'", "'dpatlas.maths.new:name'")
     found = project.digests(cache)
-    (project.root / "maths/new.py").write_text("name = 1\n")
+    (project.root / f"{MATHS}/new.py").write_text("name = 1\n")
     after = project.digests(cache)
     assert (after[0], after[1]) == (found[0], project.digests()[1]) and after[1] != found[1]
 
@@ -175,11 +190,11 @@ def test_what_is_remembered_is_used_and_written_anew_if_damaged(project, before,
 
 
 def test_the_digest_never_runs_what_it_digests(project):
-    project.edit("maths/formulas.py", "def step", "raise SystemExit('imported')\n\n\ndef step")
+    project.edit(f"{MATHS}/formulas.py", "def step", "raise SystemExit('imported')\n\n\ndef step")
     assert project.digests()
 
 
 def test_a_module_that_does_not_exist_is_refused():
-    for name in ("dpatlas.papers.alchemy", "dpatlas_of_another_project"):
+    for name in ("dpatlas_workflow.papers.alchemy", "dpatlas_of_another_project"):
         with pytest.raises(InputError, match=name):
             code_digest(name)

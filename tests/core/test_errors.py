@@ -85,7 +85,7 @@ def test_sigterm_removes_what_is_half_written(tmp_path):
     script = """
 import sys, time
 from pathlib import Path
-from dpatlas.core.files import replacing_folder
+from dpatlas.base.files import replacing_folder
 from dpatlas.errors import run_command
 
 def main(arguments):

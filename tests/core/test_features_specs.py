@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from dpatlas.commands.plan import jobs_of
-from dpatlas.config import features
-from dpatlas.config.atlas import Atlas, data_id
-from dpatlas.config.load import load_tier
-from dpatlas.config.sizes import INPUTS, features_mb, records_of
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.models import backbone
 from dpatlas.models.build import build
+from dpatlas_workflow.commands.plan import jobs_of
+from dpatlas_workflow.config import features
+from dpatlas_workflow.config.atlas import Atlas, data_id
+from dpatlas_workflow.config.load import load_tier
+from dpatlas_workflow.config.sizes import INPUTS, features_mb, records_of
 
 TIERS = ("embedded", "smoke", "workstation", "photographs", "printed", "paper")
 SHAPES = {64: (1, 8, 8), 784: (1, 28, 28), 3072: (3, 32, 32)}

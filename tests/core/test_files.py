@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.core.files import (
+from dpatlas.base.files import (
     PART,
     only_process,
     read_json,

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.base.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
 
 NAN, INF = math.nan, math.inf

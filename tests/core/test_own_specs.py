@@ -5,14 +5,14 @@ import os
 
 import pytest
 
-from dpatlas.config import own
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, read_config
-from dpatlas.config.sizes import array_mb, inputs_of
-from dpatlas.core.facts import DataFields
+from dpatlas.base.facts import DataFields
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.models.imagenet import PREPROCESSING
+from dpatlas_workflow.config import own
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_config, read_config
+from dpatlas_workflow.config.sizes import array_mb, inputs_of
 
 SCANS = {
     "path": "scans",

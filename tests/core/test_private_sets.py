@@ -1,8 +1,8 @@
 import subprocess
 import sys
 
-from dpatlas.config.types import PRIVATE_SETS
 from dpatlas.data.registry import DATA_SETS
+from dpatlas_workflow.config.types import PRIVATE_SETS
 
 MODULE = """
 from dpatlas.data.definitions import DataSet, Scaling
@@ -14,8 +14,8 @@ CONFIG = """
 import sys
 from dpatlas.data import sets
 sets.__path__.append(sys.argv[1])
-from dpatlas.config.model import validated
-from dpatlas.config.types import PrivateSplit
+from dpatlas.base.schema import validated
+from dpatlas_workflow.config.types import PrivateSplit
 from dpatlas.errors import InputError
 counts = {"n_train": 5, "n_test": 2, "n_validation": 2}
 print(validated(PrivateSplit, {"name": "new", "classes": [0, 2], **counts}).classes)

@@ -1,6 +1,6 @@
 import platform
 
-from dpatlas.core.processor import processor
+from dpatlas.base.processor import processor
 
 X86 = """\
 processor\t: 0

@@ -5,7 +5,7 @@ from figure_samples import as_json
 from kl_sample_records import RECORDS
 
 from dpatlas.errors import InputError
-from dpatlas.records import parse_record
+from dpatlas_workflow.records import parse_record
 
 
 @pytest.fixture
@@ -17,7 +17,9 @@ def content():
 def test_a_record_is_read_by_the_classes_of_its_kind(content):
     record = parse_record(content, "here")
     assert (record.key, record.kind) == ("kl_privacy", record.spec.kind)
-    assert type(record.spec).__module__ == f"dpatlas.papers.kl_privacy.records.{record.kind}"
+    assert (
+        type(record.spec).__module__ == f"dpatlas_workflow.papers.kl_privacy.records.{record.kind}"
+    )
     assert set(record.tables) == {"rows"} and record.facts == {"inputs": 4}
 
 

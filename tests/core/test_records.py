@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dpatlas.core.records import (
+from dpatlas.base.records import (
     FIELDS,
     SCHEMA_VERSION,
     Stopwatch,
@@ -14,7 +14,7 @@ from dpatlas.core.records import (
     read_record,
     write_record,
 )
-from dpatlas.core.specs import Spec
+from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 
 SPEC = Spec.of({"key": "kl_privacy", "kind": "training", "lr": 0.1}, "he")
@@ -64,7 +64,7 @@ def test_two_runs_write_the_same_bytes_and_their_own_costs(tmp_path):
 def test_the_record_is_written_last(tmp_path, monkeypatch):
     order = []
     monkeypatch.setattr(
-        "dpatlas.core.records.write_json", lambda path, value: order.append(path.name)
+        "dpatlas.base.records.write_json", lambda path, value: order.append(path.name)
     )
     write_record(tmp_path / "record.json", make_record(SPEC, **PARTS), Stopwatch())
     assert order == ["cost.json", "record.json"]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpatlas.core.rounding import downward, rounded_up, upward
+from dpatlas.base.rounding import downward, rounded_up, upward
 
 
 @pytest.mark.parametrize(

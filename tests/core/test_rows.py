@@ -4,10 +4,10 @@ import pytest
 from figure_samples import blocks_of
 from kl_sample_records import linearized_record, training_record
 
-from dpatlas.core.records import rows_of
+from dpatlas.base.records import rows_of
 from dpatlas.errors import InputError
-from dpatlas.records import joined, noting
-from dpatlas.rows import columns
+from dpatlas_workflow.records import joined, noting
+from dpatlas_workflow.rows import columns
 
 
 def test_rows_go_through_all_points_of_the_axes_the_last_fastest():

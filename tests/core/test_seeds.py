@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpatlas.core.seeds import Noise, Streams, generator, note_stream, recording, seed
-from dpatlas.core.specs import Spec
+from dpatlas.base.seeds import Noise, Streams, generator, note_stream, recording, seed
+from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 
 

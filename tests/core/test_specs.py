@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpatlas.core.specs import Spec, distinct
+from dpatlas.base.specs import Spec, distinct
 from dpatlas.errors import InputError
 
 FIELDS = {"key": "kl_privacy", "kind": "training", "lr": 0.1, "data": {"classes": [3, 8], "n": 10}}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from dpatlas.core.statistics import (
+from dpatlas.errors import InputError
+from dpatlas_workflow.statistics import (
     FAILS,
     HOLDS,
     OPEN,
@@ -20,7 +21,6 @@ from dpatlas.core.statistics import (
     simultaneous_confidence,
     weigh,
 )
-from dpatlas.errors import InputError
 
 EXPERIMENTS = 6_000
 

@@ -5,17 +5,17 @@ import re
 
 import pytest
 
-from dpatlas.commands import tune
-from dpatlas.config import tuned
-from dpatlas.config.atlas import Atlas, waits_for
-from dpatlas.config.load import load_config, load_tier, read_config, tiers, validate
-from dpatlas.config.types import class_names
-from dpatlas.core.folders import command
-from dpatlas.core.records import FIELDS, checked_fields
+from dpatlas.base.folders import command
+from dpatlas.base.records import FIELDS, checked_fields
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.jobs import long_training
-from dpatlas.registry import all_blocks
-from dpatlas.report.tuned import outcome, text_of
+from dpatlas_workflow.commands import tune
+from dpatlas_workflow.config import tuned
+from dpatlas_workflow.config.atlas import Atlas, waits_for
+from dpatlas_workflow.config.load import load_config, load_tier, read_config, tiers, validate
+from dpatlas_workflow.config.types import class_names
+from dpatlas_workflow.papers.dp_sgld.jobs import long_training
+from dpatlas_workflow.registry import all_blocks
+from dpatlas_workflow.report.tuned import outcome, text_of
 
 TIERS = tiers()
 SCANS = {"path": "scans", "classes": ["a", "b"], "image_shape": [1, 8, 8], "scaling": "unit"}

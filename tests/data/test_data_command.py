@@ -6,10 +6,10 @@ import pytest
 from miniatures import MNIST_NAMES as NAMES
 from own_miniature import CLASSES, GREY, pile
 
-from dpatlas.commands import data as command
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import read_tier, validate
 from dpatlas.errors import run_command
+from dpatlas_workflow.commands import data as command
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import read_tier, validate
 
 
 @pytest.fixture(autouse=True)

@@ -159,7 +159,7 @@ def test_a_stalled_transfer_is_given_up_and_gone_on_from(server, tmp_path, monke
 
 
 def test_a_long_download_shows_its_progress(server, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("dpatlas.core.progress.SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr("dpatlas.base.progress.SECONDS_BETWEEN_LINES", 0)
     server.answers = [serve(CONTENT, cut=CUT), serve(CONTENT)]
     get(server, tmp_path)
     lines = capsys.readouterr().err.splitlines()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from local_server import fail, serve
 
-from dpatlas.core.networks import PUBLISHED
+from dpatlas.base.networks import PUBLISHED
 from dpatlas.data import fetch_weights as module
 from dpatlas.data.download import CHUNK
 from dpatlas.errors import run_command

@@ -3,7 +3,7 @@ import pytest
 from generated_draws import draw
 from scipy.spatial.distance import cdist
 
-from dpatlas.core.seeds import generator
+from dpatlas.base.seeds import generator
 from dpatlas.data.definitions import scale
 from dpatlas.data.generated import BLOCK, fonts
 from dpatlas.data.generated.curves import distances

@@ -3,7 +3,7 @@ import pytest
 from generated_draws import draw
 from scipy import stats
 
-from dpatlas.core.seeds import generator
+from dpatlas.base.seeds import generator
 from dpatlas.data.generated import BLOCK, leaves, surfaces
 from dpatlas.data.generated.leaves import COLOUR, GREATEST_RADIUS, GREY, LAYERS
 from dpatlas.data.generated.surfaces import SHAPES, TEXTURES

@@ -6,7 +6,7 @@ from generated_draws import draw
 from scipy import stats
 from scipy.spatial.distance import cdist
 
-from dpatlas.core.seeds import generator
+from dpatlas.base.seeds import generator
 from dpatlas.data.generated import BLOCK, styles
 from dpatlas.data.generated.levels import stretched
 from dpatlas.data.generated.styles import GREY

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpatlas.core.seeds import permutation
+from dpatlas.base.seeds import permutation
 from dpatlas.data.definitions import scale
 from dpatlas.data.prepare import main, prepare
 from dpatlas.data.prepared import load

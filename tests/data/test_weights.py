@@ -9,13 +9,13 @@ import pytest
 import torch
 from miniatures import Hostile
 
-from dpatlas.commands import data as command
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import read_config, validate
 from dpatlas.data import weights
 from dpatlas.data.download import RECORDS
 from dpatlas.data.weights import named_file, obtain, read
 from dpatlas.errors import InputError
+from dpatlas_workflow.commands import data as command
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import read_config, validate
 
 STATE = {"layer.weight": torch.arange(6.0).view(2, 3), "layer.steps": torch.tensor(3)}
 

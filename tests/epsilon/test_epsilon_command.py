@@ -15,9 +15,9 @@ import pytest
 from dpatlas.accounting.guarantees import Phase, composition, guarantee
 from dpatlas.accounting.ledger import Ran, ledger, tuning_of
 from dpatlas.accounting.samplers import FullBatch, Poisson, Shuffled
+from dpatlas.base.rounding import upward
 from dpatlas.commands import bound
 from dpatlas.commands.epsilon import main
-from dpatlas.core.rounding import upward
 from dpatlas.epsilon.check import _verdict, check_epsilon
 from dpatlas.epsilon.claim import Printed, read_claim
 from dpatlas.epsilon.valid import Reading

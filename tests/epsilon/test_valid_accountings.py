@@ -14,7 +14,7 @@ from opacus.accountants import PRVAccountant
 
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import FixedSize, Poisson, Shuffled
-from dpatlas.core.rounding import upward
+from dpatlas.base.rounding import upward
 from dpatlas.epsilon.check import check_epsilon
 from dpatlas.epsilon.claim import RELATIONS, read_claim
 from dpatlas.epsilon.valid import SQRT_5, event, optimistic, readings

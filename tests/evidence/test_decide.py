@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpatlas.commands import decide as command
-from dpatlas.config.load import load_tier
-from dpatlas.core.files import write_atomic
-from dpatlas.core.folders import MORE_RUNS
+from dpatlas.base.files import write_atomic
+from dpatlas.base.folders import MORE_RUNS
 from dpatlas.errors import InputError, run_command
-from dpatlas.evidence.claims import STATISTICAL, Claims
-from dpatlas.evidence.more_runs import Condition, OpenEntry
-from dpatlas.evidence.verdicts import INCONCLUSIVE, REPRODUCED
+from dpatlas_workflow.commands import decide as command
+from dpatlas_workflow.config.load import load_tier
+from dpatlas_workflow.evidence.claims import STATISTICAL, Claims
+from dpatlas_workflow.evidence.more_runs import Condition, OpenEntry
+from dpatlas_workflow.evidence.verdicts import INCONCLUSIVE, REPRODUCED
 
 CONFIG = load_tier("embedded")
 BLOCK = 12

@@ -6,18 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpatlas.core.statistics import (
-    FAILS,
-    HOLDS,
-    OPEN,
-    Comparison,
-    Estimate,
-    difference_estimate,
-    mean_estimate,
-    normal_estimate,
-)
-from dpatlas.evidence.comparisons import Evidence, Undecided, exact_comparison
-from dpatlas.evidence.looks import (
+from dpatlas_workflow.evidence.comparisons import Evidence, Undecided, exact_comparison
+from dpatlas_workflow.evidence.looks import (
     AT_MOST,
     CLAIMED_SIDE,
     LOOKS,
@@ -29,6 +19,16 @@ from dpatlas.evidence.looks import (
     only_vetoes,
     runs_to_decide,
     with_margin,
+)
+from dpatlas_workflow.statistics import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    Comparison,
+    Estimate,
+    difference_estimate,
+    mean_estimate,
+    normal_estimate,
 )
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpatlas.evidence.more_runs import SLACK, Condition, OpenEntry, next_round
+from dpatlas_workflow.evidence.more_runs import SLACK, Condition, OpenEntry, next_round
 
 
 def entry(name, *conditions, look=12, **chances):

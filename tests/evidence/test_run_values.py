@@ -5,15 +5,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpatlas.commands.verify import differences
-from dpatlas.core.files import read_rows
-from dpatlas.core.statistics import Comparison, difference_estimate, mean_estimate, normal_estimate
+from dpatlas.base.files import read_rows
 from dpatlas.errors import InputError
-from dpatlas.evidence.claims import COMPARISON_COLUMNS, comparison_rows, write_claims
-from dpatlas.evidence.comparisons import Evidence
-from dpatlas.evidence.looks import decide, decide_once
-from dpatlas.evidence.run_values import differences_from_values, samples_of
-from dpatlas.report.verify import interval_differences
+from dpatlas_workflow.commands.verify import differences
+from dpatlas_workflow.evidence.claims import COMPARISON_COLUMNS, comparison_rows, write_claims
+from dpatlas_workflow.evidence.comparisons import Evidence
+from dpatlas_workflow.evidence.looks import decide, decide_once
+from dpatlas_workflow.evidence.run_values import differences_from_values, samples_of
+from dpatlas_workflow.report.verify import interval_differences
+from dpatlas_workflow.statistics import (
+    Comparison,
+    difference_estimate,
+    mean_estimate,
+    normal_estimate,
+)
 
 
 def written(folder, *decisions):

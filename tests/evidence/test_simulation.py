@@ -20,7 +20,7 @@ from verdict_rates import (
     written,
 )
 
-from dpatlas.evidence.claims import FAMILY_ERROR
+from dpatlas_workflow.evidence.claims import FAMILY_ERROR
 
 TEXT = (Path(__file__).resolve().parents[2] / DOCUMENT).read_text()
 PAPERS = 200

@@ -17,16 +17,17 @@ from figure_samples import products, show_words
 from kl_sample_records import RECORDS, SETTINGS
 from small_run import DATA
 
-from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.files import PART
-from dpatlas.core.specs import Spec
+from dpatlas.base.checkpoints import Checkpoints
+from dpatlas.base.files import PART
+from dpatlas.base.specs import Spec
 from dpatlas.data import prepare
 from dpatlas.errors import run_command
-from dpatlas.evidence import claims
-from dpatlas.jobs import features, job
-from dpatlas.jobs import run as jobs
-from dpatlas.report import manifest, page
-from dpatlas.show import make
+from dpatlas.jobs import job
+from dpatlas_workflow.evidence import claims
+from dpatlas_workflow.report import manifest, page
+from dpatlas_workflow.run import command as jobs
+from dpatlas_workflow.run import features
+from dpatlas_workflow.show import make
 
 PROJECT = Path(__file__).parents[2]
 DIGITS = {"name": "digits", "classes": [3, 8], "n_train": 30, "norm": 8.0}
@@ -194,7 +195,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from dpatlas.errors import run_command
-from dpatlas.core.files import write_atomic
+from dpatlas.base.files import write_atomic
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 sys.exit(run_command(lambda words: write_atomic(words[0], b"x" * 9000), sys.argv[1:]))
 """

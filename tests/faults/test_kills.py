@@ -13,7 +13,7 @@ import pytest
 import yaml
 from runs_on_disk import SMOKE, end, files_of, jobs_in, jobs_of, pixels_of, said, start
 
-from dpatlas.config.atlas import KEYS
+from dpatlas_workflow.config.atlas import KEYS
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 TIER = "faults"

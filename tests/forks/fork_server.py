@@ -49,7 +49,7 @@ def serve(path: str) -> None:
     while all(key.fileobj is listening for key, _ in waiting.select()):
         connection, _ = listening.accept()
         request, descriptors = received(connection)
-        for name in LIBRARIES[request["module"].partition(".")[0]]:
+        for name in LIBRARIES[request["module"].partition(".")[0].partition("_")[0]]:
             importlib.import_module(name)
         if os.fork() == 0:
             listening.close()

@@ -16,15 +16,15 @@ import small_jobs
 from lpfft_small import a_guarantee_that_remembers, what_jobs_are_given  # noqa: F401
 from small_jobs import Killed, counted, killed_at
 
-from dpatlas.core.arrays import read_arrays
-from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.files import PART
-from dpatlas.core.specs import Spec
+from dpatlas.base.arrays import read_arrays
+from dpatlas.base.checkpoints import Checkpoints
+from dpatlas.base.files import PART
+from dpatlas.base.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.data.prepare import prepare
 from dpatlas.jobs import job
-from dpatlas.jobs.run import main
-from dpatlas.papers.lp_fft.jobs import umap
+from dpatlas_workflow.papers.lp_fft.jobs import umap
+from dpatlas_workflow.run.command import main
 
 COMPARED = {"strategies": ["lp", "lp-fft"], "shares": [0.5], "control_shares": [], "steps": 2}
 LPFFT = {

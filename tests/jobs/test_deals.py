@@ -7,14 +7,14 @@ import own_miniature
 import pytest
 from sgld_small import BACKBONE, SCALE, save_backbone
 
-from dpatlas.core.facts import DataFields
+from dpatlas.base.facts import DataFields
 from dpatlas.data import features as frozen
 from dpatlas.data import prepared
 from dpatlas.data.prepare import prepare
 from dpatlas.errors import InputError
-from dpatlas.jobs.deals import Deals
-from dpatlas.jobs.features import features as take_features
 from dpatlas.models import backbone as backbones
+from dpatlas_workflow.run.deals import Deals
+from dpatlas_workflow.run.features import features as take_features
 
 COUNTS = {"n_train": 60, "n_add": 0, "n_test": 17, "n_validation": 23}
 DIGITS = {"name": "digits", "classes": [0, 1, 2], "n_train": 300, "n_test": 80, "n_validation": 100}

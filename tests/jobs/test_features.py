@@ -21,16 +21,16 @@ from sgld_small import (
     spec_of,
 )
 
-from dpatlas.core.records import Stopwatch, checked_fields
+from dpatlas.base.records import Stopwatch, checked_fields
 from dpatlas.data import features as frozen
 from dpatlas.data import prepared
 from dpatlas.errors import InputError, run_command
-from dpatlas.jobs.deals import Deals
-from dpatlas.jobs.features import main
 from dpatlas.jobs.job import Job
 from dpatlas.models import backbone
-from dpatlas.papers.lp_fft.jobs.networks import Networks, outputs
-from dpatlas.papers.lp_fft.jobs.strategies import KIND
+from dpatlas_workflow.papers.lp_fft.jobs.networks import Networks, outputs
+from dpatlas_workflow.papers.lp_fft.jobs.strategies import KIND
+from dpatlas_workflow.run.deals import Deals
+from dpatlas_workflow.run.features import main
 
 SPEC = spec_of(
     "long_training",

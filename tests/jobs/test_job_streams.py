@@ -7,9 +7,9 @@ import pytest
 from sgld_small import save_data
 from small_jobs import Killed
 
-from dpatlas.core.records import RecordShape, SpecFields
-from dpatlas.core.seeds import Noise, generator, seed
-from dpatlas.core.specs import Spec
+from dpatlas.base.records import RecordShape, SpecFields
+from dpatlas.base.seeds import Noise, generator, seed
+from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.jobs.job import Kind, Outcome, execute

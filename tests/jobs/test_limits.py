@@ -9,14 +9,14 @@ import pytest
 import torch
 from small_jobs import arguments
 
-from dpatlas.config.load import read_config
-from dpatlas.core.blocks import Block
-from dpatlas.core.specs import Spec
+from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError, RunError, run_command
-from dpatlas.jobs import limits
-from dpatlas.jobs.limits import TIME_LIMIT, limited
-from dpatlas.jobs.run import main
-from dpatlas.registry import all_blocks
+from dpatlas_workflow.blocks import Block
+from dpatlas_workflow.config.load import read_config
+from dpatlas_workflow.registry import all_blocks
+from dpatlas_workflow.run import limits
+from dpatlas_workflow.run.command import main
+from dpatlas_workflow.run.limits import TIME_LIMIT, limited
 
 SPEC = Spec.of({"key": "lp_fft", "kind": "strategies"}, "small")
 
@@ -62,10 +62,10 @@ LIMITED = """
 import resource, sys, time
 import numpy as np
 from pathlib import Path
-from dpatlas.core.blocks import Block
-from dpatlas.core.specs import Spec
+from dpatlas_workflow.blocks import Block
+from dpatlas.base.specs import Spec
 from dpatlas.errors import run_command
-from dpatlas.jobs.limits import limited
+from dpatlas_workflow.run.limits import limited
 
 def main(arguments):
     with limited(Spec.parse(arguments[0]), Path("no-checkpoints")):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from small_jobs import counted, killed_at
 
-from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.records import Stopwatch
-from dpatlas.core.seeds import Noise
-from dpatlas.core.specs import Spec
+from dpatlas.base.checkpoints import Checkpoints
+from dpatlas.base.records import Stopwatch
+from dpatlas.base.seeds import Noise
+from dpatlas.base.specs import Spec
 from dpatlas.jobs import job as job_module
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages, Watched

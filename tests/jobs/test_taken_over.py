@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.core.files import read_json, write_json
-from dpatlas.core.records import make_record
-from dpatlas.core.specs import Spec
-from dpatlas.jobs import run
-from dpatlas.jobs.taken_over import take_over
+from dpatlas.base.files import read_json, write_json
+from dpatlas.base.records import make_record
+from dpatlas.base.specs import Spec
+from dpatlas_workflow.run import command
+from dpatlas_workflow.run.taken_over import take_over
 
 SPEC = Spec.of({"key": "kl_privacy", "kind": "training", "seed": 3}, "a-run")
 SAME = {"spec_digest": SPEC.digest, "code_digest": "c0de", "versions": {"numpy": "2"}}
@@ -78,10 +78,10 @@ def test_outside_of_a_tier_nothing_is_taken(place, tmp_path, monkeypatch):
 def test_an_interrupted_job_goes_on_by_itself(begun, tmp_path, monkeypatch):
     spec = Spec.of({"key": "dp_sgld", "kind": "counterexample"}, "laws")
     ran = []
-    monkeypatch.setattr(run, "execute", lambda *given, **options: ran.append(given[0]))
-    monkeypatch.setattr(run, "take_over", lambda *given: tmp_path)
+    monkeypatch.setattr(command, "execute", lambda *given, **options: ran.append(given[0]))
+    monkeypatch.setattr(command, "take_over", lambda *given: tmp_path)
     if begun:
         (tmp_path / spec.id).mkdir()
     words = ["--spec", spec.argument, "--record", "record.json", "--checkpoints", str(tmp_path)]
-    assert run.main(words) == 0
+    assert command.main(words) == 0
     assert ran == [spec] * begun

@@ -10,15 +10,15 @@ from torch import nn
 
 from dpatlas.accounting.ledger import Ran, together
 from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Poisson
-from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.records import Stopwatch, checked_fields
+from dpatlas.base.checkpoints import Checkpoints
+from dpatlas.base.records import Stopwatch, checked_fields
 from dpatlas.data import prepared
-from dpatlas.jobs.arms import Arms, Setting, accuracy
 from dpatlas.jobs.job import Job
-from dpatlas.jobs.private_plan import DpSgdPlan
-from dpatlas.jobs.tuning import Tuning
-from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
-from dpatlas.papers.dp_sgld.records.long_training_tuning import LongTrainingTuningSpec
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas_workflow.papers.dp_sgld.records.long_training_tuning import LongTrainingTuningSpec
+from dpatlas_workflow.run.arms import Arms, Setting, accuracy
+from dpatlas_workflow.run.private_plan import DpSgdPlan
+from dpatlas_workflow.run.tuning import Tuning
 
 ACCOUNTS = (1e-5, "add_remove")
 PROBLEM = Problem(n=1150, classes=10, feature_norm=1.0, delta=1e-5)

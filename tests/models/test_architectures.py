@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from dpatlas.errors import InputError
+from dpatlas.formulas.dp_sgld.published import TABLE_4
 from dpatlas.models import wide_resnet as wide
 from dpatlas.models.alexnet import alexnet
 from dpatlas.models.mobilenet import mobilenet_v3
@@ -13,7 +14,6 @@ from dpatlas.models.resnet import resnet18
 from dpatlas.models.small_cnn import SIZES, bench_cnn, small_cnn
 from dpatlas.models.vit import vit
 from dpatlas.models.wide_resnet import wide_resnet
-from dpatlas.papers.dp_sgld.formulas.published import TABLE_4
 
 
 def count(module):

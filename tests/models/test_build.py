@@ -7,7 +7,7 @@ from scipy import stats
 from torch import nn
 from torch.nn import functional
 
-from dpatlas.core.networks import NETWORKS
+from dpatlas.base.networks import NETWORKS
 from dpatlas.errors import InputError
 from dpatlas.models.build import NAMES, build, initialise
 from dpatlas.models.vit import ClassToken, Offset

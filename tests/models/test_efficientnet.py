@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpatlas.core.networks import PACKAGE, PUBLISHED
+from dpatlas.base.networks import PACKAGE, PUBLISHED
 from dpatlas.data.weights import in_package, obtain
 from dpatlas.errors import InputError
 from dpatlas.models.efficientnet import (

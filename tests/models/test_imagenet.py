@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from dpatlas.core.networks import PUBLISHED
+from dpatlas.base.networks import PUBLISHED
 from dpatlas.errors import InputError
 from dpatlas.models.backbone import features
 from dpatlas.models.build import build, builder

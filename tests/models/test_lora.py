@@ -8,7 +8,7 @@ from torch import nn
 
 from dpatlas.accounting.parameter_names import belongs
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.models.lora import Adapted, lora_parameters, with_lora

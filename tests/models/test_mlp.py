@@ -4,13 +4,13 @@ import torch
 from scipy import stats
 from torch.func import jacrev, vmap
 
+from dpatlas.formulas.kl_privacy.theorems import INITS, layer_variances
 from dpatlas.models.mlp import (
     initial_weights,
     layer_shapes,
     output_gradient_norms,
     output_jacobian_gram,
 )
-from dpatlas.papers.kl_privacy.formulas.theorems import INITS, layer_variances
 
 INPUTS, WIDTH, RECORDS = 13, 17, 9
 EXACT = {"rtol": 1e-10, "atol": 1e-12}

@@ -5,13 +5,13 @@ from typing import get_args
 import pytest
 from torchvision.models import get_model_weights
 
-from dpatlas.config.backbones import Backbone
-from dpatlas.config.types import SmallNetwork
-from dpatlas.core.digest import reachable
-from dpatlas.core.networks import FROM_FILES, IMPORTED, NETWORKS, PACKAGE, PUBLISHED
-from dpatlas.cost.counting import pass_work
+from dpatlas.base.digest import reachable
+from dpatlas.base.networks import FROM_FILES, IMPORTED, NETWORKS, PACKAGE, PUBLISHED
 from dpatlas.data.weights import NAME
 from dpatlas.models.build import NAMES, builder
+from dpatlas_workflow.config.backbones import Backbone
+from dpatlas_workflow.config.types import SmallNetwork
+from dpatlas_workflow.cost.counting import pass_work
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -16,11 +16,11 @@ import torch
 from miniatures import Cifar10, Cifar100, Mnist, Stl10, Xrays
 from torch import Tensor
 
-from dpatlas.checks.pretrain.jobs.imported import DEIT, listed
-from dpatlas.core.networks import PUBLISHED
+from dpatlas.base.networks import PUBLISHED
 from dpatlas.data.definitions import DataSet
 from dpatlas.models import deit
 from dpatlas.models.imagenet import SIDE
+from dpatlas_workflow.checks.pretrain.jobs.imported import DEIT, listed
 
 OUTPUTS = 1000
 # How many digits of its sha256 a file has in its name.

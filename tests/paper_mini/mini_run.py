@@ -17,8 +17,8 @@ from checkouts import PROJECT, copy_project, forked
 from local_server import Server, fail, serve
 from shrink import shrink
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import read_config, validate
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import read_config, validate
 
 HERE = Path(__file__).resolve().parent
 TIER_FILE = "workflow/tiers/{}.yaml"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from dpatlas.base.formulas import bound
+from dpatlas.base.guard import checked, real
 from dpatlas.catalogue import catalogue, evaluate, modules
-from dpatlas.core.formulas import bound
-from dpatlas.core.guard import checked, real
 from dpatlas.errors import InputError
-from dpatlas.registry import all_papers
+from dpatlas_workflow.registry import all_papers
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "reference" / "vectors.json").read_text(encoding="utf-8")

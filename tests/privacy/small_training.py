@@ -6,8 +6,8 @@ from places import put
 from torch import nn
 
 from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Shuffled
-from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.seeds import Noise
+from dpatlas.base.checkpoints import Checkpoints
+from dpatlas.base.seeds import Noise
 from dpatlas.models.build import build
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import PrivateTraining

@@ -21,7 +21,7 @@ from dpatlas.accounting.guarantees import (
     smallest_noise,
 )
 from dpatlas.accounting.samplers import SAMPLERS, FixedSize, FullBatch, Poisson, Shuffled, sampler
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 
 LP = Phase(Poisson(1000, 100), 2.0, 40)

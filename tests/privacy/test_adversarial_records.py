@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from dpatlas.accounting.audit_statistics import LowerBound, epsilon_lower_bound
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import FullBatch, Sampler
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.convolution import Convolution, patch_gram
 from dpatlas.privacy.losses import cross_entropy
@@ -97,7 +97,7 @@ def rounded(honest):
 # tests without safeguards then meet the safeguard.
 SAFEGUARDS = {
     "dpatlas.privacy.training.PrivateTraining._check_plan": nothing,
-    "dpatlas.core.seeds.Noise.claim": nothing,
+    "dpatlas.base.seeds.Noise.claim": nothing,
     "dpatlas.privacy.matrix.Matrix.norms2": rounded(Matrix.norms2),
     "dpatlas.privacy.convolution.Convolution.norms2": rounded(Convolution.norms2),
 }

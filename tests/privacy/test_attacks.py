@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core import seeds
-from dpatlas.core.seeds import Noise
+from dpatlas.base import seeds
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.phases import TrainingPhase

@@ -16,7 +16,7 @@ from dpatlas.accounting.audit_statistics import epsilon_lower_bound
 from dpatlas.accounting.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.accounting.guarantees import guarantee
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import CLIP_COUNT, PrivateTraining
 

@@ -6,7 +6,7 @@ import torch
 from small_training import Jitter, N, flat, network, phase, sums_of, training, weights
 
 from dpatlas.accounting.samplers import FullBatch, Poisson
-from dpatlas.core.seeds import generator, seed
+from dpatlas.base.seeds import generator, seed
 from dpatlas.errors import InputError
 from dpatlas.privacy.augmentation import ShiftAndFlip
 

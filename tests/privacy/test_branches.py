@@ -5,7 +5,7 @@ import torch
 from small_training import N, data, flat, network, phase, sums_of, training, weights
 
 from dpatlas.accounting.samplers import Poisson, Shuffled
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.training import PrivateTraining
 

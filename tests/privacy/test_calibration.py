@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy import (
     AdaptiveClip,

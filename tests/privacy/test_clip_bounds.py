@@ -26,8 +26,8 @@ from dpatlas.accounting.gaussian_dp import gaussian_epsilon
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.ledger import Ran
 from dpatlas.accounting.samplers import FullBatch, Poisson
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.seeds import Noise
+from dpatlas.base.canonical import canonical_json
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.training import CLIP_COUNT
 

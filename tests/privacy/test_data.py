@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import Dataset, IterableDataset
 
 from dpatlas.accounting.samplers import FullBatch, Poisson, Shuffled
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy import digest
 from dpatlas.privacy.augmentation import ShiftAndFlip

@@ -14,7 +14,7 @@ from dpatlas.accounting.clip_bounds import AdaptiveClip
 from dpatlas.accounting.guarantees import Phase, calibrate, composition, guarantee
 from dpatlas.accounting.samplers import Cyclic, FullBatch, Poisson, Shuffled
 from dpatlas.accounting.schedules import StepDecay
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.calibration import at_epsilon
 from dpatlas.privacy.clipping import clip_factors

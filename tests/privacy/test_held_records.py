@@ -6,7 +6,7 @@ from small_training import N, phase
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.training import PrivateTraining

@@ -12,7 +12,7 @@ from torch.distributions import Bernoulli, Beta, LogNormal
 from torch.utils.checkpoint import checkpoint
 
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.models.build import build
 from dpatlas.models.group_norm import to_group_norm
 from dpatlas.models.lora import with_lora

@@ -9,9 +9,9 @@ from places import put
 from scipy import stats
 from torch.func import grad, vmap
 
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
+from dpatlas.formulas.kl_privacy.theorems import INITS
 from dpatlas.models.mlp import initial_weights
-from dpatlas.papers.kl_privacy.formulas.theorems import INITS
 from dpatlas.privacy.kl import (
     RecordGaps,
     loss_and_delta,

@@ -9,8 +9,8 @@ import torch
 from scipy import stats
 
 from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Poisson
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.seeds import Noise
+from dpatlas.base.canonical import canonical_json
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
 

@@ -20,14 +20,14 @@ from dpatlas.accounting.ledger import (
     tuning_of,
 )
 from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Poisson, Shuffled
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.rounding import rounded_up
+from dpatlas.base.canonical import canonical_json
+from dpatlas.base.rounding import rounded_up
 from dpatlas.epsilon.ledgers import total_spent
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_epsilon, conditional_rdp
-from dpatlas.papers.dp_sgld.formulas.theorems import ORDERS, rdp_to_epsilon
-from dpatlas.papers.kl_privacy.jobs.ledger import LEDGER
+from dpatlas.formulas.dp_sgld.guarantees import conditional_epsilon, conditional_rdp
+from dpatlas.formulas.dp_sgld.theorems import ORDERS, rdp_to_epsilon
 from dpatlas.privacy.clipping import company_rounding
+from dpatlas_workflow.papers.kl_privacy.jobs.ledger import LEDGER
 
 LP = Phase(Poisson(1050, 100), 2.0, 40)
 FFT = Phase(FullBatch(1050), 50.0, 30)

@@ -7,7 +7,7 @@ from reference_gradients import by_loop, clipped_sum, distance, records, seeded
 from torch import nn
 
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.losses import (
     TokenCrossEntropy,

@@ -14,7 +14,7 @@ from model_catalogue import CASES, LARGE, Case, Made
 from torch import Tensor
 
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.trace import called

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.privacy.noise import (
     BLOCK,
     LARGE,

@@ -10,7 +10,7 @@ from torch import nn
 
 from dpatlas.accounting.clip_bounds import AdaptiveClip
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core.seeds import SHARED_NOISE, Noise, recording
+from dpatlas.base.seeds import SHARED_NOISE, Noise, recording
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import ShiftAndFlip

@@ -20,7 +20,7 @@ from small_training import Jitter, phase
 from torch import nn
 
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.build import NAMES, build
 from dpatlas.privacy import convolution, matrix, per_record

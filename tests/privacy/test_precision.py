@@ -8,13 +8,13 @@ import torch
 from reference_gradients import NETWORKS, records, seeded
 from torch.utils._python_dispatch import _disable_current_modes
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config
 from dpatlas.errors import InputError
 from dpatlas.jobs import job
 from dpatlas.models.precision import exact, passes, set_precision
 from dpatlas.privacy.logistic import SoftmaxGradients
 from dpatlas.privacy.per_record import NetworkGradients
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_config
 
 BACKENDS = torch.backends.cuda.matmul, torch.backends.cudnn
 

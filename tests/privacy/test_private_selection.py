@@ -28,7 +28,7 @@ from dpatlas.accounting.selection import (
     selected_guarantee,
     trials_law,
 )
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 
 DELTA = 1e-5

@@ -30,8 +30,8 @@ from torch import nn
 
 from dpatlas.accounting.parameter_names import belongs
 from dpatlas.accounting.samplers import FullBatch, Poisson, Shuffled
-from dpatlas.core import seeds
-from dpatlas.core.seeds import Noise
+from dpatlas.base import seeds
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import ShiftAndFlip

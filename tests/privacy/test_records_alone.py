@@ -14,7 +14,7 @@ from small_training import phase, sums_of
 from torch import Tensor, nn
 
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.per_record import NetworkGradients

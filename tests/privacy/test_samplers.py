@@ -16,7 +16,7 @@ from dpatlas.accounting.samplers import (
     _permutation,
     sampler,
 )
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 
 NOISE = Noise("a spec's digest", "keyed")

@@ -11,9 +11,9 @@ from torch import nn
 
 from dpatlas.accounting.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpatlas.accounting.samplers import Poisson
-from dpatlas.core import progress
-from dpatlas.core.rounding import rounded_up
-from dpatlas.core.seeds import Noise
+from dpatlas.base import progress
+from dpatlas.base.rounding import rounded_up
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy import saved
 from dpatlas.privacy.saved import CARD, CONFIG, LEDGER, WEIGHTS, load_model, load_weights

@@ -13,8 +13,8 @@ from dpatlas.accounting.gaussian_dp import gaussian_epsilon
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.accounting.schedules import MOST_LEVELS, InverseTime, StepDecay, WarmupCosine
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.seeds import Noise
+from dpatlas.base.canonical import canonical_json
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.optimizers import ParameterGroup
 

@@ -12,7 +12,7 @@ from torch import nn
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.one_run import PROFILE_DELTAS, one_run_profile_test
 from dpatlas.accounting.samplers import Poisson
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.side_door import (

@@ -13,17 +13,20 @@ from small_training import N, data, flat, network, phase, weights
 from torch import Tensor
 
 from dpatlas.accounting.samplers import FixedSize, Poisson
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
+from dpatlas.formulas.kl_privacy.theorems import kl_step
 from dpatlas.models.build import build
 from dpatlas.models.mlp import initial_weights
-from dpatlas.papers.kl_privacy.formulas.theorems import kl_step
-from dpatlas.papers.kl_privacy.jobs.training import noise_draws
-from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining, TrainingSettings
 from dpatlas.privacy import clipping
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.kl import noisy_step, record_gaps, squared_row_norms
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas_workflow.papers.kl_privacy.jobs.training import noise_draws
+from dpatlas_workflow.papers.max_information.jobs.posteriors import (
+    PosteriorTraining,
+    TrainingSettings,
+)
 
 READS = ("item", "tolist", "cpu", "nonzero", "__bool__", "__float__", "__int__")
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

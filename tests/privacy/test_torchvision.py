@@ -10,7 +10,7 @@ from torch import nn
 from torchvision.models import VisionTransformer, resnet18
 
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.group_norm import to_group_norm
 from dpatlas.privacy.per_record import NetworkGradients

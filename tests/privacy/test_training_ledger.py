@@ -17,8 +17,8 @@ from dpatlas.accounting.gaussian_dp import gaussian_epsilon
 from dpatlas.accounting.guarantees import default_delta, guarantee
 from dpatlas.accounting.ledger import UNTOLD
 from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Shuffled
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.seeds import Noise
+from dpatlas.base.canonical import canonical_json
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy import PrivateTraining, saved
 from dpatlas.privacy.augmentation import ShiftAndFlip

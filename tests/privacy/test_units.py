@@ -27,8 +27,8 @@ from dpatlas.accounting.clip_bounds import AdaptiveClip
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.ledger import Ran
 from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.seeds import Noise
+from dpatlas.base.canonical import canonical_json
+from dpatlas.base.seeds import Noise
 from dpatlas.epsilon.ledgers import total_spent
 from dpatlas.errors import InputError
 from dpatlas.privacy.augmentation import ShiftAndFlip

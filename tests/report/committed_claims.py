@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from dpatlas.evidence.claims import Looks, judge_claims, judge_entry, read_claims
+from dpatlas_workflow.evidence.claims import Looks, judge_claims, judge_entry, read_claims
 
 CLAIMS = read_claims()
 

@@ -1,7 +1,7 @@
 import pytest
 from small_run import CODE_NOW
 
-from dpatlas.report import state
+from dpatlas_workflow.report import state
 
 
 @pytest.fixture

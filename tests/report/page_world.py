@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from dpatlas.config.products import Product
-from dpatlas.core.records import FIELDS
-from dpatlas.evidence.claims import (
+from dpatlas.base.records import FIELDS
+from dpatlas_workflow.config.products import Product
+from dpatlas_workflow.evidence.claims import (
     COLUMNS,
     COMPARISON_COLUMNS,
     Claim,
@@ -14,10 +14,10 @@ from dpatlas.evidence.claims import (
     Headline,
     write_claims,
 )
-from dpatlas.evidence.errata import Erratum
-from dpatlas.evidence.verdicts import REPRODUCED
-from dpatlas.report.page import build_page
-from dpatlas.report.page_source import Source
+from dpatlas_workflow.evidence.errata import Erratum
+from dpatlas_workflow.evidence.verdicts import REPRODUCED
+from dpatlas_workflow.report.page import build_page
+from dpatlas_workflow.report.page_source import Source
 
 SMALL = "positive, at most the margin"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -73,7 +73,7 @@ def product(results, name, kind, run_id):
         "name": name,
         "kind": kind,
         "tier": "t",
-        "module": "dpatlas.papers.kl_privacy.figures.kl_vs_depth",
+        "module": "dpatlas_workflow.papers.kl_privacy.figures.kl_vs_depth",
         "code_digest": "0123456789abcdef",
         "settings": {},
         "records": {run_id: {"path": f"runs/kl_privacy/{run_id}/record.json", "sha256": "ab" * 32}},

@@ -6,12 +6,12 @@ from typing import Any
 
 from page_world import CHART
 
-from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.files import read_json, write_atomic, write_json
-from dpatlas.core.records import make_record
-from dpatlas.core.specs import Spec
-from dpatlas.report import manifest
-from dpatlas.report.state import file_sha256
+from dpatlas.base.canonical import canonical_json, sha256
+from dpatlas.base.files import read_json, write_atomic, write_json
+from dpatlas.base.records import make_record
+from dpatlas.base.specs import Spec
+from dpatlas_workflow.report import manifest
+from dpatlas_workflow.report.state import file_sha256
 
 DATA = {
     "name": "digits",
@@ -100,7 +100,7 @@ def write_product(folder: Path, kind: str, name: str, records: list[Path], text:
         "name": name,
         "kind": kind,
         "tier": folder.name,
-        "module": f"dpatlas.papers.{read_json(records[0])['key']}.figures.{name}",
+        "module": f"dpatlas_workflow.papers.{read_json(records[0])['key']}.figures.{name}",
         "code_digest": CODE_NOW,
         "settings": {"horizons": {"long": 5}},
         "records": entries(folder, records),

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.commands import bundle as command
-from dpatlas.commands import verify
-from dpatlas.config.atlas import KEYS, Atlas
-from dpatlas.config.load import merge, read_tier, validate
-from dpatlas.core.files import read_json, write_json
-from dpatlas.core.records import read_record
-from dpatlas.cost.estimate import seconds_per_run
+from dpatlas.base.files import read_json, write_json
+from dpatlas.base.records import read_record
 from dpatlas.errors import InputError
-from dpatlas.evidence import claims as judging
-from dpatlas.evidence.verdicts import read_claims
 from dpatlas.jobs.job import execute
-from dpatlas.jobs.run import kind_of
-from dpatlas.report import bundle, manifest
-from dpatlas.show import make
+from dpatlas_workflow.commands import bundle as command
+from dpatlas_workflow.commands import verify
+from dpatlas_workflow.config.atlas import KEYS, Atlas
+from dpatlas_workflow.config.load import merge, read_tier, validate
+from dpatlas_workflow.cost.estimate import seconds_per_run
+from dpatlas_workflow.evidence import claims as judging
+from dpatlas_workflow.evidence.verdicts import read_claims
+from dpatlas_workflow.report import bundle, manifest
+from dpatlas_workflow.run.command import kind_of
+from dpatlas_workflow.show import make
 
 # Simulations alone: neither data nor backbones, which no bundle holds.
 ALONE = "feature_learning"

@@ -10,12 +10,11 @@ from figure_samples import as_json
 from kl_sample_records import constants_record
 from scipy import stats
 
-from dpatlas.core.fields import Model
-from dpatlas.core.files import read_rows
-from dpatlas.core.records import RunsFields
-from dpatlas.core.statistics import Comparison, Estimate, difference_estimate, mean_estimate
+from dpatlas.base.fields import Model
+from dpatlas.base.files import read_rows
+from dpatlas.base.records import RunsFields
 from dpatlas.errors import InputError, run_command
-from dpatlas.evidence.claims import (
+from dpatlas_workflow.evidence.claims import (
     COLUMNS,
     MOST_COMPARISONS,
     JudgedEntry,
@@ -30,9 +29,9 @@ from dpatlas.evidence.claims import (
     waiting,
     with_margins,
 )
-from dpatlas.evidence.comparisons import Evidence, PaperRecords
-from dpatlas.evidence.tests import Mean
-from dpatlas.evidence.verdicts import (
+from dpatlas_workflow.evidence.comparisons import Evidence, PaperRecords
+from dpatlas_workflow.evidence.tests import Mean
+from dpatlas_workflow.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
@@ -40,7 +39,8 @@ from dpatlas.evidence.verdicts import (
     REPRODUCED,
     VERDICTS,
 )
-from dpatlas.records import Record
+from dpatlas_workflow.records import Record
+from dpatlas_workflow.statistics import Comparison, Estimate, difference_estimate, mean_estimate
 
 CONTRACT = [
     *("claim", "paper", "place", "statement", "kind", "verdict"),

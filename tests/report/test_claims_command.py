@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.commands.claims import badge, changes, main, read_verdicts, summary
 from dpatlas.errors import run_command
-from dpatlas.evidence.claims import read_claims
-from dpatlas.evidence.verdicts import (
+from dpatlas_workflow.commands.claims import badge, changes, main, read_verdicts, summary
+from dpatlas_workflow.evidence.claims import read_claims
+from dpatlas_workflow.evidence.verdicts import (
     FAILURES,
     IDENTITY,
     INCONCLUSIVE,

@@ -5,11 +5,11 @@ from typing import get_args
 import pytest
 import yaml
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_tier
 from dpatlas.errors import InputError
-from dpatlas.evidence.claims import read_claims
-from dpatlas.evidence.errata import MADE_BY, MEANINGS, Status, read_errata, written
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_tier
+from dpatlas_workflow.evidence.claims import read_claims
+from dpatlas_workflow.evidence.errata import MADE_BY, MEANINGS, Status, read_errata, written
 
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -7,14 +7,14 @@ import shutil
 import pytest
 from small_run import CODE_NOW, DATA, FIGURE, TABLE, entries, small_run, spec_of, write_run
 
+from dpatlas.base.files import read_json, read_rows, write_atomic, write_json
 from dpatlas.cli import dispatch
-from dpatlas.commands import explain
-from dpatlas.core.files import read_json, read_rows, write_atomic, write_json
 from dpatlas.errors import run_command
-from dpatlas.report import lineage
-from dpatlas.report.differences import _verdict_differences, compare
-from dpatlas.report.lineage import trace
-from dpatlas.report.text import describe, describe_comparison
+from dpatlas_workflow.commands import explain
+from dpatlas_workflow.report import lineage
+from dpatlas_workflow.report.differences import _verdict_differences, compare
+from dpatlas_workflow.report.lineage import trace
+from dpatlas_workflow.report.text import describe, describe_comparison
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
 DATA_ID, FEATURES_ID = "digits-aa", "digits-aa-net-bb"
@@ -144,7 +144,7 @@ def test_a_tree_tells_in_short_all_that_made_a_figure(project, capsys):
     words = " ".join(out.split())
     for part in (
         f"make snakemake --cores 1 {FIGURE}",
-        f"dpatlas.papers.kl_privacy.figures.{FIGURE} {CODE_NOW}, as now",
+        f"dpatlas_workflow.papers.kl_privacy.figures.{FIGURE} {CODE_NOW}, as now",
         "claims 2 on it; reproduced: kl-1a; inconclusive: kl-1",
         "2 records of kl_privacy, training: as used",
         "varied depth 2 | 4",

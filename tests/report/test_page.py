@@ -22,17 +22,17 @@ from page_world import (
     write_results,
 )
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_tier
-from dpatlas.core.files import read_rows
+from dpatlas.base.files import read_rows
 from dpatlas.errors import InputError
-from dpatlas.evidence.claims import COLUMNS, COMPARISON_COLUMNS, write_claims
-from dpatlas.evidence.looks import LOOKS, MOST_EQUAL
-from dpatlas.evidence.verdicts import VERDICTS
-from dpatlas.report.page import build_page, main
-from dpatlas.report.page_claims import ROOM, RUNS_WIDTH, cards
-from dpatlas.report.page_items import Item
-from dpatlas.report.page_source import Source
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_tier
+from dpatlas_workflow.evidence.claims import COLUMNS, COMPARISON_COLUMNS, write_claims
+from dpatlas_workflow.evidence.looks import LOOKS, MOST_EQUAL
+from dpatlas_workflow.evidence.verdicts import VERDICTS
+from dpatlas_workflow.report.page import build_page, main
+from dpatlas_workflow.report.page_claims import ROOM, RUNS_WIDTH, cards
+from dpatlas_workflow.report.page_items import Item
+from dpatlas_workflow.report.page_source import Source
 
 PROJECT = Path(__file__).resolve().parents[2]
 

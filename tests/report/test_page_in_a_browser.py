@@ -9,7 +9,7 @@ import chromium
 import pytest
 from page_world import row, whole_page, write_results
 
-from dpatlas.evidence.claims import write_claims
+from dpatlas_workflow.evidence.claims import write_claims
 
 pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium on this machine")
 SHOWN = (

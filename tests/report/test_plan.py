@@ -12,14 +12,15 @@ import pytest
 import seconds
 from small_run import FIELDS, spec_of, write_run
 
-from dpatlas.commands import plan as command
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_tier, read_tier, validate
-from dpatlas.core.files import read_rows
-from dpatlas.core.networks import NETWORKS
-from dpatlas.core.specs import Spec
-from dpatlas.cost.counting import VIT, Cost, cost_of, pass_work, units
-from dpatlas.cost.estimate import (
+from dpatlas.base.files import read_rows
+from dpatlas.base.networks import NETWORKS
+from dpatlas.base.specs import Spec
+from dpatlas.data.registry import DATA_SETS
+from dpatlas_workflow.commands import plan as command
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_tier, read_tier, validate
+from dpatlas_workflow.cost.counting import VIT, Cost, cost_of, pass_work, units
+from dpatlas_workflow.cost.estimate import (
     Estimates,
     Seconds,
     job_seconds,
@@ -27,10 +28,9 @@ from dpatlas.cost.estimate import (
     past_runs,
     seconds_of,
 )
-from dpatlas.cost.plan import Job, describe_plan, make_plan, makespan
-from dpatlas.data.registry import DATA_SETS
-from dpatlas.records import parse_spec
-from dpatlas.registry import all_blocks
+from dpatlas_workflow.cost.plan import Job, describe_plan, make_plan, makespan
+from dpatlas_workflow.records import parse_spec
+from dpatlas_workflow.registry import all_blocks
 
 DOCS = Path(__file__).parents[2] / "docs"
 KIND = (FIELDS["key"], FIELDS["kind"])
@@ -326,7 +326,7 @@ def test_bad_arguments_are_one_line_and_exit_2(refusal_of, arguments, named):
 
 def test_the_plan_is_made_without_torch(tmp_path):
     script = (
-        "import sys; from dpatlas.commands.plan import main; main(sys.argv[1:]); "
+        "import sys; from dpatlas_workflow.commands.plan import main; main(sys.argv[1:]); "
         "assert not {'torch', 'scipy.optimize'} & set(sys.modules)"
     )
     words = ["--tier", "paper", "--json", "--results", str(tmp_path)]

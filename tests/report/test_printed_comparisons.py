@@ -9,13 +9,13 @@ import pytest
 from scipy.stats import t as student_t
 from scipy.stats import ttest_ind
 
-from dpatlas.core.files import read_rows
-from dpatlas.core.statistics import Estimate
+from dpatlas.base.files import read_rows
 from dpatlas.errors import InputError
-from dpatlas.evidence.claims import read_claims
-from dpatlas.evidence.printed import PrintedComparison, printed_comparisons
-from dpatlas.registry import all_blocks
-from dpatlas.report.page_tables import read_parts
+from dpatlas_workflow.evidence.claims import read_claims
+from dpatlas_workflow.evidence.printed import PrintedComparison, printed_comparisons
+from dpatlas_workflow.registry import all_blocks
+from dpatlas_workflow.report.page_tables import read_parts
+from dpatlas_workflow.statistics import Estimate
 
 PROJECT = Path(__file__).resolve().parents[2]
 PUBLISHED = PROJECT / "docs" / "results"

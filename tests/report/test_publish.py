@@ -20,23 +20,23 @@ from small_run import (
     write_run,
 )
 
-from dpatlas.commands import publish as command
-from dpatlas.config.atlas import COUNTING, Atlas
-from dpatlas.config.load import load_config, load_tier, read_tier, validate
-from dpatlas.core.canonical import sha256
-from dpatlas.core.files import read_json, read_rows, write_atomic, write_json
-from dpatlas.core.specs import Spec
-from dpatlas.core.statistics import Estimate
+from dpatlas.base.canonical import sha256
+from dpatlas.base.files import read_json, read_rows, write_atomic, write_json
+from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas.evidence.claims import COMPARISON_COLUMNS, conjunction, write_claims
-from dpatlas.evidence.comparisons import NotRun, PaperRecords
-from dpatlas.evidence.printed import PrintedComparison
-from dpatlas.evidence.verdicts import check_files
-from dpatlas.report import lineage, state
-from dpatlas.report import publish as module
-from dpatlas.report.page import write_site
-from dpatlas.report.printed_rows import printed_lines
-from dpatlas.report.publish import Expected, Waiting, publish
+from dpatlas_workflow.commands import publish as command
+from dpatlas_workflow.config.atlas import COUNTING, Atlas
+from dpatlas_workflow.config.load import load_config, load_tier, read_tier, validate
+from dpatlas_workflow.evidence.claims import COMPARISON_COLUMNS, conjunction, write_claims
+from dpatlas_workflow.evidence.comparisons import NotRun, PaperRecords
+from dpatlas_workflow.evidence.printed import PrintedComparison
+from dpatlas_workflow.evidence.verdicts import check_files
+from dpatlas_workflow.report import lineage, state
+from dpatlas_workflow.report import publish as module
+from dpatlas_workflow.report.page import write_site
+from dpatlas_workflow.report.printed_rows import printed_lines
+from dpatlas_workflow.report.publish import Expected, Waiting, publish
+from dpatlas_workflow.statistics import Estimate
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
 IDS = (spec_of(depth=2).id, spec_of(depth=4).id)
@@ -271,7 +271,7 @@ def test_the_readme_says_from_when_to_when_jobs_finished(run):
 def test_the_readme_says_which_code_changed_since_the_run(run, monkeypatch):
     now = {True: "another", False: CODE_NOW}
     monkeypatch.setattr(state, "digest_now", lambda module: now[module.endswith(TABLE)])
-    words = f"both digests): dpatlas.papers.kl_privacy.figures.{TABLE}."
+    words = f"both digests): dpatlas_workflow.papers.kl_privacy.figures.{TABLE}."
     assert words in (published(run) / "README.md").read_text()
 
 
@@ -560,7 +560,7 @@ def test_of_a_partial_run_what_waits_stays_as_an_earlier_one_made_it(run):
     manifest = read_json(target / "manifest.json")
     assert (manifest["commit"], manifest["kept"]) == ("def", {FIGURE: "abc"})
     assert [each["name"] for each in manifest["waiting"]] == ["kl_bounds", "sgld_utility"]
-    of_both = manifest["code"]["dpatlas.papers.kl_privacy.jobs.training"]["in_run"]
+    of_both = manifest["code"]["dpatlas_workflow.papers.kl_privacy.jobs.training"]["in_run"]
     assert of_both == ["beef" * 4, CODE_NOW]
     assert b"other" not in (target / "figures" / f"{FIGURE}.png").read_bytes()
     assert b"other" in (target / "tables" / f"{TABLE}.csv").read_bytes()

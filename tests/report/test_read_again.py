@@ -10,11 +10,10 @@ import pytest
 from read_again import Rule, questions, read_again
 from test_claims import claim, part, write
 
-from dpatlas.core.fields import Model
-from dpatlas.core.files import read_rows
-from dpatlas.core.statistics import Comparison, mean_estimate
+from dpatlas.base.fields import Model
+from dpatlas.base.files import read_rows
 from dpatlas.errors import InputError
-from dpatlas.evidence.claims import (
+from dpatlas_workflow.evidence.claims import (
     COLUMNS,
     COMPARISON_COLUMNS,
     comparison_rows,
@@ -23,8 +22,8 @@ from dpatlas.evidence.claims import (
     read_claims,
     write_claims,
 )
-from dpatlas.evidence.comparisons import Evidence, PaperRecords
-from dpatlas.evidence.verdicts import (
+from dpatlas_workflow.evidence.comparisons import Evidence, PaperRecords
+from dpatlas_workflow.evidence.verdicts import (
     FAILURES,
     NOT_REPRODUCED,
     NOT_RUN,
@@ -34,7 +33,8 @@ from dpatlas.evidence.verdicts import (
     counts,
     is_part,
 )
-from dpatlas.report.page_claims import cards
+from dpatlas_workflow.report.page_claims import cards
+from dpatlas_workflow.statistics import Comparison, mean_estimate
 
 PROJECT = Path(__file__).resolve().parents[2]
 PUBLISHED = sorted((PROJECT / "docs/results").glob("*/claims.csv"))

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpatlas.cost import standing
-from dpatlas.cost.standing import Planned, Standing
+from dpatlas_workflow.cost import standing
+from dpatlas_workflow.cost.standing import Planned, Standing
 
 JOBS = {
     1: Planned("simulation a", 60.0),

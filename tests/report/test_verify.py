@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from small_run import CODE_NOW, DATA, FIGURE, TABLE, small_run, spec_of, write_run
 
-from dpatlas.commands import verify as command
-from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.files import read_json, write_atomic, write_json
+from dpatlas.base.canonical import canonical_json, sha256
+from dpatlas.base.files import read_json, write_atomic, write_json
 from dpatlas.data import prepared
 from dpatlas.data.prepared import content_sha256
 from dpatlas.errors import run_command
-from dpatlas.report import manifest, state
+from dpatlas_workflow.commands import verify as command
+from dpatlas_workflow.report import manifest, state
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
 FILES = [f"figures/{FIGURE}.csv", f"tables/{TABLE}.csv", "claims.csv", "comparisons.csv"]
@@ -232,7 +232,10 @@ def test_a_torn_manifest_is_named(run, capsys):
         ({"spec": OTHER, "spec_digest": sha256(canonical_json(OTHER))}, "spec digest"),
         ({"id": f"x-{spec_of(depth=2).digest[:8]}"}, "the record of kl_privacy/x-"),
         ({"key": "lp_fft"}, "the record of lp_fft/"),
-        ({"code_digest": "another"}, "made by dpatlas.papers.kl_privacy.jobs.training another"),
+        (
+            {"code_digest": "another"},
+            "made by dpatlas_workflow.papers.kl_privacy.jobs.training another",
+        ),
         ({"data": DATA}, "data with sha256 ddd"),
         # The arrays that are there, said to come from elsewhere.
         ({"data": {"source": {"kind": "elsewhere"}}}, "data with sha256"),

@@ -9,20 +9,20 @@ import matplotlib.style
 import numpy as np
 from matplotlib.text import Text
 
-from dpatlas.config.products import all_products
-from dpatlas.core.canonical import canonical_json
-from dpatlas.core.files import write_json
-from dpatlas.core.records import (
+from dpatlas.base.canonical import canonical_json
+from dpatlas.base.files import write_json
+from dpatlas.base.records import (
     FIELDS,
     SCHEMA_VERSION,
     make_record,
     versions,
 )
-from dpatlas.core.specs import Spec
-from dpatlas.records import parse_record, shape_of
-from dpatlas.show import look
-from dpatlas.show.output import to_csv
-from dpatlas.show.plot import plot
+from dpatlas.base.specs import Spec
+from dpatlas_workflow.config.products import all_products
+from dpatlas_workflow.records import parse_record, shape_of
+from dpatlas_workflow.show import look
+from dpatlas_workflow.show.output import to_csv
+from dpatlas_workflow.show.plot import plot
 
 FIGURE_FILES, TABLE_FILES = ("csv", "json", "pdf", "png", "svg"), ("csv", "md", "tex")
 # Pixels by which rounding may take a text beyond the edge of its figure.
@@ -118,7 +118,7 @@ def maker(name):
 
 
 def show_words(name, records, settings, folder, tier="trial"):
-    """The arguments with which `dpatlas.show.make` makes `name` under `folder` from records there.
+    """The arguments with which `show.make` makes `name` under `folder` from records there.
 
     Files come to `made`, the lineage to `lineage`.
     """

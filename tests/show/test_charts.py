@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
-from dpatlas.show.charts import TRACKS, chart_of, ticks_between
-from dpatlas.show.look import Look
-from dpatlas.show.mathtext import in_unicode, plain
-from dpatlas.show.panel import (
+from dpatlas_workflow.show.charts import TRACKS, chart_of, ticks_between
+from dpatlas_workflow.show.look import Look
+from dpatlas_workflow.show.mathtext import in_unicode, plain
+from dpatlas_workflow.show.panel import (
     Axis,
     Contours,
     Grid,

@@ -10,11 +10,11 @@ import pytest
 from kl_sample_records import depth_sweep
 
 from dpatlas.errors import EXIT_BAD_INPUT, run_command
-from dpatlas.evidence.claims import read_papers
-from dpatlas.show.make import main
-from dpatlas.show.output import INTERVALS_NOTE, to_csv, words_below
-from dpatlas.show.panel import ShownFigure
-from dpatlas.show.tables import Math, Measured, Part, to_markdown, to_tex
+from dpatlas_workflow.evidence.claims import read_papers
+from dpatlas_workflow.show.make import main
+from dpatlas_workflow.show.output import INTERVALS_NOTE, to_csv, words_below
+from dpatlas_workflow.show.panel import ShownFigure
+from dpatlas_workflow.show.tables import Math, Measured, Part, to_markdown, to_tex
 
 
 def made(tmp_path, tier="trial"):
@@ -41,7 +41,7 @@ def test_another_process_writes_the_same_bytes(job, tmp_path):
     arguments = job("kl_vs_width")
     main(arguments)
     first = made(tmp_path)
-    command = [sys.executable, "-m", "dpatlas.show", *arguments]
+    command = [sys.executable, "-m", "dpatlas_workflow.show", *arguments]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
     assert made(tmp_path) == first
 

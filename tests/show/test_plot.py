@@ -9,8 +9,8 @@ import pytest
 from figure_samples import drawn, drawn_heights, heights, smallest_text
 from matplotlib.text import Text
 
-from dpatlas.show.look import INITS, Look
-from dpatlas.show.panel import (
+from dpatlas_workflow.show.look import INITS, Look
+from dpatlas_workflow.show.panel import (
     Axis,
     Grid,
     Legend,
@@ -21,7 +21,7 @@ from dpatlas.show.panel import (
     points,
     series,
 )
-from dpatlas.show.plot import fitting
+from dpatlas_workflow.show.plot import fitting
 
 LOOKS = {name: INITS[name] for name in ("he", "lecun")}
 

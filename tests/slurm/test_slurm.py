@@ -178,9 +178,9 @@ def test_a_job_has_its_rules_resources_and_a_killed_head_can_start_again(slurm, 
 def asked_for(checkout, spec: str) -> tuple[int, int]:
     """Memory in MB and minutes of a run, as the package has them."""
     script = (
-        "import sys; from dpatlas.config.load import load_config; "
-        "from dpatlas.cost.estimate import job_seconds, minutes; "
-        "from dpatlas.config.atlas import Atlas; "
+        "import sys; from dpatlas_workflow.config.load import load_config; "
+        "from dpatlas_workflow.cost.estimate import job_seconds, minutes; "
+        "from dpatlas_workflow.config.atlas import Atlas; "
         f"atlas = Atlas(load_config(['{TIER}'])); "
         "print(atlas.job(sys.argv[1]).memory_mb, minutes(job_seconds(atlas, sys.argv[1])))"
     )

@@ -8,7 +8,7 @@ from small_jobs import labelled
 
 from dpatlas.commands.train import main
 from dpatlas.data import prepared
-from dpatlas.jobs.run import main as job_main
+from dpatlas_workflow.run.command import main as job_main
 
 SETTINGS = {
     "data": "data/manifest.json",

@@ -8,7 +8,7 @@ from own_trainings import write as write_own
 from prepared_trainings import trained
 
 import dpatlas.privacy.per_record
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.train.canaries import Canaries
 
 

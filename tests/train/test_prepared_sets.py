@@ -10,9 +10,9 @@ from small_jobs import counted, killed_at
 
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import Poisson
+from dpatlas.base import progress
+from dpatlas.base.networks import NETWORKS
 from dpatlas.commands.train import main
-from dpatlas.core import progress
-from dpatlas.core.networks import NETWORKS
 from dpatlas.data.prepared import load
 from dpatlas.errors import run_command
 from dpatlas.jobs import job as job_module

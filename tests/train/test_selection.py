@@ -11,9 +11,9 @@ from small_jobs import counted, killed_at
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import Poisson
 from dpatlas.accounting.selection import Score, selected_guarantee, trials_law
+from dpatlas.base.rounding import rounded_up
+from dpatlas.base.seeds import Noise
 from dpatlas.commands.train import main
-from dpatlas.core.rounding import rounded_up
-from dpatlas.core.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas.train.inputs import Inputs

@@ -10,19 +10,19 @@ import torch
 from own_trainings import SETTINGS, run, write
 from small_jobs import killed_at
 
-from dpatlas.core import seeds
-from dpatlas.core.rounding import upward
-from dpatlas.core.scripts import named_function
-from dpatlas.core.seeds import Noise
+from dpatlas.base import seeds
+from dpatlas.base.rounding import upward
+from dpatlas.base.scripts import named_function
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.privacy import Poisson, PrivateTraining, TrainingPhase, load_weights
 from dpatlas.privacy.saved import CARD
 from dpatlas.privacy.training import PrivateTraining as Trained
-from dpatlas.report.lineage import trace
-from dpatlas.report.text import describe
 from dpatlas.train import train
 from dpatlas.train.inputs import _converted
+from dpatlas_workflow.report.lineage import trace
+from dpatlas_workflow.report.text import describe
 
 SELECT = {
     "law": "geometric",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dpatlas.config.load import TIERS, project_root, read_tier
+from dpatlas_workflow.config.load import TIERS, project_root, read_tier
 
 Path = tuple[Any, ...]
 Choose = Callable[[Any], Any]

@@ -1,7 +1,7 @@
 """What the Snakefile asks of a config before the first job, in this process."""
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.cost.estimate import job_seconds, minutes
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.cost.estimate import job_seconds, minutes
 
 
 def evaluate(config):

@@ -69,7 +69,7 @@ def _runs(process, checkout):
         words, folder = process.cmdline(), process.cwd()
     except psutil.Error:
         return False
-    return folder == str(checkout.folder) and words[1:3] == ["-m", "dpatlas.jobs"]
+    return folder == str(checkout.folder) and words[1:3] == ["-m", "dpatlas_workflow.run"]
 
 
 def end(process):

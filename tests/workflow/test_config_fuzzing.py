@@ -7,9 +7,9 @@ import pytest
 from config_mutations import base, bases, copied, mutate
 from first_questions import evaluate
 
-from dpatlas.config.atlas import PAPERS
-from dpatlas.config.load import load_config, validate
 from dpatlas.errors import InputError
+from dpatlas_workflow.config.atlas import PAPERS
+from dpatlas_workflow.config.load import load_config, validate
 
 # Where a wrong value may be met by a key that refers to it: (changed, named).
 REFERENCES = (

@@ -10,8 +10,8 @@ import time
 import pytest
 import yaml
 
-from dpatlas.core.files import read_rows
-from dpatlas.registry import all_blocks
+from dpatlas.base.files import read_rows
+from dpatlas_workflow.registry import all_blocks
 
 pytestmark = [pytest.mark.smoke, pytest.mark.slow]
 KEY, TIER, CONFIG = "small_paper", "deciding", "deciding.yaml"

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from checkouts import planned_in
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_config
 
 pytestmark = pytest.mark.smoke
 
@@ -38,7 +38,7 @@ def test_no_command_grows_with_the_number_of_records(checkout):
         path.write_text(f"tier: deep\nkl_privacy: {{depth_sweep: {{depths: {depths}}}}}\n")
         result = checkout.snakemake("-n", "-p", "claims", "kl_vs_depth", "--configfile", path.name)
         assert result.returncode == 0, result.stdout + result.stderr
-        modules = ("dpatlas.show", "dpatlas.evidence.claims")
+        modules = ("dpatlas_workflow.show", "dpatlas_workflow.evidence.claims")
         lines = {line.strip() for line in result.stdout.splitlines()}
         commands.append({line for line in lines if any(f"-m {m} " in line for m in modules)})
     assert len(commands[0]) == 2
@@ -80,7 +80,7 @@ def test_runs_whose_settings_are_not_shipped_tune_first(checkout):
     shipped = checkout.snakemake("-n", "-p", "sgld_long_training")
     planned = planned_in(result)
     assert planned == {**planned_in(shipped), "dp_sgld_long_training_tuning": 1}
-    commands = [line for line in result.stdout.splitlines() if "-m dpatlas.jobs " in line]
+    commands = [line for line in result.stdout.splitlines() if "-m dpatlas_workflow.run " in line]
     waiting = [line for line in commands if '"chosen":null' in line]
     assert len(waiting) == planned["dp_sgld_long_training"]
     for line in waiting:

@@ -7,8 +7,8 @@ import shutil
 import pytest
 from checkouts import PROJECT, SMOKE
 
-from dpatlas.core.files import read_rows
-from dpatlas.papers.dp_sgld.claims import FINDINGS
+from dpatlas.base.files import read_rows
+from dpatlas_workflow.papers.dp_sgld.claims import FINDINGS
 
 pytestmark = pytest.mark.smoke
 # The smoke tier's settings with verdicts: what is exact has one of so small a scan too.

@@ -10,10 +10,10 @@ import yaml
 from checkouts import SMOKE
 from first_questions import evaluate
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, read_config
-from dpatlas.core.environment import CACHES
+from dpatlas.base.environment import CACHES
 from dpatlas.errors import InputError
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_config, read_config
 
 pytestmark = pytest.mark.smoke
 

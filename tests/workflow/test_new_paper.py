@@ -9,7 +9,7 @@ from checkouts import PROJECT
 
 from dpatlas.cli import dispatch
 from dpatlas.errors import InputError
-from dpatlas.registry import all_blocks
+from dpatlas_workflow.registry import all_blocks
 
 KEY = "sixth_paper"
 # What tests read beside a checkout's own parts.
@@ -22,7 +22,7 @@ MORE = (
     "Makefile",
     ".gitignore",
 )
-FOLDERS = (f"src/dpatlas/papers/{KEY}", f"tests/papers/{KEY}")
+FOLDERS = (f"src/dpatlas_workflow/papers/{KEY}", f"tests/papers/{KEY}")
 # What looks at every paper; of what goes through all products, keys and claims, the new one's.
 THE_NEW = "sixth or not (test_every_product or test_every_setting or test_every_claim)"
 OVER_ALL = (
@@ -119,8 +119,8 @@ def test_without_its_folders_nothing_of_it_is_left(project):
     ],
 )
 def test_a_key_that_cannot_be_is_refused_and_nothing_is_written(words, named):
-    before = sorted((PROJECT / "src" / "dpatlas" / "papers").iterdir())
+    before = sorted((PROJECT / "src" / "dpatlas_workflow" / "papers").iterdir())
     with pytest.raises(InputError) as caught:
         dispatch(["new-paper", *words])
     assert str(caught.value).startswith(named)
-    assert sorted((PROJECT / "src" / "dpatlas" / "papers").iterdir()) == before
+    assert sorted((PROJECT / "src" / "dpatlas_workflow" / "papers").iterdir()) == before

@@ -11,11 +11,11 @@ from archives import write_data
 from mini_run import BROKEN, HERE, MiniRun
 from shrink import shrink
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import read_tier, validate
-from dpatlas.core.records import read_record
+from dpatlas.base.records import read_record
 from dpatlas.data.prepare import Options
 from dpatlas.data.registry import find
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import read_tier, validate
 
 # Keys that carry sizes: names of jobs and tunings, which priors share a job, which look a study is.
 SIZED = ("slug", "tuning", "priors", "looks")

@@ -13,10 +13,10 @@ from checkouts import PROJECT, SMOKE, Checkout, copy_project
 from figure_samples import names_of
 from runs_on_disk import files_of, pixels_of, said, start
 
-from dpatlas.config.atlas import KEYS, PAPERS, Atlas
-from dpatlas.config.load import load_config
-from dpatlas.core.files import read_rows
-from dpatlas.core.records import read_record
+from dpatlas.base.files import read_rows
+from dpatlas.base.records import read_record
+from dpatlas_workflow.config.atlas import KEYS, PAPERS, Atlas
+from dpatlas_workflow.config.load import load_config
 
 # What every change of a number makes anew.
 LAST = ["claims", "manifest", "page"]
@@ -139,7 +139,7 @@ def test_more_runs_are_blocks_of_their_own_and_run_nothing_again(smoke):
 
 
 def test_a_change_of_the_plot_runs_the_plots_only(smoke):
-    with smoke.edit("src/dpatlas/show/look.py", "THIN = 0.6", "THIN = 0.7"):
+    with smoke.edit("src/dpatlas_workflow/show/look.py", "THIN = 0.6", "THIN = 0.7"):
         planned = smoke.planned("--configfile", SMOKE)
     assert planned.pop("page") == planned.pop("manifest") == 1
     atlas = smoke_atlas()
@@ -150,12 +150,12 @@ def test_a_change_of_the_plot_runs_the_plots_only(smoke):
 # What an edit runs again: file, old text (none: the new one is put first), new text, jobs per rule.
 PAGE = {"manifest": 1, "page": 1}
 NUMBERS = {"claims": 1, **PAGE}
-SRC, STATEMENT = "src/dpatlas", "EDITED = 1\n"
+LIBRARY, SRC, STATEMENT = "src/dpatlas", "src/dpatlas_workflow", "EDITED = 1\n"
 LP_FFT, KL = f"{SRC}/papers/lp_fft", f"{SRC}/papers/kl_privacy"
 NO_JOB = {
-    "a comment": (f"{SRC}/core/seeds.py", "import os\n", "import os  # for urandom\n"),
+    "a comment": (f"{LIBRARY}/base/seeds.py", "import os\n", "import os  # for urandom\n"),
     "a comment of a plot": (f"{SRC}/show/plot.py", "\n\n\n", "\n# a remark\n\n\n"),
-    "a docstring": (f"{SRC}/privacy/kl.py", '"""The KL kernel:', '"""This KL kernel:'),
+    "a docstring": (f"{LIBRARY}/privacy/kl.py", '"""The KL kernel:', '"""This KL kernel:'),
     "a place in the paper": (f"{LP_FFT}/products.yaml", "Figs. 4, 5", "Fig. 4"),
     "an estimate of memory": (f"{LP_FFT}/cost.py", "base_mb=1700", "base_mb=1800"),
     "what is registered": (f"{LP_FFT}/block.py", 'title="', 'title="Edited: '),
@@ -164,7 +164,7 @@ NO_JOB = {
         "Length of linear probing",
         "How long it probes",
     ),
-    "a data set that nobody uses": (f"{SRC}/data/sets/mnist.py", "", STATEMENT),
+    "a data set that nobody uses": (f"{LIBRARY}/data/sets/mnist.py", "", STATEMENT),
 }
 EDITS = {
     "a caption": (
@@ -202,12 +202,12 @@ def test_comments_words_estimates_and_a_new_data_set_run_nothing(smoke):
 
 def test_a_semantic_edit_in_a_bounds_module_runs_exactly_its_users(smoke):
     with smoke.edit(
-        "src/dpatlas/papers/kl_privacy/formulas/theorems.py", '"exact": 4,', '"exact": 4 + 0,'
+        "src/dpatlas/formulas/kl_privacy/theorems.py", '"exact": 4,', '"exact": 4 + 0,'
     ):
         planned = smoke.planned("--configfile", SMOKE)
     everything = {name: 1 for name in [*names_of("kl_privacy", "figure"), "kl_constants", *LAST]}
     assert planned == {**everything, **jobs_of("kl_privacy")}
-    with smoke.edit("src/dpatlas/report/page.py", "autoescape=True", "autoescape=bool(1)"):
+    with smoke.edit("src/dpatlas_workflow/report/page.py", "autoescape=True", "autoescape=bool(1)"):
         assert smoke.planned("--configfile", SMOKE) == {"page": 1}
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from snakemake.logging import logger
 
-from dpatlas.config.load import load_config
-from dpatlas.core.digest import check_code_of, code_digest, remember_code
-from dpatlas.core.environment import keep_caches_in, put_own_python_first
-from dpatlas.core.files import check_writable, write_json
+from dpatlas_workflow.config.load import load_config
+from dpatlas.base.digest import check_code_of, code_digest, remember_code
+from dpatlas.base.environment import keep_caches_in, put_own_python_first
+from dpatlas.base.files import check_writable, write_json
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
-from dpatlas.cost.estimate import job_seconds, minutes, seconds_per_run
-from dpatlas.config.atlas import Atlas
-from dpatlas.cost.standing import Standing, planned
-from dpatlas.registry import all_papers
+from dpatlas_workflow.cost.estimate import job_seconds, minutes, seconds_per_run
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.cost.standing import Standing, planned
+from dpatlas_workflow.registry import all_papers
 
 # Only sys.exit gives the exit code; an exception in a Snakefile would end in 1.
 try:
@@ -36,7 +36,7 @@ try:
     )
     ATLAS.check_data_root()
     if ATLAS.config.data.offline:
-        from dpatlas.commands.data import missing
+        from dpatlas_workflow.commands.data import missing
 
         if absent := missing(ATLAS):
             print(*absent, sep="\n", file=sys.stderr)
@@ -60,7 +60,7 @@ FIGURES = f"{ATLAS.folder}/figures"
 TABLES = f"{ATLAS.folder}/tables"
 LINEAGE = f"{ATLAS.folder}/lineage"
 LOGS = f"{ATLAS.folder}/logs"
-STYLE = "src/dpatlas/show/dpatlas.mplstyle"
+STYLE = "src/dpatlas_workflow/show/dpatlas.mplstyle"
 FIGURE_FILES = [".pdf", ".svg", ".csv", ".json"]
 TABLE_FILES = [".md", ".tex"]
 

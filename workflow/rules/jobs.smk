@@ -42,7 +42,7 @@ for key in ATLAS.blocks:
                 device=lambda wildcards: ATLAS.job(wildcards.id).device,
                 code=code_digest(ATLAS.blocks[key].job_module(kind)),
             shell:
-                "python -m dpatlas.jobs --spec {params.spec:q} {params.inputs} "
+                "python -m dpatlas_workflow.run --spec {params.spec:q} {params.inputs} "
                 "--record {output.record:q} --checkpoints {params.checkpoints:q} "
                 "--device {params.device} > {log:q} 2>&1"
 

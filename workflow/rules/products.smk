@@ -38,7 +38,7 @@ for name, product in ATLAS.products.items():
             settings=ATLAS.settings(block.key),
             code=code_digest(block.product_module(name)),
         shell:
-            "python -m dpatlas.show {params.module} --tier {params.tier} "
+            "python -m dpatlas_workflow.show {params.module} --tier {params.tier} "
             "--settings {params.settings:q} --output {params.folder:q} "
             "--lineage {output.lineage:q} --records {params.records:q} > {log:q} 2>&1"
 

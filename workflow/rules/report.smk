@@ -28,11 +28,11 @@ rule claims:
         products=ATLAS.product_files(),
         lists=LISTS,
         code=code_digest(
-            "dpatlas.evidence.claims",
+            "dpatlas_workflow.evidence.claims",
             *(f"{paper.package}.claims" for paper in all_papers().values()),
         ),
     shell:
-        "python -m dpatlas.evidence.claims --tier {params.tier} "
+        "python -m dpatlas_workflow.evidence.claims --tier {params.tier} "
         "--settings {params.lists:q}/claims.json "
         "--records {params.lists:q}/claims.txt --products {params.lists:q}/products.txt "
         "--costs {params.lists:q}/costs.json "
@@ -54,9 +54,9 @@ rule manifest:
     threads: 1
     params:
         folder=subpath(output[0], parent=True),
-        code=code_digest("dpatlas.report.manifest"),
+        code=code_digest("dpatlas_workflow.report.manifest"),
     shell:
-        "python -m dpatlas.report.manifest --results {params.folder:q} --output {output:q} "
+        "python -m dpatlas_workflow.report.manifest --results {params.folder:q} --output {output:q} "
         "--files {input:q} > {log:q} 2>&1"
 
 
@@ -64,8 +64,8 @@ rule page:
     """The page of the tier: one file that needs no network."""
     input:
         claims=multiext(f"{ATLAS.folder}/", "claims.csv", "comparisons.csv"),
-        template=multiext("src/dpatlas/report/page", ".html.j2", ".css", ".js"),
-        charts="src/dpatlas/report/charts.js",
+        template=multiext("src/dpatlas_workflow/report/page", ".html.j2", ".css", ".js"),
+        charts="src/dpatlas_workflow/report/charts.js",
         errata=ATLAS.files("errata.yaml"),
         about="workflow/report/claims.rst",
         beside=ATLAS.published_elsewhere(),
@@ -85,12 +85,12 @@ rule page:
     params:
         tier=ATLAS.tier,
         folder=subpath(output[0], ancestor=2),
-        code=code_digest("dpatlas.report.page", *ATLAS.modules("printed")),
+        code=code_digest("dpatlas_workflow.report.page", *ATLAS.modules("printed")),
         captions=ATLAS.captions,
         show=[*ATLAS.figures, *ATLAS.tables],
         beside=lambda _, input: [Path(file).parent for file in input.beside],
         partial="--partial" if ATLAS.config.partial else "",
     shell:
-        "python -m dpatlas.report.page --tier {params.tier} --results {params.folder:q} "
+        "python -m dpatlas_workflow.report.page --tier {params.tier} --results {params.folder:q} "
         "--about {input.about:q} --show {params.show} --beside {params.beside:q} {params.partial} "
         "--output {output:q} > {log:q} 2>&1"

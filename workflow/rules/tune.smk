@@ -27,7 +27,7 @@ rule tuned:
         "../../environment.yml"
     threads: 1
     params:
-        code=code_digest("dpatlas.report.tuned"),
+        code=code_digest("dpatlas_workflow.report.tuned"),
     shell:
-        "python -m dpatlas.report.tuned --records {input.records:q} --output {output:q} "
+        "python -m dpatlas_workflow.report.tuned --records {input.records:q} --output {output:q} "
         "> {log:q} 2>&1"

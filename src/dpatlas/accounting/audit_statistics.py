@@ -24,8 +24,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from dpatlas.accounting.error_rates import SCORE, ErrorRates, rates_of_test, vector
-from dpatlas.core.guard import checked, integer, real
-from dpatlas.core.seeds import note_stream
+from dpatlas.base.guard import checked, integer, real
+from dpatlas.base.seeds import note_stream
 from dpatlas.errors import InputError
 
 Numbers = float | np.ndarray

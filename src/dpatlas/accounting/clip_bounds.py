@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpatlas.accounting.parameter_names import longest_prefix
-from dpatlas.core.guard import hold, plain, real
+from dpatlas.base.guard import hold, plain, real
 from dpatlas.errors import InputError
 
 # An adaptive bound stays within this factor of the first one: noise cannot drive it to 0 or

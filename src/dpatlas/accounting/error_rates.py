@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from dpatlas.core.guard import Domain, real
+from dpatlas.base.guard import Domain, real
 from dpatlas.errors import InputError
 
 # A quarter of the runs finds a threshold nearly as good as half of them would.

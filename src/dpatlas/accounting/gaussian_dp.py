@@ -13,8 +13,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, exprel, ndtr
 
-from dpatlas.core.formulas import bound
-from dpatlas.core.guard import checked, real
+from dpatlas.base.formulas import bound
+from dpatlas.base.guard import checked, real
 
 LARGEST_MU = 1e4
 # Roots are moved to the safe side by this relative step, which doubles until the inequality holds.

@@ -43,7 +43,7 @@ from dpatlas.accounting.samplers import (
     Shuffled,
     check_sampler,
 )
-from dpatlas.core.guard import checked, hold, integer, one_of, plain, real
+from dpatlas.base.guard import checked, hold, integer, one_of, plain, real
 from dpatlas.errors import InputError
 
 RELATIONS = ("add_remove", "replace_one")

@@ -21,12 +21,12 @@ from dpatlas.accounting.guarantees import (
     guarantee,
 )
 from dpatlas.accounting.samplers import sampler
-from dpatlas.core.guard import checked, one_of, real
-from dpatlas.core.rounding import rounded_up
-from dpatlas.core.seeds import SHARED_NOISE
+from dpatlas.base.guard import checked, one_of, real
+from dpatlas.base.rounding import rounded_up
+from dpatlas.base.seeds import SHARED_NOISE
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.formulas.guarantees import conditional_rdp
-from dpatlas.papers.dp_sgld.formulas.theorems import ORDERS, rdp_to_epsilon
+from dpatlas.formulas.dp_sgld.guarantees import conditional_rdp
+from dpatlas.formulas.dp_sgld.theorems import ORDERS, rdp_to_epsilon
 
 NEIGHBOURS = {
     "add_remove": "add or remove one record; sample rates, divisors and steps stay as they are",

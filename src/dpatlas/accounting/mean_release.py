@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from dpatlas.accounting.gaussian_dp import gaussian_mu
-from dpatlas.core.guard import checked, integer, real
+from dpatlas.base.guard import checked, integer, real
 
 
 @checked(max_norm=real(gt=0))

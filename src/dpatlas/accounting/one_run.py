@@ -52,7 +52,7 @@ from scipy import optimize, special
 
 from dpatlas.accounting.audit_statistics import LEVEL, claimed_profile, count_guesses
 from dpatlas.accounting.gaussian_dp import gaussian_mu
-from dpatlas.core.guard import checked
+from dpatlas.base.guard import checked
 
 # Points of a profile from an accountant: with 60 of them instead, the number of right guesses that
 # rejects a Gaussian mechanism's claim falls by at most one in 200.

@@ -11,8 +11,8 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from dpatlas.core.guard import checked, hold, integer, one_of
-from dpatlas.core.seeds import Noise, generator
+from dpatlas.base.guard import checked, hold, integer, one_of
+from dpatlas.base.seeds import Noise, generator
 from dpatlas.errors import InputError
 
 

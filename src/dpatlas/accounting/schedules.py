@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from dpatlas.core.guard import Domain, hold, integer, plain, real
+from dpatlas.base.guard import Domain, hold, integer, plain, real
 from dpatlas.errors import InputError
 
 Schedule = Callable[[int], float]

@@ -41,9 +41,9 @@ from dpatlas.accounting.guarantees import (
     smallest_noise,
 )
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core.guard import checked, integer, one_of, real
-from dpatlas.core.rounding import upward
-from dpatlas.core.seeds import Noise
+from dpatlas.base.guard import checked, integer, one_of, real
+from dpatlas.base.rounding import upward
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 
 # The tail of a distribution is cut off below this probability, which is less than the rounding of a

@@ -20,10 +20,10 @@ from dpatlas.audit.premises import is_absent, premises
 from dpatlas.audit.report import Attack, Report
 from dpatlas.audit.run import OutOfTime, Run, Train, execute
 from dpatlas.audit.script import Code, code_of
-from dpatlas.core.arrays import read_arrays
-from dpatlas.core.files import read_json, replacing, write_json
-from dpatlas.core.guard import checked, integer, real
-from dpatlas.core.progress import Progress
+from dpatlas.base.arrays import read_arrays
+from dpatlas.base.files import read_json, replacing, write_json
+from dpatlas.base.guard import checked, integer, real
+from dpatlas.base.progress import Progress
 from dpatlas.errors import InputError
 
 RUNS, PAIRS, LEVEL = 100, 40, 0.99

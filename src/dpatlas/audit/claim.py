@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpatlas.accounting.one_run import PROFILE_DELTAS
-from dpatlas.core.guard import integer, one_of, real
+from dpatlas.base.guard import integer, one_of, real
 from dpatlas.epsilon.claim import CLAIM_KEYS, RELATIONS, Phase, printed, read_claim
 from dpatlas.epsilon.claim import Claim as Settings
 from dpatlas.epsilon.valid import accountants, epsilon_by, event

@@ -15,7 +15,7 @@ from scipy import stats
 
 from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import ANOTHER, EQUAL_SHARE, UPDATES, Pair, same, sampled_steps
-from dpatlas.core.rounding import upward
+from dpatlas.base.rounding import upward
 
 MASKED = (
     "the clean sums vary too, or there is more noise than stated: less noise could hide behind "

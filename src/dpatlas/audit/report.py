@@ -9,8 +9,8 @@ from dpatlas.accounting.one_run import OneRunTest
 from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import REPEATED_PAIRS, sampled_steps
 from dpatlas.audit.premises import COUNTED, UNTESTED, VIOLATED, Premise
-from dpatlas.core.progress import duration
-from dpatlas.core.rounding import downward, rounded_up, upward
+from dpatlas.base.progress import duration
+from dpatlas.base.rounding import downward, rounded_up, upward
 from dpatlas.errors import EXIT_FAILED_RUN
 
 NOT_CONTRADICTED, CONTRADICTED = "not contradicted", "contradicted"

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dpatlas.audit.claim import Claim
-from dpatlas.core.scripts import error_place, printing_to_stderr
+from dpatlas.base.scripts import error_place, printing_to_stderr
 from dpatlas.errors import InputError
 
 Train = Callable[["Run"], Any]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from dpatlas.audit.claim import Claim
 from dpatlas.audit.run import Train
-from dpatlas.core.canonical import sha256
-from dpatlas.core.scripts import imported_from, named_function
+from dpatlas.base.canonical import sha256
+from dpatlas.base.scripts import imported_from, named_function
 from dpatlas.errors import InputError
 
 ALLOWED = "FILE.py:FUNCTION, such as mine.py:train"

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
+from dpatlas.certify.risk import risk_on_records
 from dpatlas.models.build import build
 from dpatlas.models.mean_field import MeanField, flat_values
-from dpatlas.papers.max_information.jobs.risk import risk_on_records
 
 # Batch size of the plain pass, the size of a chunk of pairs.
 BATCH = 1000

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpatlas.bench.steps import silence_hooks
+from dpatlas.formulas.kl_privacy.theorems import neighbour_gap
 from dpatlas.models import products
 from dpatlas.models.mlp import initial_weights
 from dpatlas.models.products import times, times_transpose
-from dpatlas.papers.kl_privacy.formulas.theorems import neighbour_gap
 from dpatlas.privacy.kl import record_gaps, squared_row_norms
 
 Step = Callable[[], Any]

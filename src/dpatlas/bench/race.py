@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+from dpatlas.base.progress import Progress, say
 from dpatlas.bench.kernels import Candidate
-from dpatlas.core.progress import Progress, say
 from dpatlas.errors import RunError, one_line
 
 REFERENCE = "plain"

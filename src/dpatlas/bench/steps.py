@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpatlas.accounting.samplers import FullBatch, Sampler
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.training import PrivateTraining

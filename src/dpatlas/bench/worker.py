@@ -8,7 +8,7 @@ seconds and resident memory; with `device` cuda in the case, seconds between two
 and the peak of torch's allocations.
 """
 
-import dpatlas.core.single_thread  # noqa: F401, I001  numpy and torch read it when imported
+import dpatlas.base.single_thread  # noqa: F401, I001  numpy and torch read it when imported
 
 import ctypes
 import gc

@@ -11,21 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpatlas.base.guard import integer, one_of, real, single_value
+from dpatlas.base.progress import Progress
+from dpatlas.base.seeds import Noise
 from dpatlas.certify.network import chain, check_takes, redrawn
 from dpatlas.certify.posterior import count_errors, train_posterior
 from dpatlas.certify.priors import DP_SGD, HELD_OUT, PRIORS, held_out_bound, make_prior
 from dpatlas.certify.report import Report, Row
 from dpatlas.certify.settings import Settings
-from dpatlas.core.guard import integer, one_of, real, single_value
-from dpatlas.core.progress import Progress
-from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.models.mean_field import MeanField
-from dpatlas.papers.max_information.formulas.certificates import (
+from dpatlas.formulas.max_information.certificates import (
     certificate_exponent,
     kl_inverse,
     monte_carlo_risk,
 )
+from dpatlas.models.mean_field import MeanField
 from dpatlas.privacy.digest import row_digests
 from dpatlas.privacy.noise import device_generator
 from dpatlas.privacy.saved import are_trained

@@ -9,15 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dpatlas.accounting.samplers import Shuffled
+from dpatlas.base.seeds import Noise
 from dpatlas.certify.report import HeldOut
 from dpatlas.certify.settings import Settings
-from dpatlas.core.seeds import Noise
 from dpatlas.errors import InputError
+from dpatlas.formulas.max_information.certificates import monte_carlo_risk
+from dpatlas.formulas.max_information.kappa import kappa, kappa_repaired, standing
 from dpatlas.models.mean_field import flat_values
 from dpatlas.models.mean_field_passes import misclassified
 from dpatlas.models.network import Network
-from dpatlas.papers.max_information.formulas.certificates import monte_carlo_risk
-from dpatlas.papers.max_information.formulas.kappa import kappa, kappa_repaired, standing
 from dpatlas.privacy.noise import device_generator
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import PrivateTraining

@@ -5,7 +5,7 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpatlas.core.progress import duration
+from dpatlas.base.progress import duration
 
 WIDTH = 100
 SCOPE = (

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from dpatlas.core.guard import hold, integer, real
+from dpatlas.base.guard import hold, integer, real
 from dpatlas.errors import InputError
 
 

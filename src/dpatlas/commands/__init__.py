@@ -1,1 +1,1 @@
-"""One module per sub-command of `python -m dpatlas`: `main(arguments) -> exit code`."""
+"""One module per command of the library: `main(arguments) -> exit code`."""

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from dpatlas.base.guard import integer, one_of
 from dpatlas.bench.kernels import KERNELS, Kernel
 from dpatlas.bench.race import race
-from dpatlas.core.guard import integer, one_of
 from dpatlas.errors import ArgumentParser, InputError
 
 EPILOG = """\

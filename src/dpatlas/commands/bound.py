@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dpatlas.base.formulas import REQUIRED
+from dpatlas.base.guard import number_in
 from dpatlas.catalogue import catalogue, evaluate
-from dpatlas.core.formulas import REQUIRED
-from dpatlas.core.guard import number_in
 from dpatlas.errors import ArgumentParser, InputError, one_line
 
 # Levels of nested lists and objects that are printed; beyond some hundreds Python fails.

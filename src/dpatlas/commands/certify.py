@@ -1,16 +1,16 @@
 """`python -m dpatlas certify`: what does my model risk? Of a network and records of one's own."""
 
-import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dpatlas.base.arrays import read_arrays
+from dpatlas.base.guard import integer
+from dpatlas.base.scripts import error_place, named_function, printing_to_stderr
 from dpatlas.commands.bound import strict_json
-from dpatlas.core.arrays import read_arrays
-from dpatlas.core.guard import integer
-from dpatlas.core.scripts import error_place, named_function, printing_to_stderr
 from dpatlas.errors import ArgumentParser, InputError
 
 MODEL = "FILE.py:FUNCTION that returns the model, such as mine.py:make_model"

@@ -1,6 +1,6 @@
 """`python -m dpatlas epsilon`: is this epsilon right? Every valid accounting, the likely slip."""
 
-import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy)
+import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy)
 
 import argparse
 import json
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dpatlas.base.files import keys_once, read_text
+from dpatlas.base.guard import number_in, real
+from dpatlas.base.progress import Progress
+from dpatlas.base.schema import check_shape
+from dpatlas.base.yaml_files import parsed
 from dpatlas.commands.bound import strict_json
-from dpatlas.config.model import check_shape
-from dpatlas.core.files import keys_once, read_text
-from dpatlas.core.guard import number_in, real
-from dpatlas.core.progress import Progress
-from dpatlas.core.yaml_text import parsed
 from dpatlas.epsilon.check import check
 from dpatlas.epsilon.claim import PHASE_KEYS, RELATIONS, RELEASED, SAMPLERS, Claim, read_claim
 from dpatlas.epsilon.ledgers import describe_total, total_spent

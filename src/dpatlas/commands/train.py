@@ -1,18 +1,18 @@
 """`python -m dpatlas train`: train privately, as a file says; again, a killed run goes on."""
 
-import dpatlas.core.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
+import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
 import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpatlas.config.load import read_checked
-from dpatlas.core.files import check_writable, write_atomic
-from dpatlas.core.folders import RESULTS
-from dpatlas.core.progress import say
-from dpatlas.core.rounding import upward
-from dpatlas.core.scripts import printing_to_stderr
+from dpatlas.base.files import check_writable, write_atomic
+from dpatlas.base.folders import RESULTS
+from dpatlas.base.progress import say
+from dpatlas.base.rounding import upward
+from dpatlas.base.scripts import printing_to_stderr
+from dpatlas.base.yaml_files import read_checked
 from dpatlas.errors import ArgumentParser, InputError
 
 EPILOG = """\

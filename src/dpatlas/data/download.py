@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dpatlas import __version__
-from dpatlas.core.files import read_json, write_json
-from dpatlas.core.progress import Progress, say
+from dpatlas.base.files import read_json, write_json
+from dpatlas.base.progress import Progress, say
 from dpatlas.data.definitions import RemoteFile
 from dpatlas.data.sources import MIRROR, file_digest
 from dpatlas.errors import InputError, RunError

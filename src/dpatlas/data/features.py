@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.files import remove_parts, replacing, write_json
+from dpatlas.base.canonical import canonical_json, sha256
+from dpatlas.base.files import remove_parts, replacing, write_json
 from dpatlas.data.prepared import MANIFEST, Prepared, read_manifest
 from dpatlas.errors import InputError
 

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpatlas.core.files import remove_parts, replacing
-from dpatlas.core.networks import PUBLISHED
+from dpatlas.base.files import remove_parts, replacing
+from dpatlas.base.networks import PUBLISHED
 from dpatlas.data.sources import CACHE
 from dpatlas.data.weights import named_file, obtain
 from dpatlas.errors import ArgumentParser, InputError, run_command

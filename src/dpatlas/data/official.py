@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.base.canonical import canonical_json, sha256
 from dpatlas.data.bounded import check_kind, check_size, read_file
 from dpatlas.data.definitions import DataSet
 from dpatlas.data.sources import Source, check_md5

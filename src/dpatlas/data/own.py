@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.canonical import sha256
-from dpatlas.core.own_data import definition, located
+from dpatlas.base.canonical import sha256
+from dpatlas.base.own_data import definition, located
 from dpatlas.data.bounded import check_size, read_file
 from dpatlas.data.definitions import DataSet, Scaling
 from dpatlas.data.official import by_class, stack

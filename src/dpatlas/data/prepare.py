@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.guard import integer, real
-from dpatlas.core.seeds import permutation, seed
+from dpatlas.base.guard import integer, real
+from dpatlas.base.seeds import permutation, seed
 from dpatlas.data import generated, own
 from dpatlas.data.bounded import readable
 from dpatlas.data.definitions import DataSet, scale

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.arrays import packed, read_arrays
-from dpatlas.core.files import read_json, remove_parts, write_atomic, write_json
-from dpatlas.core.guard import integer
+from dpatlas.base.arrays import packed, read_arrays
+from dpatlas.base.files import read_json, remove_parts, write_atomic, write_json
+from dpatlas.base.guard import integer
 from dpatlas.errors import InputError
 
 SCHEMA_VERSION = 1

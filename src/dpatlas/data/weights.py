@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpatlas.core.networks import PACKAGE
+from dpatlas.base.networks import PACKAGE
 from dpatlas.data.bounded import check_size, readable
 from dpatlas.data.definitions import RemoteFile
 from dpatlas.data.download import confirm, fetch

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dpatlas.core.rounding import upward
+from dpatlas.base.rounding import upward
 from dpatlas.epsilon.claim import EVERY_SUM, Claim, Names, read_claim
 from dpatlas.epsilon.report import GUARANTEED, REFUTED, UNSUPPORTED, Noise, Report
 from dpatlas.epsilon.slips import search

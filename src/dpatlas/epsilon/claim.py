@@ -24,9 +24,9 @@ from pydantic import (
     model_validator,
 )
 
-from dpatlas.config.model import joined, validated
-from dpatlas.core.fields import Model, setting
-from dpatlas.core.guard import number_in, real
+from dpatlas.base.fields import Model, setting
+from dpatlas.base.guard import number_in, real
+from dpatlas.base.schema import joined, validated
 from dpatlas.errors import InputError
 
 Sampler = Literal["poisson", "shuffled", "cyclic", "fixed-size", "full-batch"]

@@ -13,8 +13,8 @@ from typing import Any
 
 from dpatlas.accounting.guarantees import Phase, composition
 from dpatlas.accounting.samplers import SAMPLERS, sampler
-from dpatlas.core.guard import one_of, real
-from dpatlas.core.rounding import rounded_up, upward
+from dpatlas.base.guard import one_of, real
+from dpatlas.base.rounding import rounded_up, upward
 from dpatlas.epsilon.claim import MOST_STEPS, MOST_TRIALS, NOISE
 from dpatlas.errors import InputError
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpatlas.core.rounding import downward, rounded_up, upward
+from dpatlas.base.rounding import downward, rounded_up, upward
 from dpatlas.epsilon.claim import Claim
 from dpatlas.epsilon.slips import Hit, Search
 from dpatlas.epsilon.valid import NAMES, Reading, assumptions

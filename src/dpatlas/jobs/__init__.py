@@ -1,1 +1,1 @@
-"""What jobs of all papers share: a spec in, a record out."""
+"""A job: a spec in, a record out, checkpoints in between, so that a killed one goes on."""

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.core.checkpoints import Checkpoints
-from dpatlas.core.digest import code_digest
-from dpatlas.core.facts import Choice
-from dpatlas.core.files import check_writable, read_json, remove_parts
-from dpatlas.core.records import (
+from dpatlas.base.checkpoints import Checkpoints
+from dpatlas.base.digest import code_digest
+from dpatlas.base.facts import Choice
+from dpatlas.base.files import check_writable, read_json, remove_parts
+from dpatlas.base.records import (
     RecordShape,
     Stopwatch,
     checked_fields,
@@ -22,8 +22,8 @@ from dpatlas.core.records import (
     versions,
     write_record,
 )
-from dpatlas.core.seeds import Noise, Streams, recording
-from dpatlas.core.specs import Spec
+from dpatlas.base.seeds import Noise, Streams, recording
+from dpatlas.base.specs import Spec
 from dpatlas.data import features as frozen
 from dpatlas.data.features import Features
 from dpatlas.data.prepared import MANIFEST, Prepared, load

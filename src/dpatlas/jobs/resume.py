@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.jobs.job import Job
 
 CHECKPOINT = "stages"

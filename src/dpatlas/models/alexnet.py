@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from dpatlas.core.guard import checked, integer
+from dpatlas.base.guard import checked, integer
 from dpatlas.errors import InputError
 from dpatlas.models.imagenet import on_images
 from dpatlas.models.network import Network

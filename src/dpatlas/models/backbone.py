@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from dpatlas.core.arrays import packed, read_arrays
-from dpatlas.core.files import remove_parts, write_atomic, write_json
-from dpatlas.core.guard import checked, integer
+from dpatlas.base.arrays import packed, read_arrays
+from dpatlas.base.files import remove_parts, write_atomic, write_json
+from dpatlas.base.guard import checked, integer
 from dpatlas.data.prepared import MANIFEST, content_sha256, read_manifest
 from dpatlas.errors import InputError
 from dpatlas.models.build import build

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from dpatlas.core.guard import checked, integer
-from dpatlas.core.networks import NETWORKS
-from dpatlas.core.seeds import generator, seed
+from dpatlas.base.guard import checked, integer
+from dpatlas.base.networks import NETWORKS
+from dpatlas.base.seeds import generator, seed
 from dpatlas.errors import InputError
 from dpatlas.models.network import Network
 from dpatlas.models.vit import ClassToken, Offset

@@ -9,7 +9,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from dpatlas.core.guard import checked, integer
+from dpatlas.base.guard import checked, integer
 from dpatlas.models.imagenet import SIDE, on_images
 from dpatlas.models.network import Network
 from dpatlas.models.vit import vit

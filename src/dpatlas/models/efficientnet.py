@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from dpatlas.core.guard import checked, integer
+from dpatlas.base.guard import checked, integer
 from dpatlas.errors import InputError
 from dpatlas.models.imagenet import SIDE, ImageNetInput, on_images
 from dpatlas.models.network import Network

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from dpatlas.core.guard import checked, integer
+from dpatlas.base.guard import checked, integer
 from dpatlas.errors import InputError
 
 CONVERTED = (nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 from torch.nn.functional import interpolate
 
-from dpatlas.core.guard import checked, integer
-from dpatlas.core.networks import PUBLISHED
+from dpatlas.base.guard import checked, integer
+from dpatlas.base.networks import PUBLISHED
 from dpatlas.errors import InputError
 from dpatlas.models.mobilenet import HIDDEN, LARGE, STEM, classifier, features
 from dpatlas.models.network import Network

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from dpatlas.core.guard import checked, integer, real
+from dpatlas.base.guard import checked, integer, real
 from dpatlas.errors import InputError
 from dpatlas.models.build import normals
 

@@ -16,12 +16,12 @@ import torch.nn.functional as F
 from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 
-from dpatlas.core.guard import checked, integer, one_of, real
-from dpatlas.core.seeds import generator, seed
+from dpatlas.base.guard import checked, integer, one_of, real
+from dpatlas.base.seeds import generator, seed
 from dpatlas.errors import InputError
+from dpatlas.formulas.max_information.certificates import gaussian_kl
 from dpatlas.models.build import untrained
 from dpatlas.models.network import Network, mlp
-from dpatlas.papers.max_information.formulas.certificates import gaussian_kl
 
 # Initial means are truncated at this many standard deviations.
 CUT = 2.0

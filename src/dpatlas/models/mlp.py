@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpatlas.core.seeds import generator, seed
+from dpatlas.base.seeds import generator, seed
+from dpatlas.formulas.kl_privacy.theorems import layer_variances
 from dpatlas.models.products import times, times_transpose
-from dpatlas.papers.kl_privacy.formulas.theorems import layer_variances
 
 
 def layer_shapes(d: int, width: int, depth: int, outputs: int) -> list[tuple[int, int]]:

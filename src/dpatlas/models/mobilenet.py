@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from dpatlas.core.guard import checked, integer
+from dpatlas.base.guard import checked, integer
 from dpatlas.errors import InputError
 from dpatlas.models.network import Network
 from dpatlas.models.resnet import Norm

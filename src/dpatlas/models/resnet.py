@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from dpatlas.core.guard import checked, integer
+from dpatlas.base.guard import checked, integer
 from dpatlas.models.network import Network
 
 GROUPS = 32

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from dpatlas.core.guard import checked, integer
+from dpatlas.base.guard import checked, integer
 from dpatlas.errors import InputError
 from dpatlas.models.network import Network
 

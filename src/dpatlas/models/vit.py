@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpatlas.core.guard import checked, integer
+from dpatlas.base.guard import checked, integer
 from dpatlas.errors import InputError
 from dpatlas.models.network import Network
 

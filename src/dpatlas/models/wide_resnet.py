@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from dpatlas.core.guard import checked, integer
+from dpatlas.base.guard import checked, integer
 from dpatlas.errors import InputError
 from dpatlas.models.network import Network
 

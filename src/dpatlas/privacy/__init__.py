@@ -11,7 +11,7 @@ from typing import Any
 
 # No import statements: a digest of code follows those, and every job would depend on all of these.
 MODULES = {
-    "dpatlas.core.seeds": ("Noise",),
+    "dpatlas.base.seeds": ("Noise",),
     "dpatlas.models.group_norm": ("to_group_norm",),
     "dpatlas.models.lora": ("lora_parameters", "with_lora"),
     "dpatlas.accounting.guarantees": ("Phase", "calibrate", "composition", "guarantee"),

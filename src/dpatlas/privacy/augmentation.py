@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpatlas.core.guard import checked, integer
+from dpatlas.base.guard import checked, integer
 from dpatlas.errors import InputError
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dpatlas.accounting.guarantees import calibrate, default_delta, default_relation
-from dpatlas.core.guard import checked, real
+from dpatlas.base.guard import checked, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.phases import TrainingPhase, training_phases
 

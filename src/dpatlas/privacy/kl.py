@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dpatlas.formulas.kl_privacy.theorems import neighbour_gap
 from dpatlas.models.mlp import backward_through, layer_inputs
 from dpatlas.models.precision import passes
 from dpatlas.models.products import times, times_transpose
-from dpatlas.papers.kl_privacy.formulas.theorems import neighbour_gap
 
 
 @dataclass

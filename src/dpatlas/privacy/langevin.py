@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from dpatlas.accounting.samplers import FullBatch, Sampler
-from dpatlas.core.guard import checked, integer, real
-from dpatlas.core.seeds import Noise
+from dpatlas.base.guard import checked, integer, real
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.digest import digest
 from dpatlas.privacy.to_device import to_device

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpatlas.core.guard import checked, real
+from dpatlas.base.guard import checked, real
 from dpatlas.models.precision import exact
 from dpatlas.privacy.clipping import bad_records, clip_factors, empty_sum
 from dpatlas.privacy.norms import in_blocks, inputs_norms2

@@ -10,7 +10,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from dpatlas.core.guard import one_of
+from dpatlas.base.guard import one_of
 from dpatlas.errors import InputError
 
 # Of a network's output and the targets, one value a record.

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpatlas.core.seeds import Noise, generator
+from dpatlas.base.seeds import Noise, generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.sums import ClippedSum, NoisySum
 

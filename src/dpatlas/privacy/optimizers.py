@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dpatlas.accounting.parameter_names import longest_prefix
-from dpatlas.core.guard import hold, real
+from dpatlas.base.guard import hold, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.sums import NoisySum
 

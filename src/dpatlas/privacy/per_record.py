@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from dpatlas.accounting.clip_bounds import LayerBounds
-from dpatlas.core.guard import checked, integer, one_of, real
+from dpatlas.base.guard import checked, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.models.precision import exact, passes, without_autocast
 from dpatlas.privacy.batch import BatchGraph, Gradient

@@ -16,7 +16,7 @@ from dpatlas.accounting.schedules import (
     public_schedule,
     schedule_facts,
 )
-from dpatlas.core.guard import hold, integer, one_of, real
+from dpatlas.base.guard import hold, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import CLIPPINGS
 from dpatlas.privacy.optimizers import OPTIMIZER_NAMES, ParameterGroup

@@ -13,7 +13,8 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
-from dpatlas.core.seeds import generator
+from dpatlas.base.digest import ROOTS
+from dpatlas.base.seeds import generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.trace import RecordGraph, called
 
@@ -77,12 +78,12 @@ def refuse_meeting(
 
 
 def _is_ours(model: nn.Module, loss: Callable[..., Any]) -> bool:
-    """Whether all code of network and loss is torch's or this package's, without hooks."""
+    """Whether all code of network and loss is torch's or this project's, without hooks."""
 
     def ours(value: Any) -> bool:
         named = isinstance(value, type | FunctionType | BuiltinFunctionType)
         package = str((value if named else type(value)).__module__).partition(".")[0]
-        return package in ("torch", "dpatlas")
+        return package in ("torch", *ROOTS)
 
     if not ours(loss) or getattr(loss, "__closure__", None):
         return False

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpatlas.core.seeds import generator
+from dpatlas.base.seeds import generator
 from dpatlas.errors import InputError
 from dpatlas.privacy.batch import BatchGraph
 from dpatlas.privacy.trace import RecordGraph

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from dpatlas.core.files import read_json, replacing_folder, write_atomic, write_json
-from dpatlas.core.rounding import rounded_up
+from dpatlas.base.files import read_json, replacing_folder, write_atomic, write_json
+from dpatlas.base.rounding import rounded_up
 from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.privacy.digest import content_of

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpatlas.core.guard import checked, integer, real
+from dpatlas.base.guard import checked, integer, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.losses import cross_entropy
 

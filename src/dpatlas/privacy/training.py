@@ -40,9 +40,9 @@ from dpatlas.accounting.guarantees import (
 from dpatlas.accounting.ledger import UNTOLD, Ran, ledger
 from dpatlas.accounting.parameter_names import belongs
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.core.guard import checked, integer, real
-from dpatlas.core.progress import EpsilonSoFar, Progress
-from dpatlas.core.seeds import Noise, generator
+from dpatlas.base.guard import checked, integer, real
+from dpatlas.base.progress import EpsilonSoFar, Progress
+from dpatlas.base.seeds import Noise, generator
 from dpatlas.errors import InputError
 from dpatlas.models.precision import without_autocast
 from dpatlas.privacy.augmentation import Augmentation, ShiftAndFlip, drawn_views

@@ -18,7 +18,7 @@ from dpatlas.accounting.audit_statistics import one_run_lower_bound
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.one_run import PROFILE_DELTAS, one_run_profile_test
 from dpatlas.accounting.samplers import Poisson
-from dpatlas.core.seeds import Noise, generator, seed
+from dpatlas.base.seeds import Noise, generator, seed
 from dpatlas.privacy.side_door import (
     SideDoor,
     side_door_canaries,

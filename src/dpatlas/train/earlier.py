@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.progress import say
-from dpatlas.core.records import read_record
+from dpatlas.base.progress import say
+from dpatlas.base.records import read_record
 from dpatlas.errors import InputError
 
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from dpatlas.accounting import schedules
 from dpatlas.accounting.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.accounting.samplers import Sampler, sampler
-from dpatlas.core.arrays import read_arrays
-from dpatlas.core.canonical import sha256
-from dpatlas.core.progress import say
-from dpatlas.core.scripts import error_place, imported_from, named_function
+from dpatlas.base.arrays import read_arrays
+from dpatlas.base.canonical import sha256
+from dpatlas.base.progress import say
+from dpatlas.base.scripts import error_place, imported_from, named_function
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.models.build import build

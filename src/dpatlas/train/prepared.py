@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpatlas.core.canonical import canonical_json, sha256
-from dpatlas.core.digest import code_digest
+from dpatlas.base.canonical import canonical_json, sha256
+from dpatlas.base.digest import code_digest
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import MANIFEST, Prepared, load
 from dpatlas.data.registry import find, module_of

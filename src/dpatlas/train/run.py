@@ -14,19 +14,18 @@ from torch import nn
 from dpatlas.accounting.guarantees import composition, default_delta, default_relation, guarantee
 from dpatlas.accounting.ledger import UNTOLD, Ran, ledger, tuning_of
 from dpatlas.accounting.selection import Score, calibrate_selected, trials_law
-from dpatlas.config.model import check_shape, validated
-from dpatlas.core.facts import network_record
-from dpatlas.core.files import check_writable, only_process
-from dpatlas.core.guard import real
-from dpatlas.core.progress import EpsilonSoFar, Progress, say
-from dpatlas.core.records import SpecFields
-from dpatlas.core.scripts import error_place
-from dpatlas.core.seeds import Noise, seed
-from dpatlas.core.specs import Spec
+from dpatlas.base.facts import network_record
+from dpatlas.base.files import check_writable, only_process
+from dpatlas.base.guard import real
+from dpatlas.base.progress import EpsilonSoFar, Progress, say
+from dpatlas.base.records import SpecFields
+from dpatlas.base.schema import check_shape, validated
+from dpatlas.base.scripts import error_place
+from dpatlas.base.seeds import Noise, seed
+from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, Outcome, execute, numerics, resolve_device
 from dpatlas.jobs.resume import Stages
-from dpatlas.jobs.trials import Choice, Trials
 from dpatlas.privacy.calibration import at_epsilon
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.saved import remember_values, save_model
@@ -35,6 +34,7 @@ from dpatlas.train.earlier import earlier_records, say_what_adds_up
 from dpatlas.train.inputs import Inputs
 from dpatlas.train.prepared import prepared_set
 from dpatlas.train.settings import Settings
+from dpatlas.train.trials import Choice, Trials
 
 PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
 # Begins the names of weights in the result of a run.

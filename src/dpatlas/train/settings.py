@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dpatlas.core.fields import (
+from dpatlas.base.fields import (
     Bounded,
     Epsilon,
     MaxGradNorm,
@@ -21,7 +21,7 @@ from dpatlas.core.fields import (
     optional,
     setting,
 )
-from dpatlas.core.networks import NETWORKS
+from dpatlas.base.networks import NETWORKS
 from dpatlas.errors import InputError
 
 # Data sets that are prepared when a training names them, and networks that are built by a name.

@@ -7,9 +7,9 @@ from small_jobs import NETWORK
 
 from dpatlas.accounting.audit_statistics import ErrorRates, LowerBound, ProfileTest
 from dpatlas.accounting.one_run import OneRunTest
-from dpatlas.checks.audit.records.mechanism import MechanismSpec
-from dpatlas.checks.audit.records.network import NetworkSpec
-from dpatlas.core.records import rows_of
+from dpatlas.base.records import rows_of
+from dpatlas_workflow.checks.audit.records.mechanism import MechanismSpec
+from dpatlas_workflow.checks.audit.records.network import NetworkSpec
 
 LEDGER = {
     "mechanism": "DP-SGD in words",

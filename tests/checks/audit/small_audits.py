@@ -1,8 +1,8 @@
 """An audit as its tests run it."""
 
-from dpatlas.checks.audit.jobs.mechanism import audit
-from dpatlas.checks.audit.records.mechanism import MechanismSpec
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
+from dpatlas_workflow.checks.audit.jobs.mechanism import audit
+from dpatlas_workflow.checks.audit.records.mechanism import MechanismSpec
 
 DELTA, LEVEL, VERDICT_LEVEL = 1e-2, 0.95, 0.99
 

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from small_audits import audited
 
-from dpatlas.checks.audit.jobs.feature_releases import FEATURES
-from dpatlas.checks.audit.jobs.kernels import ATTACKED_NETWORKS
-from dpatlas.checks.audit.jobs.langevin import LANGEVIN
-from dpatlas.checks.audit.jobs.mechanisms import (
+from dpatlas.base.seeds import Noise
+from dpatlas.commands import audit as command
+from dpatlas.errors import run_command
+from dpatlas_workflow.checks.audit.jobs.feature_releases import FEATURES
+from dpatlas_workflow.checks.audit.jobs.kernels import ATTACKED_NETWORKS
+from dpatlas_workflow.checks.audit.jobs.langevin import LANGEVIN
+from dpatlas_workflow.checks.audit.jobs.mechanisms import (
     MECHANISMS,
     PrivateSGD,
     log_likelihood_ratio,
     neighbours,
 )
-from dpatlas.checks.audit.mechanisms import MECHANISMS as ENTRIES
-from dpatlas.commands import audit as command
-from dpatlas.core.seeds import Noise
-from dpatlas.errors import run_command
+from dpatlas_workflow.checks.audit.mechanisms import MECHANISMS as ENTRIES
 
 pytestmark = pytest.mark.usefixtures("one_thread_without_gradients")
 

@@ -11,9 +11,11 @@ from dpatlas.accounting.gaussian_dp import gaussian_delta
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.mean_release import noise_deviation
 from dpatlas.accounting.samplers import FullBatch
-from dpatlas.checks.audit import settings as specs
-from dpatlas.checks.audit.jobs import feature_releases
-from dpatlas.checks.audit.jobs.feature_releases import (
+from dpatlas.base.rounding import rounded_up
+from dpatlas.base.seeds import Noise
+from dpatlas_workflow.checks.audit import settings as specs
+from dpatlas_workflow.checks.audit.jobs import feature_releases
+from dpatlas_workflow.checks.audit.jobs.feature_releases import (
     FEATURES,
     MAX_NORM,
     MU,
@@ -21,12 +23,10 @@ from dpatlas.checks.audit.jobs.feature_releases import (
     STEPS,
     SecondLayer,
 )
-from dpatlas.checks.audit.jobs.mechanism import audit
-from dpatlas.checks.audit.records.mechanism import MechanismSpec
-from dpatlas.config.load import load_config
-from dpatlas.core.rounding import rounded_up
-from dpatlas.core.seeds import Noise
-from dpatlas.papers.feature_learning.jobs import layers
+from dpatlas_workflow.checks.audit.jobs.mechanism import audit
+from dpatlas_workflow.checks.audit.records.mechanism import MechanismSpec
+from dpatlas_workflow.config.load import load_config
+from dpatlas_workflow.papers.feature_learning.jobs import layers
 
 # In simulations 58 of 60 audits of 150 + 150 runs catch half the noise, all of 200 + 200.
 ENOUGH = 300

@@ -9,10 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 import dpatlas.privacy.per_record
 import dpatlas.privacy.training
-from dpatlas.checks.audit.jobs import mechanisms as audit_mechanisms
-from dpatlas.checks.audit.jobs.kernels import ATTACKED_NETWORKS, CANARY, OFFSET
-from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.vit import ClassToken, Offset
 from dpatlas.privacy.convolution import Convolution, Shape
@@ -20,6 +17,9 @@ from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix
 from dpatlas.privacy.noise import LARGE
 from dpatlas.privacy.per_record import NetworkGradients
+from dpatlas_workflow.checks.audit.jobs import mechanisms as audit_mechanisms
+from dpatlas_workflow.checks.audit.jobs.kernels import ATTACKED_NETWORKS, CANARY, OFFSET
+from dpatlas_workflow.checks.audit.jobs.mechanisms import MECHANISMS
 
 pytestmark = pytest.mark.usefixtures("one_thread_without_gradients")
 

@@ -8,8 +8,11 @@ from small_audits import DELTA, LEVEL, audited, no_progress
 
 from dpatlas.accounting.audit_statistics import epsilon_lower_bound
 from dpatlas.accounting.samplers import FixedSize
-from dpatlas.checks.audit.jobs import langevin as audit_langevin
-from dpatlas.checks.audit.jobs.langevin import (
+from dpatlas.base.rounding import rounded_up
+from dpatlas.base.seeds import Noise
+from dpatlas.privacy.langevin import BoundedRecords, LangevinRun, bound_records
+from dpatlas_workflow.checks.audit.jobs import langevin as audit_langevin
+from dpatlas_workflow.checks.audit.jobs.langevin import (
     CLASSES,
     FEATURE_NORM,
     LAM,
@@ -17,11 +20,8 @@ from dpatlas.checks.audit.jobs.langevin import (
     neighbours,
     random_batches,
 )
-from dpatlas.checks.audit.jobs.mechanisms import MECHANISMS
-from dpatlas.core.rounding import rounded_up
-from dpatlas.core.seeds import Noise
-from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
-from dpatlas.privacy.langevin import BoundedRecords, LangevinRun, bound_records
+from dpatlas_workflow.checks.audit.jobs.mechanisms import MECHANISMS
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
 
 pytestmark = pytest.mark.usefixtures("one_thread_without_gradients")
 

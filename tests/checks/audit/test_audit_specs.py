@@ -2,15 +2,15 @@ from typing import get_args
 
 import pytest
 
-from dpatlas.checks.audit import settings as audit
-from dpatlas.checks.audit.cost import KINDS
-from dpatlas.checks.audit.mechanisms import MECHANISMS
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config
-from dpatlas.config.types import SmallNetwork
-from dpatlas.core.networks import NETWORKS
-from dpatlas.core.specs import Spec
+from dpatlas.base.networks import NETWORKS
+from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas_workflow.checks.audit import settings as audit
+from dpatlas_workflow.checks.audit.cost import KINDS
+from dpatlas_workflow.checks.audit.mechanisms import MECHANISMS
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_config
+from dpatlas_workflow.config.types import SmallNetwork
 
 
 def specs(**changes) -> dict[str, list[Spec]]:

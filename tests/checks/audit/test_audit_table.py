@@ -4,8 +4,8 @@ import pytest
 from audit_samples import attack, canaries, trained
 from figure_samples import csv_rows
 
-from dpatlas.checks.audit.figures.audit import COLUMNS, audit
-from dpatlas.show.output import table_files
+from dpatlas_workflow.checks.audit.figures.audit import COLUMNS, audit
+from dpatlas_workflow.show.output import table_files
 
 
 def table(*records):

@@ -3,9 +3,9 @@
 from figure_samples import sample_record
 from small_jobs import PRETRAIN
 
-from dpatlas.checks.pretrain.records.backbone import BackboneSpec
-from dpatlas.checks.pretrain.records.transfer import TransferSpec
-from dpatlas.core.records import rows_of
+from dpatlas.base.records import rows_of
+from dpatlas_workflow.checks.pretrain.records.backbone import BackboneSpec
+from dpatlas_workflow.checks.pretrain.records.transfer import TransferSpec
 
 IMAGE = "0123456789abcdefg" + "0" * 47
 CLASSES = [*"0123456789"]

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from dpatlas.core.specs import Spec
+from dpatlas.base.specs import Spec
 from dpatlas.errors import run_command
-from dpatlas.jobs.run import main
 from dpatlas.models import backbone
+from dpatlas_workflow.run.command import main
 
 FILES = ("record.json", "backbone/weights.npz", "backbone/manifest.json")
 

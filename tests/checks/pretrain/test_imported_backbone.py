@@ -17,13 +17,13 @@ from published_weights import (
 )
 from torch import nn
 
-from dpatlas.checks.pretrain.jobs import imported as module
 from dpatlas.data.sets.pneumonia import PNEUMONIA, PNEUMONIA_224, PNEUMONIA_CAUSES
 from dpatlas.data.sets.stl10 import STL10
 from dpatlas.errors import InputError, RunError
-from dpatlas.jobs.run import main
 from dpatlas.models import backbone
 from dpatlas.models.build import build
+from dpatlas_workflow.checks.pretrain.jobs import imported as module
+from dpatlas_workflow.run.command import main
 
 SHAPE = [1, 28, 28]
 CLASSES = ["a", "b", "c", "d"]

@@ -4,11 +4,11 @@ import shlex
 
 import pytest
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, load_tier, project_root, read_config, validate
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.formulas.published import TABLE_4
+from dpatlas.formulas.dp_sgld.published import TABLE_4
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_config, load_tier, project_root, read_config, validate
 
 PUBLISHED = {
     "source": "imagenet",

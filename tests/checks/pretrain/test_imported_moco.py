@@ -6,9 +6,9 @@ from miniatures import Hostile
 from published_weights import arguments, check_features, import_spec, read, refused, untrained
 from torch import nn
 
-from dpatlas.checks.pretrain.jobs import imported as module
-from dpatlas.jobs.run import main
 from dpatlas.models import backbone
+from dpatlas_workflow.checks.pretrain.jobs import imported as module
+from dpatlas_workflow.run.command import main
 
 V2, V3 = "moco-v2-resnet50", "moco-v3-resnet50"
 SHAPE = [3, 32, 32]

@@ -9,16 +9,16 @@ import small_jobs
 import torch
 from published_weights import import_spec
 
-from dpatlas.checks.pretrain.block import BLOCK
-from dpatlas.checks.pretrain.jobs import transfer
-from dpatlas.checks.pretrain.jobs.backbone import one_cycle
-from dpatlas.checks.pretrain.jobs.examples import examples
-from dpatlas.core.specs import Spec
+from dpatlas.base.specs import Spec
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
 from dpatlas.errors import InputError, run_command
-from dpatlas.jobs.run import main
 from dpatlas.models import backbone
+from dpatlas_workflow.checks.pretrain.block import BLOCK
+from dpatlas_workflow.checks.pretrain.jobs import transfer
+from dpatlas_workflow.checks.pretrain.jobs.backbone import one_cycle
+from dpatlas_workflow.checks.pretrain.jobs.examples import examples
+from dpatlas_workflow.run.command import main
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 from figure_samples import shown_rows
 from pretrain_sample_records import CLASSES, sample_records
 
-from dpatlas.checks.pretrain.figures.pretrain_samples import MEASURES, pretrain_samples
+from dpatlas_workflow.checks.pretrain.figures.pretrain_samples import MEASURES, pretrain_samples
 
 
 def test_every_source_is_shown_once_beside_the_real_digits():

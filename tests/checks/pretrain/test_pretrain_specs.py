@@ -2,12 +2,12 @@
 
 import pytest
 
-from dpatlas.checks.pretrain import settings as pretrain
-from dpatlas.checks.pretrain.cost import KINDS
-from dpatlas.config.load import read_config, validate
-from dpatlas.core.specs import Spec, distinct
+from dpatlas.base.specs import Spec, distinct
 from dpatlas.errors import InputError
-from dpatlas.records import parse_spec
+from dpatlas_workflow.checks.pretrain import settings as pretrain
+from dpatlas_workflow.checks.pretrain.cost import KINDS
+from dpatlas_workflow.config.load import read_config, validate
+from dpatlas_workflow.records import parse_spec
 
 BLOCK = read_config()["pretrain"]
 NAMES = BLOCK["train"]

@@ -33,7 +33,7 @@ def expect_weights(networks):
             networks.PUBLISHED[name] = replace(weights, address=address)
 
 
-CHANGES = {"dpatlas.data.registry": expect_data, "dpatlas.core.networks": expect_weights}
+CHANGES = {"dpatlas.data.registry": expect_data, "dpatlas.base.networks": expect_weights}
 
 
 class AfterImport(importlib.abc.MetaPathFinder):

@@ -5,10 +5,10 @@ from itertools import product
 import numpy as np
 from figure_samples import sample_record, tables_of
 
-from dpatlas.core.records import rows_of
-from dpatlas.papers.dp_sgld.formulas.published import DP_SGD_NOISE_MULTIPLIERS, PUBLISHED_RUNS
-from dpatlas.papers.dp_sgld.formulas.theorems import claimed_rdp
-from dpatlas.papers.dp_sgld.records import (
+from dpatlas.base.records import rows_of
+from dpatlas.formulas.dp_sgld.published import DP_SGD_NOISE_MULTIPLIERS, PUBLISHED_RUNS
+from dpatlas.formulas.dp_sgld.theorems import claimed_rdp
+from dpatlas_workflow.papers.dp_sgld.records import (
     accuracy,
     counterexample,
     finetune,

@@ -5,14 +5,14 @@ import json
 import numpy as np
 from small_jobs import arguments, labelled
 
-from dpatlas.core.records import checked_fields
-from dpatlas.core.specs import Spec
+from dpatlas.base.records import checked_fields
+from dpatlas.base.specs import Spec
 from dpatlas.data import prepared
-from dpatlas.jobs.features import features as take_features
-from dpatlas.jobs.run import kind_of, main
 from dpatlas.models import backbone
 from dpatlas.models.build import build
-from dpatlas.papers.dp_sgld.jobs import accuracy, finetune, protocol
+from dpatlas_workflow.papers.dp_sgld.jobs import accuracy, finetune, protocol
+from dpatlas_workflow.run.command import kind_of, main
+from dpatlas_workflow.run.features import features as take_features
 
 CLASSES = ["a", "b", "c"]
 SCALE = {"multiply": 1, "subtract": 0, "divide": 16, "norm": None}

@@ -10,13 +10,13 @@ import sgld_records
 from committed_claims import claim_rows, record_change
 from sgld_records import arm, finetune_arm, long_arm, protocol_arm
 
-from dpatlas.evidence.comparisons import PaperRecords
-from dpatlas.papers.dp_sgld.jobs import accuracy as accuracy_job
-from dpatlas.papers.dp_sgld.jobs import finetune as finetune_job
-from dpatlas.papers.dp_sgld.jobs import long_training as long_job
-from dpatlas.papers.dp_sgld.jobs import protocol as protocol_job
-from dpatlas.papers.dp_sgld.records.protocol import Protocol, Reading
-from dpatlas.show.rows import where
+from dpatlas_workflow.evidence.comparisons import PaperRecords
+from dpatlas_workflow.papers.dp_sgld.jobs import accuracy as accuracy_job
+from dpatlas_workflow.papers.dp_sgld.jobs import finetune as finetune_job
+from dpatlas_workflow.papers.dp_sgld.jobs import long_training as long_job
+from dpatlas_workflow.papers.dp_sgld.jobs import protocol as protocol_job
+from dpatlas_workflow.papers.dp_sgld.records.protocol import Protocol, Reading
+from dpatlas_workflow.show.rows import where
 
 RUNS, SPREAD = 12, 5e-4
 ACCURACY = {"no-dp": 0.9, "dp-sgd": 0.8, "dp-sgld": 0.895, "repaired-full": 0.85}

@@ -30,17 +30,17 @@ from sgld_world import (
     verdicts,
 )
 
-from dpatlas.core.files import read_rows
-from dpatlas.evidence.verdicts import (
+from dpatlas.base.files import read_rows
+from dpatlas.formulas.dp_sgld.published import PRINTED_TABLE_4, PUBLISHED_RUNS, TABLE_4
+from dpatlas_workflow.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
     REPRODUCED,
 )
-from dpatlas.papers.dp_sgld import claims
-from dpatlas.papers.dp_sgld.formulas.published import PRINTED_TABLE_4, PUBLISHED_RUNS, TABLE_4
-from dpatlas.show.rows import where
+from dpatlas_workflow.papers.dp_sgld import claims
+from dpatlas_workflow.show.rows import where
 
 PROJECT = Path(__file__).resolve().parents[3]
 # By arithmetic on the printed table: neither d = parameters nor d = classes gives it.
@@ -360,7 +360,7 @@ def test_the_paper_s_page_says_at_which_epsilon_each_utility_theorem_was_tested(
     tested = {(each[1], each[2]) for each in found if each}
     both = {(f"Thm 4.{number}", "0.0625") for number in (1, 2, 3, 4)}
     assert tested == both | {("Thm 4.1", "1"), ("Thm 4.2", "1")}
-    text = (PROJECT / "src/dpatlas/papers/dp_sgld/README.md").read_text()
+    text = (PROJECT / "src/dpatlas_workflow/papers/dp_sgld/README.md").read_text()
     assert "Thms 4.3 and 4.4 are tested at epsilon .0625 (934 steps) and not at 1" in text
 
 
@@ -391,7 +391,7 @@ SETS = {
 
 @pytest.mark.parametrize("name", SETS)
 def test_the_paper_s_page_has_the_accuracies_that_were_published(name):
-    text = (PROJECT / "src/dpatlas/papers/dp_sgld/README.md").read_text()
+    text = (PROJECT / "src/dpatlas_workflow/papers/dp_sgld/README.md").read_text()
     lines = [line.replace("**", "") for line in text.splitlines() if line.startswith(f"| {name} |")]
     of_set = dict(zip(("data", "n_train"), SETS[name], strict=True))
     tuned = {**of_set, "protocol": "tuned"}
@@ -416,7 +416,7 @@ def test_the_paper_s_page_has_the_accuracies_that_were_published(name):
 
 
 def test_the_paper_s_page_has_the_leads_on_cifar_10():
-    text = " ".join((PROJECT / "src/dpatlas/papers/dp_sgld/README.md").read_text().split())
+    text = " ".join((PROJECT / "src/dpatlas_workflow/papers/dp_sgld/README.md").read_text().split())
     rows = read_rows(PROJECT / "docs/results/workstation/comparisons.csv")
     leads = {
         row["claim"]: 100 * float(row["observed"])

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpatlas.core.files import read_rows
-from dpatlas.papers.dp_sgld import printed
-from dpatlas.papers.dp_sgld.claims import ratio_interval, rounded
-from dpatlas.papers.dp_sgld.formulas.exact import (
+from dpatlas.base.files import read_rows
+from dpatlas.formulas.dp_sgld.exact import (
     Grid,
     Law,
     batch_means,
@@ -24,24 +22,26 @@ from dpatlas.papers.dp_sgld.formulas.exact import (
     exact_epsilon,
     exact_renyi,
 )
-from dpatlas.papers.dp_sgld.formulas.guarantees import (
+from dpatlas.formulas.dp_sgld.guarantees import (
     cyclic_gd_gdp,
     noisy_gd_gdp,
     noisy_gd_gdp_of_steps,
 )
-from dpatlas.papers.dp_sgld.formulas.published import (
+from dpatlas.formulas.dp_sgld.published import (
     PRINTED_TABLE_4,
     PUBLISHED_RUNS,
     TABLE_4,
 )
-from dpatlas.papers.dp_sgld.formulas.theorems import (
+from dpatlas.formulas.dp_sgld.theorems import (
     claimed_rdp,
     claimed_rdp_decreasing,
     sigma2_approximate,
     smoothness_of_mean,
     sum_of_steps,
 )
-from dpatlas.papers.dp_sgld.formulas.utility import average_risk, excess_risk, utility_rdp
+from dpatlas.formulas.dp_sgld.utility import average_risk, excess_risk, utility_rdp
+from dpatlas_workflow.papers.dp_sgld import printed
+from dpatlas_workflow.papers.dp_sgld.claims import ratio_interval, rounded
 
 PRINTED = Path(printed.__file__).parent
 # lam = beta = 1 and, on [-1, 1] with |x| <= 1, L = 2.

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpatlas.papers.dp_sgld.formulas import exact as dp_sgld_exact
-from dpatlas.papers.dp_sgld.formulas.exact import (
+from dpatlas.formulas.dp_sgld import exact as dp_sgld_exact
+from dpatlas.formulas.dp_sgld.exact import (
     Grid,
     Law,
     Neighbours,

@@ -11,7 +11,7 @@ from scipy.special import log_softmax, softmax
 
 from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.formulas.theorems import (
+from dpatlas.formulas.dp_sgld.theorems import (
     claimed_epsilon,
     claimed_epsilon_real,
     claimed_rdp,
@@ -29,7 +29,7 @@ from dpatlas.papers.dp_sgld.formulas.theorems import (
     steps_rdp,
     sum_of_steps,
 )
-from dpatlas.papers.dp_sgld.formulas.utility import (
+from dpatlas.formulas.dp_sgld.utility import (
     average_risk,
     excess_risk,
     utility_approximate,

@@ -12,9 +12,9 @@ from scipy.stats import norm
 
 from dpatlas.accounting.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.formulas import guarantees as dp_sgld_guarantees
-from dpatlas.papers.dp_sgld.formulas.exact import exact_renyi, one_step_renyi2
-from dpatlas.papers.dp_sgld.formulas.guarantees import (
+from dpatlas.formulas.dp_sgld import guarantees as dp_sgld_guarantees
+from dpatlas.formulas.dp_sgld.exact import exact_renyi, one_step_renyi2
+from dpatlas.formulas.dp_sgld.guarantees import (
     conditional_epsilon,
     conditional_rdp,
     cyclic_gd_gdp,
@@ -24,7 +24,7 @@ from dpatlas.papers.dp_sgld.formulas.guarantees import (
     noisy_gd_sigma2,
     renyi_given_batches,
 )
-from dpatlas.papers.dp_sgld.formulas.theorems import claimed_rdp_constant
+from dpatlas.formulas.dp_sgld.theorems import claimed_rdp_constant
 
 STEP = dict(eta=0.5, lam=0.1, beta=1.0, sensitivity=0.02, sigma2=1e-3)
 RENYI = dict(L=1.5, lam=0.1, sigma2=0.01, eta=0.5)

@@ -5,10 +5,10 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, read_config, validate
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.settings import KEY, ReadingChoice
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_config, read_config, validate
+from dpatlas_workflow.papers.dp_sgld.settings import KEY, ReadingChoice
 
 READING = {"name": "paper", "step_size": 0.5, "schedules": ["constant"], "without_l2": False}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpatlas.config.load import project_root
+from dpatlas_workflow.config.load import project_root
 
 TABLES = sorted((project_root() / "docs/results").glob("*/tables/sgld_accuracy_*.csv"))
 SAME = ("data", "features", "backbone", "n_train", "method", "epsilon")

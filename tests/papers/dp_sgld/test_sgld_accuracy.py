@@ -13,22 +13,22 @@ from small_jobs import Killed
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.ledger import together
 from dpatlas.accounting.samplers import Poisson
-from dpatlas.core import seeds
-from dpatlas.core.seeds import Noise
+from dpatlas.base import seeds
+from dpatlas.base.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
-from dpatlas.jobs import job as job_module
-from dpatlas.jobs import reports
-from dpatlas.jobs.private_plan import DpSgdPlan
-from dpatlas.models import backbone
-from dpatlas.papers.dp_sgld.formulas.theorems import (
+from dpatlas.formulas.dp_sgld.theorems import (
     claimed_epsilon_constant,
     claimed_epsilon_decreasing,
 )
-from dpatlas.papers.dp_sgld.jobs import arms as sgld_arms
-from dpatlas.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
-from dpatlas.papers.dp_sgld.jobs.regression import THEOREM
+from dpatlas.jobs import job as job_module
+from dpatlas.models import backbone
 from dpatlas.privacy.langevin import LangevinRun
+from dpatlas_workflow.papers.dp_sgld.jobs import arms as sgld_arms
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas_workflow.papers.dp_sgld.jobs.regression import THEOREM
+from dpatlas_workflow.run import reports
+from dpatlas_workflow.run.private_plan import DpSgdPlan
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 from sgld_small import arms_in, metrics_of, run, save_backbone, save_data, spec_of
 from torch import nn
 
-from dpatlas.core import seeds
+from dpatlas.base import seeds
 from dpatlas.errors import InputError
 from dpatlas.models import backbone
 from dpatlas.models.network import Network

@@ -6,8 +6,8 @@ import pytest
 from sgld_small import long_chosen, metrics_of, save_data, spec_of
 
 from dpatlas.accounting.gaussian_dp import gaussian_epsilon, gaussian_mu
-from dpatlas.papers.dp_sgld.formulas.guarantees import noisy_gd_gdp
-from dpatlas.papers.dp_sgld.formulas.theorems import claimed_epsilon_constant
+from dpatlas.formulas.dp_sgld.guarantees import noisy_gd_gdp
+from dpatlas.formulas.dp_sgld.theorems import claimed_epsilon_constant
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow

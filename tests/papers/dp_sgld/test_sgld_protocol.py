@@ -8,7 +8,7 @@ import pytest
 from sgld_small import PROTOCOL, arms_in, metrics_of, run, spec_of
 
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.formulas.theorems import claimed_epsilon_decreasing
+from dpatlas.formulas.dp_sgld.theorems import claimed_epsilon_decreasing
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.optimizers import SGD
 from dpatlas.privacy.training import PrivateTraining

@@ -18,16 +18,18 @@ from sgld_records import (
 from sgld_world import LEADS, protocol_record
 
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld.figures.sgld_accuracy_constant import sgld_accuracy_constant
-from dpatlas.papers.dp_sgld.figures.sgld_accuracy_decreasing import sgld_accuracy_decreasing
-from dpatlas.papers.dp_sgld.figures.sgld_along_n import sgld_along_n
-from dpatlas.papers.dp_sgld.figures.sgld_finetune import sgld_finetune
-from dpatlas.papers.dp_sgld.figures.sgld_long_training import sgld_long_training
-from dpatlas.papers.dp_sgld.jobs.long_training import METHODS
-from dpatlas.papers.dp_sgld.printed import TABLES
-from dpatlas.show.output import figure_files, table_files
-from dpatlas.show.panel import PRINTED
-from dpatlas.show.rows import where
+from dpatlas_workflow.papers.dp_sgld.figures.sgld_accuracy_constant import sgld_accuracy_constant
+from dpatlas_workflow.papers.dp_sgld.figures.sgld_accuracy_decreasing import (
+    sgld_accuracy_decreasing,
+)
+from dpatlas_workflow.papers.dp_sgld.figures.sgld_along_n import sgld_along_n
+from dpatlas_workflow.papers.dp_sgld.figures.sgld_finetune import sgld_finetune
+from dpatlas_workflow.papers.dp_sgld.figures.sgld_long_training import sgld_long_training
+from dpatlas_workflow.papers.dp_sgld.jobs.long_training import METHODS
+from dpatlas_workflow.papers.dp_sgld.printed import TABLES
+from dpatlas_workflow.show.output import figure_files, table_files
+from dpatlas_workflow.show.panel import PRINTED
+from dpatlas_workflow.show.rows import where
 
 ROWS = [
     arm("no-dp", epsilon=None),

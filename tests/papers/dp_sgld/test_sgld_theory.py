@@ -9,18 +9,18 @@ import pytest
 import torch
 from scipy.optimize import approx_fprime
 
-from dpatlas.core.records import checked_fields
-from dpatlas.core.seeds import Noise
-from dpatlas.core.specs import Spec
-from dpatlas.core.statistics import mean_estimate
+from dpatlas.base.records import checked_fields
+from dpatlas.base.seeds import Noise
+from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
+from dpatlas.formulas.dp_sgld.published import PUBLISHED_RUNS
 from dpatlas.jobs.job import Job
-from dpatlas.jobs.run import kind_of
-from dpatlas.papers.dp_sgld.formulas.published import PUBLISHED_RUNS
-from dpatlas.papers.dp_sgld.jobs import privacy_loss as losses_job
-from dpatlas.papers.dp_sgld.jobs import utility as utility_job
-from dpatlas.papers.dp_sgld.jobs.counterexample import counterexample
-from dpatlas.show.rows import where
+from dpatlas_workflow.papers.dp_sgld.jobs import privacy_loss as losses_job
+from dpatlas_workflow.papers.dp_sgld.jobs import utility as utility_job
+from dpatlas_workflow.papers.dp_sgld.jobs.counterexample import counterexample
+from dpatlas_workflow.run.command import kind_of
+from dpatlas_workflow.show.rows import where
+from dpatlas_workflow.statistics import mean_estimate
 
 BOTH = ["constant", "decreasing"]
 LOSS = {"n": 400, "batch": 40, "classes": 3, "feature_norm": 1.0, "lambda": 0.2}

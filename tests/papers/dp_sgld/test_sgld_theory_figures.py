@@ -14,12 +14,12 @@ from sgld_records import (
     utility_record,
 )
 
-from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
-from dpatlas.papers.dp_sgld import printed
-from dpatlas.papers.dp_sgld.formulas.published import PRINTED_TABLE_4, PUBLISHED_RUNS
-from dpatlas.papers.dp_sgld.formulas.theorems import table4_ratio
-from dpatlas.records import joined
+from dpatlas.formulas.dp_sgld.published import PRINTED_TABLE_4, PUBLISHED_RUNS
+from dpatlas.formulas.dp_sgld.theorems import table4_ratio
+from dpatlas_workflow.papers.dp_sgld import printed
+from dpatlas_workflow.records import joined
+from dpatlas_workflow.statistics import mean_estimate
 
 TABLE_4 = files(printed) / "table4_constants.csv"
 PANELS = ("divergence", "others", "delta")

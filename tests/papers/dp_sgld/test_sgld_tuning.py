@@ -9,18 +9,18 @@ from sgld_small import BACKBONE, long_chosen, run, save_backbone, save_data, spe
 from small_jobs import arguments, counted, killed_at
 
 from dpatlas.accounting.ledger import Ran, tuning_of
-from dpatlas.core import seeds
-from dpatlas.core.records import checked_fields
-from dpatlas.core.seeds import Noise
+from dpatlas.base import seeds
+from dpatlas.base.records import checked_fields
+from dpatlas.base.seeds import Noise
 from dpatlas.data.prepare import prepare
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
-from dpatlas.jobs.deals import Deals
-from dpatlas.jobs.run import main
-from dpatlas.papers.dp_sgld import cost
-from dpatlas.papers.dp_sgld.records.long_training import LongTrainingSpec
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas_workflow.papers.dp_sgld import cost
+from dpatlas_workflow.papers.dp_sgld.records.long_training import LongTrainingSpec
+from dpatlas_workflow.run.command import main
+from dpatlas_workflow.run.deals import Deals
 
 METHODS = ("repaired-full, guaranteed", "dp-sgd, guaranteed", "noisy-gd, theorem")
 # 3 methods, 2 settings, 2 trials; 3 methods, 2 runs.

@@ -5,7 +5,7 @@ from functools import partial
 from sgld_records import growing_excess_record, growing_losses_record, utility_record
 from sgld_world import CHANGES, accuracy_record, changed, groups, protocol_record
 
-from dpatlas.evidence.comparisons import PaperRecords
+from dpatlas_workflow.evidence.comparisons import PaperRecords
 
 SHOWN = {
     "sgld_privacy_loss": lambda: ([growing_losses_record()], {}),

@@ -2,11 +2,11 @@
 
 from figure_samples import sample_record
 
-from dpatlas.core.records import rows_of
-from dpatlas.papers.feature_learning.formulas.single_index import link as link_of
-from dpatlas.papers.feature_learning.jobs.rules import ClipBounds, Rules, link_facts
-from dpatlas.papers.feature_learning.jobs.simulation import MEASURES
-from dpatlas.papers.feature_learning.records.simulation import SimulationSpec
+from dpatlas.base.records import rows_of
+from dpatlas.formulas.feature_learning.single_index import link as link_of
+from dpatlas_workflow.papers.feature_learning.jobs.rules import ClipBounds, Rules, link_facts
+from dpatlas_workflow.papers.feature_learning.jobs.simulation import MEASURES
+from dpatlas_workflow.papers.feature_learning.records.simulation import SimulationSpec
 
 KEY = "feature_learning"
 BASE = {"d": 64, "n": 20_000, "p": 128, "epsilon": 2.0}

@@ -7,7 +7,7 @@ import math
 
 from feature_records import BASE, LINKS, simulation
 
-from dpatlas.papers.feature_learning.formulas.rates import risk_rate
+from dpatlas.formulas.feature_learning.rates import risk_rate
 
 SWEEPS = {
     "n": [500, 1000, 2000, 5000, 20_000],

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from dpatlas.core.seeds import Noise
-from dpatlas.core.specs import Spec
+from dpatlas.base.seeds import Noise
+from dpatlas.base.specs import Spec
+from dpatlas.formulas.feature_learning.single_index import link
 from dpatlas.jobs.job import execute
-from dpatlas.jobs.run import kind_of
-from dpatlas.papers.feature_learning import sizes
-from dpatlas.papers.feature_learning.formulas.single_index import link
-from dpatlas.papers.feature_learning.jobs.draws import draw
+from dpatlas_workflow.papers.feature_learning import sizes
+from dpatlas_workflow.papers.feature_learning.jobs.draws import draw
+from dpatlas_workflow.run.command import kind_of
 
 MIXED = [-0.5, 1.0, 0.5]
 BASE = {"n": 60, "p": 6, "d": 5, "epsilon": 2.0}

@@ -12,8 +12,8 @@ from feature_records import BASE, simulation
 from feature_records import change as change_part
 from figure_samples import select
 
-from dpatlas.core.seeds import generator, seed
-from dpatlas.evidence.comparisons import PaperRecords
+from dpatlas.base.seeds import generator, seed
+from dpatlas_workflow.evidence.comparisons import PaperRecords
 
 RUNS, SPREAD = 12, 1e-3
 # The second layer's privacy follows from formulas alone: its printed noise is enough where a record

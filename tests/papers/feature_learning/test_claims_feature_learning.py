@@ -23,19 +23,19 @@ from feature_world import (
     verdicts,
 )
 
-from dpatlas.evidence.verdicts import (
+from dpatlas.formulas.feature_learning.rates import (
+    largest_epsilon,
+    printed_first_layer_width,
+    second_layer_delta,
+)
+from dpatlas_workflow.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
     REPRODUCED,
 )
-from dpatlas.papers.feature_learning.claims import DELTAS, SHARES, second_layer
-from dpatlas.papers.feature_learning.formulas.rates import (
-    largest_epsilon,
-    printed_first_layer_width,
-    second_layer_delta,
-)
+from dpatlas_workflow.papers.feature_learning.claims import DELTAS, SHARES, second_layer
 
 IDENTITIES = ("feat-5a", "feat-6a")
 

@@ -11,7 +11,7 @@ from feature_small import MIXED, drawn, with_record
 
 from dpatlas.accounting.gaussian_dp import gaussian_delta
 from dpatlas.accounting.mean_release import clip_factors, noise_deviation
-from dpatlas.papers.feature_learning.formulas.rates import (
+from dpatlas.formulas.feature_learning.rates import (
     eps_n,
     first_layer_rate,
     gaussian_dp_mu,
@@ -23,9 +23,9 @@ from dpatlas.papers.feature_learning.formulas.rates import (
     printed_noise_norm,
     second_layer_rate,
 )
-from dpatlas.papers.feature_learning.formulas.single_index import link
-from dpatlas.papers.feature_learning.jobs.draws import REAL, Records
-from dpatlas.papers.feature_learning.jobs.layers import (
+from dpatlas.formulas.feature_learning.single_index import link
+from dpatlas_workflow.papers.feature_learning.jobs.draws import REAL, Records
+from dpatlas_workflow.papers.feature_learning.jobs.layers import (
     first_gradient,
     first_norms,
     mean_direction,

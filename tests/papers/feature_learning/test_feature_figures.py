@@ -18,15 +18,15 @@ from feature_sample_records import (
 )
 from figure_samples import drawn, select, shown_rows
 
-from dpatlas.core.statistics import mean_estimate
-from dpatlas.papers.feature_learning.figures.feature_overlap import feature_overlap
-from dpatlas.papers.feature_learning.figures.feature_risk import feature_risk
-from dpatlas.papers.feature_learning.figures.feature_risk_table import feature_risk_table
-from dpatlas.papers.feature_learning.figures.laws import crossings, fitted
-from dpatlas.papers.feature_learning.figures.panels import risk_axis
-from dpatlas.papers.feature_learning.figures.rows import OVERLAPS, RISKS
-from dpatlas.show.panel import Grid, Panel, ShownFigure
-from dpatlas.show.rows import grouped
+from dpatlas_workflow.papers.feature_learning.figures.feature_overlap import feature_overlap
+from dpatlas_workflow.papers.feature_learning.figures.feature_risk import feature_risk
+from dpatlas_workflow.papers.feature_learning.figures.feature_risk_table import feature_risk_table
+from dpatlas_workflow.papers.feature_learning.figures.laws import crossings, fitted
+from dpatlas_workflow.papers.feature_learning.figures.panels import risk_axis
+from dpatlas_workflow.papers.feature_learning.figures.rows import OVERLAPS, RISKS
+from dpatlas_workflow.show.panel import Grid, Panel, ShownFigure
+from dpatlas_workflow.show.rows import grouped
+from dpatlas_workflow.statistics import mean_estimate
 
 FIGURES = {"feature_overlap": feature_overlap, "feature_risk": feature_risk}
 TABLES = {"feature_risk_table": feature_risk_table}

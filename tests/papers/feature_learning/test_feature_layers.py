@@ -5,8 +5,8 @@ import pytest
 import torch
 from feature_small import drawn, no_noise, with_record
 
-from dpatlas.papers.feature_learning.jobs import layers as feature_layers
-from dpatlas.papers.feature_learning.jobs.layers import (
+from dpatlas_workflow.papers.feature_learning.jobs import layers as feature_layers
+from dpatlas_workflow.papers.feature_learning.jobs.layers import (
     SecondLayer,
     direction_norms,
     first_gradient,

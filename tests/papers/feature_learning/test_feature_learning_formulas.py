@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpatlas.accounting.gaussian_dp import gaussian_delta
 from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
-from dpatlas.papers.feature_learning.formulas.rates import (
+from dpatlas.formulas.feature_learning.rates import (
     eps_n,
     first_layer_rate,
     gaussian_dp_mu,

@@ -4,11 +4,11 @@ import copy
 
 import pytest
 
-from dpatlas.config.load import load_config, read_config, validate
 from dpatlas.errors import InputError
-from dpatlas.papers.feature_learning.cost import KINDS
-from dpatlas.papers.feature_learning.records.simulation import Point, SimulationSpec
-from dpatlas.papers.feature_learning.settings import AXES, KEY, groups
+from dpatlas_workflow.config.load import load_config, read_config, validate
+from dpatlas_workflow.papers.feature_learning.cost import KINDS
+from dpatlas_workflow.papers.feature_learning.records.simulation import Point, SimulationSpec
+from dpatlas_workflow.papers.feature_learning.settings import AXES, KEY, groups
 
 SIMULATION = KINDS["simulation"]
 # Of the block, in the spec of every job.

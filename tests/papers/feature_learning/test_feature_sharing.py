@@ -8,12 +8,16 @@ import pytest
 from feature_small import BASE, drawn, noise_keys, record_of, run, spec_of
 from figure_samples import select
 
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.papers.feature_learning.formulas.rates import gaussian_dp_mu
-from dpatlas.papers.feature_learning.jobs import simulation as feature_simulation
-from dpatlas.papers.feature_learning.jobs.layers import SecondLayer, first_gradient, mean_direction
-from dpatlas.papers.feature_learning.jobs.simulation import Networks
+from dpatlas.formulas.feature_learning.rates import gaussian_dp_mu
+from dpatlas_workflow.papers.feature_learning.jobs import simulation as feature_simulation
+from dpatlas_workflow.papers.feature_learning.jobs.layers import (
+    SecondLayer,
+    first_gradient,
+    mean_direction,
+)
+from dpatlas_workflow.papers.feature_learning.jobs.simulation import Networks
 
 MU = gaussian_dp_mu(2.0, 1e-5)
 LEARNED = ("private", "direction")

@@ -21,18 +21,22 @@ from feature_small import (
 from figure_samples import select
 from small_jobs import counted
 
-from dpatlas.papers.feature_learning.formulas.rates import (
+from dpatlas.formulas.feature_learning.rates import (
     first_layer_rate,
     gaussian_dp_mu,
     penalty,
     printed_first_layer_noise,
 )
-from dpatlas.papers.feature_learning.formulas.single_index import link
-from dpatlas.papers.feature_learning.jobs import simulation
-from dpatlas.papers.feature_learning.jobs.draws import draw
-from dpatlas.papers.feature_learning.jobs.layers import direction_norms, first_norms, neurons_noise
-from dpatlas.papers.feature_learning.jobs.rules import REHEARSED
-from dpatlas.papers.feature_learning.jobs.simulation import MEASURES, SHARED_BY, Networks
+from dpatlas.formulas.feature_learning.single_index import link
+from dpatlas_workflow.papers.feature_learning.jobs import simulation
+from dpatlas_workflow.papers.feature_learning.jobs.draws import draw
+from dpatlas_workflow.papers.feature_learning.jobs.layers import (
+    direction_norms,
+    first_norms,
+    neurons_noise,
+)
+from dpatlas_workflow.papers.feature_learning.jobs.rules import REHEARSED
+from dpatlas_workflow.papers.feature_learning.jobs.simulation import MEASURES, SHARED_BY, Networks
 
 MU = gaussian_dp_mu(2.0, 1e-5)
 # What is None in the rows of these features.

@@ -7,7 +7,7 @@ import pytest
 from numpy.polynomial import hermite_e
 
 from dpatlas.errors import InputError
-from dpatlas.papers.feature_learning.formulas.single_index import link
+from dpatlas.formulas.feature_learning.single_index import link
 
 ROOT2 = math.sqrt(2)
 # Coefficients of 1, u, u^2, ...; alpha*_0, alpha*_1, ... at unit variance; information exponent.

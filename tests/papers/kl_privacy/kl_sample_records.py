@@ -3,12 +3,12 @@
 import numpy as np
 from figure_samples import sample_record
 
-from dpatlas.core.facts import DataFields
-from dpatlas.core.records import rows_of
-from dpatlas.papers.kl_privacy.formulas.theorems import gradient_norm_constant
-from dpatlas.papers.kl_privacy.records.constants import ConstantsSpec
-from dpatlas.papers.kl_privacy.records.linearized import LinearizedSpec
-from dpatlas.papers.kl_privacy.records.training import TrainingSpec
+from dpatlas.base.facts import DataFields
+from dpatlas.base.records import rows_of
+from dpatlas.formulas.kl_privacy.theorems import gradient_norm_constant
+from dpatlas_workflow.papers.kl_privacy.records.constants import ConstantsSpec
+from dpatlas_workflow.papers.kl_privacy.records.linearized import LinearizedSpec
+from dpatlas_workflow.papers.kl_privacy.records.training import TrainingSpec
 
 INITS = ("lecun", "he", "ntk", "xavier")
 # Enough for the figures with a column of panels per init.

@@ -8,7 +8,7 @@ from committed_claims import claim_rows, record_change
 from figure_samples import select
 from kl_sample_records import INITS, constants_record, linearized_record, training_record
 
-from dpatlas.evidence.comparisons import PaperRecords
+from dpatlas_workflow.evidence.comparisons import PaperRecords
 
 LEVEL = {"lecun": 1.0, "xavier": 1.5, "he": 10.0, "ntk": 20.0}
 HORIZONS = {"early": 8, "short": 16, "long": 40}

@@ -23,8 +23,8 @@ from kl_world import (
     verdicts,
 )
 
-from dpatlas.core.files import read_json, read_rows
-from dpatlas.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
+from dpatlas.base.files import read_json, read_rows
+from dpatlas_workflow.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -242,5 +242,5 @@ def test_the_paper_s_page_says_at_how_many_steps_kl_6a_has_a_finite_bound():
     # The largest and the watched record, of each init at every step where the bound is finite.
     tested = int(rows["kl-6a"]["comparisons"]) // 2
     assert (shown, tested) == (26, 3 * 26 + 4)
-    text = (PROJECT / "src/dpatlas/papers/kl_privacy/README.md").read_text()
+    text = (PROJECT / "src/dpatlas_workflow/papers/kl_privacy/README.md").read_text()
     assert "kl-6a tests four of its 26 shown steps" in " ".join(text.split())

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 from kl_sample_records import RUNS, training_record
 
-from dpatlas.core.records import rows_of
+from dpatlas.base.records import rows_of
 from dpatlas.errors import InputError
-from dpatlas.papers.kl_privacy.formulas.theorems import kl_drift_integral
-from dpatlas.papers.kl_privacy.readings import drift_constants
+from dpatlas.formulas.kl_privacy.theorems import kl_drift_integral
+from dpatlas_workflow.papers.kl_privacy.readings import drift_constants
 
 
 def record(change, distance):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import expit, logsumexp, softmax
 
-from dpatlas.papers.kl_privacy.formulas.theorems import (
+from dpatlas.formulas.kl_privacy.theorems import (
     excess_risk_averaged_iterate,
     kl_drift_integral,
     kl_step,

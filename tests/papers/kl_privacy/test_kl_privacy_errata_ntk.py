@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from sklearn.datasets import load_digits
 
-from dpatlas.papers.kl_privacy.formulas.theorems import (
+from dpatlas.formulas.kl_privacy.theorems import (
     INITS,
     gradient_norm_constant,
     layer_variances,

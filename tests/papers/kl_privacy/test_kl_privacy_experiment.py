@@ -6,18 +6,18 @@ import small_jobs
 import torch
 from figure_samples import select
 
-from dpatlas.core.seeds import Noise
-from dpatlas.core.specs import Spec
+from dpatlas.base.seeds import Noise
+from dpatlas.base.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.data.prepared import load
 from dpatlas.errors import InputError, run_command
-from dpatlas.jobs.run import main
 from dpatlas.models.mlp import initial_weights
-from dpatlas.papers.kl_privacy.jobs import linearized as kl_linearized
-from dpatlas.papers.kl_privacy.jobs import training as kl_training
-from dpatlas.papers.kl_privacy.records.training import TrainingSpec
-from dpatlas.records import joined, read_record
-from dpatlas.rows import columns
+from dpatlas_workflow.papers.kl_privacy.jobs import linearized as kl_linearized
+from dpatlas_workflow.papers.kl_privacy.jobs import training as kl_training
+from dpatlas_workflow.papers.kl_privacy.records.training import TrainingSpec
+from dpatlas_workflow.records import joined, read_record
+from dpatlas_workflow.rows import columns
+from dpatlas_workflow.run.command import main
 
 COMMON = {name: small_jobs.KL[name] for name in ("key", "seed", "noise_source", "data")}
 

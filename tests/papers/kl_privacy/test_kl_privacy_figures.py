@@ -16,12 +16,12 @@ from kl_sample_records import (
     training_record,
 )
 
-from dpatlas.core.statistics import mean_estimate
 from dpatlas.errors import InputError
-from dpatlas.papers.kl_privacy.figures.rows import training_rows
-from dpatlas.papers.kl_privacy.formulas.theorems import lazy_distance, lazy_distance_corrected
-from dpatlas.papers.kl_privacy.readings import drift_constants, largest_means
-from dpatlas.records import joined
+from dpatlas.formulas.kl_privacy.theorems import lazy_distance, lazy_distance_corrected
+from dpatlas_workflow.papers.kl_privacy.figures.rows import training_rows
+from dpatlas_workflow.papers.kl_privacy.readings import drift_constants, largest_means
+from dpatlas_workflow.records import joined
+from dpatlas_workflow.statistics import mean_estimate
 
 FIGURES = names_of("kl_privacy", "figure")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpatlas.errors import InputError
-from dpatlas.papers.kl_privacy.formulas.theorems import (
+from dpatlas.formulas.kl_privacy.theorems import (
     INITS,
     TABLE_1,
     excess_risk_averaged_iterate,

@@ -9,10 +9,10 @@ import math
 import numpy as np
 from figure_samples import sample_record, tables_of
 
-from dpatlas.config.load import load_tier
-from dpatlas.core.records import rows_of
-from dpatlas.papers.lp_fft.records import feature_quality, strategies, umap
-from dpatlas.papers.lp_fft.settings import groups
+from dpatlas.base.records import rows_of
+from dpatlas_workflow.config.load import load_tier
+from dpatlas_workflow.papers.lp_fft.records import feature_quality, strategies, umap
+from dpatlas_workflow.papers.lp_fft.settings import groups
 
 BACKBONE = {
     "id": "inverted-t-7a32517f",

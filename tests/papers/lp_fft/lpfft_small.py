@@ -14,14 +14,15 @@ from small_jobs import arguments, labelled
 
 from dpatlas.accounting import guarantees as accounting
 from dpatlas.accounting import ledger
-from dpatlas.core.seeds import Noise
-from dpatlas.core.specs import Spec
+from dpatlas.base.seeds import Noise
+from dpatlas.base.specs import Spec
 from dpatlas.data import prepared
-from dpatlas.jobs import job, private_plan
-from dpatlas.jobs.run import main
-from dpatlas.papers.lp_fft import cost
+from dpatlas.jobs import job
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas.records import parse_spec
+from dpatlas_workflow.papers.lp_fft import cost
+from dpatlas_workflow.records import parse_spec
+from dpatlas_workflow.run import private_plan
+from dpatlas_workflow.run.command import main
 
 COMMON = yaml.safe_load("""
 {key: lp_fft, seed: 0, noise_source: keyed, delta: 1.0e-5, batch: 6, relation: add_remove,

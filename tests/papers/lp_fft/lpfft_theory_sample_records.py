@@ -6,8 +6,8 @@ import importlib
 
 from lpfft_sample_records import record_of_kind, smoke_fields
 
-from dpatlas.core.records import checked_fields
-from dpatlas.core.specs import Spec
+from dpatlas.base.records import checked_fields
+from dpatlas.base.specs import Spec
 from dpatlas.jobs.job import Job
 
 
@@ -15,14 +15,14 @@ def run_theory(fields):
     """The outcome of the theory job with these fields."""
     kind = fields["kind"]
     spec = Spec.of(fields, kind)
-    job_kind = importlib.import_module(f"dpatlas.papers.lp_fft.jobs.{kind}").KIND
+    job_kind = importlib.import_module(f"dpatlas_workflow.papers.lp_fft.jobs.{kind}").KIND
     checked = checked_fields(job_kind.record.spec, spec.fields, "--spec: ")
     return job_kind.run(Job(spec, checked, None, "cpu", checkpoints=None, stopwatch=None))
 
 
 @functools.cache
 def _simulated(kind):
-    types = importlib.import_module(f"dpatlas.papers.lp_fft.records.{kind}")
+    types = importlib.import_module(f"dpatlas_workflow.papers.lp_fft.records.{kind}")
     return record_of_kind(types, run_theory(smoke_fields()[kind]).metrics)
 
 

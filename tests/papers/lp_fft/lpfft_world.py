@@ -6,7 +6,7 @@ from figure_samples import select
 from lpfft_sample_records import arm, curves, followed, trained
 from lpfft_theory_sample_records import theory_record
 
-from dpatlas.evidence.comparisons import PaperRecords
+from dpatlas_workflow.evidence.comparisons import PaperRecords
 
 RUNS, SPREAD, TRIALS = 12, 5e-4, 100_000
 ARMS = (

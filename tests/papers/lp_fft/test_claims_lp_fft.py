@@ -27,9 +27,9 @@ from lpfft_world import (
 )
 
 from dpatlas.errors import InputError
-from dpatlas.evidence.comparisons import PaperRecords
-from dpatlas.evidence.tests import TESTS
-from dpatlas.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
+from dpatlas_workflow.evidence.comparisons import PaperRecords
+from dpatlas_workflow.evidence.tests import TESTS
+from dpatlas_workflow.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
 
 FLAT = np.full(len(STEPS), 0.9)
 TRAINING = ("strategies", "lora", "feature_quality")

@@ -8,11 +8,11 @@ import math
 import pytest
 from lpfft_world import distortion_record, dynamics_record, imbalance_record, sensitivity_record
 
-from dpatlas.core.statistics import FAILS, HOLDS, OPEN, judge, weigh
-from dpatlas.evidence.claims import read_claims
-from dpatlas.evidence.comparisons import NotRun, PaperRecords
-from dpatlas.evidence.tests import TESTS
-from dpatlas.papers.lp_fft import claims
+from dpatlas_workflow.evidence.claims import read_claims
+from dpatlas_workflow.evidence.comparisons import NotRun, PaperRecords
+from dpatlas_workflow.evidence.tests import TESTS
+from dpatlas_workflow.papers.lp_fft import claims
+from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN, judge, weigh
 
 LEVEL = 0.9999
 ENTRIES = {entry.id: entry for claim in read_claims().claims for entry in claim.entries}

@@ -10,14 +10,14 @@ import math
 import numpy as np
 import pytest
 
-from dpatlas.papers.lp_fft.formulas.imbalance import (
+from dpatlas.formulas.lp_fft.imbalance import (
     expected_layer_gradients,
     imbalance_drift,
     imbalance_eigenvalues,
     imbalance_matrix,
     jensen_gap,
 )
-from dpatlas.papers.lp_fft.formulas.linear import (
+from dpatlas.formulas.lp_fft.linear import (
     backbone_error,
     fft_linear_flow_bound,
     fft_linear_loss_bound,
@@ -31,8 +31,8 @@ from dpatlas.papers.lp_fft.formulas.linear import (
     lp_loss_bound,
     lp_time_threshold,
 )
-from dpatlas.papers.lp_fft.jobs.linear import largest_noise, least_head_variance
-from dpatlas.papers.lp_fft.jobs.sensitivity import ball_sensitivities, head_variance
+from dpatlas_workflow.papers.lp_fft.jobs.linear import largest_noise, least_head_variance
+from dpatlas_workflow.papers.lp_fft.jobs.sensitivity import ball_sensitivities, head_variance
 
 LP = dict(h=3, head_var=0.4, b_norm2=0.1902, sigma2=0.05)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from dpatlas.papers.lp_fft.formulas.alignment import (
+from dpatlas.formulas.lp_fft.alignment import (
     cosine_drift,
     distortion_probability,
     feature_quality,
@@ -20,7 +20,7 @@ from dpatlas.papers.lp_fft.formulas.alignment import (
     neuron_classes,
     two_record_distortion_probability,
 )
-from dpatlas.papers.lp_fft.formulas.relu import (
+from dpatlas.formulas.lp_fft.relu import (
     data_coherence,
     fft_relu_loss_bounds,
     lp_relu_coefficients,

@@ -10,14 +10,14 @@ from scipy.integrate import solve_ivp
 
 from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.formulas.alignment import (
+from dpatlas.formulas.lp_fft.alignment import (
     cosine_drift,
     feature_quality,
     lp_alignment_time,
     neuron_classes,
 )
-from dpatlas.papers.lp_fft.formulas.imbalance import imbalance_drift, jensen_gap
-from dpatlas.papers.lp_fft.formulas.linear import (
+from dpatlas.formulas.lp_fft.imbalance import imbalance_drift, jensen_gap
+from dpatlas.formulas.lp_fft.linear import (
     backbone_error,
     fft_linear_loss_bound,
     lp_fft_linear_loss_bound,
@@ -27,7 +27,7 @@ from dpatlas.papers.lp_fft.formulas.linear import (
     lp_loss_bound,
     lp_time_threshold,
 )
-from dpatlas.papers.lp_fft.formulas.relu import (
+from dpatlas.formulas.lp_fft.relu import (
     FftLowerCoefficients,
     FftUpperCoefficients,
     LossCoefficients,

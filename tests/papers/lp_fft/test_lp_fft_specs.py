@@ -4,12 +4,12 @@ import copy
 
 import pytest
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.backbones import backbone_spec
-from dpatlas.config.load import load_tier, read_config, validate
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.settings import KEY, groups, tunings
-from dpatlas.papers.lp_fft.strategies import STRATEGIES
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.backbones import backbone_spec
+from dpatlas_workflow.config.load import load_tier, read_config, validate
+from dpatlas_workflow.papers.lp_fft.settings import KEY, groups, tunings
+from dpatlas_workflow.papers.lp_fft.strategies import STRATEGIES
 
 TRAINED = ("strategies", "lora", "clip_sweep", "feature_quality", "umap")
 

@@ -26,15 +26,15 @@ from lpfft_small import (
 )
 from small_jobs import counted, killed_at
 
-from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.base.checkpoints import Checkpoints
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
-from dpatlas.jobs.private_plan import NO_CLIP
 from dpatlas.models import backbone
-from dpatlas.papers.lp_fft.jobs import features
-from dpatlas.papers.lp_fft.jobs.curves import SHARED
-from dpatlas.papers.lp_fft.jobs.features import features_of, knn_accuracy
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas_workflow.papers.lp_fft.jobs import features
+from dpatlas_workflow.papers.lp_fft.jobs.curves import SHARED
+from dpatlas_workflow.papers.lp_fft.jobs.features import features_of, knn_accuracy
+from dpatlas_workflow.run.private_plan import NO_CLIP
 
 MEASURED = ("private", "public", "accuracy")
 CONDITIONS = [(1.0, "fft"), (1.0, "lp-fft"), (4.0, "fft"), (4.0, "lp-fft")]

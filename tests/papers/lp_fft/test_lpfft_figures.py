@@ -21,20 +21,20 @@ from lpfft_sample_records import (
 from matplotlib.colors import to_rgb
 from scipy import stats
 
-from dpatlas.core.statistics import FAILS, HOLDS, OPEN
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures import (
+from dpatlas_workflow.papers.lp_fft.figures import (
     arms,
     lpfft_feature_quality,
     lpfft_sensitivity,
     lpfft_theory,
     theory_series,
 )
-from dpatlas.papers.lp_fft.figures.lpfft_umap import class_looks
-from dpatlas.papers.lp_fft.published import TABLE_1
-from dpatlas.rows import arms as arms_over_runs
-from dpatlas.show.panel import PRINTED
-from dpatlas.show.rows import grouped
+from dpatlas_workflow.papers.lp_fft.figures.lpfft_umap import class_looks
+from dpatlas_workflow.papers.lp_fft.published import TABLE_1
+from dpatlas_workflow.rows import arms as arms_over_runs
+from dpatlas_workflow.show.panel import PRINTED
+from dpatlas_workflow.show.rows import grouped
+from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN
 
 FIGURES = [name for name in RECORDS if name not in ("lpfft_strategies", "lpfft_lora")]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.jobs.linear import (
+from dpatlas_workflow.papers.lp_fft.jobs.linear import (
     fine_tuning,
     largest_noise,
     least_head_variance,

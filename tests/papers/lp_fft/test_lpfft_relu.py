@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.formulas.alignment import cosine_drift
-from dpatlas.papers.lp_fft.formulas.relu import zeroth_order_loss_drift
-from dpatlas.papers.lp_fft.jobs.relu import (
+from dpatlas.formulas.lp_fft.alignment import cosine_drift
+from dpatlas.formulas.lp_fft.relu import zeroth_order_loss_drift
+from dpatlas_workflow.papers.lp_fft.jobs.relu import (
     ReluNet,
     cosine_rates,
     diffusion_losses,

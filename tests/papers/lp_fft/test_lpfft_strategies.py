@@ -25,16 +25,16 @@ from lpfft_small import (
 )
 from small_jobs import counted, killed_at
 
-from dpatlas.core.checkpoints import Checkpoints
+from dpatlas.base.checkpoints import Checkpoints
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
-from dpatlas.jobs.private_plan import NO_CLIP
-from dpatlas.jobs.reports import SHARED
 from dpatlas.models import backbone
-from dpatlas.papers.lp_fft.jobs import strategies as lpfft_strategies
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas.records import parse_record
-from dpatlas.rows import arms as arms_over_runs
+from dpatlas_workflow.papers.lp_fft.jobs import strategies as lpfft_strategies
+from dpatlas_workflow.records import parse_record
+from dpatlas_workflow.rows import arms as arms_over_runs
+from dpatlas_workflow.run.private_plan import NO_CLIP
+from dpatlas_workflow.run.reports import SHARED
 
 ARMS = [
     ("fft", 0.0, [4]),

@@ -15,11 +15,11 @@ from scipy import stats
 
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import Poisson
-from dpatlas.core.files import read_rows
+from dpatlas.base.files import read_rows
 from dpatlas.errors import InputError
-from dpatlas.papers.lp_fft.figures.lpfft_lora import lpfft_lora
-from dpatlas.papers.lp_fft.figures.lpfft_strategies import lpfft_strategies
-from dpatlas.papers.lp_fft.published import (
+from dpatlas_workflow.papers.lp_fft.figures.lpfft_lora import lpfft_lora
+from dpatlas_workflow.papers.lp_fft.figures.lpfft_strategies import lpfft_strategies
+from dpatlas_workflow.papers.lp_fft.published import (
     BATCH,
     EPOCHS,
     EPSILONS,
@@ -29,9 +29,9 @@ from dpatlas.papers.lp_fft.published import (
     PrintedAccuracy,
     contradictions,
 )
-from dpatlas.registry import all_papers
-from dpatlas.rows import arms as arms_over_runs
-from dpatlas.show.output import table_files
+from dpatlas_workflow.registry import all_papers
+from dpatlas_workflow.rows import arms as arms_over_runs
+from dpatlas_workflow.show.output import table_files
 
 PRINTED = all_papers()["lp_fft"].folder / "printed"
 EVERY = (*TABLE_1, *TABLE_2)

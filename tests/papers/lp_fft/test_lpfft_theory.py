@@ -9,19 +9,19 @@ import yaml
 from lpfft_sample_records import record_of_kind
 from lpfft_theory_sample_records import run_theory
 
-from dpatlas.core.statistics import FAILS, HOLDS, judge, weigh
 from dpatlas.errors import InputError
-from dpatlas.evidence.claims import read_claims
-from dpatlas.evidence.comparisons import PaperRecords
-from dpatlas.evidence.tests import TESTS
-from dpatlas.papers.lp_fft.formulas.alignment import distortion_probability
-from dpatlas.papers.lp_fft.formulas.imbalance import imbalance_drift
-from dpatlas.papers.lp_fft.jobs.distortion import clopper_pearson
-from dpatlas.papers.lp_fft.jobs.dynamics import SURELY, count_violations
-from dpatlas.papers.lp_fft.jobs.linear import linear_problem
-from dpatlas.papers.lp_fft.jobs.sensitivity import ball_sensitivities, record_sensitivities
-from dpatlas.papers.lp_fft.records import distortion, dynamics
-from dpatlas.show.rows import where
+from dpatlas.formulas.lp_fft.alignment import distortion_probability
+from dpatlas.formulas.lp_fft.imbalance import imbalance_drift
+from dpatlas_workflow.evidence.claims import read_claims
+from dpatlas_workflow.evidence.comparisons import PaperRecords
+from dpatlas_workflow.evidence.tests import TESTS
+from dpatlas_workflow.papers.lp_fft.jobs.distortion import clopper_pearson
+from dpatlas_workflow.papers.lp_fft.jobs.dynamics import SURELY, count_violations
+from dpatlas_workflow.papers.lp_fft.jobs.linear import linear_problem
+from dpatlas_workflow.papers.lp_fft.jobs.sensitivity import ball_sensitivities, record_sensitivities
+from dpatlas_workflow.papers.lp_fft.records import distortion, dynamics
+from dpatlas_workflow.show.rows import where
+from dpatlas_workflow.statistics import FAILS, HOLDS, judge, weigh
 
 FIELDS = yaml.safe_load("""
 dynamics:

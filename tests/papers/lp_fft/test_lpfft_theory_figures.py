@@ -5,8 +5,8 @@ import pytest
 from figure_samples import drawn, maker, select
 from lpfft_theory_sample_records import RECORDS, theory_record
 
-from dpatlas.core.statistics import Estimate
 from dpatlas.errors import InputError
+from dpatlas_workflow.statistics import Estimate
 
 
 def show(name, *records):

@@ -7,8 +7,8 @@ import lpfft_theory_sample_records
 from committed_claims import record_change
 from lpfft_world import changed, groups, set_arm, set_curve, set_theory
 
-from dpatlas.evidence.comparisons import PaperRecords
-from dpatlas.show.rows import where
+from dpatlas_workflow.evidence.comparisons import PaperRecords
+from dpatlas_workflow.show.rows import where
 
 SHOWN = {
     name: lambda make=make: (make(), {})

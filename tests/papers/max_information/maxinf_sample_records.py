@@ -12,18 +12,18 @@ from types import SimpleNamespace
 import numpy as np
 from figure_samples import as_json, maker, names_of, sample_record
 
-from dpatlas.core.files import read_json
-from dpatlas.core.specs import Spec
-from dpatlas.jobs.run import main
-from dpatlas.papers.max_information.formulas.kappa import standing
-from dpatlas.papers.max_information.jobs import coefficients as coefficients_job
-from dpatlas.papers.max_information.jobs import kappa as kappa_job
-from dpatlas.papers.max_information.jobs import simulation as simulation_job
-from dpatlas.papers.max_information.jobs.priors import DpSgd, Prior
-from dpatlas.papers.max_information.looks import label_of
-from dpatlas.papers.max_information.records import agreement, certificates
-from dpatlas.papers.max_information.records.certified import Looks
-from dpatlas.records import parse_record
+from dpatlas.base.files import read_json
+from dpatlas.base.specs import Spec
+from dpatlas.formulas.max_information.kappa import standing
+from dpatlas_workflow.papers.max_information.jobs import coefficients as coefficients_job
+from dpatlas_workflow.papers.max_information.jobs import kappa as kappa_job
+from dpatlas_workflow.papers.max_information.jobs import simulation as simulation_job
+from dpatlas_workflow.papers.max_information.jobs.priors import DpSgd, Prior
+from dpatlas_workflow.papers.max_information.looks import label_of
+from dpatlas_workflow.papers.max_information.records import agreement, certificates
+from dpatlas_workflow.papers.max_information.records.certified import Looks
+from dpatlas_workflow.records import parse_record
+from dpatlas_workflow.run.command import main
 
 KEYS = {"key": "max_information", "seed": 0, "noise_source": "keyed"}
 BASE = {"n": 50_000, "m": 5000, "zeta": 0.01, "sigma": 1.0, "E": 1, "delta": 0.05}

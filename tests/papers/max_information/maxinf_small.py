@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from small_jobs import labelled, run_main
 
-from dpatlas.core.specs import Spec
+from dpatlas.base.specs import Spec
+from dpatlas.certify.risk import PairErrors
 from dpatlas.data import prepared
-from dpatlas.jobs.run import main
 from dpatlas.models.mean_field import MeanField, flat_values, initial_network
-from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining
-from dpatlas.papers.max_information.jobs.risk import PairErrors
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas_workflow.papers.max_information.jobs.posteriors import PosteriorTraining
+from dpatlas_workflow.run.command import main
 
 # Training records; what a job does step by step.
 N = 24

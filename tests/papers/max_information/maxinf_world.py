@@ -12,8 +12,8 @@ from committed_claims import claim_rows, record_change
 from figure_samples import select
 from maxinf_sample_records import PRIORS, TAUS, typed
 
-from dpatlas.evidence.comparisons import PaperRecords
-from dpatlas.evidence.looks import LOOKS
+from dpatlas_workflow.evidence.comparisons import PaperRecords
+from dpatlas_workflow.evidence.looks import LOOKS
 
 RUNS, SPREAD = LOOKS[0], 1e-3
 # Entries that follow from Table 1 and the formulas alone: no record makes them true or false.

@@ -27,17 +27,17 @@ from maxinf_world import (
     verdicts,
 )
 
-from dpatlas.core.files import read_rows
-from dpatlas.evidence.looks import AT_MOST, SEEN
-from dpatlas.evidence.verdicts import (
+from dpatlas.base.files import read_rows
+from dpatlas.formulas.max_information.published import TABLE_1
+from dpatlas_workflow.evidence.looks import AT_MOST, SEEN
+from dpatlas_workflow.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
     REPRODUCED,
 )
-from dpatlas.papers.max_information import claims as claims_module
-from dpatlas.papers.max_information.formulas.published import TABLE_1
+from dpatlas_workflow.papers.max_information import claims as claims_module
 
 PROJECT = Path(__file__).resolve().parents[3]
 # Identities, bounds that simulation or test records can only refute, and a claim of such parts.

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
-from dpatlas.papers.max_information.formulas.certificates import (
+from dpatlas.formulas.max_information.certificates import (
     certificate,
     certificate_exponent,
     gaussian_kl,
@@ -20,7 +20,7 @@ from dpatlas.papers.max_information.formulas.certificates import (
     kl_inverse,
     monte_carlo_risk,
 )
-from dpatlas.papers.max_information.formulas.published import PAPER_GRID
+from dpatlas.formulas.max_information.published import PAPER_GRID
 
 UNION = dict(K1=100, K2=7, delta=0.05, delta_mc=0.0125, beta=0.025)
 risks = st.floats(0, 1)

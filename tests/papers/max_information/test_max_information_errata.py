@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from dpatlas.papers.max_information.formulas.certificates import (
+from dpatlas.formulas.max_information.certificates import (
     certificate,
     certificate_exponent,
     certificate_failure,
     monte_carlo_risk,
 )
-from dpatlas.papers.max_information.formulas.kappa import (
+from dpatlas.formulas.max_information.kappa import (
     batch_moment_exponent,
     kappa,
     kappa_repaired,
     kappa_tight,
 )
-from dpatlas.papers.max_information.formulas.mechanisms import (
+from dpatlas.formulas.max_information.mechanisms import (
     gaussian_leading_coefficient,
     leading_term_ratio,
     max_information_gaussian,
 )
-from dpatlas.papers.max_information.formulas.published import TABLE_1
+from dpatlas.formulas.max_information.published import TABLE_1
 
 UNION = dict(K1=100, K2=7, delta=0.05, delta_mc=0.0125, beta=0.025)
 MNIST, CIFAR = (row for row in TABLE_1 if row.kappa)

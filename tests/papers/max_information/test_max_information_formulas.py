@@ -13,11 +13,10 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, logsumexp
 from scipy.stats import binom
 
+from dpatlas.base.files import read_rows
 from dpatlas.catalogue import evaluate
-from dpatlas.core.files import read_rows
 from dpatlas.errors import InputError
-from dpatlas.papers.max_information import printed
-from dpatlas.papers.max_information.formulas.kappa import (
+from dpatlas.formulas.max_information.kappa import (
     FORMS,
     batch_moment_exponent,
     kappa,
@@ -26,7 +25,7 @@ from dpatlas.papers.max_information.formulas.kappa import (
     kappa_tight,
     standing,
 )
-from dpatlas.papers.max_information.formulas.mechanisms import (
+from dpatlas.formulas.max_information.mechanisms import (
     gaussian_leading_coefficient,
     gaussian_root_coefficient,
     leading_term_ratio,
@@ -35,7 +34,8 @@ from dpatlas.papers.max_information.formulas.mechanisms import (
     pure_dp_leading_coefficient,
     pure_dp_root_coefficient,
 )
-from dpatlas.papers.max_information.formulas.published import PAPER_GRID, TABLE_1
+from dpatlas.formulas.max_information.published import PAPER_GRID, TABLE_1
+from dpatlas_workflow.papers.max_information import printed
 
 PRINTED = files(printed)
 settings_of_dp_sgd = dict(

@@ -7,13 +7,13 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
-from dpatlas.papers.max_information.formulas.certificates import certificate, monte_carlo_risk
-from dpatlas.papers.max_information.formulas.kappa import (
+from dpatlas.formulas.max_information.certificates import certificate, monte_carlo_risk
+from dpatlas.formulas.max_information.kappa import (
     MOMENTS,
     batch_moment_exponent,
     kappa_tight,
 )
-from dpatlas.papers.max_information.formulas.mechanisms import max_information_gaussian
+from dpatlas.formulas.max_information.mechanisms import max_information_gaussian
 
 
 def norms_of_sums(name, rng, m, draws):

@@ -10,13 +10,13 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from dpatlas.errors import InputError
-from dpatlas.papers.max_information.formulas.certificates import (
+from dpatlas.formulas.max_information.certificates import (
     certificate_exponent,
     kl_inverse,
     monte_carlo_risk,
 )
-from dpatlas.papers.max_information.formulas.published import PAPER_GRID
-from dpatlas.papers.max_information.formulas.universe import (
+from dpatlas.formulas.max_information.published import PAPER_GRID
+from dpatlas.formulas.max_information.universe import (
     DIGITS,
     certificate_universe,
     decimal_weight,

@@ -9,25 +9,25 @@ import torch
 from maxinf_small import STEPS, N, metrics_of, run, save_data, spec_of
 from small_jobs import counted, killed_at, labelled
 
+from dpatlas.certify.risk import PairErrors
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
-from dpatlas.jobs import job as job_module
-from dpatlas.models.mean_field import flat_values, initial_network
-from dpatlas.papers.max_information.formulas.certificates import (
+from dpatlas.formulas.max_information.certificates import (
     certificate_exponent,
     certificate_monte_carlo,
     kl_inverse,
     monte_carlo_risk,
 )
-from dpatlas.papers.max_information.formulas.kappa import kappa_repaired
-from dpatlas.papers.max_information.formulas.universe import certificate_universe, setting_weight
-from dpatlas.papers.max_information.jobs import certificates as certificates_module
-from dpatlas.papers.max_information.jobs.posteriors import PosteriorTraining
-from dpatlas.papers.max_information.jobs.problem import normalised
-from dpatlas.papers.max_information.jobs.risk import PairErrors
-from dpatlas.papers.max_information.records.certified import Normalise
+from dpatlas.formulas.max_information.kappa import kappa_repaired
+from dpatlas.formulas.max_information.universe import certificate_universe, setting_weight
+from dpatlas.jobs import job as job_module
+from dpatlas.models.mean_field import flat_values, initial_network
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas.records import joined, parse_record
+from dpatlas_workflow.papers.max_information.jobs import certificates as certificates_module
+from dpatlas_workflow.papers.max_information.jobs.posteriors import PosteriorTraining
+from dpatlas_workflow.papers.max_information.jobs.problem import normalised
+from dpatlas_workflow.papers.max_information.records.certified import Normalise
+from dpatlas_workflow.records import joined, parse_record
 
 DRAWS = 1500
 LEVEL = (N, 8, 2, 0.05, 0.0125, 0.025)
@@ -333,7 +333,7 @@ def test_a_killed_job_resumes_to_the_same_bytes_with_the_noise_of_its_secret(
     priors, kills = [small.DP_SGD, small.INDEPENDENT], (2, 9, 13, 16, 20)
     spec = spec_of(noise_source="os", priors=priors, taus=[0.2], objective="flambda")
     with monkeypatch.context() as patch:
-        patch.setattr("dpatlas.core.seeds.os.urandom", lambda count: bytes(16))
+        patch.setattr("dpatlas.base.seeds.os.urandom", lambda count: bytes(16))
         whole = run(spec, data, tmp_path / "whole")
         # In the first run's prior, posteriors and counts, and with another run to come.
         for kill_at in kills:

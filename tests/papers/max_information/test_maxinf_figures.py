@@ -16,11 +16,11 @@ from maxinf_sample_records import (
 )
 
 from dpatlas.errors import InputError
-from dpatlas.papers.max_information.formulas.kappa import (
+from dpatlas.formulas.max_information.kappa import (
     batch_moment_exponent,
     kappa_per_record,
 )
-from dpatlas.papers.max_information.formulas.mechanisms import leading_term_ratio
+from dpatlas.formulas.max_information.mechanisms import leading_term_ratio
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -10,11 +10,12 @@ import torch
 from maxinf_small import N
 from small_jobs import labelled
 
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
+from dpatlas.formulas.max_information.kappa import kappa
 from dpatlas.models.mean_field import flat_values
-from dpatlas.papers.max_information.formulas.kappa import kappa
-from dpatlas.papers.max_information.jobs.priors import (
+from dpatlas.privacy.noise import add_noise
+from dpatlas_workflow.papers.max_information.jobs.priors import (
     PAID,
     Declared,
     DpSgd,
@@ -22,8 +23,7 @@ from dpatlas.papers.max_information.jobs.priors import (
     prior_ledger,
     prior_training,
 )
-from dpatlas.papers.max_information.records.certificates import CertificatesSpec
-from dpatlas.privacy.noise import add_noise
+from dpatlas_workflow.papers.max_information.records.certificates import CertificatesSpec
 
 TWINS = [Prior(kind, DpSgd(**small.TUPLE)) for kind in ("dp-sgd", "noise-only")]
 

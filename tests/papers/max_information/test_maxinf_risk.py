@@ -6,10 +6,10 @@ import torch
 from maxinf_small import N, law, records
 from scipy.stats import kstest, norm
 
-from dpatlas.core.seeds import Noise
-from dpatlas.papers.max_information.jobs import risk as maxinf_risk
-from dpatlas.papers.max_information.jobs.normals import PAIRS, standard_normals
-from dpatlas.papers.max_information.jobs.risk import (
+from dpatlas.base.seeds import Noise
+from dpatlas.certify import risk as maxinf_risk
+from dpatlas.certify.normals import PAIRS, standard_normals
+from dpatlas.certify.risk import (
     METHODS,
     PairErrors,
     drawn_records,

@@ -4,7 +4,7 @@ import pytest
 from maxinf_sample_records import PRIORS, certificates_record, spec_priors, typed
 
 from dpatlas.errors import InputError
-from dpatlas.papers.max_information.selection import RIGOROUS, settings_of
+from dpatlas_workflow.papers.max_information.selection import RIGOROUS, settings_of
 
 
 def row(prior="dp-sgd", run=0, bound=0.5, tau=0.05, proven=0.5, **keys):

@@ -6,18 +6,18 @@ import pytest
 from figure_samples import select
 from maxinf_sample_records import certificates_record, typed
 
-from dpatlas.config.atlas import Atlas
-from dpatlas.config.load import load_config, load_tier, read_config, validate
-from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.base.canonical import canonical_json, sha256
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
-from dpatlas.papers.max_information.formulas.kappa import kappa_of_form
-from dpatlas.papers.max_information.looks import check_paid, label_of
-from dpatlas.papers.max_information.records.certificates import CertificatesSpec
-from dpatlas.papers.max_information.records.certified import Looks
-from dpatlas.papers.max_information.register import GENERATED, looks_of, records_name
-from dpatlas.papers.max_information.selection import settings_of
-from dpatlas.papers.max_information.settings import KEY, Grid, groups, priors_of
+from dpatlas.formulas.max_information.kappa import kappa_of_form
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import load_config, load_tier, read_config, validate
+from dpatlas_workflow.papers.max_information.looks import check_paid, label_of
+from dpatlas_workflow.papers.max_information.records.certificates import CertificatesSpec
+from dpatlas_workflow.papers.max_information.records.certified import Looks
+from dpatlas_workflow.papers.max_information.register import GENERATED, looks_of, records_name
+from dpatlas_workflow.papers.max_information.selection import settings_of
+from dpatlas_workflow.papers.max_information.settings import KEY, Grid, groups, priors_of
 
 # The paper's on MNIST.
 GRID = Grid(

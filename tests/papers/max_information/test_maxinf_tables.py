@@ -15,13 +15,13 @@ from maxinf_sample_records import (
 )
 from maxinf_sample_records import show as show_records
 
-from dpatlas.papers.max_information.formulas.certificates import certificate
-from dpatlas.papers.max_information.formulas.published import PAPER_GRID, TABLE_1
-from dpatlas.papers.max_information.looks import label_of
-from dpatlas.papers.max_information.records.certified import Looks
-from dpatlas.papers.max_information.selection import PAID, RIGOROUS, UNIVERSE, settings_of
-from dpatlas.records import joined
-from dpatlas.show.output import table_files
+from dpatlas.formulas.max_information.certificates import certificate
+from dpatlas.formulas.max_information.published import PAPER_GRID, TABLE_1
+from dpatlas_workflow.papers.max_information.looks import label_of
+from dpatlas_workflow.papers.max_information.records.certified import Looks
+from dpatlas_workflow.papers.max_information.selection import PAID, RIGOROUS, UNIVERSE, settings_of
+from dpatlas_workflow.records import joined
+from dpatlas_workflow.show.output import table_files
 
 ONE_EPOCH = PRIORS[2]
 

@@ -10,7 +10,7 @@ from figure_samples import select
 from maxinf_sample_records import BASE, job_record, typed
 
 from dpatlas.errors import InputError
-from dpatlas.papers.max_information.jobs.simulation import LAWS
+from dpatlas_workflow.papers.max_information.jobs.simulation import LAWS
 
 SIMULATED = {"m": 20, "draws": 20_000, "nus": [0.5, 2.0], "ys": [0.02, 0.1, 0.2]}
 

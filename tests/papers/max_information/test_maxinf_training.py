@@ -9,12 +9,12 @@ import pytest
 import torch
 from small_jobs import labelled
 
-from dpatlas.core.seeds import Noise
+from dpatlas.base.seeds import Noise
+from dpatlas.formulas.max_information.certificates import kl_inverse
 from dpatlas.models.mean_field import MeanField, flat_values, initial_network
 from dpatlas.models.mean_field_passes import outputs
-from dpatlas.papers.max_information.formulas.certificates import kl_inverse
-from dpatlas.papers.max_information.jobs.gradients import bounded_cross_entropy, loss_scale
-from dpatlas.papers.max_information.jobs.posteriors import (
+from dpatlas_workflow.papers.max_information.jobs.gradients import bounded_cross_entropy, loss_scale
+from dpatlas_workflow.papers.max_information.jobs.posteriors import (
     PosteriorTraining,
     TrainingSettings,
     best_weight,
@@ -22,7 +22,7 @@ from dpatlas.papers.max_information.jobs.posteriors import (
     flambda,
     fquad,
 )
-from dpatlas.papers.max_information.records.certified import Objective
+from dpatlas_workflow.papers.max_information.records.certified import Objective
 
 N, EXTRA = 24, 3.0
 # Of the posteriors that are trained together.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dpatlas.core.seeds import generator, seed
+from dpatlas.base.seeds import generator, seed
 from dpatlas.data.definitions import DataSet, Drawn, Scaling
 from dpatlas.data.prepared import content_sha256
 from dpatlas.data.sources import Images

@@ -8,7 +8,7 @@ import functools
 
 import numpy as np
 
-from dpatlas.core.seeds import generator, seed
+from dpatlas.base.seeds import generator, seed
 from dpatlas.data.generated.curves import Skeletons
 
 # As many as there are letters, so that the two sources differ in shapes alone.

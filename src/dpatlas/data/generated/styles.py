@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpatlas.core.seeds import generator, seed
+from dpatlas.base.seeds import generator, seed
 from dpatlas.data.generated.ink import SIDE
 from dpatlas.data.generated.levels import SquareImages, stretched
 

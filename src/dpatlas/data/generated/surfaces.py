@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from dpatlas.core.seeds import generator, seed
+from dpatlas.base.seeds import generator, seed
 
 SHAPES = ("disc", "bar", "triangle", "ring", "square", "star")
 # The tiles that a surface of each texture may be covered with.

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-from dpatlas.core.canonical import sha256
+from dpatlas.base.canonical import sha256
 from dpatlas.data.bounded import Bounded, check_size, read_file
 from dpatlas.data.cifar import Layout
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling

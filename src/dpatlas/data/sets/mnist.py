@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpatlas.core.canonical import canonical_json, sha256
+from dpatlas.base.canonical import canonical_json, sha256
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
 from dpatlas.data.official import by_class, folders
 from dpatlas.data.sources import Images, Source

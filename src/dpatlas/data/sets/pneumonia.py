@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpatlas.core.canonical import sha256
+from dpatlas.base.canonical import sha256
 from dpatlas.data import xray_labels
 from dpatlas.data.bounded import check_size, read_file
 from dpatlas.data.definitions import DataSet, Scaling

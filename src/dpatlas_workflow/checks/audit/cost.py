@@ -1,0 +1,16 @@
+"""The cost of audit's jobs."""
+
+from dpatlas_workflow.cost.counting import STEP, Cost
+
+KINDS = {
+    "mechanism": Cost(lower=("runs",), base_mb=900),
+    # A batch in memory, measured on 8x8 images and rounded up: activations, patches and backward
+    # passes, and inputs that belong to canaries.
+    "network": Cost(
+        lambda s, network: s.runs * s.steps * (s.batch * network + STEP),
+        ("batch", "data.n_train"),
+        gpu=True,
+        base_mb=900,
+        numbers=lambda s: s.batch * (180_000 + 5 * (s.canaries or 0)),
+    ),
+}

@@ -1,0 +1,20 @@
+"""The cost of pretrain's jobs."""
+
+from dpatlas.base.networks import PUBLISHED
+from dpatlas_workflow.cost.counting import Cost
+
+SIZES = ("batch", "n_train")
+KINDS = {
+    "backbone": Cost(
+        lambda s, network: s.epochs * s.data.n_train * network, SIZES, gpu=True, base_mb=1100
+    ),
+    "imported": Cost(
+        lower=SIZES, base_mb=0, numbers=lambda s: PUBLISHED[s.model].import_mb * 2**18
+    ),
+    # Nearest neighbours by brute force.
+    "transfer": Cost(
+        lambda s, network: s.splits * (1 + len(s.backbones)) * s.data.n_train**2,
+        ("transfer.data.n_train", "n_test"),
+        base_mb=1100,
+    ),
+}

@@ -1,0 +1,223 @@
+"""`python -m dpatlas claims`: the verdict on every claim of a run, and what changed."""
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dpatlas.base.folders import (
+    CONFIG,
+    DEFAULT_TIER,
+    PACKAGED,
+    RESULTS,
+    TIERS,
+    command,
+    published_results,
+)
+from dpatlas.base.guard import one_of
+from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
+from dpatlas_workflow.evidence.verdicts import (
+    CLAIMS,
+    FAILURES,
+    IDENTITY,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    OURS,
+    OUTCOMES,
+    REPRODUCED,
+    VERDICTS,
+    check_files,
+    counted,
+    counts,
+    observed_text,
+    outcome,
+    read_claims,
+)
+from dpatlas_workflow.registry import all_papers
+
+Row = Mapping[str, str]
+MARKS = dict(zip(OUTCOMES, "+!-<-=?.", strict=True))
+# Colours of a terminal: green, red, cyan, yellow, grey. The marks say the same without them.
+COLOURS = dict(zip(VERDICTS, ("32", "31", "36", "33", "90"), strict=True))
+# Verdicts of which one contradicts the other, on the same claim.
+CONTRADICTING = {REPRODUCED, NOT_REPRODUCED}
+WIDEST = 160
+# Letters of the longest verdict with its failure.
+WORDS = len(NOT_REPRODUCED) + 2 + max(map(len, FAILURES))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the verdicts; with --check 1 if any contradicts the published ones."""
+    keys = tuple(all_papers())
+    parser = ArgumentParser(prog="dpatlas claims", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--tier", default="embedded", help="folder under the results")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
+    parser.add_argument(
+        "--docs", type=Path, help="folder of published tiers; else docs/results, or the package's"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="counts by paper")
+    form.add_argument("--badge", action="store_true", help="how many claims hold, in a few words")
+    form.add_argument("--json", action="store_true", help="the rows of claims.csv; or the check")
+    parser.add_argument("--paper", metavar="KEY", help="of one paper alone: " + ", ".join(keys))
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--published", action="store_true", help="those that are published")
+    which.add_argument(
+        "--check",
+        action="store_true",
+        help="compare with docs/results; exit code 1 if a verdict turned from reproduced to not "
+        "reproduced or back",
+    )
+    options = parser.parse_args(arguments)
+    if options.paper is not None:
+        one_of(*keys).check("--paper", options.paper)
+    for name in ("markdown", "badge"):
+        if options.check and getattr(options, name):
+            raise InputError("--check", f"--{name} as well", "--json beside it, or nothing")
+    docs = options.docs or published_results()
+    run, published = options.results / options.tier, docs / options.tier
+    columns = ["place"] if options.badge or options.markdown else []
+    if not options.published:
+        _require_claims(run, published=False)
+    if options.published or options.check:
+        _require_claims(published, published=True)
+    rows = read_verdicts(published if options.published else run, options.paper, *columns)
+    if options.check:
+        changed = changes(read_verdicts(published, options.paper), rows)
+        lines = [line for line, _ in changed]
+        contradictions = [line for line, contradicts in changed if contradicts]
+        if options.json:
+            found = {"verdicts": len(rows), "changes": lines, "contradictions": contradictions}
+            print(json.dumps(found, indent=1))
+        else:
+            print("\n".join([*lines, _counted(changed, len(rows))]))
+        return EXIT_FAILED_RUN if contradictions else 0
+    if options.markdown or options.badge:
+        print(summary(rows) if options.markdown else badge(rows))
+        return 0
+    if options.json:
+        print(json.dumps(rows, indent=1))
+        return 0
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
+    print(table(rows, width=width, colour=colour))
+    return 0
+
+
+def _require_claims(folder: Path, *, published: bool) -> None:
+    """InputError for a tier without verdicts, which says where there are some."""
+    path = folder / CLAIMS
+    if path.exists():
+        return
+    tiers = sorted(each.parent.name for each in folder.parent.glob(f"*/{CLAIMS}"))
+    others = [f"--tier {' or '.join(tiers)}"] if tiers else []
+    if published:
+        allowed = " or ".join(others) or "a folder of published tiers: --docs"
+        raise InputError(str(path), "no such file", allowed)
+    words = command("claims", folder.name)
+    named = folder.name == DEFAULT_TIER or (TIERS / f"{folder.name}.yaml").is_file()
+    known = named or (folder / CONFIG).is_file()
+    first = [f"the verdicts of a run: run {words} first"] if known else []
+    raise InputError(str(path), "no such file", ", or ".join([*first, *others, "--published"]))
+
+
+def read_verdicts(folder: Path, paper: str | None = None, *columns: str) -> list[dict[str, str]]:
+    """Rows of a tier's claims.csv.
+
+    Raises InputError for a missing file, one that is no such csv or lacks one of these columns, and
+    for a verdict that rests on a figure or table which is not there.
+    """
+    rows = read_claims(folder, "paper", "evidence", *columns)
+    rows = [row for row in rows if paper in (None, row["paper"])]
+    for row in rows:
+        if row["verdict"] not in VERDICTS:
+            where = f"{folder / CLAIMS}: {row['claim']}"
+            raise InputError(where, row["verdict"], ", ".join(VERDICTS))
+    # A wheel has the verdicts alone.
+    if folder.parent != PACKAGED:
+        check_files(folder, rows)
+    return rows
+
+
+def badge(rows: Sequence[Row]) -> str:
+    """How many of the papers' own claims, parts not counted, are reproduced."""
+    theirs = sum(counts(rows).values(), Counter[str]())
+    return f"{theirs[REPRODUCED]} of {theirs.total()} claims reproduced"
+
+
+def changes(before: Sequence[Row], now: Sequence[Row]) -> list[tuple[str, bool]]:
+    """A line for every claim whose verdict is another, is new or is gone; whether it contradicts.
+
+    A verdict contradicts another of the same claim if one is `reproduced` (of an identity: `not
+    contradicted`) and the other `not reproduced`. More runs may decide a row, other settings may
+    open one, and an edit of claims.yaml may add or drop one: none of these says that the claim is
+    both true and false.
+    """
+    old, new = ({row["claim"]: row for row in rows} for rows in (before, now))
+    changed = []
+    for claim in dict.fromkeys([*old, *new]):
+        verdicts = [rows[claim]["verdict"] if claim in rows else None for rows in (old, new)]
+        if verdicts[0] == verdicts[1]:
+            continue
+        contradicts = {_side(rows.get(claim)) for rows in (old, new)} == CONTRADICTING
+        line = f"{claim}: " + " -> ".join(verdict or "no such claim" for verdict in verdicts)
+        changed.append((line + ", a contradiction" * contradicts, contradicts))
+    return changed
+
+
+def _side(row: Row | None) -> str | None:
+    """The verdict, where `not contradicted` is the best that a row can have: `reproduced`."""
+    if row is None:
+        return None
+    best = row.get("kind") == IDENTITY and row["verdict"] == NOT_CONTRADICTED
+    return REPRODUCED if best else row["verdict"]
+
+
+def _counted(changed: Sequence[tuple[str, bool]], rows: int) -> str:
+    contradictions = sum(contradicts for _, contradicts in changed)
+    noun = "contradiction" if contradictions == 1 else "contradictions"
+    return f"{len(changed)} of {rows} verdicts changed; {contradictions} {noun}"
+
+
+def table(rows: Sequence[Row], *, width: int, colour: bool) -> str:
+    """A line per claim, by paper, and how many of the papers' own have which verdict."""
+    lines: list[str] = []
+    claims = max(len(row["claim"]) for row in rows) if rows else 0
+    for paper in dict.fromkeys(row["paper"] for row in rows):
+        lines += [*([""] if lines else []), paper]
+        lines += [_line(row, claims, width, colour) for row in rows if row["paper"] == paper]
+    return "\n".join([*lines, "", f"of the papers' claims: {counted(rows)}", _ours(rows)])
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many of the papers' claims have which outcome, by paper, as a Markdown table.
+
+    Parts are not counted; claims of our own stand below.
+    """
+    by_paper = counts(rows)
+    total = sum(by_paper.values(), Counter[str]())
+    shown = [each for each in OUTCOMES if each != NOT_REPRODUCED or total[each]]
+    heads = (f"{NOT_REPRODUCED}: {each}" if each in FAILURES else each for each in shown)
+    lines = [f"| paper | {' | '.join(heads)} |", "|---" * (len(shown) + 1) + "|"]
+    for paper, number in [*by_paper.items(), ("all", total)]:
+        lines.append(f"| {paper} | {' | '.join(str(number[each]) for each in shown)} |")
+    return "\n".join([*lines, "", f"{_ours(rows)}."])
+
+
+def _ours(rows: Sequence[Row]) -> str:
+    return f"claims of our own stand apart: {counted(rows, OURS)}"
+
+
+def _line(row: Row, claims: int, width: int, colour: bool) -> str:
+    verdict = row["verdict"]
+    words = ": ".join(filter(None, (verdict, row.get("failure"))))
+    verdict_cell = f"{MARKS[outcome(row)]} {words:<{WORDS}}"
+    shown = f"\033[{COLOURS[verdict]}m{verdict_cell}\033[0m" if colour else verdict_cell
+    start = f"  {row['claim']:<{claims}}  "
+    left = max(width - len(start) - len(verdict_cell) - 2 - 31, 20)
+    words = textwrap.shorten(row.get("statement", ""), left, placeholder=" ...")
+    return f"{start}{shown}  {observed_text(row, digits=3):<29}  {words}".rstrip()

@@ -1,0 +1,59 @@
+"""`python -m dpatlas explain`: trace a result back to what made it, or say why two differ.
+
+TARGET is a file of a figure or table, a record, a folder of data, features or a backbone, the
+folder of a whole tier; or a name: of a figure or table, the id of a record, of data or features, or
+a claim such as kl-4. Two targets are compared: the first line names the first cause of what
+differs, in the order settings, data, code, versions, device, machine.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpatlas.base.folders import DEFAULT_TIER, RESULTS
+from dpatlas.base.guard import real
+from dpatlas.errors import ArgumentParser, InputError
+from dpatlas_workflow.report.differences import TOLERANCE, compare
+from dpatlas_workflow.report.lineage import find
+from dpatlas_workflow.report.text import describe, describe_comparison
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Explain one target, or compare two; equal or not, the exit code is 0."""
+    parser = ArgumentParser(prog="dpatlas explain", description=__doc__, allow_abbrev=False)
+    parser.add_argument("target", help="path or name; the old one of two")
+    parser.add_argument("new", nargs="?", help="say why this one differs from the first")
+    parser.add_argument("--tier", default=DEFAULT_TIER, help="where names are looked up")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=TOLERANCE,
+        help="of two: numbers that differ by at most this part of the larger, and nothing else, "
+        f"are no difference to explain (default: {TOLERANCE:g})",
+    )
+    parser.add_argument("--all", action="store_true", help="every record, setting and checksum")
+    parser.add_argument(
+        "--json", action="store_true", help="for tools; report/lineage.py has the fields"
+    )
+    options = parser.parse_args(arguments)
+    real(ge=0).check("--tolerance", options.tolerance)
+    targets = [each for each in (options.target, options.new) if each is not None]
+    try:
+        print(_said(targets, options))
+    except InputError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        found = f"JSON of another shape in it, or in a file that it leads to ({error!r})"
+        allowed = "files as they were made: dpatlas verify FOLDER, of the run, names the others"
+        raise InputError(" or ".join(targets), found, allowed) from None
+    return 0
+
+
+def _said(targets: Sequence[str], options: argparse.Namespace) -> str:
+    traces = [find(each, options.results, options.tier) for each in targets]
+    result = compare(traces[0], traces[1], options.tolerance) if traces[1:] else traces[0]
+    if options.json:
+        return json.dumps(result, indent=1)
+    return (describe_comparison if traces[1:] else describe)(result, full=options.all)

@@ -1,0 +1,120 @@
+"""`python -m dpatlas publish`: copy the summaries of a complete run to docs/results.
+
+Of the tiers embedded, workstation, printed and paper it also writes docs/index.html, all of these
+that are published on one page.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dpatlas.base.files import read_json
+from dpatlas.base.folders import CONFIG, DOCS, RESULTS
+from dpatlas.errors import ArgumentParser, InputError
+from dpatlas_workflow.commands.data import needed
+from dpatlas_workflow.commands.plan import jobs_of, targets_of
+from dpatlas_workflow.config.atlas import COUNTING, Atlas
+from dpatlas_workflow.config.load import load_tier, tiers, validate
+from dpatlas_workflow.config.root import General
+from dpatlas_workflow.cost.plan import make_plan
+from dpatlas_workflow.report.page import check_site, write_site
+from dpatlas_workflow.report.publish import Expected, Waiting, commit_of, publish
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Publish a tier; refused where the settings carry no verdicts or the run is not complete.
+
+    A run with `partial` says what waits for what.
+    """
+    parser = ArgumentParser(prog="dpatlas publish", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--tier", required=True, help="folder under the results")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="where the copy goes")
+    options = parser.parse_args(arguments)
+    if options.tier in COUNTING:
+        check_site(options.docs)
+    config = config_of(options.tier, options.results)
+    if not config.verdicts:
+        raise InputError(
+            "--tier", f"{options.tier}, whose numbers mean nothing", "a tier with verdicts: true"
+        )
+    atlas = Atlas(config, options.results)
+    expected = expected_of(atlas)
+    if config.partial:
+        expected = replace(expected, waiting=waiting_of(config, options.results))
+    target = publish(expected, options.results, options.docs, commit_of(Path.cwd()))
+    print(f"published to {target}: {', '.join([*expected.figures, *expected.tables])}")
+    if options.tier in COUNTING:
+        print(f"{', '.join(COUNTING)}, as far as published: {write_site(options.docs)}")
+    return 0
+
+
+def expected_of(atlas: Atlas) -> Expected:
+    """What a complete run of this config holds."""
+    figures, tables = (
+        {name: tuple(Path(path).parent.name for path in atlas.behind(name)) for name in names}
+        for names in (atlas.figures, atlas.tables)
+    )
+    return Expected(atlas.tier, figures, tables, tuple(atlas.blocks))
+
+
+def waiting_of(config: General, results: Path) -> tuple[Waiting, ...]:
+    """The figures and tables of which a partial run lacks some run."""
+    atlas = Atlas(config.model_copy(update={"partial": None}), results)
+    targets = targets_of(atlas)
+    # Without past runs: a busy machine's would scale the hours of all others.
+    plan = make_plan(jobs_of(atlas), config.device, (), 1, atlas.tier, targets=targets)
+    missing = {file.name for file in needed(atlas) if file.found is None}
+    return tuple(
+        Waiting(
+            row["target"],
+            row["place"],
+            row["jobs"],
+            row["done"],
+            row["cpu_hours"],
+            row["gpu_hours"],
+            tuple(sorted(missing & _published_files(atlas, row["target"]))),
+            _missing_conditions(atlas, row["target"]),
+        )
+        for row in plan["targets"]
+        if row["done"] < row["jobs"]
+    )
+
+
+def _missing_conditions(atlas: Atlas, product: str) -> tuple[str, ...]:
+    paths = (Path(path) for path in atlas.behind(product))
+    specs = (atlas.spec(path.parent.name) for path in paths if not path.is_file())
+    return tuple(dict.fromkeys(spec.condition.rpartition("-")[0] for spec in specs))
+
+
+def _published_files(atlas: Atlas, product: str) -> set[str]:
+    """Names, as `needed` has them, of the data sets and weights behind a figure or table."""
+    specs = [atlas.spec(each) for each in atlas.needed_for(product)]
+    sets = {
+        spec.fields[field]["name"]
+        for spec in specs
+        for field in ("data", "public_data")
+        if field in spec.fields
+    }
+    imported = [spec for spec in specs if spec.fields["kind"] == "imported"]
+    names = {name for spec in imported for name in (spec.slug, spec.fields["model"])}
+    return sets | {f"weights of {name}" for name in names}
+
+
+def config_of(tier: str, results: Path) -> General:
+    """The run's own config, which says what it should hold; a tier that ships can do without."""
+    path = results / tier / CONFIG
+    if not path.is_file():
+        if tier not in (shipped := tiers()):
+            run = sorted(each.parent.name for each in results.glob(f"*/{CONFIG}"))
+            there = f"one with results in {results}: {', '.join(run)}" if run else ""
+            others = f"one that ships with the project: {', '.join(shipped)}"
+            raise InputError("--tier", repr(tier), "; ".join(filter(None, [there, others])))
+        return load_tier(tier)
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise InputError(str(path), f"a {type(content).__name__}", "the settings of a run")
+    config = validate(content)
+    if config.tier != tier:
+        raise InputError(str(path), f"tier {config.tier}", tier)
+    return config

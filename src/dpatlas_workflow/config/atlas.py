@@ -1,0 +1,573 @@
+"""The whole run as data: which specs, data sets, figures and tables a config asks for, and where.
+
+The Snakefile, `plan` and `publish` read the same object, so they cannot disagree.
+"""
+
+import contextlib
+import fcntl
+import functools
+import importlib.util
+import itertools
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from dpatlas.base.canonical import canonical_json, sha256
+from dpatlas.base.files import read_json, write_atomic
+from dpatlas.base.folders import MORE_RUNS, RESULTS
+from dpatlas.base.networks import PUBLISHED
+from dpatlas.base.specs import Spec, distinct
+from dpatlas.data.registry import module_of
+from dpatlas.errors import InputError
+from dpatlas_workflow.blocks import Block
+from dpatlas_workflow.config import own
+from dpatlas_workflow.config.backbones import weights_file
+from dpatlas_workflow.config.features import FrozenFeatures
+from dpatlas_workflow.config.load import project_root
+from dpatlas_workflow.config.planned import PlannedJob, weights_of
+from dpatlas_workflow.config.products import Product, all_products, products_of
+from dpatlas_workflow.config.root import General
+from dpatlas_workflow.cost.counting import cost_of
+from dpatlas_workflow.records import parse_spec
+from dpatlas_workflow.registry import all_blocks, all_papers
+
+# Blocks of the config with specs of their own: public backbones, papers, checks of our own code.
+PAPERS = tuple(all_papers())
+KEYS = tuple(all_blocks())
+# Snakemake's two processes beside a job on a node of a cluster, and a margin.
+NODE_MB = 400
+# What `decide` asks for beyond the config, in a tier's folder.
+MOST_RUNS = 10_000
+# Tiers whose published verdicts a page of another tier shows beside its own.
+COUNTING = ("embedded", "workstation", "printed", "paper")
+FIGURE_KINDS = ("pdf", "png", "svg", "csv", "json")
+TABLE_KINDS = ("csv", "md", "tex")
+
+
+class Atlas:
+    """Names, specs and paths of one run, from a validated config."""
+
+    def __init__(self, config: General, results: Path = RESULTS):
+        self._jobs: dict[str, PlannedJob] = {}
+        self.tier: str = config.tier
+        self.folder = Path(results) / self.tier
+        self.config = config = config.with_more_runs(read_more_runs(self.folder / MORE_RUNS))
+        self.blocks: dict[str, Block] = {
+            key: block for key, block in all_blocks().items() if getattr(config, key).enabled
+        }
+        # What the config asks for, and the part of it that the run has: all, or what is there.
+        self.asked: dict[str, dict[str, list[Spec]]] = {
+            key: block.load("settings").groups(config) for key, block in self.blocks.items()
+        }
+        self.groups = self._there() if config.partial else self.asked
+        # All tunings, whether or not a spec waits for their outcome.
+        self.tunings: dict[str, Spec] = distinct(
+            spec
+            for block in self.blocks.values()
+            for spec in _tunings(block, config)
+            if not config.partial or self._is_there(spec)
+        )
+        in_groups = distinct(
+            spec for groups in self.groups.values() for specs in groups.values() for spec in specs
+        )
+        waited_for = [tuning for spec in in_groups.values() if (tuning := waits_for(spec))]
+        self.specs: dict[str, Spec] = {
+            **{tuning: self.tunings[tuning] for tuning in waited_for},
+            **in_groups,
+        }
+        self._known = {**self.tunings, **self.specs}
+
+    def _there(self) -> dict[str, dict[str, list[Spec]]]:
+        """The part of `asked` whose records are there; InputError if there is none.
+
+        Of a condition, the blocks of runs before the first that is not there.
+        """
+        there: dict[str, dict[str, list[Spec]]] = {}
+        for key, groups in self.asked.items():
+            there[key] = {}
+            for name, specs in groups.items():
+                ended: set[str] = set()
+                there[key][name] = []
+                for spec in specs:
+                    if spec.condition in ended or not self._is_there(spec):
+                        ended.add(spec.condition)
+                    else:
+                        there[key][name].append(spec)
+        if not any(itertools.chain(*(groups.values() for groups in there.values()))):
+            raise InputError("partial", f"no run in {self.folder}", "false, to run it first")
+        return there
+
+    def _is_there(self, spec: Spec) -> bool:
+        return (self.folder / "runs" / spec.key / spec.id / "record.json").is_file()
+
+    def is_whole(self, key: str, group: str) -> bool:
+        """Whether the run has all that the config asks for of a block's group."""
+        return len(self.groups[key][group]) == len(self.asked[key][group])
+
+    def _is_shown(self, key: str, product: Product) -> bool:
+        """A figure needs all its runs, a table some of every group of which it asks for any.
+
+        Of what a table may lack it needs none.
+        """
+        if product.kind == "figure":
+            return all(self.is_whole(key, name) for name in product.needs)
+        return all(
+            self.groups[key][name] or not self.asked[key][name]
+            for name in product.needs
+            if name not in product.may_lack
+        )
+
+    @functools.cached_property
+    def products(self) -> dict[str, Product]:
+        """Figures, then tables, of all blocks, by name."""
+        products = [
+            product
+            for key, block in self.blocks.items()
+            for product in products_of(block)
+            if self._is_shown(key, product)
+        ]
+        # Of equal kind they stay in the order in which their blocks name them.
+        in_order = sorted(products, key=lambda product: product.kind)
+        return {product.name: product for product in in_order}
+
+    @functools.cached_property
+    def block_of_product(self) -> dict[str, Block]:
+        """The block of each figure and table, by its name."""
+        return {name: block for name, (_, block) in all_products().items()}
+
+    @functools.cached_property
+    def left_out(self) -> dict[str, InputError]:
+        """By name, why the config makes no such figure or table."""
+        missing = InputError(
+            "partial", "true, and runs behind this are missing", "false, to run them"
+        )
+        return {
+            name: missing
+            if block.key in self.blocks
+            else InputError(f"{block.key}.enabled", f"false, and {name} asked for", "true")
+            for name, (_, block) in all_products().items()
+            if name not in self.products
+        }
+
+    @property
+    def figures(self) -> list[str]:
+        """Names of the figures."""
+        return [name for name, each in self.products.items() if each.kind == "figure"]
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables."""
+        return [name for name, each in self.products.items() if each.kind == "table"]
+
+    def product_files(self) -> list[str]:
+        """Figure and table files for readers, relative to the tier's folder."""
+        kinds = {"figure": FIGURE_KINDS, "table": TABLE_KINDS}
+        return [
+            f"{each.folder}/{name}.{suffix}"
+            for name, each in self.products.items()
+            for suffix in kinds[each.kind]
+        ]
+
+    def kinds(self, key: str) -> dict[str, list[str]]:
+        """Ids of a block's specs by kind, all tunings included, for the kinds that have any."""
+        by_kind: dict[str, list[str]] = {}
+        for spec_id, spec in self._known.items():
+            if spec.key == key:
+                by_kind.setdefault(spec.fields["kind"], []).append(spec_id)
+        return by_kind
+
+    def ids(self, key: str, *groups: str) -> list[str]:
+        """Ids of the specs in these groups of a block (all if none is named), each once."""
+        names = groups or tuple(self.groups[key])
+        return list(distinct(spec for name in names for spec in self.groups[key][name]))
+
+    def files(self, name: str) -> list[str]:
+        """Paths of the files of that name in the folders of all blocks, relative to the project.
+
+        Of disabled blocks too: their claims count among the planned ones.
+        """
+        paths = (block.folder / name for block in all_blocks().values())
+        return [os.path.relpath(path, project_root()) for path in paths if path.is_file()]
+
+    def published_elsewhere(self) -> list[str]:
+        """The published verdicts of the other tiers that count, relative to the project."""
+        names = (f"docs/results/{tier}/claims.csv" for tier in COUNTING if tier != self.tier)
+        return [name for name in names if (project_root() / name).is_file()]
+
+    def modules(self, name: str) -> list[str]:
+        """The modules of that name of all blocks that have one."""
+        modules = (f"{block.package}.{name}" for block in self.blocks.values())
+        return [module for module in modules if importlib.util.find_spec(module)]
+
+    @property
+    def captions(self) -> str:
+        """Digest of what the page says of figures and tables in words."""
+        words = {name: [each.caption, each.paper_shows] for name, each in self.products.items()}
+        return sha256(canonical_json(words))
+
+    def behind(self, name: str) -> list[str]:
+        """Record paths behind a figure or table."""
+        key = self.block_of_product[name].key
+        return [self.record(spec_id) for spec_id in self.ids(key, *self.products[name].needs)]
+
+    def needed_for(self, name: str) -> list[str]:
+        """Ids of all specs that have to run for a figure or table: tunings and backbones, too."""
+        key = self.block_of_product[name].key
+        needed: set[str] = set()
+        waiting = self.ids(key, *self.products[name].needs)
+        while waiting:
+            needed.update(waiting)
+            before = (self._before(spec_id) for spec_id in waiting)
+            waiting = sorted({*itertools.chain(*before)} - needed)
+        return [spec_id for spec_id in self.specs if spec_id in needed]
+
+    def _before(self, spec_id: str) -> list[str]:
+        """Ids of the tuning and the backbones that a spec waits for."""
+        tuning = waits_for(self._known[spec_id])
+        return [*([tuning] if tuning else []), *_backbones(self._known[spec_id])]
+
+    def all_records(self) -> list[str]:
+        """Record paths of every spec."""
+        return [self.record(spec_id) for spec_id in self.specs]
+
+    def claim_records(self) -> list[str]:
+        """Record paths of the papers' specs, on which claims are judged."""
+        return [
+            self.record(name)
+            for name, spec in self.specs.items()
+            if spec.key in PAPERS and name not in self.tunings
+        ]
+
+    def record(self, spec_id: str) -> str:
+        """Path of a run's record."""
+        return f"{self.folder}/runs/{self._known[spec_id].key}/{spec_id}/record.json"
+
+    def spec(self, spec_id: str) -> Spec:
+        """The spec of this id, of the run or of a tuning."""
+        return self._known[spec_id]
+
+    def job(self, spec_id: str) -> PlannedJob:
+        """The job of a spec, of the run or of a tuning.
+
+        Raises InputError, naming the key of its kind's part of the block, for fields that do not go
+        together.
+        """
+        if spec_id not in self._jobs:
+            self._jobs[spec_id] = self._planned(self._known[spec_id])
+        return self._jobs[spec_id]
+
+    def _planned(self, spec: Spec) -> PlannedJob:
+        fields = parse_spec(spec.fields, f"{spec.key}.{spec.fields['kind']}")
+        cost, tuning = cost_of(fields), waits_for(spec)
+        data, public_data = (
+            [self._manifest(data_id(spec, name))] if name in spec.fields else []
+            for name in ("data", "public_data")
+        )
+        features = self._features_of(spec, fields)
+        return PlannedJob(
+            spec=spec,
+            fields=fields,
+            record=self.record(spec.id),
+            data=data,
+            public_data=public_data,
+            backbones=[self.backbone(name) for name in _backbones(spec)],
+            features=[f"{self.features(features.id)}/manifest.json"] if features else [],
+            tuning=[self.record(tuning)] if tuning else [],
+            device=self._with_precision(self.config.device if cost.gpu else "cpu"),
+            memory_mb=cost.memory_mb(fields) + NODE_MB,
+        )
+
+    def _manifest(self, name: str) -> str:
+        return f"{self.folder}/data/{name}/manifest.json"
+
+    def tunings_of(self, key: str) -> list[str]:
+        """Ids of a block's tunings."""
+        return [name for name, spec in self.tunings.items() if spec.key == key]
+
+    @functools.cached_property
+    def tuned_papers(self) -> list[str]:
+        """Keys of the blocks that have tunings."""
+        return list(dict.fromkeys(spec.key for spec in self.tunings.values()))
+
+    def tuned_file(self, key: str) -> str:
+        """Path of the outcomes of a block's tunings."""
+        return str(self.folder / "tuned" / f"{key}.yaml")
+
+    def settings(self, key: str) -> str:
+        """What figures and tables of a block need of the config, as canonical JSON."""
+        return canonical_json(self._settings(key))
+
+    def _settings(self, key: str) -> dict[str, Any]:
+        """The `settings` of a block; empty for one that has none and shows its records alone."""
+        settings_of = getattr(self.blocks[key].load("settings"), "settings", None)
+        return settings_of(self.config) if settings_of else {}
+
+    def claim_settings(self) -> str:
+        """Settings and group members of every paper, as canonical JSON.
+
+        waiting: of a partial run, how many jobs of a group are done, of how many.
+        """
+        papers = {
+            key: {
+                **self._settings(key),
+                "groups": {
+                    name: [spec.id for spec in specs] if self.is_whole(key, name) else []
+                    for name, specs in groups.items()
+                },
+                **self._waiting(key),
+            }
+            for key, groups in self.groups.items()
+            if key in PAPERS
+        }
+        flags = {"verdicts": self.config.verdicts}
+        if self.config.partial:
+            flags["partial"] = True
+        return canonical_json({**papers, **flags})
+
+    def _waiting(self, key: str) -> dict[str, dict[str, list[int]]]:
+        waiting = {
+            name: [len(specs), len(self.asked[key][name])]
+            for name, specs in self.groups[key].items()
+            if not self.is_whole(key, name)
+        }
+        return {"waiting": waiting} if waiting else {}
+
+    def write_lists(self) -> None:
+        """Write what jobs read by file: lists that grow with the number of records.
+
+        `lists/NAME.txt` for a figure or table, `lists/claims.txt`: a record's path per line;
+        `lists/products.txt`; `lists/claims.json`, the `claim_settings`; `lists/captions/NAME.rst`,
+        for `snakemake --report`.
+
+        Runs at the same time share a folder only with the same lists, and each holds a lock until
+        it ends: otherwise a figure would show the records that another run asks for. InputError
+        for a run that comes second and has others. On file systems without locks nothing is
+        checked.
+        """
+        lists = {name: self.behind(name) for name in self.products}
+        lists |= {"claims": self.claim_records(), "products": self.product_files()}
+        texts = {f"{name}.txt": _lines(lines) for name, lines in lists.items()}
+        texts["claims.json"] = self.claim_settings()
+        digest, folder = sha256(canonical_json(texts)), self.folder / "lists"
+        texts |= {f"captions/{name}.rst": each.caption for name, each in self.products.items()}
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (folder / ".lock").open("a+")
+        with contextlib.suppress(BlockingIOError):
+            _lock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for name, text in texts.items():
+                write_atomic(folder / name, text)
+            self._lock.truncate(0)
+            self._lock.write(digest)
+            self._lock.flush()
+        _lock(self._lock, fcntl.LOCK_SH)
+        self._lock.seek(0)
+        if self._lock.read() != digest:
+            found = "another run with other settings, which has not ended"
+            raise InputError(str(self.folder), found, "one at a time, or a tier for each")
+
+    @functools.cached_property
+    def data_sets(self) -> dict[str, str]:
+        """Options of every data set in use, as canonical JSON, by the data set's id."""
+        return {
+            data_id(spec, field): data_options(spec, field)
+            for spec in self._known.values()
+            for field in ("data", "public_data")
+            if field in spec.fields
+        }
+
+    @functools.cached_property
+    def weights_files(self) -> dict[str, str]:
+        """Paths that published weights are fetched to, under their published names, by backbone."""
+        if "pretrain" not in self.groups:
+            return {}
+        paths = {}
+        for spec in self.groups["pretrain"]["imported"]:
+            weights = PUBLISHED[spec.fields["model"]]
+            name = weights.file or Path(weights_file(self.config, spec)).name
+            paths[spec.id] = str(self.folder / "weights" / spec.id / name)
+        return paths
+
+    def weights_arguments(self, spec_id: str) -> str:
+        """Command-line arguments that say which weights an imported backbone takes, quoted."""
+        spec = self.specs[spec_id]
+        words = ["--name", spec.fields["model"]]
+        if file := weights_file(self.config, spec):
+            words += [f"--weights-file={file}", f"--sha256={spec.fields.get('sha256') or ''}"]
+        return shlex.join(words)
+
+    def weights_state(self, spec_id: str) -> tuple[int, int] | None:
+        """Size and time of the file of weights that the config names; None without one."""
+        file = weights_file(self.config, self.specs[spec_id])
+        if not file:
+            return None
+        # Downloads are not needed to read a workflow.
+        from dpatlas.data.sources import CACHE, folders_to_search
+        from dpatlas.data.weights import find
+
+        try:
+            path = find(file, folders_to_search(self.config.data.root, CACHE))
+        except OSError:
+            return None
+        return own.size_and_time(path) if path else None
+
+    def data_modules(self, name: str) -> tuple[str, ...]:
+        """Names of the modules that make the data set of this id."""
+        options = json.loads(self.data_sets[name])
+        of_set = () if "own" in options else (module_of(options["name"]),)
+        return ("dpatlas.data.prepare", *of_set)
+
+    @functools.cached_property
+    def frozen_features(self) -> dict[str, FrozenFeatures]:
+        """What frozen backbones show to some spec or tuning, each pair once, by id."""
+        jobs = map(self.job, self._known)
+        features = (self._features_of(job.spec, job.fields) for job in jobs)
+        return {one.id: one for one in features if one}
+
+    def _features_of(self, spec: Spec, fields: Any) -> FrozenFeatures | None:
+        if not cost_of(fields).takes_features(fields):
+            return None
+        backbone = self.job(fields.backbone)
+        return FrozenFeatures(data_id(spec), fields.data, backbone.spec, backbone.fields)
+
+    def features(self, features_id: str) -> str:
+        """Folder of a data set's features."""
+        return str(self.folder / "features" / features_id)
+
+    def features_files(self, features_id: str) -> tuple[list[str], list[str]]:
+        """What they are made of: manifest of the data set; manifest and weights of the backbone."""
+        features = self.frozen_features[features_id]
+        return [self._manifest(features.data_id)], weights_of(self.backbone(features.backbone.id))
+
+    def features_memory_mb(self, features_id: str) -> int:
+        """Memory to ask a scheduler for, in MB, as `memory_mb`."""
+        return self.frozen_features[features_id].memory_mb + NODE_MB
+
+    def features_device(self) -> str:
+        """Where features are computed: cpu, cuda or auto, the latter two maybe with -tf32."""
+        return self._with_precision(self.config.device)
+
+    def backbone(self, spec_id: str) -> str:
+        """Folder of the backbone that the spec trains."""
+        return str(self.folder / "runs" / "pretrain" / spec_id / "backbone")
+
+    @functools.cached_property
+    def own_sets(self) -> dict[str, str]:
+        """Name under `data.own` of every own data set in use, by the data set's id."""
+        if not self.config.data.own:
+            return {}
+        used = {each: json.loads(options) for each, options in self.data_sets.items()}
+        return {each: options["name"] for each, options in used.items() if "own" in options}
+
+    def own_path(self, name: str) -> str | None:
+        """Path, as the config gives it, of the data set of this id; None if it is no own one."""
+        own_name = self.own_sets.get(name)
+        return own_name and self.config.data.own[own_name].path
+
+    def own_state(self, name: str) -> str | None:
+        """What changes with the files of the data set of this id; None if it is no own one."""
+        path = self.own_path(name)
+        return path and own.state(path)
+
+    def data_source(self, name: str | None = None) -> str:
+        """Command-line arguments that say where data sets come from, quoted for a shell.
+
+        name: the id of one data set; an own one has a path of its own.
+        """
+        if path := name and self.own_path(name):
+            return shlex.join([f"--own-path={path}"])
+        data = self.config.data
+        # In one word: a folder's name may begin with a dash.
+        words = [f"--data-root={data.root}"] if data.root else []
+        if data.download and not data.offline:
+            words.append("--allow-download")
+            words += [word for mirror in data.mirrors for word in ("--mirror", mirror)]
+        return shlex.join(words)
+
+    def check_data_root(self) -> None:
+        """InputError if data.root names no folder that can be read."""
+        root = self.config.data.root
+        if root is None:
+            return
+        try:
+            folder = Path(root).expanduser()
+        except RuntimeError:  # the home of an unknown user
+            folder = Path(root)
+        if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
+            found = "no permission to read it" if folder.is_dir() else "no such folder"
+            raise InputError("data.root", f"{root!r}, {found}", "a readable folder, or null")
+
+    def check_own_paths(self) -> None:
+        """InputError if an own data set in use is not where its path says."""
+        for name in self.own_sets.values():
+            path = self.config.data.own[name].path
+            if found := own.path_error(path):
+                where = f"data.own.{name}.path"
+                raise InputError(where, f"{path!r}, {found}", "a readable folder or .npz file")
+
+    def _with_precision(self, device: str) -> str:
+        precision = self.config.precision
+        return device if device == "cpu" or precision == "float32" else f"{device}-{precision}"
+
+
+def _lines(words: Sequence[str]) -> str:
+    return "".join(f"{word}\n" for word in words)
+
+
+def _lock(stream: IO[str], kind: int) -> None:
+    """As fcntl.flock, but for file systems that have no locks."""
+    try:
+        fcntl.flock(stream, kind)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass
+
+
+def read_more_runs(path: Path) -> dict[str, int]:
+    """Numbers of runs by condition, from the file that `decide` writes; none without that file.
+
+    Conditions that the config does not have (any more) are none of its business. Raises InputError
+    for what is no such file.
+    """
+    if not path.exists():
+        return {}
+    content = read_json(path)
+    allowed = f"a JSON object with a number of runs, 1 to {MOST_RUNS}, by condition"
+    if not isinstance(content, dict):
+        raise InputError(str(path), type(content).__name__, allowed)
+    for condition, runs in content.items():
+        if type(runs) is not int or not 1 <= runs <= MOST_RUNS:
+            raise InputError(f"{path}: {condition}", repr(runs), allowed)
+    return content
+
+
+def _tunings(block: Block, config: General) -> list[Spec]:
+    """The specs of a block's tunings."""
+    tunings = getattr(block.load("settings"), "tunings", None)
+    return tunings(config) if tunings else []
+
+
+def waits_for(spec: Spec) -> str | None:
+    """Id of the tuning that has to run before the spec; None where its choice is known."""
+    fields = spec.fields
+    return fields["tuning"] if fields.get("chosen", {}) is None else None
+
+
+def _backbones(spec: Spec) -> list[str]:
+    """Ids of the backbones that a spec takes features of, in its order."""
+    one = spec.fields.get("backbone")
+    return spec.fields.get("backbones", [one] if one else [])
+
+
+def data_options(spec: Spec, field: str = "data") -> str:
+    """The data set that `spec` needs, as canonical JSON; how its runs are dealt takes no part."""
+    options = spec.fields[field]
+    return canonical_json({name: value for name, value in options.items() if name != "redeal"})
+
+
+def data_id(spec: Spec, field: str = "data") -> str:
+    """Name and the first 8 hex digits of the digest of the options."""
+    return f"{spec.fields[field]['name']}-{sha256(data_options(spec, field))[:8]}"

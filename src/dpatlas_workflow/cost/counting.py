@@ -1,0 +1,84 @@
+"""What a job takes by its spec: units of work and memory.
+
+A block's `cost.py` may have a `Cost` for each of its kinds in `KINDS`; a kind without has `Cost()`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from dpatlas.base.networks import NETWORKS
+from dpatlas_workflow.config.sizes import array_mb, features_mb, inputs_of
+from dpatlas_workflow.registry import block_of
+
+# Options behind the multiplications of the ViT in `NETWORKS`.
+VIT: Mapping[str, int] = {"patch": 4, "dim": 192, "depth": 12}
+# Multiplications that take as long as what a private step does beside its products.
+STEP = 80_000_000
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a kind of job; its functions take a spec as an object of the kind's class.
+
+    units: of work, such as steps times records times parameters, from a spec and the
+    multiplications of a forward pass of its network (1 without one). lower: keys of the block of
+    the config that lower the memory, those that change no result first. gpu: whether the work runs
+    on a GPU where there is one. base_mb: peak memory without data. copies: of the data, or of their
+    features, in memory. numbers: further float32 numbers there. takes_features: whether a job reads
+    features of a frozen backbone.
+    """
+
+    units: Callable[[Any, float], float] = lambda s, network: getattr(s, "runs", 1)
+    lower: tuple[str, ...] = ()
+    gpu: bool = False
+    base_mb: int = 1000
+    copies: float = 4
+    numbers: Callable[[Any], float] = lambda s: 0
+    takes_features: Callable[[Any], bool] = lambda s: False
+
+    def memory_mb(self, spec: Any) -> int:
+        """Peak memory of a job in MB."""
+        data = (getattr(spec, name, None) for name in ("data", "public_data"))
+        data_mb = sum(map(array_mb, filter(None, data)))
+        if self.takes_features(spec):
+            data_mb = max(data_mb, features_mb(spec.data))
+        return round(self.base_mb + self.copies * data_mb + 4 * self.numbers(spec) / 2**20)
+
+
+def cost_of(spec: Any) -> Cost:
+    """The cost of the jobs of a spec's kind."""
+    cost: Cost = block_of(spec.key).cost(spec.kind) or Cost()
+    return cost
+
+
+def units(spec: Any, backbone: Any = None) -> float:
+    """Units of work of a spec, and of that of its backbone, as objects of their kinds' classes."""
+    of, data = backbone or spec, getattr(spec, "data", None)
+    network = 1.0
+    if data and getattr(of, "model", None) in NETWORKS:
+        network = pass_work(of.model, inputs_of(data), dict(getattr(of, "options", {})))
+    return float(cost_of(spec).units(spec, network))
+
+
+def pass_work(model: str, inputs: int, options: Mapping[str, Any]) -> float:
+    """Multiplications of the forward pass of a record; an activation counts as 260.
+
+    options: arguments of the network's builder.
+    """
+    network = NETWORKS[model]
+    # Networks with published weights resize whatever they are given.
+    share = 1.0 if network.weights else inputs / network.inputs
+    if model == "vit-tiny":
+        share *= _blocks({**VIT, **options}) / _blocks(VIT)
+    return share * (network.multiplications + 260 * network.activations)
+
+
+def _blocks(vit: Mapping[str, int]) -> float:
+    return vit["depth"] * (vit["dim"] / vit["patch"]) ** 2
+
+
+def mlp_work(*widths: int) -> float:
+    """Multiplications of the forward pass of a multilayer perceptron with these layers."""
+    return sum(inputs * outputs for inputs, outputs in pairwise(widths))

@@ -1,0 +1,164 @@
+"""Seconds of jobs: measured once by kind, and scaled by what past runs of the kind took.
+
+`seconds.csv` has, by kind, the seconds of the smallest job and those per unit of work (`counting`),
+on one core and on a GPU; `tools/seconds.py` writes it from finished runs.
+"""
+
+import csv
+import functools
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpatlas.base.costs import read_cost
+from dpatlas.base.records import read_record
+from dpatlas.errors import InputError
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.sizes import inputs_of, records_of
+from dpatlas_workflow.cost.counting import cost_of, pass_work, units
+from dpatlas_workflow.records import parse_spec
+
+# Block and kind of a job; block "" for kinds that all blocks have.
+Kind = tuple[str, str]
+NEWEST_RUNS = 400
+# Time to ask a scheduler for: `SLACK` times the estimate, within these bounds. A job that is
+# stopped after a day goes on from its checkpoint.
+SLACK, MIN_MINUTES, MAX_MINUTES = 5, 20, 24 * 60
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Of a kind's jobs: to start, and per unit of work on one core and on a GPU."""
+
+    start_s: float = 3.0
+    unit_s: float = 1.0
+    gpu_unit_s: float = 1.0
+
+    def of(self, units: float, gpu: bool) -> float:
+        """Seconds of so many units of work: CPU time on a CPU, wall time on a GPU."""
+        # Finite, as JSON has to be.
+        return min(self.start_s + units * (self.gpu_unit_s if gpu else self.unit_s), 1e12)
+
+
+@functools.cache
+def _measured() -> dict[Kind, Seconds]:
+    text = Path(__file__).with_name("seconds.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    names = ("start_s", "unit_s", "gpu_unit_s")
+    return {(row["block"], row["kind"]): Seconds(*(float(row[n]) for n in names)) for row in rows}
+
+
+def seconds_of(kind: Kind) -> Seconds:
+    """Seconds of a kind of jobs; a guess where none was measured."""
+    return _measured().get(kind) or _measured().get(("", kind[1])) or Seconds()
+
+
+def work_of(atlas: Atlas, name: str) -> tuple[Kind, float, bool]:
+    """Kind, units of work, and whether a GPU does it (`auto` counts as one).
+
+    name: id of a run or of a frozen backbone's features.
+    """
+    if features := atlas.frozen_features.get(name):
+        network, inputs = features.network, inputs_of(features.data)
+        of_record = pass_work(network.model, inputs, network.options)
+        on_gpu = atlas.features_device() != "cpu"
+        return ("", "features"), records_of(features.data) * of_record, on_gpu
+    spec = atlas.job(name).fields
+    backbone = getattr(spec, "backbone", None)
+    of_spec = units(spec, backbone and atlas.job(backbone).fields)
+    return (spec.key, spec.kind), of_spec, atlas.job(name).device != "cpu"
+
+
+def job_seconds(atlas: Atlas, name: str) -> float:
+    """Estimated seconds of a job, as of `work_of`.
+
+    Without past runs, so that neither requests nor verdicts depend on them.
+    """
+    kind, amount, gpu = work_of(atlas, name)
+    return seconds_of(kind).of(amount, gpu)
+
+
+def minutes(seconds: float, attempt: int = 1) -> int:
+    """Minutes to ask a scheduler for, more at each attempt."""
+    return min(attempt * math.ceil(max(MIN_MINUTES, SLACK * seconds / 60)), MAX_MINUTES)
+
+
+def seconds_per_run(atlas: Atlas) -> dict[str, float]:
+    """Estimated seconds of a run, its share of its job, by id of specs whose runs are repeated."""
+    specs = {name: atlas.job(name).fields for name in atlas.specs}
+    return {
+        name: job_seconds(atlas, name) / spec.runs
+        for name, spec in specs.items()
+        if hasattr(spec, "runs")
+    }
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """A finished run: its units of work, and its seconds, actual and by `seconds.csv`."""
+
+    tier: str
+    kind: Kind
+    gpu: bool
+    units: float
+    actual_s: float
+    estimated_s: float
+
+
+def past_runs(results: Path, machine: str) -> list[PastRun]:
+    """The newest runs under `results` (every tier) on this kind of machine.
+
+    Skips what cannot be read, and records of unknown kinds or without their backbone's: an estimate
+    must not fail for an old file.
+    """
+    costs = sorted(
+        results.glob("*/runs/*/*/cost.json"), key=lambda path: path.stat().st_mtime, reverse=True
+    )
+    return [run for path in costs[:NEWEST_RUNS] for run in _read(path, machine)]
+
+
+def _read(path: Path, machine: str) -> Iterator[PastRun]:
+    try:
+        cost, record = read_cost(path), read_record(path.with_name("record.json"))
+        spec, backbone = parse_spec(record["spec"], str(path)), None
+        if name := getattr(spec, "backbone", None):
+            trained = path.parents[2] / "pretrain" / name / "record.json"
+            backbone = parse_spec(read_record(trained)["spec"], str(trained))
+        amount = units(spec, backbone)
+        # Work that stays on the CPU says nothing about the host's GPU.
+        gpu = cost_of(spec).gpu and cost["device"] == "cuda"
+        actual_s = float(cost["wall_s" if gpu else "cpu_s"])
+        if cost["machine"] != machine or actual_s <= 0:
+            return
+    except (InputError, KeyError, TypeError, ValueError):
+        return
+    kind, tier = (spec.key, spec.kind), path.parents[3].name
+    estimated_s = seconds_of(kind).of(amount, gpu)
+    yield PastRun(tier, kind, gpu, amount, actual_s, estimated_s)
+
+
+class Estimates:
+    """Estimated seconds of jobs: those of `seconds.csv` times a factor of past runs.
+
+    It is the ratio of actual to estimated seconds of the runs of the kind; of all, where none of
+    the kind ran.
+    """
+
+    def __init__(self, past: Sequence[PastRun] = ()):
+        groups: dict[tuple[Kind | None, bool], list[PastRun]] = defaultdict(list)
+        for run in past:
+            groups[run.kind, run.gpu].append(run)
+            groups[None, run.gpu].append(run)
+        self.factors = {name: actual_over_estimate(runs) for name, runs in groups.items()}
+
+    def seconds(self, kind: Kind, units: float, gpu: bool) -> float:
+        """Estimated seconds of a job."""
+        factor = self.factors.get((kind, gpu)) or self.factors.get((None, gpu), 1.0)
+        return factor * seconds_of(kind).of(units, gpu)
+
+
+def actual_over_estimate(runs: Sequence[PastRun]) -> float:
+    """Of these runs together."""
+    return sum(run.actual_s for run in runs) / sum(run.estimated_s for run in runs)

@@ -1,0 +1,80 @@
+"""The cost of dp_sgld's jobs."""
+
+import math
+from functools import partial
+from typing import Any
+
+from dpatlas_workflow.config.sizes import draws_records, inputs_of
+from dpatlas_workflow.cost.counting import STEP, Cost
+
+FEATURES_OF_A_BACKBONE = 256
+
+
+def _regression(s: Any, steps: float, batch: int) -> float:
+    """Steps of softmax regression; one on 800,000 numbers takes twice as long as one on few."""
+    inputs = FEATURES_OF_A_BACKBONE if s.features == "penultimate" else inputs_of(s.data)
+    return steps * (1 + batch * inputs / 800_000)
+
+
+def _protocol(s: Any, trainings: int) -> float:
+    arms = sum((3 + each.without_l2) * len(each.schedules) for each in s.readings)
+    return _regression(s, trainings * arms * s.epochs * s.data.n_train / s.batch, s.batch)
+
+
+def _points(grid: Any) -> int:
+    """Of grids, times epochs."""
+    points = len(grid.lam) * len(grid.step_sizes) + len(grid.lr) * len(grid.max_grad_norms)
+    return points * len(grid.batches) * sum(grid.epochs)
+
+
+def _finetune(s: Any, network: float, trainings: int) -> float:
+    arms = (1 + len(s.epsilons)) * len(s.unfreeze)
+    return trainings * arms * s.steps * (s.batch * network + STEP)
+
+
+def takes_features(s: Any) -> bool:
+    """Whether the job trains on a frozen backbone's features, and reads no image."""
+    return s.features != "raw" and not draws_records(s.data)
+
+
+regression = partial(Cost, lower=("data.n_train",), copies=5, takes_features=takes_features)
+trained = partial(Cost, lower=("batch", "data.n_train"), gpu=True, copies=10)
+small = partial(Cost, lower=("n", "runs"))
+KINDS = {
+    "protocol": regression(lambda s, network: _protocol(s, s.runs)),
+    "protocol_tuning": regression(
+        lambda s, network: _protocol(s, s.tuning_runs * len(s.clips)),
+    ),
+    # Arms are trained for about as many epochs everywhere.
+    "accuracy": regression(
+        lambda s, network: (
+            s.runs * len(s.epsilons) * (2 if s.schedule == "both" else 1) * s.data.n_train
+        )
+    ),
+    "accuracy_tuning": regression(
+        lambda s, network: s.tuning_runs * len(s.epsilons) * _points(s.grid) * s.data.n_train
+    ),
+    "finetune": trained(lambda s, network: _finetune(s, network, s.runs)),
+    "finetune_tuning": trained(
+        lambda s, network: _finetune(s, network, s.tuning_runs * len(s.lrs))
+    ),
+    "long_training": regression(
+        lambda s, network: _regression(s, s.runs * sum(s.steps), s.data.n_train)
+    ),
+    "long_training_tuning": regression(
+        lambda s, network: _regression(
+            s,
+            s.tuning_runs * (2 * len(s.lambdas) + len(s.lrs)) * sum(s.steps),
+            s.data.n_validation,
+        )
+    ),
+    "privacy_loss": small(lambda s, network: len(s.schedules) * s.epochs),
+    "counterexample": small(
+        lambda s, network: math.prod(
+            map(len, (s.etas, s.ratios, s.sigma2s, s.alphas, s.steps)),
+        )
+    ),
+    "utility": small(
+        lambda s, network: s.runs * len(s.schedules) * len(s.epsilons) * s.steps,
+    ),
+}

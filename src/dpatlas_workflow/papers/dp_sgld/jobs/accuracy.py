@@ -1,0 +1,127 @@
+"""dp_sgld, beside Tables 1 and 2: Langevin SGD, DP-SGD and SGD, each tuned, at equal epsilon.
+
+A job takes one data set, one kind of features and one schedule of step sizes, or both schedules,
+which then share the rows of DP-SGD and SGD. accuracy_tuning chose the settings of every arm. The
+paper's own protocol is `protocol`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from dpatlas.accounting.samplers import Poisson
+from dpatlas.formulas.dp_sgld.theorems import SCHEDULES
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import COMPARISONS, LANGEVIN, LangevinPlan
+from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
+    arm_name,
+    langevin,
+    problem_of,
+    regression_arms,
+    reported,
+    sgd,
+)
+from dpatlas_workflow.papers.dp_sgld.jobs.regression_data import Bounded
+from dpatlas_workflow.papers.dp_sgld.records.accuracy import RECORD, Accuracy
+from dpatlas_workflow.run.arms import Arms, Chosen, Setting
+from dpatlas_workflow.run.private_plan import DpSgdPlan
+
+FULL_BATCH = ("noisy-gd", "repaired-full")
+BOTH = "both"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A method under one comparison at one epsilon; both are None without privacy.
+
+    schedule: of Langevin steps; None for DP-SGD and SGD, whose learning rate is constant. l2:
+    whether the method may have an L2 term; without one it is tuned first, and not reported.
+    """
+
+    method: str
+    comparison: str | None = None
+    epsilon: float | None = None
+    schedule: str | None = None
+    l2: bool = True
+
+
+def accuracy(job: Job) -> Outcome:
+    """The test accuracies of every arm of the tables.
+
+    Raises InputError for a batch above n, for a step size >= 1 / beta, and for an accountant that
+    cannot take an arm's batches.
+    """
+    arms = arms_of(job, list(compared(job.fields)))
+    return reported(job, arms, RECORD, without_l2, warnings_of(job))
+
+
+def without_l2(arm: Arm) -> dict[str, Any]:
+    """The columns that name an arm; only those with l2 are reported."""
+    return {name: value for name, value in vars(arm).items() if name != "l2"}
+
+
+def warnings_of(job: Job) -> list[str]:
+    """Warnings about the step sizes that Langevin arms chose."""
+    of_arms = (chosen.get("step_size") for chosen in job.chosen.values())
+    sizes = {size for size in of_arms if isinstance(size, float)}
+    return [line for size in sorted(sizes) for line in problem_of(job, size).warnings()]
+
+
+def compared(fields: Accuracy) -> Iterator[Arm]:
+    """Every arm of the table, in the order of its rows."""
+    schedules = SCHEDULES if fields.schedule == BOTH else (fields.schedule,)
+    yield Arm("no-dp")
+    for epsilon, comparison in product(fields.epsilons, COMPARISONS):
+        # `published` and `theorem` share DP-SGD that accounts for add_remove.
+        if comparison != "theorem":
+            yield Arm("dp-sgd", comparison, epsilon)
+        for schedule in schedules:
+            yield Arm("dp-sgld", comparison, epsilon, schedule)
+    for epsilon, schedule in product(fields.epsilons, schedules):
+        yield Arm("noisy-gd", "theorem", epsilon, schedule)
+        yield Arm("repaired-full", "guaranteed", epsilon, schedule)
+        # The bound for cyclic batches holds for constant steps.
+        if schedule == "constant":
+            yield Arm("repaired-cyclic", "guaranteed", epsilon, schedule)
+
+
+def arms_of(job: Job, arms: Sequence[Arm]) -> Arms[Arm, Bounded]:
+    """These arms of a job of this kind, or of its tuning."""
+    fields: Accuracy = job.fields
+
+    def setting_of(arm: Arm, chosen: Chosen) -> Setting[Bounded]:
+        if arm.method in LANGEVIN:
+            assert arm.comparison and arm.schedule and arm.epsilon is not None
+            problem = problem_of(job, chosen["step_size"])
+            full = arm.method in FULL_BATCH
+            passes, batch = chosen["steps" if full else "epochs"], chosen.get("batch", problem.n)
+            of_arm = (arm.method, arm.comparison, arm.schedule, chosen["lambda"], passes, batch)
+            return langevin(LangevinPlan(problem, *of_arm), arm.epsilon)
+        problem = problem_of(job)
+        sampler = Poisson(problem.n, chosen["batch"])
+        plan = DpSgdPlan(
+            sampler,
+            steps=chosen["epochs"] * sampler.steps_per_epoch,
+            max_grad_norm=chosen.get("max_grad_norm", fields.max_grad_norm),
+            delta=problem.delta,
+            relation="replace_one" if arm.comparison == "guaranteed" else "add_remove",
+            accountant=problem.accountant,
+        ).calibrated(arm.epsilon)
+        decay = chosen["weight_decay"]
+        return sgd(plan, chosen["lr"], problem.classes, weight_decay=decay)
+
+    return regression_arms(job, arms, name_of, setting_of)
+
+
+def name_of(arm: Arm) -> str:
+    """The name by which an arm's settings are handed on."""
+    return arm_name(arm, None if arm.l2 else "without L2 term", arm.comparison, arm.schedule)
+
+
+KIND = Kind(
+    accuracy,
+    record=RECORD,
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
+    reads_images=False,
+)

@@ -1,0 +1,75 @@
+"""dp_sgld: the settings of every arm of accuracy, tried on a fixed part of the records.
+
+Every method has the same freedom: the size of its batches, its regulariser and its steps. Langevin
+arms try all combinations. DP-SGD and SGD try batch, rate and clip bound without the L2 term, and
+then, at those that were best, every weight of that term.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas_workflow.papers.dp_sgld.jobs.accuracy import (
+    FULL_BATCH,
+    Arm,
+    arms_of,
+    compared,
+    name_of,
+)
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LANGEVIN
+from dpatlas_workflow.papers.dp_sgld.jobs.regression import in_words
+from dpatlas_workflow.papers.dp_sgld.records.accuracy import Accuracy
+from dpatlas_workflow.papers.dp_sgld.records.accuracy_tuning import RECORD, AccuracyTuningSpec
+from dpatlas_workflow.run.arms import Chosen
+from dpatlas_workflow.run.tuning import Tuning
+
+# Values to try, by the name of a setting.
+Axes = dict[str, Sequence[float]]
+
+
+def accuracy_tuning(job: Job) -> Outcome:
+    """The settings that every arm tried, and those that it chose."""
+    fields: AccuracyTuningSpec = job.fields
+    grid = fields.grid
+
+    def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+        if arm.method in LANGEVIN:
+            axes: Axes = {"lambda": grid.lam, "step_size": grid.step_sizes}
+            if arm.method in FULL_BATCH:
+                return points({**axes, "steps": grid.steps})
+            return points({**axes, "batch": grid.batches, "epochs": grid.epochs})
+        if arm.l2:
+            before = chosen[name_of(replace(arm, l2=False))]
+            return [{**before, "weight_decay": decay} for decay in grid.weight_decays]
+        axes = {"batch": grid.batches, "epochs": grid.epochs, "lr": grid.lr}
+        if arm.epsilon is not None:
+            axes["max_grad_norm"] = grid.max_grad_norms
+        return points({**axes, "weight_decay": [0.0]})
+
+    def after(arm: Arm) -> list[str]:
+        return [] if arm.method in LANGEVIN or not arm.l2 else [name_of(replace(arm, l2=False))]
+
+    arms = arms_of(job, list(tuned(fields)))
+    return Tuning(job, arms, grid_of, after).outcome(*in_words(fields))
+
+
+def tuned(fields: Accuracy) -> Iterator[Arm]:
+    """Every arm of the table, behind the one that its settings start from."""
+    for arm in compared(fields):
+        if arm.method not in LANGEVIN:
+            yield replace(arm, l2=False)
+        yield arm
+
+
+def points(axes: Axes) -> list[Chosen]:
+    """All combinations of the values, by name."""
+    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+
+KIND = Kind(
+    accuracy_tuning,
+    record=RECORD,
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
+    reads_images=False,
+)

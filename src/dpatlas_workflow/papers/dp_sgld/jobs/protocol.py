@@ -1,0 +1,120 @@
+"""dp_sgld, Tables 1 and 2 as the paper ran them: equal steps, epochs and L2 term for all methods.
+
+Sec. 5.2: DP-SGLD, DP-SGD and SGD share step sizes, constant or decreasing, and number of epochs,
+without momentum; other settings are tuned. In the authors' public settings lambda is nearly always
+the same for all, the noise of DP-SGLD follows from Thm 3.2 with K = epochs, and the clip bound of
+DP-SGD is tuned: protocol_tuning does that here, beforehand. Beside it, DP-SGD without the L2 term.
+
+    eta_k = step_size / beta, or 1 / (beta / step_size + lambda k / 2) where steps decrease
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpatlas.accounting.samplers import Poisson
+from dpatlas.errors import InputError
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan
+from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
+    arm_name,
+    langevin,
+    problem_of,
+    regression_arms,
+    reported,
+    sgd,
+)
+from dpatlas_workflow.papers.dp_sgld.jobs.regression_data import Bounded
+from dpatlas_workflow.papers.dp_sgld.records.protocol import RECORD, Protocol, Reading
+from dpatlas_workflow.run.arms import Arms, Chosen, Setting
+from dpatlas_workflow.run.private_plan import DpSgdPlan
+
+DP_SGLD, DP_SGD, NO_DP = "dp-sgld", "dp-sgd", "no-dp"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A method with the steps of a reading; epsilon is None without privacy.
+
+    l2: whether lambda times the weights is added to the gradient.
+    """
+
+    method: str
+    reading: str
+    schedule: str
+    epsilon: float | None
+    l2: bool = True
+
+
+def protocol(job: Job) -> Outcome:
+    """The test accuracies of every arm, of its last iterate and of its best epoch.
+
+    Raises InputError for a step size >= 1 / beta, and for a reading named twice.
+    """
+    fields: Protocol = job.fields
+    warnings = [
+        f"{reading.name}: {warning}"
+        for reading in fields.readings
+        for warning in problem_of(job, reading.step_size).warnings()
+    ]
+    return reported(job, arms_of(job), RECORD, vars, warnings)
+
+
+def compared(fields: Protocol) -> Iterator[Arm]:
+    """Every arm, by reading and schedule."""
+    for reading in fields.readings:
+        for schedule in reading.schedules:
+            steps = (reading.name, schedule)
+            yield Arm(DP_SGLD, *steps, fields.epsilon)
+            yield Arm(DP_SGD, *steps, fields.epsilon)
+            if reading.without_l2:
+                yield Arm(DP_SGD, *steps, fields.epsilon, l2=False)
+            yield Arm(NO_DP, *steps, None)
+
+
+def arms_of(job: Job) -> Arms[Arm, Bounded]:
+    """The arms of a job of this kind, or of its tuning."""
+    fields: Protocol = job.fields
+    readings: dict[str, Reading] = {reading.name: reading for reading in fields.readings}
+    if len(readings) < len(fields.readings):
+        names = [reading.name for reading in fields.readings]
+        raise InputError("readings", names, "each name once")
+
+    def setting_of(arm: Arm, chosen: Chosen) -> Setting[Bounded]:
+        reading = readings[arm.reading]
+        problem = problem_of(job, reading.step_size)
+        steps_of = (arm.schedule, reading.lam, fields.epochs, fields.batch)
+        shared = LangevinPlan(problem, DP_SGLD, "published", *steps_of)
+        if arm.method == DP_SGLD:
+            assert arm.epsilon is not None
+            return langevin(shared, arm.epsilon, every_epoch=True)
+        sampler = Poisson(problem.n, fields.batch)
+        bound = chosen.get("max_grad_norm", fields.max_grad_norm)
+        steps = fields.epochs * sampler.steps_per_epoch
+        accounts = (problem.delta, "add_remove", problem.accountant)
+        plan = DpSgdPlan(sampler, steps, bound, *accounts).calibrated(arm.epsilon)
+        rate, weight_decay = shared.rates[0], reading.lam if arm.l2 else 0.0
+        falling = rate * reading.lam / 2 if arm.schedule == "decreasing" else 0.0
+        return sgd(
+            plan,
+            rate,
+            problem.classes,
+            every_epoch=True,
+            weight_decay=weight_decay,
+            lr_decay=falling,
+        )
+
+    return regression_arms(job, list(compared(fields)), name_of, setting_of)
+
+
+def name_of(arm: Arm) -> str:
+    """The name by which an arm's settings are handed on."""
+    without = None if arm.l2 else "without L2 term"
+    return arm_name(arm, without, arm.reading, f"{arm.schedule} steps")
+
+
+KIND = Kind(
+    protocol,
+    record=RECORD,
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
+    reads_images=False,
+)

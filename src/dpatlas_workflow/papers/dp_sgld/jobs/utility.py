@@ -1,0 +1,346 @@
+"""dp_sgld: the utility bounds of Sec. 4 beside Langevin SGD on a problem with known optimum.
+
+Ridge-regularised softmax regression with two classes on generated records in the unit ball. The
+noise is Thm 4.2's for every epsilon; theta* lies inside the ball, as the proofs need it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from scipy.special import expit, logsumexp
+
+from dpatlas.accounting.samplers import FixedSize
+from dpatlas.base.progress import Progress
+from dpatlas.base.records import Row, rows_of
+from dpatlas.base.seeds import Noise, generator, seed
+from dpatlas.errors import InputError, RunError
+from dpatlas.formulas.dp_sgld.theorems import (
+    calibration_order,
+    lipschitz,
+    radius,
+    sigma2_approximate,
+    smoothness,
+    steps_approximate,
+    steps_rdp,
+)
+from dpatlas.formulas.dp_sgld.utility import (
+    CONVENTIONS,
+    average_risk,
+    excess_risk,
+    utility_approximate,
+    utility_approximate_decreasing,
+    utility_rdp,
+    utility_rdp_decreasing,
+)
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas_workflow.papers.dp_sgld.records.utility import RECORD, UtilitySpec
+
+LEDGER = {"mechanism": "Langevin SGD on generated, public records: nothing to protect"}
+FEATURE_NORM, CLASSES = 1.0, 2
+# Norm of the logistic model's weights: how clearly the generated labels follow the records.
+TEACHER_NORM = 6.0
+# Bound on ||grad|| at the computed optimum. The risk there exceeds the minimum by at most its
+# square / (2 lambda).
+OPTIMALITY = 1e-10
+# Points of the grid of shown steps.
+POINTS = 25
+# Iterates whose risk is computed at once.
+BLOCK = 250
+# Config key to change where the theorems refuse a symbol. All other symbols are constants of the
+# loss, which leave their domain where lambda is too small or too large to compute with.
+KEYS = {
+    "eps": "dp_sgld.utility.epsilons",
+    "d": "dp_sgld.utility.n",
+    "xi2": "dp_sgld.utility.batch",
+}
+OTHER_KEY = "dp_sgld.utility.lambda"
+# By schedule: the theorem on Renyi privacy, and the one on (epsilon, delta).
+THEOREMS: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = {
+    "constant": (("Thm 4.1", utility_rdp), ("Thm 4.2", utility_approximate)),
+    "decreasing": (
+        ("Thm 4.3", utility_rdp_decreasing),
+        ("Thm 4.4", utility_approximate_decreasing),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """L(W) = mean cross-entropy + (lam / 2) ||W||^2 on records x (n, p), labels (n,)."""
+
+    x: np.ndarray
+    labels: np.ndarray
+    lam: float
+
+    @property
+    def parameters(self) -> int:
+        """d, entries of W."""
+        return CLASSES * self.x.shape[1]
+
+    @property
+    def lipschitz(self) -> float:
+        """Lipschitz constant L of a record's cross-entropy."""
+        return float(lipschitz(FEATURE_NORM))
+
+    @property
+    def beta(self) -> float:
+        """Smoothness of a record's regularised loss."""
+        return float(smoothness(FEATURE_NORM, self.lam))
+
+    def risk(self, weights: np.ndarray) -> np.ndarray:
+        """L at each of `weights` (k, d), shape (k,)."""
+        logits = weights.reshape(len(weights), CLASSES, -1) @ self.x.T
+        right = logits[:, self.labels, np.arange(len(self.x))]
+        fit = (logsumexp(logits, axis=1) - right).mean(axis=1)
+        return fit + self.lam / 2 * np.square(weights).sum(axis=1)
+
+    def data_gradients(self, weights: np.ndarray) -> np.ndarray:
+        """Gradient of every record's cross-entropy at `weights` (d,), shape (n, d)."""
+        slopes = self._probabilities(weights) - np.eye(CLASSES)[self.labels]
+        return (slopes[:, :, None] * self.x[:, None, :]).reshape(len(self.x), -1)
+
+    def gradient(self, weights: np.ndarray) -> np.ndarray:
+        """Gradient of L at `weights` (d,)."""
+        return self.data_gradients(weights).mean(axis=0) + self.lam * weights
+
+    def hessian(self, weights: np.ndarray) -> np.ndarray:
+        """Hessian of L at `weights`, (d, d)."""
+        p = self._probabilities(weights)
+        inner = p[:, :, None] * np.eye(CLASSES) - p[:, :, None] * p[:, None, :]
+        curvature = np.einsum("icd,ij,ik->cjdk", inner, self.x, self.x) / len(self.x)
+        return curvature.reshape(2 * (self.parameters,)) + self.lam * np.eye(self.parameters)
+
+    def minimiser(self) -> np.ndarray:
+        """theta*, (d,); RunError unless the gradient there is at most `OPTIMALITY`."""
+        optimum = minimize(
+            lambda weights: self.risk(weights[None])[0],
+            np.zeros(self.parameters),
+            jac=self.gradient,
+            hess=self.hessian,
+            method="trust-exact",
+            options={"gtol": OPTIMALITY / 2},
+        ).x
+        # A Newton step more: near the optimum, differences of the risk round to 0 and stop the
+        # trust region too early.
+        optimum = optimum - np.linalg.solve(self.hessian(optimum), self.gradient(optimum))
+        if np.linalg.norm(self.gradient(optimum)) > OPTIMALITY:
+            raise RunError(f"utility: the gradient at the optimum found is above {OPTIMALITY:g}")
+        return optimum
+
+    def batch_noise(self, minimiser: np.ndarray, m: int) -> float:
+        """xi2 = E ||grad L_B(theta*)||^2 for batches of m without replacement."""
+        gradients = self.data_gradients(minimiser)
+        n = len(gradients)
+        spread = np.square(gradients - gradients.mean(axis=0)).sum() / n
+        return float(spread * (n - m) / (m * max(n - 1, 1)))
+
+    def _probabilities(self, weights: np.ndarray) -> np.ndarray:
+        logits = self.x @ weights.reshape(CLASSES, -1).T
+        return np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What the paper proves of one schedule at one epsilon.
+
+    bounds: rows of the lemma, then of the theorems.
+    """
+
+    sigma2: float
+    distance2: float
+    shown_steps: list[int]
+    bounds: list[Row]
+
+
+def utility(job: Job) -> Outcome:
+    """Excess risk of every run against steps, Lemmas 4.1 and 4.3, and Thms 4.1-4.4.
+
+    Constant steps: risk of the last iterate theta_k. Decreasing steps: mean risk of theta_0 ..
+    theta_{k-1}, as in Lemma 4.3. Bounds have two conventions: `paper` as printed, `exact`
+    corrected. Raises InputError for settings that the theorems leave out, before anything is
+    trained.
+    """
+    fields: UtilitySpec = job.fields
+    objective = generated(fields)
+    minimiser = objective.minimiser()
+    arms = list(product(fields.schedules, fields.epsilons))
+    proven = []
+    for schedule, epsilon in arms:
+        with config_keys_in_errors(fields, epsilon):
+            proven.append(bounds(fields, objective, minimiser, schedule, epsilon))
+    noise = Noise(job.spec.digest, fields.noise_source)
+    least_risk = float(objective.risk(minimiser[None])[0])
+    noises: list[Row] = []
+    bounded: list[Row] = []
+    risks: list[Row] = []
+    with Progress(len(arms) * fields.runs, job.spec.id) as progress:
+        for (schedule, epsilon), proof in zip(arms, proven, strict=True):
+            settings = langevin(fields, schedule, proof.sigma2)
+            excess = []
+            for run in fields.run_numbers:
+                path = iterates(settings, objective, noise, run)
+                of_run = risks_of(path, objective, schedule, proof.shown_steps)
+                excess.append((of_run - least_risk).tolist())
+                progress.advance(f"{schedule} epsilon {epsilon:g}")
+            of_arm = {"schedule": schedule, "epsilon": epsilon}
+            noises.append({**of_arm, "sigma2": proof.sigma2, "distance2": proof.distance2})
+            bounded += [{**of_arm, **row} for row in proof.bounds]
+            axes = {"run": fields.run_numbers, "step": proof.shown_steps}
+            risks += [{**of_arm, **row} for row in rows_of(axes, excess_risk=excess)]
+    at_zero = objective.risk(np.stack([np.zeros_like(minimiser), minimiser]))
+    facts = {
+        "classes": CLASSES,
+        "parameters": objective.parameters,
+        "lipschitz": objective.lipschitz,
+        "beta": objective.beta,
+        "radius": float(radius(FEATURE_NORM, fields.lam, CLASSES)),
+        "minimiser_norm": float(np.linalg.norm(minimiser)),
+        "gradient_norm_at_minimiser": float(np.linalg.norm(objective.gradient(minimiser))),
+        "excess_risk_at_zero": float(at_zero[0] - at_zero[1]),
+        "batch_noise": objective.batch_noise(minimiser, fields.batch),
+    }
+    return Outcome({**facts, "noise": noises, "bounds": bounded, "risks": risks}, LEDGER)
+
+
+def generated(fields: UtilitySpec) -> Objective:
+    """Records in the unit ball, with labels drawn from a logistic model."""
+    n, inputs = fields.n, fields.inputs
+    axes = {"base": fields.seed, "n": n, "inputs": inputs}
+    draws = generator(seed("dp_sgld", use="utility", **axes))
+    x = bound_records(torch.from_numpy(draws.standard_normal((n, inputs))), FEATURE_NORM).x.numpy()
+    teacher = draws.standard_normal(inputs)
+    probability = expit(x @ teacher * TEACHER_NORM / np.linalg.norm(teacher))
+    labels = (draws.uniform(size=n) < probability).astype(np.int64)
+    return Objective(x, labels, fields.lam)
+
+
+@contextmanager
+def config_keys_in_errors(fields: UtilitySpec, epsilon: float) -> Iterator[None]:
+    """Within, an InputError that names a symbol of the paper becomes one with the config's key."""
+    try:
+        yield
+    except InputError as error:
+        settings = f"n {fields.n}, inputs {fields.inputs}, lambda {fields.lam}"
+        value = f"{error.where} = {error.found} at epsilon {epsilon:g}, {settings}"
+        raise InputError(KEYS.get(error.where, OTHER_KEY), value, error.allowed) from None
+
+
+def bounds(
+    fields: UtilitySpec,
+    objective: Objective,
+    minimiser: np.ndarray,
+    schedule: str,
+    epsilon: float,
+) -> Proven:
+    """Noise of Thm 4.2, the lemma at shown steps, the theorems at their own numbers of steps."""
+    n, delta, lam, d = fields.n, fields.delta, objective.lam, objective.parameters
+    sigma2 = float(sigma2_approximate(epsilon, delta, objective.lipschitz, lam, n))
+    xi2 = objective.batch_noise(minimiser, fields.batch)
+    # Before projection, which brings theta_0 nearer to theta*.
+    distance2 = float(minimiser @ minimiser) + 2 * d * sigma2 / lam
+    K = steps_approximate(epsilon, delta, objective.beta, lam, n, d, schedule)
+    shown = shown_steps(fields.steps, math.ceil(K))
+    constants = {"xi2": xi2, "d": d, "sigma2": sigma2, "distance2": distance2}
+    # First the lemma, which refuses constants that are not finite.
+    lemma = lemma_of(objective, schedule, shown, constants)
+    theorems = theorems_of(fields, objective, schedule, epsilon, xi2)
+    return Proven(sigma2, distance2, shown, [*lemma, *theorems])
+
+
+def theorems_of(
+    fields: UtilitySpec, objective: Objective, schedule: str, epsilon: float, xi2: float
+) -> list[Row]:
+    """Thms 4.1 and 4.2, or 4.3 and 4.4, after their own numbers of steps.
+
+    Those on Renyi privacy are taken at the order and divergence that the other two use.
+    """
+    renyi = {"alpha": float(calibration_order(epsilon, fields.delta)), "eps": epsilon / 2}
+    approximate = {"eps": epsilon, "delta": fields.delta}
+    problem = {"beta": objective.beta, "lam": fields.lam, "n": fields.n, "d": objective.parameters}
+    batches = {"xi2": xi2} if schedule == "constant" else {}
+    privacies = (renyi, approximate)
+    step_counts: tuple[Callable[..., Any], ...] = (steps_rdp, steps_approximate)
+    theorems = []
+    for (name, formula), privacy, steps in zip(
+        THEOREMS[schedule], privacies, step_counts, strict=True
+    ):
+        K = math.ceil(steps(**privacy, **problem, schedule=schedule))
+        arguments = {**privacy, **problem, **batches, "L": objective.lipschitz}
+        values = {c: float(formula(**arguments, convention=c)) for c in CONVENTIONS}
+        theorems.append({"bound": name, "step": K, **values})
+    return theorems
+
+
+def lemma_of(
+    objective: Objective, schedule: str, shown: Sequence[int], constants: Mapping[str, float]
+) -> list[Row]:
+    """Lemma 4.1 or 4.3 at the steps `shown`; constants: its xi2, d, sigma2 and distance2."""
+    curvature = {"beta": objective.beta, "lam": objective.lam}
+    setting = {**curvature, **constants, "K": np.array(shown)}
+    bound: Callable[..., Any]
+    if schedule == "constant":
+        name, bound = "Lemma 4.1", excess_risk
+        setting["eta"] = 1 / (2 * objective.beta)
+    else:
+        name, bound = "Lemma 4.3", average_risk
+    values = {
+        convention: bound(**setting, convention=convention).tolist() for convention in CONVENTIONS
+    }
+    return [{"bound": name, **row} for row in rows_of({"step": shown}, **values)]
+
+
+def shown_steps(last: int, K: int) -> list[int]:
+    """A log grid from 1 to `last`, with K if it lies below `last`."""
+    grid = np.geomspace(1, last, POINTS).round().astype(int).tolist()
+    return sorted({*grid, min(K, last)})
+
+
+def langevin(fields: UtilitySpec, schedule: str, sigma2: float) -> Langevin:
+    """Algorithm 1 for `steps` steps."""
+    n, batch, steps = fields.n, fields.batch, fields.steps
+    problem = Problem(n, CLASSES, FEATURE_NORM, fields.delta)
+    passes = -(-steps // FixedSize(n, batch).steps_per_epoch)
+    plan = LangevinPlan(problem, "dp-sgld", "theorem", schedule, fields.lam, passes, batch)
+    rates = plan.rates[:steps]
+    return Langevin(plan.sampler, math.sqrt(sigma2), plan.lam, plan.radius, rates)
+
+
+def iterates(settings: Langevin, objective: Objective, noise: Noise, number: int) -> np.ndarray:
+    """theta_0 .. theta_K of the run of this number, whose draws all arms share, (K + 1, d)."""
+    x, labels = torch.from_numpy(objective.x), torch.from_numpy(objective.labels)
+    run = LangevinRun(
+        settings, x, labels, CLASSES, noise=noise, repetition=number, shared_noise="arms of a run"
+    )
+    path = [run.weights.flatten().numpy().copy()]
+    while run.steps_done < settings.steps:
+        run.step()
+        path.append(run.weights.flatten().numpy().copy())
+    return np.stack(path)
+
+
+def risks_of(
+    path: np.ndarray, objective: Objective, schedule: str, at: Sequence[int]
+) -> np.ndarray:
+    """Risk of theta_k for every k in `at`; decreasing steps: mean over theta_0 .. theta_{k-1}."""
+    if schedule == "constant":
+        return objective.risk(path[at])
+    blocks = np.array_split(path[:-1], -(-len(path) // BLOCK))
+    risks = np.concatenate([objective.risk(block) for block in blocks])
+    return np.cumsum(risks)[np.array(at) - 1] / at
+
+
+KIND = Kind(
+    utility,
+    record=RECORD,
+    packages=("torch", "numpy", "scipy", "dp-accounting"),
+    reads_images=False,
+)

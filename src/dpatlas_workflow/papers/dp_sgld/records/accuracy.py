@@ -1,0 +1,48 @@
+"""Records of kind `accuracy`: tuned methods compared at equal epsilon.
+
+comparison: under which the noise is calibrated (`jobs.arms`); None without privacy. schedule: of
+Langevin steps; None for DP-SGD and SGD, whose learning rate is constant.
+"""
+
+from typing import Annotated, Literal
+
+from dpatlas.base.facts import ReportedFields
+from dpatlas.base.fields import PositiveList, setting
+from dpatlas.base.records import RecordShape
+from dpatlas_workflow.papers.dp_sgld.records import (
+    REGRESSION_ARM,
+    REGRESSION_FACTS,
+    RUNS,
+    SEEN,
+    RegressionSpec,
+)
+
+LangevinSchedule = Annotated[
+    Literal["constant", "decreasing", "both"],
+    setting("Step sizes of the Langevin arms; both share the rows of DP-SGD and No DP."),
+]
+
+
+class Accuracy(RegressionSpec):
+    """The arms, of reported runs and of their tuning."""
+
+    schedule: LangevinSchedule
+    epsilons: PositiveList
+
+
+class AccuracySpec(Accuracy, ReportedFields):
+    """Reported runs."""
+
+    kind: Literal["accuracy"]
+
+
+RECORD = RecordShape(
+    AccuracySpec,
+    version=4,
+    facts=REGRESSION_FACTS,
+    tables={
+        "seen": SEEN,
+        "arms": f"{REGRESSION_ARM} comparison schedule weight_decay",
+        "runs": RUNS,
+    },
+)

@@ -1,0 +1,182 @@
+"""feature_learning: the paper's block of the config, and the simulations that it asks for."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from dpatlas.base.fields import Model, Once, setting
+from dpatlas.base.specs import Spec
+from dpatlas.errors import InputError
+from dpatlas.formulas.feature_learning.single_index import link
+from dpatlas_workflow.config.common import run_blocks
+from dpatlas_workflow.config.root import General
+from dpatlas_workflow.config.types import Repeated
+from dpatlas_workflow.papers.feature_learning.records.simulation import (
+    Algorithm,
+    Epsilon,
+    Inputs,
+    Neurons,
+    Point,
+    Records,
+)
+
+KEY = "feature_learning"
+AXES = ("n", "p", "d", "epsilon")
+
+
+class OfLink(Model):
+    """A link by name."""
+
+    link: str = setting("Name of a link.")
+
+
+class Base(Point, OfLink):
+    """The condition that every sweep varies along one axis."""
+
+
+class Sweeps(Model):
+    """Values along each axis, all else as in base; n for every link, others for the base link."""
+
+    n: Once[Records] = setting("Records in each data set.", min_length=1)
+    p: Once[Neurons] = setting("Neurons.")
+    d: Once[Inputs] = setting("Inputs.")
+    epsilon: Once[Epsilon] = setting("Privacy levels.")
+
+
+class Ladder(Model):
+    """Conditions at which d, n and p grow together, for every link of information exponent 1.
+
+    n = d^n_power and p = d^p_power, rounded: eps_n = (n_power - 1) / 3 and eps_p = p_power of
+    Assumption 2, with the epsilon of `base`.
+    """
+
+    d: Once[Inputs] = setting("Inputs.", min_length=2)
+    n_power: float = setting("Exponent of n in d.", gt=1, le=10)
+    p_power: float = setting("Exponent of p in d.", gt=0, le=10)
+
+    @model_validator(mode="after")
+    def _keeps_assumption_2(self) -> "Ladder":
+        most = 16 / 9 * (self.n_power - 1)
+        if self.p_power >= most:
+            allowed = f"below 16 (n_power - 1) / 9 = {most:g}, by Assumption 2"
+            raise InputError("p_power", self.p_power, allowed)
+        return self
+
+    def points(self) -> list[dict[str, int]]:
+        """The conditions by d, n and p."""
+        return [
+            {"d": d, "n": round(d**self.n_power), "p": max(1, round(d**self.p_power))}
+            for d in self.d
+        ]
+
+
+class Pair(Model):
+    """A condition of the table."""
+
+    p: Neurons
+    n: Records
+
+
+class Enabled(Repeated):
+    """What comes first in the block."""
+
+    enabled: bool = setting("Whether this paper is part of the run.")
+
+
+class Settings(Algorithm, Enabled):
+    """Private features of single-index models, simulated."""
+
+    links: dict[
+        Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]{0,39}$")],
+        Annotated[
+            list[Annotated[float, Field(ge=-1e6, le=1e6)]],
+            setting(
+                "Coefficients of 1, u, u^2, ...; of zero mean under N(0, 1), scaled to unit "
+                "variance.",
+                min_length=2,
+                max_length=12,
+            ),
+        ],
+    ] = setting("Links s of y = s(<x, mu>), by name.", min_length=1)
+    base: Base
+    sweeps: Sweeps
+    ladder: Ladder | None = setting("Conditions at which d, n and p grow together; null: none.")
+    table: list[Pair] = setting("Further pairs of p and n for the table, all else as in base.")
+
+    @model_validator(mode="after")
+    def _are_links(self) -> "Settings":
+        for name, coefficients in self.links.items():
+            try:
+                link(coefficients)
+            except InputError as error:
+                raise InputError(f"links.{name}", error.found, error.allowed) from None
+        if self.base.link not in self.links:
+            allowed = "one of " + ", ".join(self.links)
+            raise InputError("base.link", repr(self.base.link), allowed)
+        return self
+
+    @model_validator(mode="after")
+    def _more_records_than_inputs(self) -> "Settings":
+        """The report's rates are powers of n / d."""
+        n, d = self.base.n, self.base.d
+        points = {"base": (n, d)}
+        points |= {f"sweeps.n.{i}": (value, d) for i, value in enumerate(self.sweeps.n)}
+        points |= {f"sweeps.d.{i}": (n, value) for i, value in enumerate(self.sweeps.d)}
+        points |= {f"table.{i}": (pair.n, d) for i, pair in enumerate(self.table)}
+        for i, point in enumerate(self.ladder.points() if self.ladder else []):
+            points[f"ladder.d.{i}"] = (point["n"], point["d"])
+        for path, (n, d) in points.items():
+            if n <= d:
+                raise InputError(path, f"n = {n} with d = {d}", "n > d")
+        return self
+
+
+def groups(config: General) -> dict[str, list[Spec]]:
+    """The paper's specs by group.
+
+    `links`: every link along n. `axes`: the base link along p, d and epsilon. `ladders`: every link
+    of information exponent 1 along d, with n and p as powers of d. `table`: pairs of p and n. All
+    other settings are those of `base`.
+    """
+    block: Settings = config.feature_learning
+    sweeps, pairs = block.sweeps.plain(), [pair.plain() for pair in block.table]
+    learnable = [name for name in block.links if link(block.links[name]).information_exponent == 1]
+    rungs = block.ladder.points() if block.ladder else []
+    base = block.base.link
+    return {
+        "links": [spec for name in block.links for spec in _sweep(config, name, "n", sweeps["n"])],
+        "axes": [
+            spec
+            for axis in AXES[1:]
+            if sweeps[axis]
+            for spec in _sweep(config, base, axis, sweeps[axis])
+        ],
+        "ladders": [
+            spec
+            for name in learnable
+            if rungs
+            for spec in _simulation(config, name, "ladder", rungs, f"{name}-ladder")
+        ],
+        "table": _simulation(config, base, "table", pairs, "table") if pairs else [],
+    }
+
+
+def _sweep(config: General, name: str, axis: str, values: Sequence[float]) -> list[Spec]:
+    points = [{axis: value} for value in values]
+    return _simulation(config, name, axis, points, f"{name}-{axis}")
+
+
+def _simulation(
+    config: General, name: str, axis: str, points: Sequence[dict[str, Any]], slug: str
+) -> list[Spec]:
+    block: Settings = config.feature_learning
+    base = block.base.part(Point)
+    fields = {
+        "link": name,
+        "polynomial": block.links[name],
+        "axis": axis,
+        "points": [{**base, **point} for point in points],
+        **block.part(Algorithm),
+    }
+    return run_blocks(config, KEY, "simulation", fields, slug, block.runs, block.runs_per_job)

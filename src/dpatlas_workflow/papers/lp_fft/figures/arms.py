@@ -1,0 +1,161 @@
+"""Records of lp_fft's strategies as rows of a csv: one strategy at one share and privacy level.
+
+`share` is the share of the steps in the first phase: 1 for LP, 0 for FFT and LoRA.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from matplotlib.colors import to_hex, to_rgb
+
+from dpatlas.errors import InputError
+from dpatlas_workflow import rows
+from dpatlas_workflow.records import Record
+from dpatlas_workflow.show.look import BLUE, GREEN, ORANGE, PINK, RED, Look
+from dpatlas_workflow.show.rows import Records, Row, of_kind, over_runs
+
+SKY = "#56B4E9"
+STRATEGIES = {
+    "lp": Look("LP", GREEN, "^", "-."),
+    "lp-fft": Look("LP-FFT", BLUE, "o", "-"),
+    "fft": Look("FFT", RED, "s", "--"),
+    "lp-lp": Look("LP-LP (control)", PINK, "<", ":"),
+    "fft-fft": Look("FFT-FFT (control)", ORANGE, ">", ":"),
+    "lp-lora": Look("LP-LoRA", SKY, "P", "-"),
+    "lora": Look("LoRA", "black", "D", "--"),
+}
+# Of the steps in the first phase: 5 of 20 epochs, as in Table 1.
+PAPER_SHARE = 0.25
+# Each further share of a strategy's first phase has another marker and a darker colour.
+SHARE_MARKERS, DARKER = ("p", "d", "X", "*"), 0.6
+NEIGHBOURS = {"add_remove": "one record added or removed", "replace_one": "one record replaced"}
+CHOSEN_ON = "a fixed part of the records, which is in no run"
+PLACE = ("group", "scenario", "data", "backbone")
+SETTING = (
+    *PLACE,
+    "pretrained_on",
+    "architecture",
+    "classes",
+    "n_train",
+    "n_test",
+    "head_scale",
+    "lora_rank",
+)
+PRIVACY = (
+    "noise_multiplier",
+    "target_epsilon",
+    "epsilon",
+    "delta",
+    "relation",
+    "guaranteed_by",
+)
+TRAINING = (
+    "lr_first",
+    "lr_second",
+    "steps_first",
+    "steps_second",
+    "batch",
+    "sampler",
+    "max_grad_norm",
+    "trained_parameters",
+    "tuned_by",
+    "rates_chosen_on",
+)
+OVER_RUNS = ("value", "low", "high", "standard_error", "runs_used")
+ARM_COLUMNS = (*SETTING, "strategy", "share", *OVER_RUNS, *PRIVACY, *TRAINING)
+# Columns that are fields of specs.
+OF_SPEC = (
+    "group",
+    "scenario",
+    "head_scale",
+    "lora_rank",
+    "delta",
+    "relation",
+    "max_grad_norm",
+    "batch",
+)
+# Columns that tell the rows of all records apart.
+_UNIQUE = (*PLACE, "strategy", "share", "target_epsilon", "noise_multiplier", "max_grad_norm")
+
+
+def backbone_of(record: Record[Any]) -> str:
+    """Name in the config of the backbone that a private training starts from."""
+    return str(record.spec.backbone.rpartition("-")[0])
+
+
+def arms(records: Records, *groups: str) -> list[Row]:
+    """A row for every strategy, share and privacy level of the `strategies` records of `groups`.
+
+    Raises InputError where two records have the same strategy at the same level.
+    """
+    found = [
+        row
+        for record in of_kind(records, "strategies")
+        if record.spec.group in groups
+        for row in arm_rows(record)
+    ]
+    seen: dict[tuple[Any, ...], str] = {}
+    for row in found:
+        key, name = tuple(row[column] for column in _UNIQUE), row["runs"][0]
+        if key in seen:
+            repeated = f"{row['strategy']} at share {row['share']:g}, as in {seen[key]}"
+            raise InputError(f"--records {name}", repeated, "each strategy once at each level")
+        seen[key] = name
+    return found
+
+
+def arm_rows(record: Record[Any]) -> list[Row]:
+    """The rows of one record; `value` is the accuracy of the last iterate on test records."""
+    spec, facts = record.spec, record.facts
+    shared = {name: getattr(spec, name) for name in OF_SPEC} | {
+        **{name: facts[name] for name in ("n_train", "n_test", "classes")},
+        "data": spec.data.name,
+        "backbone": backbone_of(record),
+        "pretrained_on": facts["backbone"]["source"],
+        "architecture": facts["backbone"]["architecture"],
+        "tuned_by": spec.tuning,
+        "rates_chosen_on": CHOSEN_ON,
+        "runs": list(record.ids),
+    }
+    return [
+        {
+            **shared,
+            **{name: value for name, value in arm.items() if name in ARM_COLUMNS},
+            **_by_phase("lr", arm["lrs"]),
+            **_by_phase("steps", arm["steps"]),
+            **over_runs(arm["accuracy"]),
+        }
+        for arm in rows.arms(record)
+    ]
+
+
+def level(row: Row) -> tuple[float, float]:
+    """A key that sorts privacy levels: noise, then the epsilon that it was calibrated to."""
+    return row["noise_multiplier"], row["target_epsilon"] or 0.0
+
+
+def series_name(row: Row) -> tuple[str, float]:
+    """One setting of the training: a strategy at its share of the first phase."""
+    return row["strategy"], row["share"]
+
+
+def series_looks(rows: Sequence[Row]) -> dict[tuple[str, float], Look]:
+    """A look by name of every series in `rows`; a name of two phases says its share."""
+    found = {series_name(row) for row in rows}
+    looks = {}
+    for strategy, look in STRATEGIES.items():
+        shares = sorted(share for name, share in found if name == strategy)
+        for place, share in enumerate(shares):
+            first = " LP" if strategy in ("lp-fft", "lp-lora") else ""
+            label = f"{look.label}, {100 * share:g} %{first}" if 0 < share < 1 else look.label
+            marker = (look.marker, *SHARE_MARKERS)[place]
+            red, green, blue = (DARKER**place * part for part in to_rgb(look.color))
+            color = to_hex((red, green, blue))
+            looks[strategy, share] = replace(look, label=label, color=color, marker=marker)
+    return looks
+
+
+def _by_phase(name: str, values: Sequence[float]) -> dict[str, float | None]:
+    first, second = (*values, None)[:2]
+    return {f"{name}_first": first, f"{name}_second": second}

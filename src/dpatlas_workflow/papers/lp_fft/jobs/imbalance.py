@@ -1,0 +1,136 @@
+"""lp_fft: imbalance between the layers of a linear network (Fig. 10)."""
+
+import math
+from functools import partial
+
+import numpy as np
+
+from dpatlas.base.progress import Progress
+from dpatlas.base.records import Row
+from dpatlas.base.seeds import generator, seed
+from dpatlas.formulas.lp_fft.imbalance import (
+    imbalance_drift,
+    imbalance_eigenvalues,
+    imbalance_matrix,
+    jensen_gap,
+)
+from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas_workflow.papers.lp_fft.jobs.linear import (
+    LinearProblem,
+    every_nth,
+    fine_tuning,
+    linear_problem,
+    step_deviations,
+)
+from dpatlas_workflow.papers.lp_fft.jobs.theory import LEDGER, mean_with_error
+from dpatlas_workflow.papers.lp_fft.records.imbalance import (
+    RECORD,
+    ImbalanceDrift,
+    ImbalanceGap,
+    ImbalanceSpec,
+)
+from dpatlas_workflow.papers.lp_fft.records.theory import NOISES, LayerNoise
+
+
+def imbalance(job: Job) -> Outcome:
+    """The Jensen gap that Conjecture E.22 neglects, and the drift of the mean eigenvalue (E.9).
+
+    The gap, for every noise multiplier sigma: E[u] / E[sqrt u]^2 - 1 of u = max(0, -least
+    eigenvalue of v v^T - B B^T) in full-batch DP-SGD. The drift, for uniform and layer-wise noise:
+    the change of the mean eigenvalue under the diffusion, and `imbalance_drift` for comparison.
+    """
+    fields: ImbalanceSpec = job.fields
+    gap: list[Row] = []
+    drift: list[Row] = []
+    with Progress(len(fields.gap.sigmas) + len(NOISES), job.spec.id) as progress:
+        for sigma in fields.gap.sigmas:
+            gap.append(_gap(job, fields.gap, sigma))
+            progress.advance(f"sigma = {sigma:g}")
+        for noise in NOISES:
+            drift.append(_mean_eigenvalue(job, fields.drift, noise))
+            progress.advance(noise)
+    return Outcome({"gap": gap, "drift": drift}, LEDGER)
+
+
+def _gap(job: Job, fields: ImbalanceGap, sigma: float) -> Row:
+    """The gap in full-batch DP-SGD: summed clipped gradients with noise sigma times the bound."""
+    keys = {"base": job.fields.seed, "sigma": sigma}
+    rng = generator(seed(job.spec.key, use="imbalance-gap", **keys))
+    norm = fields.max_grad_norm
+    problem, v, B = _paths(rng, fields)
+    step = fields.lr / len(problem.Y)
+    deviation = step * sigma * norm
+    states = fine_tuning(
+        v,
+        B,
+        partial(problem.clipped_residual, norm=norm),
+        step=step,
+        deviations=(deviation, deviation),
+        steps=fields.steps,
+        rng=rng,
+    )
+    steps, gaps, errors, eigenvalues = [], [], [], []
+    for taken, state in every_nth(states, (v, B), fields.every):
+        least = imbalance_eigenvalues(*state)[:, 0]
+        steps.append(taken)
+        gaps.append(float(jensen_gap(least)))
+        errors.append(_gap_error(least))
+        eigenvalues.append(float(least.mean()))
+    row = {"sigma": sigma, "paths": fields.paths, "steps": steps, "gap": gaps, "error": errors}
+    return {**row, "eigenvalue": eigenvalues}
+
+
+def _gap_error(eigenvalues: np.ndarray) -> float:
+    """Standard error of `jensen_gap`, to first order in the two means that it is made of."""
+    u = np.maximum(-eigenvalues, 0.0)
+    root = np.sqrt(u)
+    mean = root.mean()
+    influence = u / mean**2 - 2 * u.mean() / mean**3 * root
+    return float(influence.std(ddof=1) / math.sqrt(len(u)))
+
+
+def _mean_eigenvalue(job: Job, fields: ImbalanceDrift, noise: LayerNoise) -> Row:
+    """Change of the mean eigenvalue in time by Euler steps, with both formulas for it."""
+    keys = {"base": job.fields.seed, "noise": noise}
+    rng = generator(seed(job.spec.key, use="imbalance-drift", **keys))
+    sigma2, step, d = fields.sigma2, fields.step, fields.inputs
+    problem, v, B = _paths(rng, fields)
+    states = fine_tuning(
+        v,
+        B,
+        problem.residual,
+        step=step,
+        deviations=step_deviations(noise, sigma2, step, d),
+        steps=fields.steps,
+        rng=rng,
+    )
+    times, changes, errors = [], [], []
+    start = _diagonal_mean(v, B)
+    for taken, state in every_nth(states, (v, B), fields.every):
+        change, error = mean_with_error(_diagonal_mean(*state) - start)
+        times.append(taken * step)
+        changes.append(change)
+        errors.append(error)
+    lines = {
+        convention: (imbalance_drift(d, sigma2, noise, convention) * np.array(times)).tolist()
+        for convention in ("paper", "exact")
+    }
+    return {"noise": noise, "times": times, "change": changes, "error": errors, **lines}
+
+
+def _diagonal_mean(v: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Mean of the eigenvalues of v v^T - B B^T, (paths,)."""
+    return np.diagonal(imbalance_matrix(v, B), axis1=1, axis2=2).mean(axis=1)
+
+
+def _paths(
+    rng: np.random.Generator, fields: ImbalanceGap | ImbalanceDrift
+) -> tuple[LinearProblem, np.ndarray, np.ndarray]:
+    """One problem, with random heads and the problem's features on every path."""
+    h, d, n, paths = fields.hidden, fields.inputs, fields.records, fields.paths
+    problem = linear_problem(rng, n, d, h, reached=h / n, seen=d / n)
+    v = math.sqrt(fields.head_variance) * rng.standard_normal((paths, h))
+    return problem, v, np.broadcast_to(problem.B, (paths, h, d))
+
+
+KIND = Kind(imbalance, record=RECORD, packages=("numpy", "scipy"))

@@ -1,0 +1,166 @@
+"""max_information: the priors of a run and their posteriors, as stages of a job.
+
+For every run, prior and tau a job trains the prior's centre, trains a posterior that starts there,
+and counts the errors of both over `draws` pairs of a training record and weights (Eq. 98). The
+number of pairs is fixed beforehand. The posteriors of a run are trained together, and judged on the
+same pairs, because they share batches and normals; no run depends on another.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpatlas.base.progress import Progress
+from dpatlas.base.seeds import Noise
+from dpatlas.certify.risk import METHODS, PairErrors, drawn_records
+from dpatlas.formulas.max_information.certificates import Method
+from dpatlas.jobs.resume import Stages
+from dpatlas.models.mean_field import MeanField, flat_values
+from dpatlas.models.network import Network
+from dpatlas_workflow.papers.max_information.jobs.posteriors import PosteriorTraining
+from dpatlas_workflow.papers.max_information.jobs.priors import INDEPENDENT, Prior, prior_training
+from dpatlas_workflow.papers.max_information.jobs.problem import Problem
+
+# Records whose gradients DP-SGD holds in memory at a time; results change by rounding only.
+PHYSICAL_BATCH = {"bayes-cnn9": 250}
+CENTRE, TRAINING = "centre", "training"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A prior N(centre, tau), centre (parameters,), and how often its DP-SGD skipped a record."""
+
+    prior: Prior
+    tau: float
+    centre: Tensor
+    skipped_records: int
+
+
+class Certified:
+    """Centres, trainings of posteriors and counts of errors, as stages of the job."""
+
+    def __init__(self, problem: Problem, progress: Progress):
+        self.problem, self.progress = problem, progress
+        # Stages store its secret, so that a restarted job goes on with the same noise.
+        self.noise = Noise(problem.root, problem.fields.noise_source)
+        self.stages = Stages(problem.job, self.noise)
+        self.networks: dict[int, Network] = {}
+
+    def network(self, run: int) -> Network:
+        """The network of a run at its initial means."""
+        if run not in self.networks:
+            self.networks = {run: self.problem.network(run)}
+        return self.networks[run]
+
+    def arms(self, run: int) -> list[Arm]:
+        """All priors of the job, each with all values of tau."""
+        return [
+            Arm(prior, tau, *centre)
+            for number, prior in enumerate(self.problem.priors)
+            for centre in [self.centre(prior, run, f"{CENTRE}-{number}")]
+            for tau in self.problem.taus
+        ]
+
+    def centre(self, prior: Prior, run: int, stage: str) -> tuple[Tensor, int]:
+        """The prior's means, (parameters,), and how often DP-SGD skipped a record."""
+        problem = self.problem
+        if prior.kind == INDEPENDENT:
+            return flat_values(self.network(run)), 0
+
+        def train() -> dict[str, Any]:
+            records = problem.records(run)
+            training = prior_training(
+                prior,
+                problem.network(run),
+                records.x,
+                records.labels,
+                noise=self.noise,
+                repetition=problem.declared.repetition(prior, problem.n, run),
+                max_physical_batch=PHYSICAL_BATCH.get(problem.fields.model),
+            )
+            self.stages.finish(training)
+            values = flat_values(training.model).cpu().numpy()
+            return {"values": values, "skipped_records": training.skipped_records}
+
+        stored = self.stages.result(stage, train)
+        values = torch.from_numpy(stored["values"]).to(problem.job.device)
+        return values, stored["skipped_records"]
+
+    def posteriors(self, arms: Sequence[Arm], run: int) -> list[tuple[MeanField, int | None]]:
+        """The posterior of each arm, and the step at which it diverged or None."""
+        problem = self.problem
+        network = self.network(run)
+        taus = [problem.deviation(arm.tau) for arm in arms]
+
+        def train() -> dict[str, Any]:
+            records = problem.records(run)
+            training = PosteriorTraining(
+                network,
+                torch.stack([arm.centre for arm in arms]),
+                taus,
+                records.x,
+                records.labels,
+                problem.settings,
+                extras=[problem.budget.extra(problem.kappa(arm.prior)) for arm in arms],
+                noise=problem.keyed(TRAINING),
+                repetition=run,
+            )
+            self.stages.finish(training, lambda: self.progress.advance(TRAINING, len(arms)))
+            laws, diverged = training.posteriors, training.diverged
+            for number, (arm, tau, law) in enumerate(zip(arms, taus, laws, strict=True)):
+                if diverged[number] is None and not math.isfinite(law.kl(arm.centre, tau)):
+                    diverged[number] = training.steps_done
+            flats = training.flats[:, :, : training.parameters]
+            return {"flats": flats.cpu().numpy().copy(), "diverged": diverged}
+
+        stored = self.stages.result(TRAINING, train)
+        flats = torch.from_numpy(stored["flats"]).to(problem.job.device)
+        laws = [MeanField(network, *each) for each in zip(*flats, strict=True)]
+        return list(zip(laws, stored["diverged"], strict=True))
+
+    def counts(
+        self,
+        name: str,
+        laws: Sequence[MeanField],
+        run: int,
+        method: Method = METHODS[0],
+        repetition: int | None = None,
+    ) -> list[int]:
+        """Errors of each law among the same `draws` pairs of training records of a run and weights.
+
+        repetition: number of the draws, by default that of the run.
+        """
+        problem, number = self.problem, run if repetition is None else repetition
+        drawn = drawn_records(problem.n, problem.budget.draws, problem.keyed(name), number)
+        records = problem.records(run)
+        return self._errors(name, laws, (records.x, records.labels, drawn), number, method)
+
+    def test_counts(self, name: str, laws: Sequence[MeanField], run: int) -> list[int]:
+        """Errors of each law among test records of a run, each classified repeatedly with new
+        weights.
+        """
+        problem, records = self.problem, self.problem.records(run)
+        return self._errors(name, laws, (records.x_test, records.labels_test, problem.tested), run)
+
+    def _errors(
+        self,
+        name: str,
+        laws: Sequence[MeanField],
+        data: tuple[Tensor, Tensor, np.ndarray],
+        repetition: int,
+        method: Method = METHODS[0],
+    ) -> list[int]:
+        """Errors over pairs of weights and a record of `data`: x, labels and the record's index."""
+
+        def count() -> dict[str, Any]:
+            noise = self.problem.keyed(name)
+            work = PairErrors(laws, *data, noise=noise, repetition=repetition, method=method)
+            self.stages.finish(work)
+            return {"errors": work.errors}
+
+        return self.stages.result(f"{name} {repetition}", count)["errors"]

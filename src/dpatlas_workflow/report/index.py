@@ -1,0 +1,379 @@
+"""One index of what made what: the graph that explain, verify, publish, bundle and page walk.
+
+A node is a figure, table, record, data set or set of features: its files with their sha256 as they
+were recorded, the module and code digest that made it, and what it was made from. A run says this
+in `lineage/NAME.json`, `runs/KEY/ID/record.json` and the `manifest.json` of arrays; a publication,
+which keeps no records, in one `manifest.json`. Each of these files is checked here, once.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dpatlas.base.canonical import canonical_json, sha256
+from dpatlas.base.costs import read_cost
+from dpatlas.base.files import read_json
+from dpatlas.base.records import read_record as read_json_record
+from dpatlas.errors import InputError
+from dpatlas_workflow.evidence.verdicts import CLAIMS, read_claims
+from dpatlas_workflow.records import inputs_used
+from dpatlas_workflow.registry import block_of
+from dpatlas_workflow.report import state
+
+RECORD, COST, MANIFEST, README = "record.json", "cost.json", "manifest.json", "README.md"
+SUFFIXES = {"figures": ("pdf", "png", "csv", "json"), "tables": ("csv", "md", "tex")}
+# The modules that make what is no record, by the folder where it lies.
+MAKERS = {"data": "dpatlas.data.prepare", "features": "dpatlas_workflow.run.features"}
+# The key of records that no block makes: of one's own trainings by a settings file; their module.
+TRAIN, OWN_TRAINING = "train", "dpatlas.train.run"
+# Digits of the digest by which a publication names what many records share.
+DIGITS = 16
+Content = dict[str, Any]
+
+
+class Shape(BaseModel):
+    """What a JSON file has to hold; it may hold more."""
+
+    model_config = ConfigDict(strict=True, extra="allow", defer_build=True)
+
+
+class Used(Shape):
+    """A record behind a figure or table."""
+
+    path: str
+    sha256: str
+
+
+class Lineage(Shape):
+    """lineage/NAME.json of a figure or table."""
+
+    name: str
+    kind: Literal["figure", "table"]
+    tier: str
+    module: str
+    code_digest: str
+    settings: Content
+    records: dict[str, Used]
+    outputs: dict[str, str]
+    versions: Content
+
+
+class Arrays(Shape):
+    """What says of arrays which they are: by itself, or in what was made from them."""
+
+    sha256: str
+    source: Content | None = None
+
+
+class Record(Shape):
+    """record.json of any kind."""
+
+    id: str
+    key: str
+    spec: Content
+    spec_digest: str
+    code_digest: str
+    versions: Content
+    device: str
+    data: Arrays | None
+    seeds: Content | None
+    ledger: Content | None
+    metrics: Content
+
+
+class DataManifest(Arrays):
+    """manifest.json of a prepared data set."""
+
+    options: Content
+    source: Content
+
+
+class Made(Shape):
+    """What features were made from."""
+
+    id: str
+    sha256: str
+
+
+class FeaturesManifest(Shape):
+    """manifest.json of a backbone's features."""
+
+    sha256: str
+    data: Made
+    backbone: Made
+
+
+class Cost(Shape):
+    """cost.json beside a record."""
+
+    device: str
+
+
+class PublishedRecord(Shape):
+    """A record as a publication says it; `data`, `ledger` and `versions` by digest."""
+
+    sha256: str
+    code_digest: str
+    device: str
+    spec: Content
+    data: str | None
+    seeds: Content | None = None
+    ledger: str | None = None
+    versions: str | None = None
+    processor: str | None = None
+
+
+class Publication(Shape):
+    """manifest.json of a publication, as of the first one."""
+
+    products: dict[str, Lineage]
+    records: dict[str, PublishedRecord]
+    data: dict[str, Content]
+    versions: list[Content]
+    code: Content
+    cost: Content
+    files: dict[str, str]
+
+
+def checked(shape: type[Shape], content: Any, path: Path | str) -> Content:
+    """The content of a JSON file, as it is; InputError for its first field of another shape."""
+    try:
+        shape.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ": ".join(filter(None, [str(path), ".".join(map(str, first["loc"]))]))
+        found = "nothing" if first["type"] == "missing" else repr(first["input"])
+        # The class of an object says nothing to a reader.
+        raise InputError(where, found, first["msg"].partition(" or instance of ")[0]) from None
+    return dict(content)
+
+
+def read_lineage(path: Path | str) -> Content:
+    """A lineage file; InputError if it is missing, torn or of another shape."""
+    return checked(Lineage, read_json(path), path)
+
+
+def read_record(path: Path) -> Content:
+    """A record as the JSON that it is: one of before its kind had a class can be traced too."""
+    return checked(Record, read_json_record(path), path)
+
+
+def read_publication(path: Path) -> Content:
+    """The manifest of a publication; InputError for anything of another shape."""
+    content = checked(Publication, read_json(path), path)
+    for name, lineage in content["products"].items():
+        if lacking := sorted(set(lineage["records"]) - content["records"].keys()):
+            found = f"{lacking[0]}, a record that it lacks"
+            raise InputError(f"{path}: products.{name}", found, "the records of the manifest")
+    return content
+
+
+def cost_beside(record: Path) -> Content | None:
+    """What the run of a record cost, from the file beside it; None without one."""
+    path = record.with_name(COST)
+    return checked(Cost, read_cost(path), path) if path.is_file() else None
+
+
+def job_module(key: str, kind: str | None) -> str:
+    """Name of the module that makes records of this kind; of the block alone if it is not known."""
+    if key == TRAIN:
+        return OWN_TRAINING
+    block = block_of(key)
+    return block.job_module(kind) if kind else block.package
+
+
+def module_now(name: str) -> str:
+    """Today's name of a module of a block, which a result of before the two roots calls another."""
+    return re.sub(r"^dpatlas\.(papers|checks)\.", r"dpatlas_workflow.\1.", name)
+
+
+def block_key(module: str) -> str:
+    """Key of the block that a module of a figure or of jobs belongs to.
+
+    Publications of before blocks had folders name a module after the key.
+    """
+    parts = module.split(".")
+    return parts[2] if parts[1] in ("papers", "checks") else parts[-1]
+
+
+def short_digest(value: Any) -> str:
+    """By what a publication names a value that many records share."""
+    return sha256(canonical_json(value))[:DIGITS]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A figure, table, record, data set or set of features.
+
+    path: of the file that tells of it. facts: what that file says, or a publication in its place.
+    files: recorded sha256 by path from the folder of the tier. inputs: names of a product's
+    records; else the sha256 of data, features and weights.
+    """
+
+    kind: str
+    name: str
+    path: Path
+    module: str
+    facts: Mapping[str, Any]
+    files: Mapping[str, str]
+    inputs: frozenset[str]
+
+    @property
+    def code_digest(self) -> str | None:
+        """Digest of the module when it ran, None where none was kept."""
+        return self.facts.get("code_digest")
+
+    @property
+    def code_now(self) -> str | None:
+        """Digest of the module as it is on disk, None if it is gone."""
+        return state.digest_now(self.module)
+
+    @property
+    def code_difference(self) -> str | None:
+        """In words, how the code of today is not that of then."""
+        now = self.code_now
+        if self.code_digest == now:
+            return None
+        return f"made by {self.module} {self.code_digest}, which is {now} now"
+
+
+def product_node(path: Path, lineage: Mapping[str, Any]) -> Node:
+    """A figure or table. path: of its lineage, or of the manifest that has it."""
+    outputs = {f"{lineage['kind']}s/{name}": sha for name, sha in lineage["outputs"].items()}
+    used = {entry["path"]: entry["sha256"] for entry in lineage["records"].values()}
+    name, records = lineage["name"], frozenset(lineage["records"])
+    module = module_now(lineage["module"])
+    return Node(lineage["kind"], name, path, module, lineage, outputs | used, records)
+
+
+def record_node(path: Path, facts: Mapping[str, Any]) -> Node:
+    """A record at `path`, which may be gone; facts: its fields, or those that are known."""
+    inputs = inputs_used(facts)
+    used = [facts.get("data"), *inputs.values()]
+    shas = frozenset(each["sha256"] for each in used if each and "sha256" in each)
+    module = job_module(facts["key"], (facts.get("spec") or {}).get("kind"))
+    return Node("record", facts["id"], path, module, {**facts, **inputs}, {}, shas)
+
+
+def arrays_node(path: Path) -> Node:
+    """A prepared data set or a backbone's features, by the manifest beside the arrays."""
+    kind, content = path.resolve().parent.parent.name, read_json(path)
+    checked(DataManifest if kind == "data" else FeaturesManifest, content, path)
+    made_from = [] if kind == "data" else [content["data"], content["backbone"]]
+    shas = frozenset(each["sha256"] for each in made_from)
+    return Node(kind, path.resolve().parent.name, path, MAKERS[kind], content, {}, shas)
+
+
+@dataclass(frozen=True)
+class Index:
+    """What the folder of a tier has, of a run or of a publication; files are read when asked."""
+
+    folder: Path
+
+    @cached_property
+    def publication(self) -> Content:
+        """The manifest of a publication; empty without one, or for one of something else."""
+        path = self.folder / MANIFEST
+        content = read_json(path) if path.is_file() else None
+        if not isinstance(content, dict) or "products" not in content:
+            return {}
+        return read_publication(path)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is the folder of a tier's results, as made or as published."""
+        return (self.folder / "lineage").is_dir() or bool(self.publication)
+
+    @cached_property
+    def products(self) -> dict[str, Node]:
+        """Figures and tables by name."""
+        if (self.folder / "lineage").is_dir():
+            paths = sorted(self.folder.glob("lineage/*.json"))
+            return {path.stem: product_node(path, read_lineage(path)) for path in paths}
+        path = self.folder / MANIFEST
+        lineages = self.publication.get("products", {}).items()
+        return {name: product_node(path, lineage) for name, lineage in lineages}
+
+    @cached_property
+    def record_paths(self) -> dict[str, Path]:
+        """Of every record that is there, by id."""
+        return {path.parent.name: path for path in sorted(self.folder.glob(f"runs/*/*/{RECORD}"))}
+
+    @cached_property
+    def arrays(self) -> dict[str, Path]:
+        """Manifests of data sets and features by id."""
+        paths = [path for kind in MAKERS for path in self.folder.glob(f"{kind}/*/{MANIFEST}")]
+        return {path.parent.name: path for path in sorted(paths)}
+
+    @cached_property
+    def claims(self) -> dict[str, dict[str, str]]:
+        """Rows of claims.csv by claim; none without the file."""
+        rows = read_claims(self.folder) if (self.folder / CLAIMS).is_file() else []
+        return {row["claim"]: row for row in rows}
+
+    def record(self, name: str, path: Path | None = None) -> Node:
+        """A record by its id; what is known of it where the file is gone. path: where it would lie.
+
+        Raises InputError for an id of which nothing is known.
+        """
+        published = self.publication.get("records", {}).get(name)
+        path = self.record_paths.get(name) or path
+        if path is not None and path.is_file():
+            return record_node(path, read_record(path))
+        if published is None:
+            if path is None:
+                raise InputError(name, "no such record", "one of the run")
+            return record_node(path, {"id": name, "key": path.parent.parent.name})
+        key = published["spec"]["key"]
+        path = path or self.folder / "runs" / key / name / RECORD
+        shared = {
+            "data": self.publication["data"].get(published["data"]),
+            "ledger": self.publication.get("ledgers", {}).get(published.get("ledger")),
+            "versions": self._versions.get(published.get("versions")),
+        }
+        return record_node(path, {"id": name, "key": key, **published, **shared})
+
+    @cached_property
+    def _versions(self) -> dict[str | None, Content]:
+        """Versions of a publication by digest; None names those that all its records have.
+
+        Older publications do not say which record has which.
+        """
+        versions = self.publication["versions"]
+        by_digest = {short_digest(each): each for each in versions}
+        return by_digest | ({None: versions[0]} if len(versions) == 1 else {})
+
+    def users(self, node: Node) -> list[str]:
+        """Names of what a record, data set or set of features went into."""
+        if node.kind == "record":
+            names = [name for name, each in self.products.items() if node.name in each.inputs]
+            weights = node.path.parent / "backbone" / MANIFEST
+            sha = read_json(weights).get("sha256") if weights.is_file() else None
+        else:
+            names, sha = [], node.facts["sha256"]
+        if sha:
+            features = self.folder.glob(f"features/*/{MANIFEST}")
+            made = [arrays_node(path) for path in sorted(features)]
+            made += [self.record(name) for name in self.record_paths]
+            names += [each.name for each in made if sha in each.inputs]
+        return names
+
+    def claims_on(self, names: Iterable[str]) -> list[dict[str, str]]:
+        """Claims whose evidence is one of these figures or tables, with verdicts."""
+        rows = self.claims.values()
+        return [verdict_of(row) for row in rows if set(names) & set(evidence_of(row))]
+
+
+def verdict_of(row: Mapping[str, str]) -> dict[str, str]:
+    """A row of claims.csv in short."""
+    return {"claim": row["claim"], "verdict": row["verdict"]}
+
+
+def evidence_of(row: Mapping[str, str]) -> list[str]:
+    """Names of the figures and tables that a row of claims.csv rests on."""
+    return [Path(each).stem for each in (row.get("evidence") or "").split(";") if each]

@@ -1,0 +1,373 @@
+"""The page of a tier, one file that needs no network: `python -m dpatlas_workflow.report.page`."""
+
+import base64
+import hashlib
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from dpatlas import __version__
+from dpatlas.base.canonical import canonical_json
+from dpatlas.base.files import read_text, remove_parts, write_atomic
+from dpatlas.base.progress import duration
+from dpatlas.errors import ArgumentParser, InputError, run_command
+from dpatlas_workflow.config.atlas import COUNTING
+from dpatlas_workflow.config.load import project_root
+from dpatlas_workflow.config.products import Product, all_products
+from dpatlas_workflow.evidence.claims import Claims, Headline
+from dpatlas_workflow.evidence.claims import read_claims as read_written_claims
+from dpatlas_workflow.evidence.errata import Erratum, Status, read_errata
+from dpatlas_workflow.evidence.printed import CONFIDENCE
+from dpatlas_workflow.evidence.verdicts import (
+    CLAIMS,
+    INCONCLUSIVE,
+    MATHEMATICS,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    OPPOSITE,
+    OUTCOMES,
+    REPRODUCED,
+    SMALLER,
+    VERDICTS,
+    outcome,
+)
+from dpatlas_workflow.registry import all_blocks
+from dpatlas_workflow.report.page_claims import (
+    IN_SHORT,
+    RUNS_WIDTH,
+    Card,
+    Takeaway,
+    cards,
+    parent_of,
+    takeaways,
+    told_alike,
+)
+from dpatlas_workflow.report.page_items import (
+    LEDGER,
+    Item,
+    caption_html,
+    data_sources,
+    in_order_of_claims,
+    ledgers,
+    read_item,
+    run_kinds,
+)
+from dpatlas_workflow.report.page_source import Source
+from dpatlas_workflow.report.page_tables import number
+from dpatlas_workflow.report.text import in_words, source_text
+
+TIERS = {
+    "smoke": "tiny settings that run every rule once, for continuous integration; the numbers "
+    "mean nothing",
+    "embedded": "real data that ships inside Python packages, small networks, minutes on a laptop; "
+    "shapes can be compared with the papers, heights cannot",
+    "pilot": "the embedded tier with a base seed that was looked at before the claims were frozen; "
+    "its verdicts decide nothing",
+    "workstation": "photographs, X-rays and MNIST at a size that a machine without a GPU manages "
+    "in hours",
+    "printed": "every printed row, panel and table once, at the printed sizes, on the papers' own "
+    "data",
+    "printed-caption": "kl_privacy's Fig. 1 with the step size of its caption",
+    "printed-stages": "kl_privacy's Fig. 2 at stages of training in place of the printed steps",
+    "printed-stages-narrow": "kl_privacy's depths at stages of training, with networks of width 64",
+    "photographs": "lp_fft alone, on photographs whose features are worth something",
+    "photographs-far": "lp_fft's strategies on photographs far from those that are public",
+    "photographs-low-noise": "lp_fft on far photographs at low noise, and how features change",
+    "photographs-controls": "lp_fft's strategies on photographs without noise, and on standardised "
+    "features",
+    "paper": "the papers' own data, networks and settings",
+}
+# Line breaks that no browser shows, a hundredth of the page.
+BREAKS = re.compile(
+    r"\n(?=</?(?:td|tr|th|thead|tbody|table|dt|dd|dl|div|details|summary|p|li|ul|section|h[2-5])\b)"
+)
+# Errata by status, in the words of the first sentence.
+REMARKS: dict[Status, str] = {
+    "proved": "wrong",
+    "counter-example": "wrong",
+    "misprint": "misprinted",
+    "proof gap": "proved with a gap",
+    "ambiguity": "open to two readings",
+    "improvement": "true, and can be improved",
+}
+# What the first sentence says after one claim, and after several.
+FIRST_WORDS = {
+    REPRODUCED: ("held", "held"),
+    MATHEMATICS: ("is refuted by computation", "are refuted by computation"),
+    OPPOSITE: ("failed with the opposite seen",) * 2,
+    SMALLER: ("failed with no effect beyond the margin",) * 2,
+    NOT_REPRODUCED: ("did not", "did not"),
+    NOT_CONTRADICTED: ("was not contradicted", "were not contradicted"),
+    INCONCLUSIVE: ("stays open", "stay open"),
+    NOT_RUN: ("was not run", "were not run"),
+}
+NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+PARTIAL = (
+    "; a part of the run is there: figures that wait for runs are left out, tables have the rows "
+    "whose runs are there"
+)
+OWN_TIER = "settings of the user's own; see config.json in the results folder"
+# Parts of a data set beside its private records.
+USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
+HERE = Path(__file__).parent
+# In every page that was written.
+TITLE = b"<title>dp-atlas: what held"
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page has of a paper, or of another block of the config."""
+
+    key: str
+    title: str
+    headline: Headline | None
+    cards: list[Card]
+    takeaways: list[Takeaway]
+    items: list[Item]
+    errata: list[Erratum]
+
+
+def build_page(
+    source: Source,
+    tier: str,
+    products: Mapping[str, Product] | None = None,
+    show: Collection[str] | None = None,
+    *,
+    errata: Mapping[str, Sequence[Erratum]] | None = None,
+    about: str = "",
+    written: Claims | None = None,
+    beside: Mapping[str, Source] | None = None,
+    whole: bool = False,
+    partial: bool = False,
+) -> str:
+    """The HTML of a tier's page, from its results.
+
+    products: by name, for captions and what the papers show. show: names of the figures and tables
+    to show; without it every one that is there, also what an earlier config left. errata: by paper.
+    about: reStructuredText above the claims. written: the claims.yaml of all papers. beside: other
+    tiers, by name, whose verdicts and comparisons stand beside those of this one; `whole`: so do
+    their figures and tables. partial: whether a part of the run is
+    shown.
+
+    Raises InputError for a file that is missing or damaged, for a caption that is no
+    reStructuredText, and for a verdict whose figure or table is not there.
+    """
+    beside = beside or {}
+    items = in_order_of_claims(
+        [
+            replace(
+                read_item(source, path, (products or {}).get(path.stem)),
+                elsewhere=_elsewhere(path, beside) if whole else {},
+            )
+            for path in source.products(show)
+        ],
+        source.rows,
+    )
+    records = {record["id"]: record for item in items for record in item.records}
+    tables = {name: (other.rows, other.comparisons) for name, other in beside.items()}
+    every = cards(source.rows, source.comparisons, written, tables)
+    headlines = written.headlines if written else {}
+    tiers = _counts(tier, every)
+    page = _template().render(
+        tier=tier,
+        meaning=TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
+        address=source.address,
+        version=__version__,
+        verdicts=VERDICTS,
+        outcomes=[each for each in OUTCOMES if each != NOT_REPRODUCED or _any(tiers, each)],
+        in_short=IN_SHORT,
+        first_words=FIRST_WORDS,
+        not_run=NOT_RUN,
+        ours=sum(card.ours for card in every),
+        remarks=Counter(
+            REMARKS[erratum.status] for of_paper in (errata or {}).values() for erratum in of_paper
+        ),
+        papers_in_words=_papers_in_words(len({card.row.get("paper", "") for card in every})),
+        tiers=tiers,
+        meanings={name: TIERS.get(name, OWN_TIER) for name in tiers},
+        on_page={item.name for item in items},
+        claims=_claims_first(source.rows),
+        about=caption_html(about, "claims"),
+        sections=_sections(items, every, errata or {}, headlines),
+        confidence=f"{CONFIDENCE:.0%}",
+        sources=data_sources(records.values()),
+        without_data=sum(record["data"] is None for record in records.values()),
+        uses=USES.items(),
+        ledgers=ledgers(records.values()),
+        ledger_words=LEDGER,
+        kinds=run_kinds(records.values()),
+    )
+    return BREAKS.sub("", page)
+
+
+def check_site(published: Path) -> None:
+    """InputError if the page that `write_site` writes would replace a file that it did not."""
+    output = published.parent / "index.html"
+    if output.exists() and not (output.is_file() and TITLE in output.read_bytes()):
+        found = "a file that no publication wrote"
+        raise InputError(str(output), found, "another folder: --docs DIR")
+
+
+def write_site(published: Path) -> Path:
+    """Write index.html beside the folder of published tiers, with all of these on one page.
+
+    The first of `COUNTING` that is published leads, the others stand beside. Raises InputError as
+    `build_page` does, and where no tier is published.
+    """
+    names = [name for name in COUNTING if (published / name / CLAIMS).is_file()]
+    if not names:
+        raise InputError(str(published), "no published tier", f"one of {', '.join(COUNTING)}")
+    lead, *others = (Source(published / name, f"{published.name}/{name}/") for name in names)
+    page = build_page(
+        lead,
+        names[0],
+        _products(),
+        errata=read_errata(),
+        about=read_text(project_root() / "workflow/report/claims.rst", "a text file"),
+        written=read_written_claims(),
+        beside=dict(zip(names[1:], others, strict=True)),
+        whole=True,
+    )
+    output = published.parent / "index.html"
+    write_atomic(output, page)
+    return output
+
+
+def _products() -> dict[str, Product]:
+    return {name: product for name, (product, _) in all_products().items()}
+
+
+def _elsewhere(path: Path, beside: Mapping[str, Source]) -> dict[str, Item]:
+    """The figure or table of this name in other tiers that have it."""
+    paths = {tier: other.folder / path.parent.name / path.name for tier, other in beside.items()}
+    return {tier: read_item(beside[tier], path) for tier, path in paths.items() if path.is_file()}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page from the command line."""
+    parser = ArgumentParser(prog="python -m dpatlas_workflow.report.page", description=__doc__)
+    parser.add_argument("--tier", required=True)
+    parser.add_argument("--results", required=True, type=Path, help="the tier's results folder")
+    parser.add_argument("--about", type=Path, help="reStructuredText above the claims")
+    parser.add_argument("--output", required=True, type=Path, help="index.html to write")
+    parser.add_argument("--show", nargs="*", help="figures and tables to show; all if not given")
+    parser.add_argument(
+        "--beside", nargs="*", default=[], type=Path, help="folders of other published tiers"
+    )
+    parser.add_argument("--partial", action="store_true", help="a part of the run is shown")
+    options = parser.parse_args(arguments)
+    page = build_page(
+        Source(options.results),
+        options.tier,
+        _products(),
+        options.show,
+        errata=read_errata(),
+        about=read_text(options.about, "a text file") if options.about else "",
+        written=read_written_claims(),
+        beside={folder.name: Source(folder) for folder in options.beside},
+        partial=options.partial,
+    )
+    remove_parts(options.output.parent, options.output.name)
+    write_atomic(options.output, page)
+    return 0
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Callable[..., Any]] = {
+        "number": lambda value: number(str(value)),
+        "short": lambda value: number(f"{value:.3g}"),
+        "trim": lambda text, end: text.removesuffix(end),
+        "script_hash": _script_hash,
+        "in_words": in_words,
+        "source_text": source_text,
+        "duration": duration,
+        "json": canonical_json,
+        "outcome": outcome,
+    }
+    environment.filters |= filters
+    scripts = ((HERE / name).read_text(encoding="utf-8") for name in ("charts.js", "page.js"))
+    script = Markup("".join(scripts))
+    style = Markup((HERE / "page.css").read_text(encoding="utf-8"))
+    environment.globals |= {"script": script, "style": style, "runs_width": RUNS_WIDTH}
+    return environment.get_template("page.html.j2")
+
+
+def _sections(
+    items: Sequence[Item],
+    every: Sequence[Card],
+    errata: Mapping[str, Sequence[Erratum]],
+    headlines: Mapping[str, Headline],
+) -> list[Section]:
+    """By paper, in the order of the claims; blocks without claims behind."""
+    blocks = all_blocks()
+    papers = [card.row.get("paper", "") for card in every]
+    sections = []
+    for key in dict.fromkeys([*papers, *(item.paper for item in items)]):
+        own = [card for card, paper in zip(every, papers, strict=True) if paper == key]
+        rows = [card.row for card in own] + [q.row for card in own for q in card.questions]
+        headline = headlines.get(key)
+        sections.append(
+            Section(
+                key=key,
+                title=blocks[key].title if key in blocks else key,
+                headline=headline,
+                cards=own,
+                takeaways=takeaways(headline, rows) if headline else [],
+                items=[item for item in items if item.paper == key],
+                errata=list(errata.get(key, ())),
+            )
+        )
+    return sections
+
+
+def _papers_in_words(count: int) -> str:
+    number = NUMBERS[count] if count < len(NUMBERS) else str(count)
+    return f"{number} paper{'s' if count != 1 else ''}"
+
+
+def _counts(tier: str, every: Sequence[Card]) -> dict[str, Counter[str]]:
+    """How many of the papers' own claims have which outcome, by tier; this tier first."""
+    theirs = [card for card in every if not card.ours]
+    return {tier: Counter(outcome(card.row) for card in theirs)} | {
+        name: Counter(card.others.get(name, NOT_RUN) for card in theirs)
+        for name in told_alike(every)
+    }
+
+
+def _any(tiers: Mapping[str, Counter[str]], kind: str) -> bool:
+    return any(counted[kind] for counted in tiers.values())
+
+
+def _claims_first(rows: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
+    """Rows with every conjunction before its parts; `depth` is 0 for a claim, 1 for a part."""
+    names = [row["claim"] for row in rows]
+    parents = [parent_of(name, names) for name in names]
+    first = {parent: place for place, parent in reversed([*enumerate(parents)])}
+    depths = [int(name != parent) for name, parent in zip(names, parents, strict=True)]
+    order = sorted(range(len(rows)), key=lambda place: (first[parents[place]], depths[place]))
+    return [{**rows[place], "depth": depths[place]} for place in order]
+
+
+def _script_hash(script: str) -> str:
+    """What a content security policy asks for to let this one script run."""
+    digest = hashlib.sha256(str(script).encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main, sys.argv[1:]))

@@ -1,0 +1,405 @@
+"""What the page says of claims: the map of verdicts, and a card per claim with its comparisons."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dpatlas.errors import InputError
+from dpatlas_workflow.evidence.claims import Claims, Headline
+from dpatlas_workflow.evidence.run_values import samples_of
+from dpatlas_workflow.evidence.verdicts import (
+    INCONCLUSIVE,
+    MATHEMATICS,
+    NOT_CONTRADICTED,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    OPPOSITE,
+    OURS,
+    OUTCOMES,
+    REPRODUCED,
+    SMALLER,
+    origin_of,
+    outcome,
+    same_question,
+)
+
+# An outcome in the words of the first screen; by verdict, the sentence that opens a card.
+IN_SHORT = {
+    REPRODUCED: "held",
+    MATHEMATICS: "refuted by computation",
+    OPPOSITE: "opposite seen",
+    SMALLER: "no effect beyond the margin",
+    NOT_REPRODUCED: "did not hold",
+    NOT_CONTRADICTED: "not contradicted",
+    INCONCLUSIVE: "open",
+    NOT_RUN: "not run",
+}
+ANSWERS = {
+    REPRODUCED: "It held.",
+    NOT_REPRODUCED: "It did not hold.",
+    NOT_CONTRADICTED: "It could only have been contradicted, and was not.",
+    INCONCLUSIVE: "It is open: neither answer was shown.",
+    NOT_RUN: "This tier has no run that could tell.",
+}
+PART = re.compile(r"(.*\d)[a-z]")
+# Units of a plot's width in which single runs are placed.
+RUNS_WIDTH = 400
+# Room beside the outermost value of a plot, in shares of its width.
+ROOM = 0.04
+WANTED_TICKS = 5
+# Comparisons of an entry that its card has; comparisons.csv has more.
+MOST_STRIPS = 6
+
+
+Rows = Sequence[Mapping[str, str]]
+# Of a tier: rows of claims.csv, and of comparisons.csv.
+Tables = tuple[Rows, Rows]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What claims.yaml says of a row beside its statement; of a part, what its claim does not say.
+
+    deviations: None where nothing is said of them.
+    """
+
+    asserts: str
+    deviations: tuple[str, ...] | None
+    pilots: str
+    margin_from: str = ""
+    printed: Mapping[str, float] = field(default_factory=dict)
+
+
+NOTHING = Protocol("", None, "")
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A line of a plot: a comparison, with positions in percent of the plot's width.
+
+    zone: left and right end of the claimed side. small: those of its part inside the margin, which
+    is too near to the limit to matter. line: ends of the interval, None without one. dot: None for
+    a value that is not finite. shown, interval: in numbers. state: holds, fails (SMALLER where it
+    does by the margin alone) or open; printed for a contrast of the paper. runs: an SVG path with a
+    line for every single run, RUNS_WIDTH units wide and 1 high; of the comparison that decides, if
+    it is about a mean of runs.
+    """
+
+    label: str
+    zone: tuple[float, float]
+    small: tuple[float, float] | None
+    line: tuple[float, float] | None
+    dot: float | None
+    shown: float
+    interval: tuple[float, float] | None
+    state: str
+    decides: bool
+    runs: str = ""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """The comparisons of an entry on one axis; ticks: position and number. more: left out."""
+
+    strips: list[Strip]
+    ticks: list[tuple[float, str]]
+    more: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A row of claims.csv with what is written of it and what it compares.
+
+    others: the same of other tiers that judged the same claim.
+    """
+
+    row: Mapping[str, str]
+    protocol: Protocol
+    plot: Plot | None
+    others: Mapping[str, "Question"] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts for its claim: another reading of the text does not."""
+        return "does not count" not in self.row.get("note", "")
+
+
+@dataclass(frozen=True)
+class Card:
+    """A claim: its own row, and its questions (itself if it has no parts).
+
+    others: its outcomes in other tiers, by tier, where the claim was the same.
+    """
+
+    id: str
+    row: Mapping[str, str]
+    protocol: Protocol
+    questions: list[Question]
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def number(self) -> str:
+        """What follows the paper's prefix."""
+        return self.id.rpartition("-")[2]
+
+    @property
+    def ours(self) -> bool:
+        """Whether the claim is our own and not the paper's."""
+        return origin_of(self.row["place"]) == OURS
+
+    @property
+    def outcomes(self) -> list[tuple[str, str]]:
+        """The outcome, and which parts failed so where not all did: a pair per kind of failure."""
+        counting = [each.row for each in self.questions if each.counts]
+        failed: dict[str, list[str]] = {}
+        for row in counting:
+            if row["verdict"] == NOT_REPRODUCED:
+                failed.setdefault(outcome(row), []).append(row["claim"][-1])
+        if not failed or [len(counting)] == [len(letters) for letters in failed.values()]:
+            return [(outcome(self.row), "")]
+        return [
+            (kind, f"part{'s' if letters[1:] else ''} {', '.join(letters)}")
+            for kind, letters in failed.items()
+        ]
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the questions are parts of the claim."""
+        return [question.row["claim"] for question in self.questions] != [self.id]
+
+    @property
+    def answer(self) -> str:
+        """The verdict as a sentence or two."""
+        sentences = [ANSWERS[self.row["verdict"]]]
+        if because := self.row.get("because"):
+            sentences.append(f"{because[0].upper()}{because[1:]}.")
+        if self.has_parts:
+            counting = [IN_SHORT[each.row["verdict"]] for each in self.questions if each.counts]
+            counts = Counter(counting)
+            said = ", ".join(f"{counts[word]} {word}" for word in IN_SHORT.values() if counts[word])
+            sentences.append(f"Of {len(counting)} {'parts' if counting[1:] else 'part'}: {said}.")
+        return " ".join(sentences)
+
+    @property
+    def evidence(self) -> list[str]:
+        """Names of the figures and tables on which it can be seen."""
+        files = [file for each in self.questions for file in each.row["evidence"].split(";")]
+        return list(dict.fromkeys(re.sub(r".*/|\..*", "", file) for file in files if file))
+
+
+@dataclass(frozen=True)
+class Takeaway:
+    """The main claims of a paper with one outcome, or our own with it, in clauses by id."""
+
+    outcome: str
+    ours: bool
+    clauses: list[tuple[str, str]]
+
+
+def parent_of(claim: str, names: Iterable[str]) -> str:
+    """The id of the claim whose part this is; the id itself for a claim."""
+    found = PART.fullmatch(claim)
+    return found[1] if found and found[1] in set(names) else claim
+
+
+def told_alike(every: Sequence[Card]) -> list[str]:
+    """Other tiers that judged at least half of these claims as this tier does."""
+    counts = Counter(tier for card in every for tier in card.others)
+    return [tier for tier, count in counts.items() if 2 * count >= len(every)]
+
+
+def cards(
+    rows: Sequence[Mapping[str, str]],
+    compared: Sequence[Mapping[str, str]],
+    written: Claims | None,
+    beside: Mapping[str, Tables],
+) -> list[Card]:
+    """A card for each claim of claims.csv, in its order.
+
+    compared: rows of comparisons.csv. beside: rows of both of other tiers, of which only claims
+    that state and expect the same in all their parts are taken.
+    """
+    names = {row["claim"] for row in rows}
+    groups: dict[str, list[Mapping[str, str]]] = {}
+    for row in rows:
+        groups.setdefault(parent_of(row["claim"], names), []).append(row)
+    said = protocols(written) if written else {}
+    elsewhere = {tier: _by_claim(*tables) for tier, tables in beside.items()}
+    here = _by_claim(rows, compared)
+    found = []
+    for name, group in groups.items():
+        whole = next(row for row in group if row["claim"] == name)
+        alike = {
+            tier: there
+            for tier, there in elsewhere.items()
+            if all(same_question(row, there.get(row["claim"], (None,))[0]) for row in group)
+        }
+        questions = [
+            Question(
+                row,
+                said.get(row["claim"], NOTHING),
+                _plot(here[row["claim"]], said.get(row["claim"], NOTHING).printed),
+                {tier: _question(there[row["claim"]]) for tier, there in alike.items()},
+            )
+            for row in ([row for row in group if row is not whole] or group)
+        ]
+        others = {tier: outcome(there[name][0]) for tier, there in alike.items()}
+        found.append(Card(name, whole, said.get(name, NOTHING), questions, others))
+    return found
+
+
+def takeaways(headline: Headline, rows: Sequence[Mapping[str, str]]) -> list[Takeaway]:
+    """The main claims of a paper, then of our own, by the outcomes that these rows give them."""
+    judged = {row["claim"]: row for row in rows}
+    grouped: dict[tuple[bool, str], list[tuple[str, str]]] = {}
+    for claim, clause in headline.main.items():
+        if row := judged.get(claim):
+            key = origin_of(row["place"]) == OURS, outcome(row)
+            grouped.setdefault(key, []).append((claim, clause))
+    order = [(ours, kind) for ours in (False, True) for kind in OUTCOMES]
+    return [Takeaway(key[1], key[0], grouped[key]) for key in order if key in grouped]
+
+
+def protocols(claims: Claims) -> dict[str, Protocol]:
+    """The protocol of every row that has something to say, by its id."""
+    shown = {}
+    for claim in claims.claims:
+        shared = Protocol(claim.asserts, claim.deviations, claim.pilots)
+        shown[claim.id] = shared
+        for entry in claim.entries:
+            own = Protocol(
+                entry.asserts, entry.deviations, entry.pilots, entry.margin_from, entry.printed
+            )
+            shown[entry.id] = _beyond(own, shared) if claim.has_parts else own
+    return {name: each for name, each in shown.items() if each != NOTHING}
+
+
+def _by_claim(rows: Rows, compared: Rows) -> dict[str, tuple[Mapping[str, str], Rows]]:
+    """By claim its row of claims.csv, and those of comparisons.csv."""
+    found: dict[str, list[Mapping[str, str]]] = {row["claim"]: [] for row in rows}
+    for each in compared:
+        found.setdefault(each["claim"], []).append(each)
+    return {row["claim"]: (row, found[row["claim"]]) for row in rows}
+
+
+def _question(there: tuple[Mapping[str, str], Rows]) -> Question:
+    return Question(there[0], NOTHING, _plot(there))
+
+
+def _plot(
+    there: tuple[Mapping[str, str], Rows], printed: Mapping[str, float] | None = None
+) -> Plot | None:
+    row, compared = there
+    # What a withdrawn verdict had compared is not what the claim asks now.
+    rows = compared if row["verdict"] != NOT_RUN else ()
+    return plot_of(rows, row.get("comparisons", ""), printed or {})
+
+
+def plot_of(rows: Rows, total: str, printed: Mapping[str, float]) -> Plot | None:
+    """The plot of the first rows of comparisons.csv of an entry; None without rows.
+
+    printed: contrasts of the paper, shown below ours.
+
+    total: how many comparisons the entry has, as claims.csv writes it.
+
+    Raises InputError for a cell that is no number.
+    """
+    if not rows:
+        return None
+    rows = rows[:MOST_STRIPS]
+    read = [_numbers(row) for row in rows]
+    finite = [value for each in read for value in each.values() if math.isfinite(value)]
+    finite += [*printed.values(), *(value for row in rows for value in _runs(row))]
+    least, most = min(finite, default=0.0), max(finite, default=1.0)
+    # The lowest and highest number need some room, also if they are the same.
+    room = ROOM * (most - least) or abs(most) / 2 or 1.0
+    least, most = least - room, most + room
+
+    def at(value: float) -> float:
+        return round(100 * (min(max(value, least), most) - least) / (most - least), 1)
+
+    strips = [_strip(row, numbers, at) for row, numbers in zip(rows, read, strict=True)]
+    zone = strips[0].zone
+    told = [
+        Strip(f"in the paper: {what}", zone, None, None, at(value), value, None, "printed", False)
+        for what, value in printed.items()
+    ]
+    ticks = [(at(value), f"{value:.6g}".replace("-", "−")) for value in nice_ticks(least, most)]
+    return Plot([*strips, *told], ticks, max(0, int(total or 0) - len(strips)))
+
+
+def nice_ticks(least: float, most: float) -> list[float]:
+    """Round numbers inside [least, most], about WANTED_TICKS: steps of 1, 2 or 5 times 10^k."""
+    rough = (most - least) / WANTED_TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    first, last = math.ceil(least / step), math.floor(most / step)
+    return [step * count for count in range(first, last + 1)]
+
+
+def _strip(
+    row: Mapping[str, str], numbers: Mapping[str, float], at: Callable[[float], float]
+) -> Strip:
+    observed, low, high = numbers["observed"], numbers["low"], numbers["high"]
+    exact = low == high or (math.isinf(low) and math.isinf(high))
+    state = "holds" if row["holds"] == "1" else "fails" if row["fails"] == "1" else "open"
+    if state == "fails" and low <= numbers["below"] and numbers["above"] <= high and not exact:
+        state = SMALLER
+    return Strip(
+        label=row["comparison"],
+        zone=(at(numbers["above"]), at(numbers["below"])),
+        small=_small(numbers, float(row["margin"] or 0), at),
+        line=None if exact else (at(low), at(high)),
+        dot=at(observed) if math.isfinite(observed) else None,
+        shown=observed,
+        interval=None if exact else (low, high),
+        state=state,
+        decides=row["decides"] == "1",
+        runs=_run_lines([at(value) for value in _runs(row)]),
+    )
+
+
+def _run_lines(places: Sequence[float]) -> str:
+    """The path of `Strip.runs`, each line from the end of the one before; places: in percent."""
+    units = sorted({round(place * RUNS_WIDTH / 100) for place in places})
+    steps = zip(units, [0, *units], strict=False)
+    return "M0 1" + "".join(f"m{here - before}-1v1" for here, before in steps) if units else ""
+
+
+def _runs(row: Mapping[str, str]) -> Sequence[float]:
+    samples = samples_of(row) if row["decides"] == "1" else []
+    return samples[0] if len(samples) == 1 else ()
+
+
+def _small(
+    numbers: Mapping[str, float], margin: float, at: Callable[[float], float]
+) -> tuple[float, float] | None:
+    if not margin:
+        return None
+    if math.isfinite(numbers["above"]):
+        return at(numbers["above"]), at(numbers["above"] + margin)
+    return at(numbers["below"] - margin), at(numbers["below"])
+
+
+def _numbers(row: Mapping[str, str]) -> dict[str, float]:
+    endless = {"low": -math.inf, "high": math.inf, "above": -math.inf, "below": math.inf}
+    try:
+        return {
+            name: float(row[name]) if row[name] else endless.get(name, math.nan)
+            for name in ("observed", *endless)
+        }
+    except ValueError as error:
+        raise InputError(f"comparisons.csv, {row['claim']}", error, "numbers") from None
+
+
+def _beyond(own: Protocol, shared: Protocol) -> Protocol:
+    """A part's protocol without what the row of its claim says already."""
+    return Protocol(
+        own.asserts if own.asserts != shared.asserts else "",
+        own.deviations if own.deviations != shared.deviations else None,
+        own.pilots if own.pilots != shared.pilots else "",
+        own.margin_from,
+        own.printed,
+    )

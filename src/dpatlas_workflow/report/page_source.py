@@ -1,0 +1,91 @@
+"""Where the page reads the results of a tier: in the folder of a run, or in its publication."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dpatlas.errors import InputError
+from dpatlas_workflow.evidence.verdicts import check_files, read_claims, read_comparisons
+from dpatlas_workflow.records import diverged_at
+from dpatlas_workflow.report.index import MANIFEST, Index, cost_beside, read_lineage, read_record
+
+Record = dict[str, Any]
+NOT_PUBLISHED: Record = {"cost": None, "diverged": []}
+
+
+@dataclass(frozen=True)
+class Source:
+    """The results of a tier. address: what leads from the page to their folder, with a slash.
+
+    A publication has no records; its manifest says of each what it was made of.
+    """
+
+    folder: Path
+    address: str = "../"
+
+    @cached_property
+    def rows(self) -> list[dict[str, str]]:
+        """Rows of claims.csv; InputError for a folder without them."""
+        return read_claims(self.folder, "evidence", "expected")
+
+    @property
+    def comparisons(self) -> list[dict[str, str]]:
+        """Rows of comparisons.csv; none where the verdicts are of before there was one."""
+        return read_comparisons(self.folder)
+
+    @cached_property
+    def index(self) -> Index:
+        """What made the files of the folder."""
+        return Index(self.folder)
+
+    def products(self, show: Collection[str] | None = None) -> list[Path]:
+        """The chart of each figure and the csv of each table, of these names or of all.
+
+        Raises InputError for a verdict whose figure or table is not there.
+        """
+        check_files(self.folder, self.rows)
+        return [
+            path
+            for pattern in ("figures/*.json", "tables/*.csv")
+            for path in sorted(self.folder.glob(pattern))
+            if show is None or path.stem in show
+        ]
+
+    def lineage(self, name: str) -> dict[str, Any]:
+        """Where a figure or table came from; InputError if nothing says so."""
+        if not self.index.publication:
+            return read_lineage(self.folder / "lineage" / f"{name}.json")
+        if name not in self.index.products:
+            raise InputError(str(self.folder / MANIFEST), f"no {name}", "a manifest")
+        return dict(self.index.products[name].facts)
+
+    def trace(self, name: str) -> str:
+        """What leads from the page to the file that names the records behind a figure or table."""
+        return self.address + (MANIFEST if self.index.publication else f"lineage/{name}.json")
+
+    def records(self, names: Mapping[str, Any]) -> list[Record]:
+        """What is known of the records of a lineage, with their cost and where runs diverged.
+
+        Raises InputError for a record that is missing or damaged.
+        """
+        return [self._record(name, names[name]) for name in sorted(names)]
+
+    def _record(self, name: str, used: Mapping[str, str]) -> Record:
+        path = self.folder / used["path"]
+        if not self.index.publication:
+            record = read_record(path)
+            return {**record, "cost": cost_beside(path), "diverged": diverged_at(record)}
+        facts = self.index.record(name, path).facts
+        # Of an older publication it is not known which record has which.
+        versions = facts["versions"] or _united(self.index.publication["versions"])
+        return {**facts, "ledger": facts["ledger"] or {}, "versions": versions} | NOT_PUBLISHED
+
+
+def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    names = dict.fromkeys(name for each in versions for name in each)
+    return {
+        name: " or ".join(dict.fromkeys(each[name] for each in versions if name in each))
+        for name in names
+    }

@@ -1,0 +1,543 @@
+"""Traces and their differences as text: trees 80 columns wide, and facts in words for the page.
+
+`full` leaves nothing out. A tree says when something had to be left out.
+"""
+
+import math
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dpatlas.base.canonical import canonical_json
+from dpatlas.base.progress import duration
+from dpatlas_workflow.evidence.run_values import samples_of
+from dpatlas_workflow.evidence.verdicts import observed_text
+from dpatlas_workflow.report.differences import RESULTS, UNEXPLAINED, Difference, all_differences
+from dpatlas_workflow.report.lineage import Trace
+
+WIDTH = 80
+LABEL = 10
+# Of a list of names, so many are shown.
+NAMED = 3
+MORE = "--all leaves nothing out, --json is for tools"
+SHORT = 12
+# Of a setting that varies, so many values are shown.
+VALUES = 5
+NO_DATA_SET = "no data set"
+IN_OTHER_LINES = ("key", "kind", "data", "seed", "noise_source")
+MADE = {True: "as made", False: "CHANGED since it was made", None: "its lineage"}
+LONGEST = 60
+# Lines of causes, and of metrics, unless all are asked for.
+MOST_CAUSES, MOST_METRICS = 8, 6
+DIGEST = re.compile("[0-9a-f]{64}")
+ORDER = "settings, data, code, versions, device, machine"
+
+
+class Tree:
+    """Lines of labelled text; `cut` tells whether any had to be left out."""
+
+    def __init__(self, full: bool):
+        self.full, self.cut = full, False
+        # Shown of a checksum.
+        self.digits = None if full else SHORT
+        self.lines: list[str] = []
+
+    def add(
+        self, label: str, text: str | None, indent: str = "  ", most: int | None = None
+    ) -> None:
+        """A label and its text, in `most` lines unless the tree is full; no line for no text."""
+        if not text:
+            return
+        margin = indent + " " * LABEL
+        room = WIDTH - len(margin)
+        head = f"{indent}{label:<{LABEL}}"
+        # A path may be wider than the room beside its label.
+        if max(map(len, text.split())) > room:
+            self.lines.append(head.rstrip())
+            head = margin = f"{indent}  "
+        lines = _wrapped(text, head, margin)
+        if most and len(lines) > most and not self.full:
+            last = lines[most - 1]
+            while len(last) > WIDTH - 4:
+                last = last.rpartition(" ")[0]
+            lines = [*lines[: most - 1], f"{last.rstrip(' ,;')} ..."]
+            self.cut = True
+        self.lines += lines
+
+    def line(self, text: str, indent: str = "") -> None:
+        """Text without a label, its further lines set in."""
+        self.lines += _wrapped(text, indent, indent + "  ")
+
+    def command(self, words: str | None, indent: str = "  ") -> None:
+        """The command that makes it, in lines that a shell takes as they are."""
+        if words is None:
+            return
+        head, margin = f"{indent}{'make':<{LABEL}}", indent + " " * (LABEL + 2)
+        line, *options = words.split(" --configfile ")
+        lines = [head + line]
+        for option in options:
+            if len(f"{lines[-1]} --configfile {option}") <= WIDTH:
+                lines[-1] += f" --configfile {option}"
+            else:
+                lines.append(f"{margin}--configfile {option}")
+        self.lines += [f"{each} \\" for each in lines[:-1]] + lines[-1:]
+
+    def names(self, names: Sequence[str], most: int = NAMED) -> str:
+        """The names, or the first few and how many more."""
+        if self.full or len(names) <= most + 1:
+            return ", ".join(names)
+        self.cut = True
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+    def section(self, title: str, texts: Sequence[str], most: int) -> None:
+        """A title and a line for each text, or for the first `most` unless the tree is full."""
+        if not texts:
+            return
+        self.lines += ["", title]
+        shown = texts if self.full else texts[:most]
+        for text in shown:
+            self.line(text, "  ")
+        if len(shown) < len(texts):
+            self.cut = True
+            self.lines.append(f"  and {len(texts) - len(shown)} more")
+
+    def text(self) -> str:
+        """All lines, and how to see more."""
+        return "\n".join([*self.lines, *(["", f"  {MORE}"] if self.cut else [])])
+
+
+def describe(trace: Trace, full: bool = False) -> str:
+    """The tree: what it is, then its records, those of a kind as one unless `full`."""
+    tree = Tree(full)
+    if trace["kind"] in ("record", "data", "features"):
+        _node(tree, trace)
+        return tree.text()
+    of = f" of {trace['entry']['paper']}" if trace["kind"] == "claim" else ""
+    tier = "" if trace["kind"] == "run" else f", tier {trace['tier']}"
+    tree.lines.append(f"{trace['name']}  ({trace['kind']}{of}{tier})")
+    if trace["kind"] == "claim":
+        _claim(tree, trace)
+    elif trace["kind"] == "run":
+        tree.add("folder", trace["file"])
+        tree.command(trace["command"])
+        _claims(tree, trace["claims"], "in all")
+        if not full:
+            _overview(tree, trace)
+            return tree.text()
+    else:
+        tree.add("file", f"{trace['file']}, {MADE[trace['as_made']]}")
+        tree.command(trace["command"])
+        tree.add("code", _code(tree, [trace]))
+        tree.add("settings", _words(trace["settings"]), most=3)
+        tree.add("versions", _words(trace["versions"]), most=2)
+        _claims(tree, trace["claims"])
+    for product in trace.get("products", ()):
+        code = _code(tree, [product])
+        tree.add(product["kind"], f"{product['name']}, {MADE[product['as_made']]}; {code}")
+    for members in _groups(trace["records"], full):
+        tree.lines.append("")
+        _group(tree, members)
+    return tree.text()
+
+
+def _overview(tree: Tree, trace: Trace) -> None:
+    """A line for each kind of records of a whole run."""
+    names = [product["name"] for product in trace["products"]]
+    tree.add("products", f"{len(names)}: {tree.names(names, 6)}")
+    edited = [each["name"] for each in trace["products"] if each["as_made"] is False]
+    tree.add("edited", ", ".join(edited))
+    tree.lines.append("")
+    for members in _groups(trace["records"], full=False):
+        kind = (members[0]["spec"] or {}).get("kind", "")
+        states = Counter(_code_state(member) for member in members)
+        code = ", ".join(states) if len(states) == 1 else "partly other code"
+        spent = sum(member["cost"]["cpu_s"] for member in members if member["cost"])
+        cost = f"{duration(spent)} of CPU" if spent else ""
+        words = filter(None, [_states(members), code, cost])
+        tree.add(f"{len(members)}", f"{members[0]['key']} {kind}: {'; '.join(words)}")
+    tree.cut = True
+
+
+def _node(tree: Tree, trace: Trace) -> None:
+    what = f"record of {trace['key']}" if trace["kind"] == "record" else trace["kind"]
+    tier = f", tier {trace['tier']}" if trace["tier"] else ""
+    tree.lines.append(f"{trace['id']}  ({what}{tier})")
+    tree.add("file", trace["file"] + ("" if trace["present"] else ", which is not here"))
+    sha256 = trace["sha256"] or trace["sha256_in_lineage"] or "unknown"
+    tree.add("sha256", sha256[: tree.digits])
+    tree.command(trace["command"])
+    _facts(tree, [trace], "  ", _shown(tree, trace["spec"] or {}))
+    _extra(tree, trace["extra"] or {})
+    tree.add("used by", tree.names(trace.get("used_by", ()), 6))
+    _claims(tree, trace.get("claims", ()))
+
+
+def _extra(tree: Tree, extra: Mapping[str, Any]) -> None:
+    """What only data sets, features and backbones have to say."""
+    if tree.full:
+        for name, value in extra.items():
+            tree.add(name, in_words(value))
+        return
+    tree.add("licence", extra.get("licence"), most=1)
+    counts = (extra.get("counts") or {}).items()
+    tree.add("records", ", ".join(f"{name} {sum(each.values())}" for name, each in counts))
+    arrays = (extra.get("arrays") or {}).items()
+    shapes = [f"{name} {' x '.join(map(str, each['shape']))}" for name, each in arrays]
+    tree.add("arrays", ", ".join(shapes))
+    tree.add("weights", _words(extra.get("weights")), most=2)
+    tree.cut = True
+
+
+def _claim(tree: Tree, trace: Trace) -> None:
+    row = trace["entry"]
+    tree.add("says", row.get("statement"))
+    tree.add("place", row.get("place"))
+    tree.add("verdict", f"{row['verdict']} ({row.get('kind')}, {row.get('runs') or 0} runs)")
+    tree.add("expected", row.get("expected"))
+    tree.add("observed", observed_text(row))
+    for compared in trace["compared"]:
+        if compared.get("decides") == "1":
+            samples = (" ".join(f"{v:.4g}" for v in sample) for sample in samples_of(compared))
+            tree.add("runs", " | ".join(samples), most=3)
+    if because := row.get("because"):
+        margin = f"; margin {row['margin']}" if row.get("margin") else ""
+        tree.add("because", because + margin)
+    tree.add("note", row.get("note"), most=2)
+    tree.add("parts", _verdicts(trace["parts"], tree))
+    tree.command(trace["command"])
+
+
+def _group(tree: Tree, members: Sequence[Trace]) -> None:
+    first, indent = members[0], "    "
+    specs = [member["spec"] or {} for member in members]
+    names = dict.fromkeys(name for spec in specs for name in spec)
+    varying = [
+        name for name in names if len({canonical_json(spec.get(name)) for spec in specs}) > 1
+    ]
+    common = {name: value for name, value in specs[0].items() if name not in varying}
+    count = "1 record" if len(members) == 1 else f"{len(members)} records"
+    kind = f", {specs[0]['kind']}" if "kind" in specs[0] else ""
+    tree.lines.append(f"  {count} of {first['key']}{kind}: {_states(members)}")
+    if not tree.full:
+        word = "ids" if len(members) <= NAMED + 1 else "e.g."
+        tree.add(word, tree.names([member["id"] for member in members]), indent)
+        varied = [
+            f"{name} {_some_values(tree, [spec.get(name) for spec in specs])}"
+            for name in varying
+            if name not in IN_OTHER_LINES
+        ]
+        tree.add("varied", "; ".join(varied), indent, most=3)
+    _facts(tree, members, indent, _shown(tree, common))
+    if tree.full:
+        for member, spec in zip(members, specs, strict=True):
+            tree.lines.append(f"{indent}{member['id']}  {_states([member])}")
+            own = _words({name: spec.get(name) for name in varying})
+            tree.add("", own, indent)
+
+
+def _facts(tree: Tree, members: Sequence[Trace], indent: str, spec: Mapping[str, Any]) -> None:
+    """What records were made from and by, each value once. spec: what all of them share."""
+    tree.add("spec", _words(spec), indent, most=3)
+
+    def line(label: str, texts: Iterable[str | None], most: int | None = None) -> None:
+        distinct = list(dict.fromkeys(filter(None, texts)))
+        more = f", and {len(distinct) - 1} more" if len(distinct) > 1 else ""
+        if tree.full:
+            for text in distinct:
+                tree.add(label, text, indent)
+        elif distinct:
+            tree.cut = tree.cut or bool(more)
+            tree.add(label, distinct[0] + more, indent, most)
+
+    line("data", (data_text(member, tree.digits) for member in members))
+    line("features", (_upstream(tree, member["features"]) for member in members))
+    line("backbone", (_upstream(tree, member["backbone"]) for member in members))
+    line("code", [_code(tree, members)])
+    line("versions", (_words(member["versions"]) for member in members), 2)
+    if tree.full or not any(member["cost"] for member in members):
+        line("device", (member["device"] for member in members))
+    line("seeds", (seeds_text(member["seeds"]) for member in members), 1)
+    whole = tree.full and len(members) == 1
+    tree.add("ledger", _ledgers(tree, members, whole), indent, most=1)
+    tree.add("cost", cost_text(members), indent)
+
+
+def _groups(records: Iterable[Trace], full: bool) -> list[list[Trace]]:
+    """Records of a kind; those that also share all facts if `full`."""
+    shared = ("code_digest", "data", "features", "backbone", "versions", "device", "seeds")
+    groups: dict[str, list[Trace]] = {}
+    for record in records:
+        kind = (record["spec"] or {}).get("kind")
+        facts = [record[name] for name in shared] if full else []
+        groups.setdefault(canonical_json([record["key"], kind, *facts]), []).append(record)
+    return list(groups.values())
+
+
+def _shown(tree: Tree, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """All settings; or those that do something and stand in no other line."""
+    if tree.full:
+        return spec
+    return {k: v for k, v in spec.items() if v is not None and k not in IN_OTHER_LINES}
+
+
+def _claims(tree: Tree, claims: Sequence[Mapping[str, str]], where: str = "on it") -> None:
+    if claims:
+        tree.add("claims", f"{len(claims)} {where}; {_verdicts(claims, tree)}", most=3)
+
+
+def _verdicts(claims: Sequence[Mapping[str, str]], tree: Tree) -> str:
+    by: dict[str, list[str]] = {}
+    for each in claims:
+        by.setdefault(each["verdict"], []).append(each["claim"])
+    return "; ".join(f"{verdict}: {tree.names(names, 6)}" for verdict, names in by.items())
+
+
+def _states(members: Sequence[Trace]) -> str:
+    words = {True: "as used", False: "CHANGED since", None: "there"}
+    counts = Counter(
+        words[member["as_used"]] if member["present"] else "not here" for member in members
+    )
+    if len(members) == 1 and not members[0]["present"]:
+        return f"not here, sha256 {(members[0]['sha256_in_lineage'] or 'unknown')[:SHORT]}"
+    if len(counts) == 1:
+        return next(iter(counts))
+    changed = [member["id"] for member in members if member["as_used"] is False]
+    named = f" ({', '.join(changed)})" if changed else ""
+    return ", ".join(f"{number} {word}" for word, number in counts.items()) + named
+
+
+def data_text(trace: Mapping[str, Any], length: int | None = None) -> str | None:
+    """The data set of a trace or record and its source, with so many digits of every checksum.
+
+    None where it is not known.
+    """
+    data = trace["data"]
+    if data is None:
+        return _without_data_set(trace["spec"] or {}, length)
+    sha256 = f", sha256 {data['sha256'][:length]}" if data.get("sha256") else ""
+    source = source_text(data.get("source") or {}, length)
+    return f"{data['name']}{sha256}" + (f", from {source}" if source else "")
+
+
+def _without_data_set(spec: Mapping[str, Any], length: int | None) -> str | None:
+    """The records of one's own training (`dpatlas.train`), or that a spec names no data set.
+
+    None without a spec, of which nothing is known.
+    """
+    settings, records = spec.get("settings"), spec.get("records")
+    if isinstance(settings, Mapping) and isinstance(records, Mapping) and "data" in settings:
+        known = str(records.get("data") or "")
+        if DIGEST.fullmatch(known):
+            return f"{settings['data']}, digest {known[:length]}"
+        # A dataset's own text.
+        return f"{settings['data']}" + (f", fingerprint {known}" if known else "")
+    return NO_DATA_SET if spec and "data" not in spec else None
+
+
+def source_text(source: Mapping[str, Any], length: int | None = None) -> str:
+    """Kind, file and checksum of a data set's source; nothing if it names neither."""
+    named = " ".join(str(source[name]) for name in ("kind", "file") if source.get(name))
+    algorithm, _, digest = (source.get("checksum") or "").rpartition(":")
+    checksum = f" ({algorithm or 'checksum'} {digest[:length]})" if digest else ""
+    return f"{named}{checksum}" if named else ""
+
+
+def _upstream(tree: Tree, source: Mapping[str, Any] | None) -> str | None:
+    if not source or "sha256" not in source:
+        return None
+    device = f", on {source['device']}" if source.get("device") else ""
+    manifest = f", {source['manifest']}" if tree.full and source.get("manifest") else ""
+    return f"{source.get('id', '')}, sha256 {source['sha256'][: tree.digits]}{device}{manifest}"
+
+
+def _code(tree: Tree, traces: Sequence[Trace]) -> str | None:
+    """Module and digest, and whether today's code is the same, once for all that share them."""
+    texts = list(dict.fromkeys(_one_code(trace) for trace in traces if trace["code_digest"]))
+    if not texts and traces[0]["kind"] == "data":
+        return f"{traces[0]['module']}, no digest kept"
+    return "; ".join(texts) or None
+
+
+def _code_state(trace: Trace) -> str:
+    if trace["code_unchanged"]:
+        return "code as now"
+    return "code CHANGED since" if trace["code_now"] else "no such module now"
+
+
+def _one_code(trace: Trace) -> str:
+    now = _code_state(trace).removeprefix("code ")
+    changed = (
+        f": now {trace['code_now']}" if trace["code_now"] and not trace["code_unchanged"] else ""
+    )
+    return f"{trace['module']} {trace['code_digest']}, {now}{changed}"
+
+
+def seeds_text(seeds: Mapping[str, Any] | None) -> str:
+    """Numbers and uses before the sentences that say how a seed comes about."""
+    return in_words(dict(sorted((seeds or {}).items(), key=lambda item: "(" in str(item[1]))))
+
+
+def _some_values(tree: Tree, values: Sequence[Any]) -> str:
+    distinct = list(dict.fromkeys(plain(value) or "none" for value in values))
+    if len(distinct) <= VALUES:
+        return " | ".join(distinct)
+    tree.cut = True
+    return f"{' | '.join(distinct[:NAMED])} | ... ({len(distinct)})"
+
+
+def _ledgers(tree: Tree, traces: Sequence[Trace], whole: bool = False) -> str | None:
+    """The guarantees of the ledgers, each once; everything that they say if `whole`."""
+    texts: dict[str, None] = {}
+    for trace in traces:
+        ledger = trace["ledger"] or {}
+        words = ("epsilon", "delta", "guaranteed", "claimed")
+        if whole:
+            words = (*words, *(name for name in ledger if name not in words))
+        given = [
+            f"{word}: {in_words(ledger[word])}" for word in words if ledger.get(word) is not None
+        ]
+        texts["; ".join(given) or ledger.get("mechanism", "")] = None
+    ledgers = list(filter(None, texts))
+    if tree.full or len(ledgers) < 2:
+        return " | ".join(ledgers) or None
+    tree.cut = True
+    return f"{len(ledgers)} ledgers, e.g. {ledgers[0]}"
+
+
+def cost_text(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """What the runs of traces or records cost together; None where nothing tells."""
+    costs = [record["cost"] for record in records if record["cost"]]
+    if not costs:
+        return None
+    wall, cpu = (sum(cost[name] for cost in costs) for name in ("wall_s", "cpu_s"))
+    peak = max(cost["peak_memory_mb"] for cost in costs)
+    devices = ", ".join(dict.fromkeys(cost["device"] for cost in costs))
+    spent = f"wall {duration(wall)}, CPU {duration(cpu)}, peak memory {peak:.0f} MB"
+    return f"{spent}, on {devices}"
+
+
+def _words(values: Mapping[str, Any] | None) -> str:
+    return ", ".join(f"{name} {plain(value)}" for name, value in (values or {}).items())
+
+
+def plain(value: Any) -> str:
+    """A JSON value without its quotes."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} {plain(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, list):
+        return " ".join(map(plain, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def in_words(value: Any) -> str:
+    """A value of a ledger, in which mappings and lists of them stand without brackets."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {in_words(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return "; ".join(map(in_words, value))
+    return plain(value)
+
+
+def describe_comparison(result: Mapping[str, Any], full: bool = False) -> str:
+    """The comparison `result`; `full` shortens nothing."""
+    tree, first, every = Tree(full), result["first_cause"], all_differences(result)
+    of = {name: [each for each in every if each["what"] == name] for name in RESULTS}
+    if first is not None:
+        tree.line(f"first cause: {_difference(first, full)}")
+    elif result["same"]:
+        tree.line("no difference: nothing that is known of them differs")
+    else:
+        gap = max(each["largest_relative"] for each in every)
+        words = f"no difference beyond a relative {result['tolerance']:g}"
+        tree.line(f"{words}: numbers differ by up to {gap:.2g} of the larger")
+    tree.add("old", result["old"])
+    tree.add("new", result["new"])
+    if result["same"]:
+        return tree.text()
+    causes = [each for each in every if each["what"] not in RESULTS and each != first]
+    tree.section("also differs", [_difference(each, full) for each in causes], MOST_CAUSES)
+    if first and first["what"] == UNEXPLAINED:
+        tree.section("looked at, and found equal or not known", [ORDER], 1)
+    effects = [each for name in RESULTS if name not in ("metrics", "bytes") for each in of[name]]
+    tree.section("what follows", [_difference(each, full) for each in effects], MOST_CAUSES)
+    both = " that both have" * ("records" in result)
+    # What is not a number, or is there in one only, comes first: it says most.
+    ranked = sorted(of["metrics"], key=lambda each: -_gap(each))
+    none = {
+        "same": f"none differs{both and f' in the records{both}'}",
+        "unknown": "not known: a record is not here",
+    }
+    words = none.get(result["metrics"], "")
+    tree.section("metrics", [_metric(each, full) for each in ranked] or [words], MOST_METRICS)
+    files = [f"{each['name']}{_ids(each, full)}{_by(each)}" for each in of["bytes"]]
+    same = f"every output{both} is the same"
+    tree.section("bytes", [f"differ: {tree.names(files, 6)}" if files else same], 1)
+    return tree.text()
+
+
+def _gap(difference: Difference) -> float:
+    gap = difference.get("largest_relative")
+    return math.inf if gap is None else gap
+
+
+def _by(difference: Difference) -> str:
+    """How far numbers differ; of the files of a figure its csv says it."""
+    name, gap = difference["name"], difference.get("largest_relative")
+    file = difference["what"] == "bytes" and not name.endswith((".csv", "record.json"))
+    return "" if gap is None or file else f" by up to {gap:.2g} of the larger"
+
+
+def _metric(difference: Difference, full: bool) -> str:
+    name, by = difference["name"], _by(difference)
+    old, new = _pair(difference, full)
+    by = f",{by}" if by else ""
+    if difference["values"] == 1:
+        return f"{name}: {old} -> {new}{by}"
+    records = len(difference.get("ids", ()))
+    where = f" of {records} records" if records > 1 else ""
+    count = f"{difference['changed']} of {difference['values']} values{where} differ{by}"
+    return f"{name}: {count}; the first {old} -> {new}"
+
+
+def _difference(difference: Difference, full: bool) -> str:
+    text = f"{difference['what']} {difference['name'] or ''}".rstrip()
+    if difference["old"] is not None or difference["new"] is not None:
+        text += ": {} -> {}".format(*_pair(difference, full))
+    note = f" ({difference['note']})" if "note" in difference else ""
+    return text + _ids(difference, full) + note
+
+
+def _ids(difference: Difference, full: bool) -> str:
+    ids = difference.get("ids")
+    if not ids:
+        return ""
+    if full or len(ids) <= NAMED:
+        return f" [{', '.join(ids)}]"
+    return f" [{len(ids)} records, e.g. {ids[0]}]"
+
+
+def _pair(difference: Difference, full: bool) -> tuple[str, str]:
+    """Old and new, as short as they can be told apart."""
+    sides = difference["old"], difference["new"]
+    texts = [repr(side) if isinstance(side, float) else plain(side) for side in sides]
+    if full:
+        return texts[0], texts[1]
+    if all(isinstance(side, float) for side in sides):
+        rounded = [f"{side:.6g}" for side in sides]
+        texts = rounded if rounded[0] != rounded[1] else texts
+    texts = [text[:SHORT] if DIGEST.fullmatch(text) else text for text in texts]
+    old, new = (text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..." for text in texts)
+    return old, new
+
+
+def _wrapped(text: str, head: str, margin: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,201 @@
+"""What of a run or a publication is not as it was made: files, records, code, and intervals."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpatlas.base.canonical import canonical_json, sha256
+from dpatlas.base.files import read_json
+from dpatlas.errors import InputError, refusal
+from dpatlas_workflow.evidence.run_values import differences_from_values
+from dpatlas_workflow.evidence.verdicts import CLAIMS, COMPARISONS, read_comparisons
+from dpatlas_workflow.report.bundle import NAME as BUNDLE
+from dpatlas_workflow.report.index import (
+    MANIFEST,
+    README,
+    RECORD,
+    SUFFIXES,
+    product_node,
+    read_lineage,
+    read_publication,
+    read_record,
+    record_node,
+)
+from dpatlas_workflow.report.manifest import NAME as CSV_MANIFEST
+from dpatlas_workflow.report.manifest import csv_differences
+from dpatlas_workflow.report.state import file_differences, unnamed
+
+# Parts of runs/KEY/ID/record.json.
+RECORD_DEPTH = 4
+# Where the manifests lie of what records say that they were made from.
+MADE_FROM = {
+    "data": f"data/*/{MANIFEST}",
+    "features": f"features/*/{MANIFEST}",
+    "backbone": f"runs/*/*/backbone/{MANIFEST}",
+}
+Load = Callable[[Path], object]
+
+
+def differences(folder: Path, loads: Mapping[str, Load]) -> list[str]:
+    """A line for each difference in a run or a published run; InputError for any other folder.
+
+    loads: what reads the arrays of a folder of data, features or a backbone, by the keys of
+    `MADE_FROM`, and refuses damaged ones.
+    """
+    if not any((folder / name).is_dir() for name in ("runs", "lineage")):
+        if not (folder / MANIFEST).is_file():
+            raise InputError(str(folder), "neither runs nor a manifest", "the results of a run")
+        return published_differences(folder) + interval_differences(folder)
+    lines = [
+        *refused(folder, folder / CSV_MANIFEST, lambda path: csv_differences(path.parent)),
+        *interval_differences(folder),
+        *product_differences(folder),
+        *record_differences(folder),
+    ]
+    for what, load in loads.items():
+        for path in sorted(folder.glob(MADE_FROM[what])):
+            lines += refused(folder, path, functools.partial(_loaded, load))
+    return list(dict.fromkeys(lines))  # manifest.txt and a lineage may both say it
+
+
+def _loaded(load: Load, path: Path) -> tuple[()]:
+    load(path.parent)
+    return ()
+
+
+def product_differences(run: Path) -> list[str]:
+    """A line for whatever a lineage in `run` (results/TIER) does not account for.
+
+    That is a file of a figure or table, a record behind it, or the code that drew it; and a file
+    among figures and tables that no lineage names.
+    """
+    lines: list[str] = []
+    read: dict[str, set[str]] = {}
+
+    def check(path: Path) -> Iterator[str]:
+        node = product_node(path, read_lineage(path))
+        read[path.stem] = {*node.files}
+        yield from file_differences(run, node.files)
+        if changed := node.code_difference:
+            yield f"{node.kind}s/{path.stem}: {changed}"
+
+    torn = set()
+    for path in sorted(run.glob("lineage/*.json")):
+        lines += refused(run, path, check)
+        torn |= {path.stem} - read.keys()
+    names = {name for files in read.values() for name in files}
+    files = [f"{folder}/{name}" for folder in SUFFIXES for name in _visible(run / folder)]
+    others = (name for name in files if name not in names and Path(name).stem not in torn)
+    return lines + [f"{name}: no lineage names it" for name in others]
+
+
+def _visible(folder: Path, names: Iterable[str] = ()) -> list[str]:
+    """What is `unnamed` and not hidden: what a killed writer left, or a desktop, is no result."""
+    files = unnamed(folder, [*names])
+    return [name for name in files if not any(part.startswith(".") for part in Path(name).parts)]
+
+
+def record_differences(run: Path) -> list[str]:
+    """A line for every record in `run` that is torn, out of place, or of other code or inputs.
+
+    Inputs are data, features and backbone. An opened bundle has none to compare with.
+    """
+    opened = (run / BUNDLE).is_file()
+    made = {} if opened else {what: _manifests(run, where) for what, where in MADE_FROM.items()}
+    lines: list[str] = []
+    for path in sorted(run.glob(f"runs/**/{RECORD}")):
+        name = path.relative_to(run)
+        if len(name.parts) == RECORD_DEPTH:
+            lines += refused(run, path, lambda path: _of_record(path, made))
+        else:
+            lines.append(f"{name.as_posix()}: a record that is not at runs/KEY/ID/{RECORD}")
+    return lines
+
+
+def _manifests(run: Path, pattern: str) -> dict[str, Any]:
+    """Manifests by the sha256 that they state."""
+    known = {}
+    for path in sorted(run.glob(pattern)):
+        try:
+            manifest = read_json(path)
+            known[manifest["sha256"]] = manifest
+        except (InputError, KeyError, TypeError):
+            continue  # they have a check of their own
+    return known
+
+
+def _of_record(path: Path, made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    record, name = read_record(path), "/".join(path.parts[-4:])
+    yield from (f"{name}: {each}" for each in record_slips(record, path))
+    node = record_node(path, record)
+    if changed := node.code_difference:
+        yield f"{name}: {changed}"
+    for what, known in made.items():
+        if used := node.facts[what]:
+            manifest = known.get(used["sha256"])
+            if manifest is None or (what == "data" and manifest != used):
+                place, digest = MADE_FROM[what].partition("*")[0], used["sha256"][:16]
+                yield f"{name}: {what} with sha256 {digest}, of which no manifest is in {place}"
+
+
+def record_slips(record: Mapping[str, Any], path: Path) -> list[str]:
+    """What a record in `path` contradicts: its spec's digest, its place, its own numbers."""
+    lines = []
+    recorded, now = record["spec_digest"], sha256(canonical_json(record["spec"]))
+    if now != recorded or not record["id"].endswith(f"-{recorded[:8]}"):
+        lines.append(f"spec digest {recorded[:16]} in place of {now[:16]}")
+    if (record["key"], record["id"]) != (path.parent.parent.name, path.parent.name):
+        lines.append(f"the record of {record['key']}/{record['id']}")
+    # A tuning says the epsilon of every arm's trials twice, and none of all together.
+    rows = record["metrics"].get("rows")
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    if said := [row["trials_epsilon"] for row in rows if "trials_epsilon" in row]:
+        ledger = record["ledger"]
+        if [ledger["epsilon"], *(arm["epsilon"] for arm in ledger["arms"])] != [None, *said]:
+            lines.append("a ledger with other epsilons than the trials of its arms have")
+    return lines
+
+
+def published_differences(folder: Path) -> list[str]:
+    """A line for every file of a published run that is not what its manifest says, or not in it."""
+
+    def check(path: Path) -> Iterator[str]:
+        manifest = read_publication(path)
+        files = manifest["files"]
+        yield from file_differences(folder, files)
+        # What a publication has whatever its manifest says: the verdicts, its products' files.
+        must = {CLAIMS} | {
+            f"{lineage['kind']}s/{name}"
+            for lineage in manifest["products"].values()
+            for name in lineage["outputs"]
+            if name.rpartition(".")[2] in SUFFIXES[f"{lineage['kind']}s"]
+        }
+        others = {*_visible(folder, [*files, MANIFEST, README])} | (must - files.keys())
+        yield from (f"{name}: not in {MANIFEST}" for name in sorted(others))
+
+    return refused(folder, folder / MANIFEST, check)
+
+
+def interval_differences(folder: Path) -> list[str]:
+    """A line for every number of comparisons.csv that does not follow from the runs beside it."""
+
+    def check(path: Path) -> Iterator[str]:
+        for row in read_comparisons(path.parent):
+            for line in differences_from_values(row):
+                yield f"{COMPARISONS}: {row['claim']}, {row['comparison']}: {line} by its values"
+
+    return refused(folder, folder / COMPARISONS, check)
+
+
+def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str]]) -> list[str]:
+    """The lines that `check` finds about the file `path`, or one if it cannot make sense of it."""
+    name = path.relative_to(run).as_posix()
+    try:
+        return list(check(path))
+    except InputError as error:
+        return [str(error).removeprefix(f"{run}/")]
+    except OSError as error:
+        return [refusal(error).removeprefix(f"{run}/")]
+    except (AttributeError, KeyError, TypeError):
+        return [f"{name}: content of another shape"]
