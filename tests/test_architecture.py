@@ -234,3 +234,14 @@ def test_third_party_imports_are_direct_requirements():
         and not {canonicalize_name(name) for name in providers.get(top, [])} & required
     ]
     assert not undeclared, "\n" + "\n".join(undeclared)
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_no_two_public_classes_share_a_name(root):
+    places: dict[str, list[str]] = {}
+    for module, source in modules().items():
+        if module.partition(".")[0] == root:
+            for node in ast.parse(source).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(module)
+    assert not {name: there for name, there in places.items() if len(there) > 1}

@@ -171,7 +171,7 @@ def panel(options: argparse.Namespace) -> int:
     from dpatlas_workflow.config.atlas import Atlas
     from dpatlas_workflow.config.load import load_config
     from dpatlas_workflow.papers.kl_privacy.jobs.training import NoisyDescent, TrainingData
-    from dpatlas_workflow.papers.kl_privacy.records.training import TrainingSpec
+    from dpatlas_workflow.papers.kl_privacy.records.training import KlTrainingSpec
 
     settings = load_config([PROJECT / "workflow" / "tiers" / "printed.yaml"])
     block = settings.kl_privacy
@@ -200,7 +200,7 @@ def panel(options: argparse.Namespace) -> int:
     }
     rows: list[dict[str, Any]] = []
     for spec in specs[:1] if tiny else specs:
-        fields = TrainingSpec.model_validate(spec.fields | (TINY_NETWORK if tiny else {}))
+        fields = KlTrainingSpec.model_validate(spec.fields | (TINY_NETWORK if tiny else {}))
         for setting in ("float32", "tf32"):
             before = set_precision(setting)
             with torch.no_grad():

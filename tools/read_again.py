@@ -41,10 +41,10 @@ from dpatlas_workflow.evidence.claims import (
     FILE,
     READ,
     Claim,
+    ClaimEntry,
     Claims,
-    Entry,
     JudgedEntry,
-    Looks,
+    LookRecords,
     at_tier,
     comparison_rows,
     conjunction_row,
@@ -71,7 +71,7 @@ from dpatlas_workflow.report.verify import published_differences
 from dpatlas_workflow.statistics import Comparison, Estimate
 
 Row = Mapping[str, Any]
-T = TypeVar("T", Claim, Entry)
+T = TypeVar("T", Claim, ClaimEntry)
 # Limits of a comparison, and what an empty cell means.
 LIMITS = {"above": -math.inf, "below": math.inf}
 # Keys of an entry that say what is asked; arguments of its test come on top, without its words.
@@ -216,14 +216,14 @@ def _as_read(said: T, was: Row | None) -> T:
 
 
 def _judged_again(
-    claims: Claims, entry: Entry, was: Row, compared: Sequence[Row], rule: Rule
+    claims: Claims, entry: ClaimEntry, was: Row, compared: Sequence[Row], rule: Rule
 ) -> JudgedEntry:
     """What the published runs say of a changed entry; InputError where they cannot tell."""
     if rule.formula:
         # Of the group a test only asks whether the config has it.
         no_record: Any = SimpleNamespace(ids=("none",), key=entry.paper, spec=())
         there = PublishedRuns(groups={entry.arguments["group"]: [no_record]})
-        return judge_entry(claims, entry, Looks(there))
+        return judge_entry(claims, entry, LookRecords(there))
     # Of many comparisons those closest to the verdict's turning are published: the last one stands
     # for the others, so that the error is shared among as many.
     missing = int(was["comparisons"] or 0) - len(compared)
@@ -238,13 +238,13 @@ def _judged_again(
     return judged
 
 
-def _judge(claims: Claims, entry: Entry, compared: Sequence[Row], missing: int) -> JudgedEntry:
+def _judge(claims: Claims, entry: ClaimEntry, compared: Sequence[Row], missing: int) -> JudgedEntry:
     def evidence(records: PublishedRuns) -> Evidence:
         every = [_comparison(row, _estimate(row, records.runs)) for row in compared]
         return Evidence([every + every[-1:] * missing])
 
     tests: Any = {entry.test: lambda **arguments: SimpleNamespace(evidence=evidence)}
-    return judge_entry(claims, entry, Looks(PublishedRuns()), tests)
+    return judge_entry(claims, entry, LookRecords(PublishedRuns()), tests)
 
 
 def _estimate(row: Row, runs: int) -> Estimate:

@@ -27,7 +27,7 @@ from dpatlas.data import prepared
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs.job import Job
 from dpatlas.models import backbone
-from dpatlas_workflow.papers.lp_fft.jobs.networks import Networks, outputs
+from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, outputs
 from dpatlas_workflow.papers.lp_fft.jobs.strategies import KIND
 from dpatlas_workflow.run.deals import Deals
 from dpatlas_workflow.run.features import main
@@ -72,7 +72,7 @@ def test_a_head_sees_what_the_network_before_it_would_show_it(tmp_path, rank):
     images, shown = prepared.load(given.data.parent), frozen.load(given.features)
     fields = checked_fields(KIND.record.spec, spec.fields, "--spec: ")
     job = Job(spec, fields, images, "cpu", None, Stopwatch(), features=shown)
-    networks = Networks(job, backbone.load(given.backbone), rank=rank)
+    networks = BackboneNetworks(job, backbone.load(given.backbone), rank=rank)
     seen = networks.seen(Deals(job).of(0))
     with torch.no_grad():
         before, _ = networks.fresh(0).split(["head.weight"])

@@ -10,7 +10,7 @@ from dpatlas.base.seeds import Noise
 from dpatlas.base.specs import Spec
 from dpatlas.jobs import job as job_module
 from dpatlas.jobs.job import Job
-from dpatlas.jobs.resume import Stages, Watched
+from dpatlas.jobs.resume import Stages, WatchedWork
 
 SPEC = Spec.of({"key": "feature_learning", "kind": "small"}, "small")
 
@@ -84,7 +84,7 @@ def test_what_was_seen_is_not_looked_at_again(tmp_path, often, kill_at):
             looks.append(training.steps_done)
             return float(training.total[0])
 
-        watched = Watched(training, look, [0, 2, 2, 5])
+        watched = WatchedWork(training, look, [0, 2, 2, 5])
         stages_in(tmp_path).finish(watched)
         return watched.seen
 

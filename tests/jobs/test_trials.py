@@ -14,14 +14,14 @@ from dpatlas.base.checkpoints import Checkpoints
 from dpatlas.base.records import Stopwatch, checked_fields
 from dpatlas.data import prepared
 from dpatlas.jobs.job import Job
-from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.records.long_training_tuning import LongTrainingTuningSpec
-from dpatlas_workflow.run.arms import Arms, Setting, accuracy
+from dpatlas_workflow.run.arms import Arms, ArmSetting, accuracy
 from dpatlas_workflow.run.private_plan import DpSgdPlan
 from dpatlas_workflow.run.tuning import Tuning
 
 ACCOUNTS = (1e-5, "add_remove")
-PROBLEM = Problem(n=1150, classes=10, feature_norm=1.0, delta=1e-5)
+PROBLEM = RegressionProblem(n=1150, classes=10, feature_norm=1.0, delta=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def small_tuning(folder: Path, after):
             ran = one.train(model, phases, x["train"], labels["train"]).ran
             return {"accuracy": accuracy(model(x["test"]), labels["test"])}, ran
 
-        return Setting({}, lambda: {"relation": "add_remove"}, train)
+        return ArmSetting({}, lambda: {"relation": "add_remove"}, train)
 
     def grid_of(arm, chosen):
         first = chosen["first"]["lrs"] if arm == "second" else []

@@ -113,11 +113,11 @@ def test_resnet18_is_torchvisions_with_a_small_stem_under_its_names():
 
 
 def test_a_block_of_a_wide_resnet_adds_to_its_input_or_to_a_shortcut_of_the_activated_one():
-    block = wide.Block(16, 16, 1, groups=16)
+    block = wide.WideBlock(16, 16, 1, groups=16)
     nn.init.zeros_(block.conv2.weight)
     x = torch.randn(2, 16, 4, 4)
     assert block.shortcut is None and torch.equal(block(x), x)
-    block = wide.Block(16, 32, 2, groups=16).double()
+    block = wide.WideBlock(16, 32, 2, groups=16).double()
     nn.init.zeros_(block.conv2.weight)
     x = torch.randn(2, 16, 4, 4, dtype=torch.double)
     active = torch.relu(block.norm1(x))[:, :, ::2, ::2]

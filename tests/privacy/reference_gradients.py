@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpatlas.models.vit import Attention, ClassToken, First, Offset, Tokens
+from dpatlas.models.vit import ClassToken, First, Offset, SelfAttention, Tokens
 
 
 def per_record_gradients(
@@ -77,7 +77,7 @@ def _attention() -> nn.Sequential:
         ClassToken(12),
         Offset(17, 12),
         nn.LayerNorm(12),
-        Attention(12, 3),
+        SelfAttention(12, 3),
         First(),
         nn.Linear(12, 5),
     )

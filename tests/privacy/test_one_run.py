@@ -10,7 +10,7 @@ from scipy import sparse, stats
 from scipy.optimize import linprog
 
 from dpatlas.accounting.audit_statistics import count_guesses
-from dpatlas.accounting.one_run import Claim, one_run_profile_test
+from dpatlas.accounting.one_run import ClaimedProfile, one_run_profile_test
 from dpatlas.errors import InputError
 
 MU = 1.0
@@ -38,7 +38,7 @@ def leaking(rng, m, leaked):
 
 
 def rejections(attack, trials, profile, m, level, guesses=None):
-    rng, claim = np.random.default_rng(3), Claim(*profile)
+    rng, claim = np.random.default_rng(3), ClaimedProfile(*profile)
     guesses = guesses or claim.planned_guesses(m, level)
     needed = claim.needed(m, guesses, level)
     assert needed is not None
@@ -125,7 +125,7 @@ def best_of_all_mechanisms(m, guesses, correct, profile):
 def test_no_mechanism_and_no_guesser_beat_the_bound(m, guesses, correct, profile):
     best = best_of_all_mechanisms(m, guesses, correct, profile)
     assert best == pytest.approx(most_probable(m, guesses, correct, profile), rel=1e-6)
-    bound = Claim(*profile).p_value(m, guesses, correct)
+    bound = ClaimedProfile(*profile).p_value(m, guesses, correct)
     assert best <= bound * (1 + 1e-7)
     assert bound <= 1.25 * best
 
@@ -137,12 +137,12 @@ def test_no_mechanism_and_no_guesser_beat_the_bound(m, guesses, correct, profile
 def test_the_bound_is_little_above_what_the_worst_mechanism_attains(m, mu, guesses, correct):
     profile = gaussian_profile(mu, 24)
     attained = most_probable(m, guesses, correct, profile)
-    bound = Claim(*profile).p_value(m, guesses, correct)
+    bound = ClaimedProfile(*profile).p_value(m, guesses, correct)
     assert attained <= bound <= 1.25 * attained
 
 
 def test_without_delta_the_bound_is_binomial():
-    claim, accuracy = Claim(np.array([1.5]), np.array([0.0])), 1 / (1 + np.exp(-1.5))
+    claim, accuracy = ClaimedProfile(np.array([1.5]), np.array([0.0])), 1 / (1 + np.exp(-1.5))
     for correct in (42, 45, 50):
         exact = stats.binom.sf(correct - 1, 50, accuracy)
         # What is given away: `right guesses >= correct` counts as exactly `correct`.
@@ -150,7 +150,7 @@ def test_without_delta_the_bound_is_binomial():
 
 
 def test_the_claim_s_curve_is_the_gaussian_one_from_below():
-    claim = Claim(*gaussian_profile(MU, 400))
+    claim = ClaimedProfile(*gaussian_profile(MU, 400))
     y = np.linspace(0.01, 0.99, 50)
     exact = stats.norm.cdf(stats.norm.ppf(y) - MU)
     curve = np.array([claim.inverse(value) for value in y.tolist()])
@@ -167,7 +167,7 @@ def test_a_gaussian_mechanism_at_its_claim_is_not_rejected(m):
 @pytest.mark.parametrize("leaked", [40, 100, 200])
 @pytest.mark.parametrize("guesses", [20, 40, 100, 200])
 def test_a_rare_leak_of_many_canaries_is_rejected_at_most_at_the_nominal_rate(leaked, guesses):
-    rng, claim = np.random.default_rng(3), Claim(*leak_profile(leaked / 200))
+    rng, claim = np.random.default_rng(3), ClaimedProfile(*leak_profile(leaked / 200))
     needed = claim.needed(200, guesses, 0.9) or 201
     found = sum(
         count_guesses(*leaking(rng, 200, leaked), guesses).correct >= needed for _ in range(600)
@@ -203,7 +203,7 @@ def test_the_verdict_is_the_p_value_s():
     assert test.rejected
     assert test.could_reject
     assert test.least_p_value <= test.p_value <= 0.05
-    claim = Claim(*PROFILE)
+    claim = ClaimedProfile(*PROFILE)
     p_values = [claim.p_value(1000, test.guesses, test.needed - less) for less in (0, 1)]
     assert p_values[0] <= 0.05 * 1.001
     assert p_values[1] > 0.05
@@ -214,7 +214,7 @@ def test_the_verdict_is_the_p_value_s():
 
 def test_the_default_number_of_guesses_depends_on_the_claim_alone():
     included = np.random.default_rng(5).random(400) < 0.5
-    planned = Claim(*PROFILE).planned_guesses(400, 0.95)
+    planned = ClaimedProfile(*PROFILE).planned_guesses(400, 0.95)
     for scores in (included * 1.0, np.zeros(400)):
         assert one_run_profile_test(scores, included, *PROFILE).guesses == planned
 
@@ -227,7 +227,7 @@ def test_scores_that_say_nothing_are_not_rejected_in_whatever_order_canaries_are
 
 def test_more_points_of_a_profile_sharpen_the_test():
     coarse, fine = (
-        Claim(*gaussian_profile(MU, points)).p_value(1000, 200, 195) for points in (6, 64)
+        ClaimedProfile(*gaussian_profile(MU, points)).p_value(1000, 200, 195) for points in (6, 64)
     )
     assert fine < coarse
 

@@ -9,8 +9,8 @@ from dpatlas_workflow.evidence.claims import (
     COLUMNS,
     COMPARISON_COLUMNS,
     Claim,
+    ClaimEntry,
     Claims,
-    Entry,
     Headline,
     write_claims,
 )
@@ -212,7 +212,7 @@ ERRATA = {
 
 
 def entry(name, **fields):
-    return Entry(
+    return ClaimEntry(
         id=name,
         claim="kl-1",
         paper="kl_privacy",

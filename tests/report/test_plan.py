@@ -19,7 +19,7 @@ from dpatlas.data.registry import DATA_SETS
 from dpatlas_workflow.commands import plan as command
 from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.load import load_tier, read_tier, validate
-from dpatlas_workflow.cost.counting import VIT, Cost, cost_of, pass_work, units
+from dpatlas_workflow.cost.counting import VIT, KindCost, cost_of, pass_work, units
 from dpatlas_workflow.cost.estimate import (
     Estimates,
     Seconds,
@@ -134,7 +134,7 @@ def test_every_kind_was_measured_and_one_without_a_cost_of_its_own_counts_runs(m
     assert seconds_of(("a_new_paper", "kind")) == Seconds()
     monkeypatch.setattr(type(all_blocks()[KIND[0]]), "cost", lambda block, kind: None)
     spec = typed(FIELDS | {"runs": 7})
-    assert cost_of(spec) == Cost() and units(spec) == 7
+    assert cost_of(spec) == KindCost() and units(spec) == 7
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from dpatlas_workflow.show.mathtext import in_unicode, plain
 from dpatlas_workflow.show.panel import (
     Axis,
     Contours,
-    Grid,
     Legend,
     Panel,
+    PanelGrid,
     Series,
     ShownFigure,
     Span,
@@ -43,7 +43,7 @@ ROWS.append({"series": "b", "x": 4, "runs_used": 0, "runs_diverged": 3})
 
 
 def chart(*lines, legend=None, notes=("ten runs",), **grid):
-    made = chart_of(ShownFigure([Grid(lines, 3.0, **grid)], (), [], [], legend), notes)
+    made = chart_of(ShownFigure([PanelGrid(lines, 3.0, **grid)], (), [], [], legend), notes)
     return json.loads(json.dumps(made, allow_nan=False))
 
 
@@ -150,8 +150,8 @@ def test_panels_have_places_labels_and_the_title_above():
 
 def test_panels_take_tracks_as_they_take_width_in_every_grid_of_its_own():
     grids = [
-        Grid([[Panel(), Panel()]], 2.0, "a heading", widths=(3, 1)),
-        Grid([[Panel(lines=2), Panel(), Panel()], [None, Panel(), None]], 4.0),
+        PanelGrid([[Panel(), Panel()]], 2.0, "a heading", widths=(3, 1)),
+        PanelGrid([[Panel(lines=2), Panel(), Panel()], [None, Panel(), None]], 4.0),
     ]
     made = chart_of(ShownFigure(grids, (), [], []), [])
     (wide, narrow, *three, below) = (each["at"] for each in made["panels"])

@@ -12,9 +12,9 @@ from matplotlib.text import Text
 from dpatlas_workflow.show.look import INITS, Look
 from dpatlas_workflow.show.panel import (
     Axis,
-    Grid,
     Legend,
     Panel,
+    PanelGrid,
     ShownFigure,
     accuracy,
     names,
@@ -43,7 +43,7 @@ ROWS = [
 
 
 def figure_of(*lines, height=3.0, **options):
-    return drawn(ShownFigure([Grid(lines, height, **options)], (), [], []))
+    return drawn(ShownFigure([PanelGrid(lines, height, **options)], (), [], []))
 
 
 def axes_of(panel, **options):
@@ -173,7 +173,7 @@ def test_a_legend_above_all_panels_has_each_name_once_and_those_of_panels_stay_t
 
 def test_labels_of_a_grid_are_aligned_by_themselves():
     panels = [Panel("", Axis(), names([name], "y")) for name in ("a", "a long name beside an axis")]
-    figure = drawn(ShownFigure([Grid([[panel]], 2.0) for panel in panels], (), [], []))
+    figure = drawn(ShownFigure([PanelGrid([[panel]], 2.0) for panel in panels], (), [], []))
     figure.draw_without_rendering()
     first, second = [axes.get_window_extent().x0 for axes in figure.axes]
     assert first < second / 2

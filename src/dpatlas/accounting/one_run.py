@@ -115,12 +115,12 @@ def one_run_profile_test(
     epsilons, deltas (points,): as of `profile_excess`; more points make the test sharper, at no
     cost in confidence. The `guesses` highest and lowest scores, half each, are guessed in and out,
     and the others are abstained from. Fix `guesses` before looking at the scores; the default,
-    `Claim.planned_guesses`, depends on the claim alone.
+    `ClaimedProfile.planned_guesses`, depends on the claim alone.
 
     Assumes nothing about the mechanism; see the module's docstring for the proof. Raises InputError
     as `count_guesses` does, and for a profile without points, of unequal lengths or out of range.
     """
-    claim = Claim(*claimed_profile(epsilons, deltas))
+    claim = ClaimedProfile(*claimed_profile(epsilons, deltas))
     if guesses is None and np.size(scores) > 1:
         guesses = claim.planned_guesses(np.size(scores), level)
     counted = count_guesses(scores, included, guesses)
@@ -136,7 +136,7 @@ def one_run_profile_test(
     )
 
 
-class Claim:
+class ClaimedProfile:
     """A claimed profile as the concave function f of the module's docstring."""
 
     def __init__(self, epsilons: np.ndarray, deltas: np.ndarray):

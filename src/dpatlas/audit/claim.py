@@ -11,8 +11,8 @@ import numpy as np
 
 from dpatlas.accounting.one_run import PROFILE_DELTAS
 from dpatlas.base.guard import integer, one_of, real
-from dpatlas.epsilon.claim import CLAIM_KEYS, RELATIONS, Phase, printed, read_claim
-from dpatlas.epsilon.claim import Claim as Settings
+from dpatlas.epsilon.claim import CLAIM_KEYS, RELATIONS, ClaimedPhase, printed, read_claim
+from dpatlas.epsilon.claim import EpsilonClaim as Settings
 from dpatlas.epsilon.valid import accountants, epsilon_by, event
 from dpatlas.errors import InputError
 
@@ -71,7 +71,7 @@ class Claim:
         self._profile: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self) -> tuple[ClaimedPhase, ...]:
         """Phases of the training; empty where only an epsilon is claimed."""
         return self.settings.phases if self.settings else ()
 

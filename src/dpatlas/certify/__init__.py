@@ -8,7 +8,9 @@ and `dpatlas certify mine.py:make_model --data data.npz` on the command line.
 """
 
 from dpatlas.certify.certificate import certify
-from dpatlas.certify.report import HeldOut, Report, Row
-from dpatlas.certify.settings import Settings
+from dpatlas.certify.report import CertifyReport as Report
+from dpatlas.certify.report import HeldOut
+from dpatlas.certify.report import PosteriorRow as Row
+from dpatlas.certify.settings import CertifySettings as Settings
 
 __all__ = ["HeldOut", "Report", "Row", "Settings", "certify"]

@@ -17,8 +17,8 @@ from dpatlas.base.seeds import Noise
 from dpatlas.certify.network import chain, check_takes, redrawn
 from dpatlas.certify.posterior import count_errors, train_posterior
 from dpatlas.certify.priors import DP_SGD, HELD_OUT, PRIORS, held_out_bound, make_prior
-from dpatlas.certify.report import Report, Row
-from dpatlas.certify.settings import Settings
+from dpatlas.certify.report import CertifyReport, PosteriorRow
+from dpatlas.certify.settings import CertifySettings
 from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.certificates import (
     certificate_exponent,
@@ -68,8 +68,8 @@ def certify(
     x_test: Any = None,
     y_test: Any = None,
     redraw: bool = False,
-    settings: Settings | None = None,
-) -> Report:
+    settings: CertifySettings | None = None,
+) -> CertifyReport:
     """A bound on the error of a randomised network around the model, and what it was paid with.
 
     model: an `nn.Sequential` of linear layers, 3x3 convolutions, activations, pooling, as it is
@@ -96,8 +96,8 @@ def certify(
     """
     start = time.monotonic()
     one_of(*PRIORS).check("prior", prior)
-    settings = Settings() if settings is None else settings
-    if not isinstance(settings, Settings):
+    settings = CertifySettings() if settings is None else settings
+    if not isinstance(settings, CertifySettings):
         raise InputError("settings", type(settings).__name__, "a dpatlas.certify.Settings")
     if not isinstance(redraw, bool | np.bool_):
         raise InputError("redraw", repr(redraw), "True or False")
@@ -137,17 +137,17 @@ def certify(
         paid = (kl, centred.kappa, n, 1, K2, delta, delta_mc, beta)
         return float(certificate_exponent(*paid))
 
-    def row(tau: float, law: MeanField | None, number: int, trained: bool) -> Row:
+    def row(tau: float, law: MeanField | None, number: int, trained: bool) -> PosteriorRow:
         """Certificate of a law from draws of a record and weights; 1 if training diverged."""
         kl = math.inf if law is None else law.kl(centred.centre, tau) if trained else 0.0
         if law is None or math.isinf(kl + centred.kappa):
-            return Row(tau, trained, 1.0, 1.0, kl, 1.0)
+            return PosteriorRow(tau, trained, 1.0, 1.0, kl, 1.0)
         repetition = 2 * number + trained
         drawn = noise.generator(repetition=repetition, step=0, use="records").integers(0, n, draws)
         pairs = _draws(noise, repetition, "pairs")
         risk = count_errors(law, records, labels, np.sort(drawn), pairs) / draws
         limit = float(monte_carlo_risk(risk, draws, level, "clopper-pearson"))
-        return Row(tau, trained, risk, limit, kl, float(kl_inverse(limit, exponent(kl))))
+        return PosteriorRow(tau, trained, risk, limit, kl, float(kl_inverse(limit, exponent(kl))))
 
     finite = math.isfinite(centred.kappa) and bool(centred.centre.isfinite().all())
     rows, laws = [], []
@@ -179,7 +179,7 @@ def certify(
         "Monte Carlo": delta_mc,
         "max-information": beta,
     }
-    return Report(
+    return CertifyReport(
         prior=prior,
         paid=centred.paid,
         rows=tuple(rows),

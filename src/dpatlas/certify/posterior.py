@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dpatlas.certify.settings import Settings
+from dpatlas.certify.settings import CertifySettings
 from dpatlas.models.mean_field import MeanField
 from dpatlas.models.mean_field_passes import misclassified, noise_sizes, outputs
 from dpatlas.models.network import Network
@@ -35,7 +35,7 @@ def train_posterior(
     tau: float,
     x: Tensor,
     y: Tensor,
-    settings: Settings,
+    settings: CertifySettings,
     *,
     extra: float,
     generator: torch.Generator,

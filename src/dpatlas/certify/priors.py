@@ -11,7 +11,7 @@ from torch import Tensor
 from dpatlas.accounting.samplers import Shuffled
 from dpatlas.base.seeds import Noise
 from dpatlas.certify.report import HeldOut
-from dpatlas.certify.settings import Settings
+from dpatlas.certify.settings import CertifySettings
 from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.certificates import monte_carlo_risk
 from dpatlas.formulas.max_information.kappa import kappa, kappa_repaired, standing
@@ -50,7 +50,7 @@ def make_prior(
     network: Network,
     x: Tensor,
     y: Tensor,
-    settings: Settings,
+    settings: CertifySettings,
     *,
     noise: Noise,
     beta: float,
@@ -80,7 +80,7 @@ def held_out_bound(
     network: Network,
     x: Tensor,
     y: Tensor,
-    settings: Settings,
+    settings: CertifySettings,
     *,
     noise: Noise,
     delta: float,
@@ -108,14 +108,16 @@ def held_out_bound(
     return HeldOut(learnt=len(learnt), n=n, errors=errors, limit=limit)
 
 
-def _split(n: int, settings: Settings, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
+def _split(n: int, settings: CertifySettings, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the records to learn from, and of the others, at random by the noise's key."""
     split = noise.generator(repetition=0, step=0, use="split").permutation(n)
     held_out = round(settings.held_out * n)
     return np.sort(split[:held_out]), np.sort(split[held_out:])
 
 
-def _trained(network: Network, x: Tensor, y: Tensor, settings: Settings, noise: Noise) -> Network:
+def _trained(
+    network: Network, x: Tensor, y: Tensor, settings: CertifySettings, noise: Noise
+) -> Network:
     """A copy after ordinary training on x and y."""
     network = deepcopy(network).requires_grad_(True)
     draws = device_generator(noise.key(0, 0, "prior batches"), x.device)
@@ -130,7 +132,7 @@ def _trained(network: Network, x: Tensor, y: Tensor, settings: Settings, noise: 
 
 
 def _private(
-    network: Network, x: Tensor, y: Tensor, settings: Settings, noise: Noise, beta: float
+    network: Network, x: Tensor, y: Tensor, settings: CertifySettings, noise: Noise, beta: float
 ) -> Prior:
     """By DP-SGD on all records in disjoint batches of fixed size, as the theorem of kappa wants."""
     n = len(x)

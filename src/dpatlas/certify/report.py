@@ -21,7 +21,7 @@ SCOPE = (
 
 
 @dataclass(frozen=True)
-class Row:
+class PosteriorRow:
     """A posterior, `trained` or the prior itself; risk: on the certified records, by Monte Carlo.
 
     risk_limit: upper confidence limit of it. kl: nats, infinite where training diverged. All
@@ -50,7 +50,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Report:
+class CertifyReport:
     """The smallest certificate of a grid; `str` gives it in words.
 
     n: number of certified records. draws: pairs of record and weights behind each risk. delta_parts
@@ -62,7 +62,7 @@ class Report:
 
     prior: str
     paid: str
-    rows: tuple[Row, ...]
+    rows: tuple[PosteriorRow, ...]
     n: int
     draws: int
     delta: float
@@ -79,7 +79,7 @@ class Report:
     seconds: float
 
     @property
-    def best(self) -> Row:
+    def best(self) -> PosteriorRow:
         """The row of the smallest certificate; of several, the first."""
         return min(self.rows, key=lambda row: row.certificate)
 

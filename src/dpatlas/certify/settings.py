@@ -8,7 +8,7 @@ from dpatlas.errors import InputError
 
 
 @dataclass(frozen=True)
-class Settings:
+class CertifySettings:
     """Settings of the training of posteriors and of priors.
 
     Posterior: `epochs` passes in batches of `batch` by Adam at step size `lr`. Prior "held-out":
@@ -45,7 +45,7 @@ class Settings:
                 hold(self, field.name, integer(ge=1, le=10**6))
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> "Settings":
+    def of(cls, texts: Sequence[str]) -> "CertifySettings":
         """From texts NAME=VALUE; InputError for an unknown name and for a value of another kind."""
         kinds = {field.name: float if field.type is float else int for field in fields(cls)}
         given: dict[str, int | float] = {}

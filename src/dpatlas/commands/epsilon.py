@@ -17,9 +17,16 @@ from dpatlas.base.schema import check_shape
 from dpatlas.base.yaml_files import parsed
 from dpatlas.commands.bound import strict_json
 from dpatlas.epsilon.check import check
-from dpatlas.epsilon.claim import PHASE_KEYS, RELATIONS, RELEASED, SAMPLERS, Claim, read_claim
+from dpatlas.epsilon.claim import (
+    PHASE_KEYS,
+    RELATIONS,
+    RELEASED,
+    SAMPLERS,
+    EpsilonClaim,
+    read_claim,
+)
 from dpatlas.epsilon.ledgers import describe_total, total_spent
-from dpatlas.epsilon.report import Report, describe
+from dpatlas.epsilon.report import EpsilonReport, describe
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
 
 EPILOG = """\
@@ -77,13 +84,13 @@ def _file(options: argparse.Namespace) -> int:
     return 0 if all(report.ok for report in reports) else EXIT_FAILED_RUN
 
 
-def _tally(reports: Sequence[Report]) -> str:
+def _tally(reports: Sequence[EpsilonReport]) -> str:
     counts = Counter(report.verdict or "without a claim" for report in reports)
     many = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     return f"{len(reports)} claim{'s' if len(reports) != 1 else ''}: {many}"
 
 
-def read_file(path: str) -> list[Claim]:
+def read_file(path: str) -> list[EpsilonClaim]:
     """The claims of a YAML or JSON file; InputError for a file without any."""
     where = f"--batch {path}"
     try:

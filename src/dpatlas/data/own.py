@@ -43,7 +43,7 @@ LARGEST_ARRAY = 1 << 32
 
 
 @dataclass(frozen=True)
-class OwnSet(DataSet):
+class OwnDataSet(DataSet):
     """A data set that a user defined.
 
     resize: whether the central square of every image file is brought to `image_shape`.
@@ -52,14 +52,14 @@ class OwnSet(DataSet):
     resize: bool = False
 
 
-def define(name: str, given: Mapping[str, Any]) -> OwnSet:
+def define(name: str, given: Mapping[str, Any]) -> OwnDataSet:
     """The entry of a data set; InputError for an impossible definition."""
     checked = definition(f"data.own.{name}", given)
     channels, height, width = checked["image_shape"]
     colours = {1: "grey pixels", 3: "pixels in colour"}
     what = f"a user's own images, {height} x {width} "
     what += colours.get(channels, f"pixels in {channels} channels")
-    return OwnSet(
+    return OwnDataSet(
         name=name,
         what=what + (", the central squares resized" if checked["resize"] else ""),
         classes=tuple(checked["classes"]),
@@ -80,7 +80,7 @@ def locate(path: str) -> Source | None:
     return Source(FOLDER if data_path.is_dir() else NPZ, data_path)
 
 
-def read(source: Source, data_set: OwnSet, classes: Sequence[str]) -> Images:
+def read(source: Source, data_set: OwnDataSet, classes: Sequence[str]) -> Images:
     """The images of `classes`, a training split and perhaps a test split.
 
     The checksum covers names and contents of the image files, or the bytes of the npz file.
@@ -104,7 +104,7 @@ def read(source: Source, data_set: OwnSet, classes: Sequence[str]) -> Images:
 
 
 def _read_folder(
-    root: Path, data_set: OwnSet, classes: Sequence[str]
+    root: Path, data_set: OwnDataSet, classes: Sequence[str]
 ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], str]:
     """Splits, and the digest of names and contents."""
     size = int(np.prod(data_set.image_shape))
@@ -135,7 +135,7 @@ def _split_folders(root: Path) -> dict[str, Path]:
     return {split: root / split for split in SPLITS if split in folders}
 
 
-def _check_class_folders(folder: Path, root: Path, data_set: OwnSet) -> None:
+def _check_class_folders(folder: Path, root: Path, data_set: OwnDataSet) -> None:
     found = {entry.name for entry in _entries(folder, root) if entry.is_dir()}
     names = ", ".join(data_set.classes)
     for name in sorted(found - set(data_set.classes)):
@@ -169,7 +169,7 @@ def _entries(folder: Path, root: Path) -> list[Path]:
     return entries
 
 
-def _decode(where: str, content: bytes, data_set: OwnSet) -> np.ndarray:
+def _decode(where: str, content: bytes, data_set: OwnDataSet) -> np.ndarray:
     """One image as (d,) uint8, channels first."""
     from PIL import Image
 
@@ -195,7 +195,7 @@ def _decode(where: str, content: bytes, data_set: OwnSet) -> np.ndarray:
     return pixels.transpose(2, 0, 1).ravel()
 
 
-def _check_header(where: str, image: Any, data_set: OwnSet) -> None:
+def _check_header(where: str, image: Any, data_set: OwnDataSet) -> None:
     _, height, width = data_set.image_shape
     found = f"{image.width} x {image.height} pixels"
     if not data_set.resize and image.size != (width, height):
@@ -214,7 +214,7 @@ def _check_opaque(where: str, image: Any) -> None:
 
 
 def _read_npz(
-    path: Path, data_set: OwnSet, classes: Sequence[str]
+    path: Path, data_set: OwnDataSet, classes: Sequence[str]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     arrays = _arrays(path)
     codes = [data_set.classes.index(name) for name in classes]
@@ -254,7 +254,7 @@ def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         return np.lib.format.read_array(member, allow_pickle=False)
 
 
-def _pixels(where: str, images: np.ndarray, data_set: OwnSet) -> np.ndarray:
+def _pixels(where: str, images: np.ndarray, data_set: OwnDataSet) -> np.ndarray:
     """Images as (n, d) uint8, channels first."""
     channels, height, width = data_set.image_shape
     size = channels * height * width
@@ -279,7 +279,7 @@ def _pixels(where: str, images: np.ndarray, data_set: OwnSet) -> np.ndarray:
     )
 
 
-def _check_labels(where: str, labels: np.ndarray, n: int, data_set: OwnSet) -> None:
+def _check_labels(where: str, labels: np.ndarray, n: int, data_set: OwnDataSet) -> None:
     last = len(data_set.classes) - 1
     allowed = f"{n} whole numbers from 0 to {last}, places in data.own.{data_set.name}.classes"
     if labels.dtype.kind not in "iu" or labels.shape not in ((n,), (n, 1)):

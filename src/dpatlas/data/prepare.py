@@ -106,7 +106,7 @@ def prepare(
     if data_set.kind == "generated":
         source, images = Source("generated"), _generate(data_set, checked)
         parts = images.splits
-    elif isinstance(data_set, own.OwnSet):
+    elif isinstance(data_set, own.OwnDataSet):
         source = _locate_own(data_set, own_path)
         with readable(source.path):
             images = own.read(source, data_set, checked.classes)
@@ -220,7 +220,7 @@ def _locate(
     return source
 
 
-def _locate_own(data_set: own.OwnSet, path: str | None) -> Source:
+def _locate_own(data_set: own.OwnDataSet, path: str | None) -> Source:
     source = own.locate(path) if path else None
     if source is None:
         found = f"{path!r}, no folder and no .npz file" if path else "nothing"

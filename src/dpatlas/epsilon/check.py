@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpatlas.base.rounding import upward
-from dpatlas.epsilon.claim import EVERY_SUM, Claim, Names, read_claim
-from dpatlas.epsilon.report import GUARANTEED, REFUTED, UNSUPPORTED, Noise, Report
+from dpatlas.epsilon.claim import EVERY_SUM, EpsilonClaim, Names, read_claim
+from dpatlas.epsilon.report import GUARANTEED, REFUTED, UNSUPPORTED, EpsilonReport, NeededNoise
 from dpatlas.epsilon.slips import search
 from dpatlas.epsilon.valid import (
     Reading,
@@ -19,7 +19,7 @@ from dpatlas.epsilon.valid import (
 from dpatlas.errors import InputError
 
 
-def check_epsilon(*, explain: bool = True, **settings: Any) -> Report:
+def check_epsilon(*, explain: bool = True, **settings: Any) -> EpsilonReport:
     """Is this epsilon right? The report on a claim given by plain settings.
 
         check_epsilon(sampler="poisson", n=60000, batch=256, noise=1.1, epochs=15, delta=1e-5,
@@ -34,21 +34,21 @@ def check_epsilon(*, explain: bool = True, **settings: Any) -> Report:
     return check(read_claim(settings), explain=explain)
 
 
-def check(claim: Claim, *, explain: bool = True, names: Names = str) -> Report:
+def check(claim: EpsilonClaim, *, explain: bool = True, names: Names = str) -> EpsilonReport:
     """The report on a claim. Raises InputError for a target that no noise multiplier meets."""
     if claim.target is not None:
         noises = _noises(claim, claim.target, names)
-        return Report(claim, (), {}, None, (), None, tuple(noises), _warnings(claim, ()))
+        return EpsilonReport(claim, (), {}, None, (), None, tuple(noises), _warnings(claim, ()))
     found = tuple(readings(claim, claim.relations))
     least = {relation: optimistic(claim, relation) for relation in claim.relations}
     verdict, supporting = _verdict(claim, found, least)
     searched = search(claim) if explain and claim.claimed is not None else None
     said = _warnings(claim, found) + _reservations(claim, supporting, least)
-    return Report(claim, found, least, verdict, supporting, searched, (), said)
+    return EpsilonReport(claim, found, least, verdict, supporting, searched, (), said)
 
 
 def _reservations(
-    claim: Claim, supporting: tuple[Reading, ...], least: Mapping[str, float | None]
+    claim: EpsilonClaim, supporting: tuple[Reading, ...], least: Mapping[str, float | None]
 ) -> tuple[str, ...]:
     """On what a guarantee depends beside its assumptions: rounding, and how epochs are counted."""
     if claim.claimed is None or not supporting:
@@ -76,7 +76,7 @@ def _reservations(
 
 
 def _verdict(
-    claim: Claim, found: tuple[Reading, ...], least: Mapping[str, float | None]
+    claim: EpsilonClaim, found: tuple[Reading, ...], least: Mapping[str, float | None]
 ) -> tuple[str | None, tuple[Reading, ...]]:
     if claim.claimed is None:
         return None, ()
@@ -90,25 +90,25 @@ def _verdict(
     return UNSUPPORTED, ()
 
 
-def _noises(claim: Claim, target: float, names: Names) -> list[Noise]:
-    noises: dict[str, Noise] = {}
+def _noises(claim: EpsilonClaim, target: float, names: Names) -> list[NeededNoise]:
+    noises: dict[str, NeededNoise] = {}
     for relation in claim.relations:
         same = {"zero_out": "add_remove"}.get(relation)
         if same in noises and all(
             phase.sampler in ("poisson", "full-batch") for phase in claim.phases
         ):
-            noises[relation] = Noise(relation, noises[same].noise, noises[same].accountant)
+            noises[relation] = NeededNoise(relation, noises[same].noise, noises[same].accountant)
             continue
         try:
             needed = noise_for(claim, relation, target)
         except InputError as error:
             raise InputError(names("target"), error.found, error.allowed) from None
         if needed is not None:
-            noises[relation] = Noise(relation, *needed)
+            noises[relation] = NeededNoise(relation, *needed)
     return list(noises.values())
 
 
-def _warnings(claim: Claim, found: tuple[Reading, ...]) -> tuple[str, ...]:
+def _warnings(claim: EpsilonClaim, found: tuple[Reading, ...]) -> tuple[str, ...]:
     said = []
     if claim.n is not None and claim.delta >= 1 / claim.n:
         said.append(

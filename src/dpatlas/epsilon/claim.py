@@ -1,7 +1,7 @@
 """What somebody says about a private training: its settings and, perhaps, its epsilon.
 
 `read_claim` is the one entry for the command line, for files and for Python: a mapping of plain
-values becomes a `Claim`, or an InputError names the key, what was found and what is allowed.
+values becomes a `EpsilonClaim`, or an InputError names the key, what was found and what is allowed.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ def _sampler(given: Any) -> str:
     return SPOKEN.get(spoken, spoken)
 
 
-class Phase(Model):
+class ClaimedPhase(Model):
     """Noisy sums with one sampler, batch size and noise."""
 
     # As it is given any key may be absent, a number may be a text, and null is nothing. Of a
@@ -131,11 +131,11 @@ class Phase(Model):
         meant = {key: _meant(key, value) for key, value in given.items()}
         return {key: value for key, value in meant.items() if value is not None}
 
-    def but(self, **changes: Any) -> "Phase":
+    def but(self, **changes: Any) -> "ClaimedPhase":
         """The phase with other values, which are not checked."""
         return self.model_copy(update=changes)
 
-    def complete(self, noisy: bool) -> "Phase":
+    def complete(self, noisy: bool) -> "ClaimedPhase":
         """The phase with its steps, of `epochs` rounded up; noisy: whether it needs a noise.
 
         Raises InputError, with the key, for what is missing and for what does not go together.
@@ -198,10 +198,10 @@ class Phase(Model):
         return f"{drawn[self.sampler]}{noise}, {many}"
 
 
-class Training(Phase):
+class ClaimedTraining(ClaimedPhase):
     """Settings of a training; what stands beside `phases` holds in each of them."""
 
-    phases: list[Phase] = setting("Phases, in their order.", min_length=1, default=None)
+    phases: list[ClaimedPhase] = setting("Phases, in their order.", min_length=1, default=None)
 
 
 NumberOfTrials = Annotated[
@@ -216,7 +216,7 @@ NumberOfTrials = Annotated[
 ]
 
 
-class ClaimSettings(Training):
+class ClaimSettings(ClaimedTraining):
     """All that a claim may say."""
 
     delta: float = setting("Of the guarantee, such as 1e-5.", ge=1e-50, lt=1)
@@ -229,7 +229,7 @@ class ClaimSettings(Training):
     )
     runs: int = setting("Such trainings, all released.", ge=1, le=MOST_TRIALS, default=1)
     trials: Annotated[
-        Annotated[list[Training], Tag("list"), Field(title="list")] | NumberOfTrials,
+        Annotated[list[ClaimedTraining], Tag("list"), Field(title="list")] | NumberOfTrials,
         Discriminator(lambda given: "list" if isinstance(given, list) else "number"),
     ] = setting("What was compared, beside this training or with it.", default=None)
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = setting(
@@ -240,13 +240,13 @@ class ClaimSettings(Training):
     source: Text = setting("Where it was printed.", default="")
 
 
-PHASE_KEYS, CLAIM_KEYS = tuple(Phase.model_fields), tuple(ClaimSettings.model_fields)
+PHASE_KEYS, CLAIM_KEYS = tuple(ClaimedPhase.model_fields), tuple(ClaimSettings.model_fields)
 # Phases of a training, and how many such trainings there were.
-Trainings = tuple[tuple[tuple[Phase, ...], int], ...]
+Trainings = tuple[tuple[tuple[ClaimedPhase, ...], int], ...]
 
 
 @dataclass(frozen=True)
-class Claim:
+class EpsilonClaim:
     """A training in words, what else was trained on the same records, and the epsilon claimed.
 
     phases: of the reported training, one after the other. runs: trainings with these settings that
@@ -254,7 +254,7 @@ class Claim:
     relation: the neighbour relation meant, None if nobody said.
     """
 
-    phases: tuple[Phase, ...]
+    phases: tuple[ClaimedPhase, ...]
     delta: float
     claimed: Printed | None = None
     target: float | None = None
@@ -280,21 +280,21 @@ class Claim:
         """Everything trained on the records: phases, and how many times."""
         return ((self.phases, self.runs), *self.trials)
 
-    def map_phases(self, change: Callable[[Phase], Phase]) -> "Claim":
+    def map_phases(self, change: Callable[[ClaimedPhase], ClaimedPhase]) -> "EpsilonClaim":
         """The claim with every phase of every training changed."""
         phases, *trials = (
             (tuple(change(phase) for phase in phases), count) for phases, count in self.trainings
         )
         return replace(self, phases=phases[0], trials=tuple(trials))
 
-    def with_noise(self, noise: float) -> "Claim":
+    def with_noise(self, noise: float) -> "EpsilonClaim":
         """The claim with one noise multiplier wherever none is stated."""
         return self.map_phases(
             lambda phase: phase.but(noise=noise) if phase.noise is None else phase
         )
 
 
-def read_claim(settings: Mapping[str, Any], names: Names = str) -> Claim:
+def read_claim(settings: Mapping[str, Any], names: Names = str) -> EpsilonClaim:
     """The claim that plain values describe.
 
     names: how a key is called where the values come from, for error messages. Raises InputError for
@@ -313,8 +313,8 @@ def read_claim(settings: Mapping[str, Any], names: Names = str) -> Claim:
         trials = _trials(given, phases, noisy)
     except InputError as error:
         raise InputError(names(error.where), error.found, error.allowed) from None
-    own = {each.name for each in fields(Claim)} - {"phases", "trials"}
-    return Claim(phases, trials=trials, **{key: given[key] for key in given.keys() & own})
+    own = {each.name for each in fields(EpsilonClaim)} - {"phases", "trials"}
+    return EpsilonClaim(phases, trials=trials, **{key: given[key] for key in given.keys() & own})
 
 
 @contextlib.contextmanager
@@ -326,27 +326,27 @@ def _at(place: str) -> Iterator[None]:
         raise InputError(joined(place, error.where), error.found, error.allowed) from None
 
 
-def _phases(given: Mapping[str, Any], noisy: bool) -> tuple[Phase, ...]:
+def _phases(given: Mapping[str, Any], noisy: bool) -> tuple[ClaimedPhase, ...]:
     common = {key: given[key] for key in PHASE_KEYS if key in given}
     if "phases" not in given:
-        return (Phase(**common).complete(noisy),)
+        return (ClaimedPhase(**common).complete(noisy),)
     phases = []
     for number, entry in enumerate(given["phases"]):
         with _at(f"phases.{number}"):
-            phases.append(Phase(**_merged(common, entry)).complete(noisy))
+            phases.append(ClaimedPhase(**_merged(common, entry)).complete(noisy))
     if len({phase.n for phase in phases}) > 1:
         found = " and ".join(str(phase.n) for phase in phases)
         raise InputError("phases", f"n of {found}", "the same records in every phase")
     return tuple(phases)
 
 
-def _trials(given: Mapping[str, Any], phases: tuple[Phase, ...], noisy: bool) -> Trainings:
+def _trials(given: Mapping[str, Any], phases: tuple[ClaimedPhase, ...], noisy: bool) -> Trainings:
     """Other trainings than the reported one, whose settings may be a number, a list or a grid."""
     key = "grid" if "grid" in given else "trials"
     changes = _combinations(given["grid"]) if key == "grid" else given.get("trials", [])
     if isinstance(changes, int):
         return ((phases, changes - 1),) if changes > 1 else ()
-    others: list[tuple[Phase, ...]] = []
+    others: list[tuple[ClaimedPhase, ...]] = []
     reported = None
     for number, change in enumerate(changes):
         with _at(f"{key}.{number}"):
@@ -366,12 +366,14 @@ def _combinations(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
     if (size := math.prod(map(len, grid.values()))) > MOST_TRIALS:
         raise InputError("grid", f"{size} trials", f"at most {MOST_TRIALS}")
     return [
-        validated(Phase, dict(zip(grid, values, strict=True)), place=f"grid.{number}.").plain()
+        validated(
+            ClaimedPhase, dict(zip(grid, values, strict=True)), place=f"grid.{number}."
+        ).plain()
         for number, values in enumerate(itertools.product(*grid.values()))
     ]
 
 
-def _released(phases: tuple[Phase, ...]) -> list[Phase]:
+def _released(phases: tuple[ClaimedPhase, ...]) -> list[ClaimedPhase]:
     """What a training releases, whether its steps were given or its epochs."""
     return [
         phase if phase.sampler in ("shuffled", "cyclic") else phase.but(epochs=None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpatlas.base.rounding import downward, rounded_up, upward
-from dpatlas.epsilon.claim import Claim
+from dpatlas.epsilon.claim import EpsilonClaim
 from dpatlas.epsilon.slips import Hit, Search
 from dpatlas.epsilon.valid import NAMES, Reading, assumptions
 from dpatlas.errors import one_line
@@ -20,7 +20,7 @@ SHOUTED = {GUARANTEED: "GUARANTEED", REFUTED: "REFUTED"}
 
 
 @dataclass(frozen=True)
-class Noise:
+class NeededNoise:
     """The noise multiplier that meets a target under one relation, and the accountant."""
 
     relation: str
@@ -29,7 +29,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Report:
+class EpsilonReport:
     """Everything that was found out about a claim; `str` gives it in words.
 
     readings: every valid accounting, by relation, the tightest first. least: by relation, an
@@ -38,13 +38,13 @@ class Report:
     may have come about; None if not asked. noises: for a target.
     """
 
-    claim: Claim
+    claim: EpsilonClaim
     readings: tuple[Reading, ...]
     least: Mapping[str, float | None]
     verdict: str | None
     supported_by: tuple[Reading, ...]
     searched: Search | None
-    noises: tuple[Noise, ...]
+    noises: tuple[NeededNoise, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -110,7 +110,7 @@ def _slips(found: Search) -> dict[str, Any]:
     }
 
 
-def describe(report: Report, *, brief: bool = False) -> str:
+def describe(report: EpsilonReport, *, brief: bool = False) -> str:
     """The whole report; `brief` leaves out events and assumptions."""
     claim = report.claim
     blocks = [_heading(claim)]
@@ -134,7 +134,7 @@ def nearest(number: float, unit: float) -> str:
     return f"{number:.{max(0, round(-math.log10(unit)) + 2)}f}"
 
 
-def _heading(claim: Claim) -> str:
+def _heading(claim: EpsilonClaim) -> str:
     lines = [one_line(claim.name)] if claim.name else []
     if claim.source:
         lines.append(f"source: {one_line(claim.source)}")
@@ -152,7 +152,7 @@ def _heading(claim: Claim) -> str:
     return "\n".join(lines)
 
 
-def _table(report: Report, brief: bool) -> str:
+def _table(report: EpsilonReport, brief: bool) -> str:
     groups = _alike(report)
     left = max(len("relation"), *(len(", ".join(relations)) for relations, _ in groups))
     tightest = report.tightest
@@ -180,7 +180,7 @@ def _beside(row: str, event: str) -> str:
     return f"{row}\n{_wrapped('      ', event)}"
 
 
-def _alike(report: Report) -> list[tuple[list[str], list[Reading]]]:
+def _alike(report: EpsilonReport) -> list[tuple[list[str], list[Reading]]]:
     """Readings by relation; relations with the same numbers share a row."""
     groups: list[tuple[list[str], list[Reading]]] = []
     for relation in report.claim.relations:
@@ -196,7 +196,7 @@ def _alike(report: Report) -> list[tuple[list[str], list[Reading]]]:
     return groups
 
 
-def _noises(report: Report) -> str:
+def _noises(report: EpsilonReport) -> str:
     claim = report.claim
     assert claim.target is not None
     lines = [f"for epsilon {rounded_up(claim.target)} at delta {rounded_up(claim.delta)}"]
@@ -210,7 +210,7 @@ def _noises(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: EpsilonReport) -> str:
     claim = report.claim
     assert claim.claimed is not None and report.verdict is not None
     said = f"claimed {claim.claimed.text}: {SHOUTED.get(report.verdict, report.verdict.upper())}"
@@ -239,7 +239,7 @@ def _verdict(report: Report) -> str:
     return _wrapped(f"{said}: ", reason)
 
 
-def _explanation(report: Report) -> str:
+def _explanation(report: EpsilonReport) -> str:
     claim, found = report.claim, report.searched
     assert claim.claimed is not None and found is not None
     printed = claim.claimed.text
@@ -255,7 +255,7 @@ def _explanation(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _hit(hit: Hit, claim: Claim, lead: str) -> str:
+def _hit(hit: Hit, claim: EpsilonClaim, lead: str) -> str:
     assert claim.claimed is not None
     words = [*hit.changes, hit.convention]
     if claim.relation is None and "add_remove" not in hit.relations:
@@ -265,7 +265,7 @@ def _hit(hit: Hit, claim: Claim, lead: str) -> str:
     return _wrapped(f"{lead}{nearest(hit.epsilon, claim.claimed.unit)}  ", "; ".join(words))
 
 
-def _assumed(report: Report) -> str:
+def _assumed(report: EpsilonReport) -> str:
     claim = report.claim
     by_relation = {relation: assumptions(claim, relation) for relation in claim.relations}
     used = {each.relation for each in report.readings} | {each.relation for each in report.noises}

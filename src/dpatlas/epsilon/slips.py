@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpatlas.epsilon.claim import RELATIONS, Claim, Phase
+from dpatlas.epsilon.claim import RELATIONS, ClaimedPhase, EpsilonClaim
 from dpatlas.epsilon.conventions import EXACT, PLD, TODAY, computed
 from dpatlas.epsilon.valid import Event, event
 
@@ -22,7 +22,7 @@ AS_COUNTED = f"{AS_POISSON}, n / batch of them an epoch"
 FACTORS = (2, 4, 8)
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e6
 DELTAS = (1e-4, 1e-5, 1e-6)
-Change = tuple[str, Claim]
+Change = tuple[str, EpsilonClaim]
 # What decides a number: kind of sampler, rate, noise and count of each mechanism, the accountants'
 # relation and delta.
 Key = tuple[tuple[tuple[str, float, float, int], ...], str, float]
@@ -61,7 +61,7 @@ class Search:
     nearest: Hit | None
 
 
-def search(claim: Claim) -> Search:
+def search(claim: EpsilonClaim) -> Search:
     """Every single slip whose number is the claimed one, to a unit of its last digit."""
     assert claim.claimed is not None
     wanted = claim.claimed
@@ -93,7 +93,7 @@ def search(claim: Claim) -> Search:
 
 
 def _different_events(
-    claim: Claim,
+    claim: EpsilonClaim,
 ) -> list[tuple[Event, float, tuple[str, ...], tuple[str, ...]]]:
     """Events with delta, the fewest changes that lead to them, and the relations that have them."""
     found: dict[Key, tuple[Event, float, tuple[str, ...], tuple[str, ...]]] = {}
@@ -117,9 +117,9 @@ def _numbers(composed: Event) -> tuple[tuple[str, float, float, int], ...]:
     )
 
 
-def _variants(claim: Claim) -> Iterator[tuple[tuple[str, ...], Claim]]:
+def _variants(claim: EpsilonClaim) -> Iterator[tuple[tuple[str, ...], EpsilonClaim]]:
     """The claim with no change, one change, and with Poisson sampling supposed as well."""
-    bases: list[tuple[tuple[str, ...], Claim]] = [((), claim)]
+    bases: list[tuple[tuple[str, ...], EpsilonClaim]] = [((), claim)]
     if any(phase.sampler not in ("poisson", "full-batch") for phase in claim.phases):
         supposed = claim.map_phases(_as_poisson)
         counted = supposed.map_phases(_steps_of_poisson)
@@ -132,7 +132,7 @@ def _variants(claim: Claim) -> Iterator[tuple[tuple[str, ...], Claim]]:
             yield (*before, words), changed
 
 
-def _changes(claim: Claim) -> Iterator[Change]:
+def _changes(claim: EpsilonClaim) -> Iterator[Change]:
     yield from _parts_left_out(claim)
     for words, change in _phase_changes():
         try:
@@ -144,7 +144,7 @@ def _changes(claim: Claim) -> Iterator[Change]:
     yield from _other_deltas(claim)
 
 
-def _parts_left_out(claim: Claim) -> Iterator[Change]:
+def _parts_left_out(claim: EpsilonClaim) -> Iterator[Change]:
     if claim.trials:
         trials = sum(count for _, count in claim.trials)
         others = "other trial" if trials == 1 else f"{trials} other trials"
@@ -158,7 +158,7 @@ def _parts_left_out(claim: Claim) -> Iterator[Change]:
             yield f"phase {number} of {len(claim.phases)} alone", replace(claim, phases=(phase,))
 
 
-def _other_deltas(claim: Claim) -> Iterator[Change]:
+def _other_deltas(claim: EpsilonClaim) -> Iterator[Change]:
     deltas = {f"delta {delta:g}": delta for delta in DELTAS}
     if claim.n is not None and claim.n > 1:
         n = claim.n
@@ -172,7 +172,7 @@ class _Nothing(Exception):
     """A change that makes no sense for a phase."""
 
 
-def _phase_changes() -> Iterator[tuple[str, Callable[[Phase], Phase]]]:
+def _phase_changes() -> Iterator[tuple[str, Callable[[ClaimedPhase], ClaimedPhase]]]:
     yield "epochs counted in the place of steps", _epochs_as_steps
     yield "one epoch counted", _one_epoch
     yield "one step counted", lambda phase: phase.but(steps=1, epochs=None)
@@ -218,52 +218,52 @@ def _phase_changes() -> Iterator[tuple[str, Callable[[Phase], Phase]]]:
         )
 
 
-def _as_poisson(phase: Phase) -> Phase:
+def _as_poisson(phase: ClaimedPhase) -> ClaimedPhase:
     if phase.sampler in ("poisson", "full-batch"):
         return phase
     return phase.but(sampler="poisson", drop_last=False)
 
 
-def _steps_of_poisson(phase: Phase) -> Phase:
+def _steps_of_poisson(phase: ClaimedPhase) -> ClaimedPhase:
     if phase.epochs is None or phase.sampler != "poisson":
         return phase
     return phase.but(steps=max(1, math.ceil(phase.epochs / _q(phase) - 1e-9)))
 
 
-def _q(phase: Phase) -> float:
+def _q(phase: ClaimedPhase) -> float:
     if phase.n is None or phase.batch is None or phase.sampler == "full-batch":
         raise _Nothing
     return phase.batch / phase.n
 
 
-def _batch(phase: Phase) -> int:
+def _batch(phase: ClaimedPhase) -> int:
     if phase.batch is None:
         raise _Nothing
     return phase.batch
 
 
-def _epochs(phase: Phase) -> float:
+def _epochs(phase: ClaimedPhase) -> float:
     return phase.epochs if phase.epochs is not None else max(1, round(phase.steps * _q(phase)))
 
 
-def _epochs_as_steps(phase: Phase) -> Phase:
+def _epochs_as_steps(phase: ClaimedPhase) -> ClaimedPhase:
     return phase.but(steps=max(1, math.ceil(_epochs(phase))), epochs=None)
 
 
-def _one_epoch(phase: Phase) -> Phase:
+def _one_epoch(phase: ClaimedPhase) -> ClaimedPhase:
     return phase.but(steps=math.ceil(1 / _q(phase) - 1e-9), epochs=1.0)
 
 
-def _whole(phase: Phase, rounding: Callable[[float], int]) -> Phase:
+def _whole(phase: ClaimedPhase, rounding: Callable[[float], int]) -> ClaimedPhase:
     steps = max(1, math.ceil(_epochs(phase) * rounding(1 / _q(phase) + 1e-12)))
     return phase.but(steps=steps)
 
 
-def _truncated(phase: Phase) -> Phase:
+def _truncated(phase: ClaimedPhase) -> ClaimedPhase:
     return phase.but(steps=max(1, math.floor(_epochs(phase) / _q(phase) + 1e-9)))
 
 
-def _power_of_two(phase: Phase) -> Phase:
+def _power_of_two(phase: ClaimedPhase) -> ClaimedPhase:
     """240 or 250 records a batch become 256, with the steps of as many epochs."""
     _q(phase)
     assert phase.n is not None and phase.batch is not None
@@ -276,7 +276,7 @@ def _power_of_two(phase: Phase) -> Phase:
     return phase.but(batch=batch, steps=steps)
 
 
-def _rate(phase: Phase, rate: float) -> Phase:
+def _rate(phase: ClaimedPhase, rate: float) -> ClaimedPhase:
     """Sampling rates concern Poisson samples; of others they are the habit of `AS_POISSON`."""
     if phase.sampler != "poisson" or not 0 < rate <= 1:
         raise _Nothing
@@ -287,33 +287,33 @@ def _rate(phase: Phase, rate: float) -> Phase:
     return phase.but(n=small.denominator, batch=small.numerator)
 
 
-def _all_records(phase: Phase) -> Phase:
+def _all_records(phase: ClaimedPhase) -> ClaimedPhase:
     _q(phase)
     return phase.but(sampler="full-batch", n=None, batch=None, epochs=None, drop_last=False)
 
 
-def _steps(phase: Phase, factor: float) -> Phase:
+def _steps(phase: ClaimedPhase, factor: float) -> ClaimedPhase:
     return phase.but(steps=max(1, round(phase.steps * factor)), epochs=None)
 
 
-def _noise(phase: Phase, factor: float) -> Phase:
+def _noise(phase: ClaimedPhase, factor: float) -> ClaimedPhase:
     assert phase.noise is not None
     return _with_noise(phase, phase.noise * factor)
 
 
-def _with_noise(phase: Phase, noise: float) -> Phase:
+def _with_noise(phase: ClaimedPhase, noise: float) -> ClaimedPhase:
     """Numbers that nobody can claim take the accountants long."""
     if not LEAST_NOISE <= noise <= MOST_NOISE:
         raise _Nothing
     return phase.but(noise=noise)
 
 
-def _root(phase: Phase) -> Phase:
+def _root(phase: ClaimedPhase) -> ClaimedPhase:
     assert phase.noise is not None
     return _with_noise(phase, math.sqrt(phase.noise))
 
 
-def _digit_lost(phase: Phase, place: int) -> Phase:
+def _digit_lost(phase: ClaimedPhase, place: int) -> ClaimedPhase:
     """1.12 becomes .12, 1.2 or 1.1."""
     text = f"{phase.noise:g}"
     digits = [index for index, character in enumerate(text) if character.isdigit()]

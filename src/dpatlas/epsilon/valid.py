@@ -32,7 +32,7 @@ from dpatlas.accounting.accountants import (
 from dpatlas.accounting.gaussian_dp import gaussian_epsilon
 from dpatlas.accounting.guarantees import UNRESOLVED_DELTA, accountants_of, smallest_noise
 from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Sampler
-from dpatlas.epsilon.claim import Claim, Phase
+from dpatlas.epsilon.claim import ClaimedPhase, EpsilonClaim
 from dpatlas.epsilon.optimistic import gaussian_parameter, least_epsilon
 
 # Nothing depends on the number of records of a full batch.
@@ -69,7 +69,7 @@ class Reading:
     warning: str | None = None
 
 
-def event(claim: Claim, relation: str, *, released_only: bool = False) -> Event | None:
+def event(claim: EpsilonClaim, relation: str, *, released_only: bool = False) -> Event | None:
     """What all trainings release together under `relation`; None where nothing is proved.
 
     released_only: without the trials, whose results were compared and not released.
@@ -94,7 +94,7 @@ def event(claim: Claim, relation: str, *, released_only: bool = False) -> Event 
     return Event(mechanisms, relation, accounted, words)
 
 
-def _mechanism(phase: Phase, relation: str, accounted: str) -> Mechanism | None:
+def _mechanism(phase: ClaimedPhase, relation: str, accounted: str) -> Mechanism | None:
     assert phase.noise is not None
     if phase.sampler == "full-batch":
         return Mechanism(EVERYTHING, phase.noise, phase.steps)
@@ -112,7 +112,7 @@ def _mechanism(phase: Phase, relation: str, accounted: str) -> Mechanism | None:
     return Mechanism(EVERYTHING, noise, phase.epochs_touched)
 
 
-def _moved_by_epoch(phase: Phase, relation: str) -> float | None:
+def _moved_by_epoch(phase: ClaimedPhase, relation: str) -> float | None:
     """By how many clip bounds a record moves all sums of an epoch of disjoint batches together."""
     if relation != "add_remove":
         return 2.0 if relation == "replace_one" else 1.0
@@ -124,7 +124,7 @@ def _moved_by_epoch(phase: Phase, relation: str) -> float | None:
     return 2.0 if phase.drop_last else SQRT_5
 
 
-def _words(phase: Phase, relation: str) -> str:
+def _words(phase: ClaimedPhase, relation: str) -> str:
     one = 2 if relation == "replace_one" else 1
     if phase.sampler in ("shuffled", "cyclic"):
         moved = _moved_by_epoch(phase, relation)
@@ -139,7 +139,7 @@ def _words(phase: Phase, relation: str) -> str:
     return f"{gaussian}, moved 2 C, {phase.batch} of {phase.n}"
 
 
-def readings(claim: Claim, relations: Iterable[str]) -> list[Reading]:
+def readings(claim: EpsilonClaim, relations: Iterable[str]) -> list[Reading]:
     """Every valid accounting under these relations, the tightest of each first."""
     found = []
     for relation in relations:
@@ -175,7 +175,7 @@ def _accounted(composed: Event, delta: float) -> Iterator[Reading]:
         yield Reading(composed.relation, name, epsilon, composed.words, warning)
 
 
-def optimistic(claim: Claim, relation: str) -> float | None:
+def optimistic(claim: EpsilonClaim, relation: str) -> float | None:
     """An epsilon that the release certainly reaches; None where no such limit is known.
 
     Of Poisson and full batches, with every noisy sum of the released runs released. Where epochs
@@ -196,7 +196,7 @@ def optimistic(claim: Claim, relation: str) -> float | None:
     return min(least)
 
 
-def _rate_of_batches(phase: Phase) -> Phase:
+def _rate_of_batches(phase: ClaimedPhase) -> ClaimedPhase:
     """The phase as Opacus runs it: ceil(n / batch) steps an epoch, and one over them as rate."""
     if phase.epochs is None or phase.n is None or phase.batch is None:
         return phase
@@ -207,7 +207,7 @@ def _rate_of_batches(phase: Phase) -> Phase:
     return phase.but(n=whole, batch=1, steps=steps)
 
 
-def most_steps(phase: Phase) -> Phase:
+def most_steps(phase: ClaimedPhase) -> ClaimedPhase:
     """The phase with ceil(n / batch) steps in each epoch; of steps and whole batches as it is."""
     if phase.epochs is None or phase.sampler not in ("poisson", "fixed-size"):
         return phase
@@ -216,7 +216,7 @@ def most_steps(phase: Phase) -> Phase:
     return phase.but(steps=max(phase.steps, steps))
 
 
-def _fewest_steps(phase: Phase) -> Phase:
+def _fewest_steps(phase: ClaimedPhase) -> ClaimedPhase:
     """The phase with whole batches of its epochs alone, rounded down; of steps, as it is."""
     if phase.epochs is None:
         return phase
@@ -224,7 +224,7 @@ def _fewest_steps(phase: Phase) -> Phase:
     return phase.but(steps=max(1, math.floor(phase.epochs * whole)))
 
 
-def noise_for(claim: Claim, relation: str, target: float) -> tuple[float, str] | None:
+def noise_for(claim: EpsilonClaim, relation: str, target: float) -> tuple[float, str] | None:
     """The smallest noise multiplier with which everything meets `target`, and the accountant.
 
     None where nothing is proved under `relation`. Raises InputError for a target that no noise
@@ -244,12 +244,12 @@ def noise_for(claim: Claim, relation: str, target: float) -> tuple[float, str] |
     return noise, tightest(noise)[1]
 
 
-def assumptions(claim: Claim, relation: str) -> list[str]:
+def assumptions(claim: EpsilonClaim, relation: str) -> list[str]:
     """What the numbers under `relation` rest on, a sentence each."""
     return [*_of_relation(claim, relation), *_of_training(claim)]
 
 
-def _of_relation(claim: Claim, relation: str) -> list[str]:
+def _of_relation(claim: EpsilonClaim, relation: str) -> list[str]:
     samplers = {phase.sampler for phase in claim.phases}
     if relation == "replace_one":
         return ["Neighbours differ in one record, replaced; their number is public."]
@@ -266,7 +266,7 @@ def _of_relation(claim: Claim, relation: str) -> list[str]:
     return ["One record is added or removed; rate, divisor and steps do not depend on it."]
 
 
-def _of_training(claim: Claim) -> list[str]:
+def _of_training(claim: EpsilonClaim) -> list[str]:
     samplers = dict.fromkeys(phase.sampler for phase in claim.phases)
     drawn = {
         "poisson": "Each step draws each record independently with probability batch / n; a batch "

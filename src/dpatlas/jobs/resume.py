@@ -121,7 +121,7 @@ class Stages:
             self.job.checkpoints.drop(self._outdated.pop())
 
 
-class Watched:
+class WatchedWork:
     """A training, as a `Work`, that is observed by `look` after given numbers of steps.
 
     at: nondecreasing numbers of steps; the training ends with the last of them.

@@ -59,7 +59,7 @@ class StridePadding(nn.Module):
         return pad(x, (self.before, self.after, self.before, self.after))
 
 
-class Block(nn.Module):
+class EfficientNetBlock(nn.Module):
     """Inverted residual: widened by 1x1, one channel at a time, narrowed by 1x1.
 
     The input is added where the shape allows it.
@@ -164,7 +164,7 @@ def _parts(norm: Norm) -> list[tuple[str, nn.Module]]:
     blocks, into = nn.Sequential(), STEM
     for stage in STAGES:
         for number in range(stage.blocks):
-            blocks.append(Block(into, stage, stage.stride if number == 0 else 1, norm))
+            blocks.append(EfficientNetBlock(into, stage, stage.stride if number == 0 else 1, norm))
             into = stage.out
     return [
         ("stem", convolution(3, STEM, norm, 3, 2)),

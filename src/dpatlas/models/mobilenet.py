@@ -17,7 +17,7 @@ MULTIPLE = 8
 SMALL = 64
 
 
-class Row(NamedTuple):
+class MobileNetRow(NamedTuple):
     """A block: kernel size, widened and resulting channels, whether it squeezes, h-swish, stride.
 
     Without h-swish it activates by ReLU.
@@ -33,21 +33,21 @@ class Row(NamedTuple):
 
 # The blocks of table 1 of Howard et al. (2019).
 LARGE = (
-    Row(3, 16, 16, False, False, 1),
-    Row(3, 64, 24, False, False, 2),
-    Row(3, 72, 24, False, False, 1),
-    Row(5, 72, 40, True, False, 2),
-    Row(5, 120, 40, True, False, 1),
-    Row(5, 120, 40, True, False, 1),
-    Row(3, 240, 80, False, True, 2),
-    Row(3, 200, 80, False, True, 1),
-    Row(3, 184, 80, False, True, 1),
-    Row(3, 184, 80, False, True, 1),
-    Row(3, 480, 112, True, True, 1),
-    Row(3, 672, 112, True, True, 1),
-    Row(5, 672, 160, True, True, 2),
-    Row(5, 960, 160, True, True, 1),
-    Row(5, 960, 160, True, True, 1),
+    MobileNetRow(3, 16, 16, False, False, 1),
+    MobileNetRow(3, 64, 24, False, False, 2),
+    MobileNetRow(3, 72, 24, False, False, 1),
+    MobileNetRow(5, 72, 40, True, False, 2),
+    MobileNetRow(5, 120, 40, True, False, 1),
+    MobileNetRow(5, 120, 40, True, False, 1),
+    MobileNetRow(3, 240, 80, False, True, 2),
+    MobileNetRow(3, 200, 80, False, True, 1),
+    MobileNetRow(3, 184, 80, False, True, 1),
+    MobileNetRow(3, 184, 80, False, True, 1),
+    MobileNetRow(3, 480, 112, True, True, 1),
+    MobileNetRow(3, 672, 112, True, True, 1),
+    MobileNetRow(5, 672, 160, True, True, 2),
+    MobileNetRow(5, 960, 160, True, True, 1),
+    MobileNetRow(5, 960, 160, True, True, 1),
 )
 # Position of the first block with a stride.
 FIRST_STRIDE = 1
@@ -69,14 +69,14 @@ class SqueezeExcitation(nn.Module):
         return self.gate(self.fc2(self.relu(self.fc1(self.avgpool(x))))) * x
 
 
-class Block(nn.Module):
+class MobileNetBlock(nn.Module):
     """Inverted residual: widened by 1x1, one channel at a time, squeezed, narrowed by 1x1.
 
     The input is added where the shape allows it. Nothing is added or activated in place, as
     torchvision's block does it (see `resnet.Block`).
     """
 
-    def __init__(self, into: int, row: Row, norm: Norm):
+    def __init__(self, into: int, row: MobileNetRow, norm: Norm):
         super().__init__()
         activation = nn.Hardswish if row.hard else nn.ReLU
         parts: list[nn.Module] = []
@@ -132,19 +132,21 @@ def mobilenet_v3(
 
 
 def features(
-    channels: int, stem: int, stride: int, rows: Sequence[Row], norm: Norm
+    channels: int, stem: int, stride: int, rows: Sequence[MobileNetRow], norm: Norm
 ) -> nn.Sequential:
     """All up to the pooling: a stem of that stride, the blocks, and six times as many channels."""
     parts: list[nn.Module] = [_convolution(channels, stem, norm, nn.Hardswish, 3, stride)]
     into = stem
     for row in rows:
-        parts.append(Block(into, row, norm))
+        parts.append(MobileNetBlock(into, row, norm))
         into = row.out
     parts.append(_convolution(into, 6 * into, norm, nn.Hardswish))
     return nn.Sequential(*parts)
 
 
-def classifier(rows: Sequence[Row], hidden: int, outputs: int) -> list[tuple[str, nn.Module]]:
+def classifier(
+    rows: Sequence[MobileNetRow], hidden: int, outputs: int
+) -> list[tuple[str, nn.Module]]:
     """The named parts behind `features`: pooling, a hidden layer, and the head."""
     return [
         ("avgpool", nn.AdaptiveAvgPool2d(1)),

@@ -16,7 +16,7 @@ EXPANSION = 4
 Norm = Callable[[int], nn.Module] | None
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Basic residual block: twice a 3x3 convolution and norm, ReLU between and after the sum.
 
     Not torchvision's block: that one adds and activates in place, which autograd refuses behind a
@@ -87,7 +87,10 @@ def basic_stages(norm: Norm) -> list[tuple[str, nn.Module]]:
     return [
         (
             f"layer{index}",
-            nn.Sequential(Block(into, out, 1 if index == 1 else 2, norm), Block(out, out, 1, norm)),
+            nn.Sequential(
+                ResidualBlock(into, out, 1 if index == 1 else 2, norm),
+                ResidualBlock(out, out, 1, norm),
+            ),
         )
         for index, (into, out) in enumerate(pairwise([WIDTHS[0], *WIDTHS]), start=1)
     ]

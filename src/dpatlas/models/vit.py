@@ -55,7 +55,7 @@ class First(nn.Module):
         return x[:, 0]
 
 
-class Attention(nn.Module):
+class SelfAttention(nn.Module):
     """Self-attention among the tokens of a record."""
 
     def __init__(self, dim: int, heads: int):
@@ -73,13 +73,13 @@ class Attention(nn.Module):
         return self.out(mixed.transpose(1, 2).reshape(records, tokens, dim))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Pre-norm transformer block: attention, then two linear layers with GELU between them."""
 
     def __init__(self, dim: int, heads: int, mlp_ratio: int):
         super().__init__()
         self.norm1 = nn.LayerNorm(dim)
-        self.attention = Attention(dim, heads)
+        self.attention = SelfAttention(dim, heads)
         self.norm2 = nn.LayerNorm(dim)
         self.linear1 = nn.Linear(dim, mlp_ratio * dim)
         self.linear2 = nn.Linear(mlp_ratio * dim, dim)
@@ -128,7 +128,10 @@ def vit(
             ("tokens", Tokens()),
             ("class_token", ClassToken(dim)),
             ("position", Offset(patches + 1, dim)),
-            ("blocks", nn.Sequential(*(Block(dim, heads, mlp_ratio) for _ in range(depth)))),
+            (
+                "blocks",
+                nn.Sequential(*(TransformerBlock(dim, heads, mlp_ratio) for _ in range(depth))),
+            ),
             ("norm", nn.LayerNorm(dim)),
             ("first", First()),
             ("head", nn.Linear(dim, outputs)),

@@ -16,7 +16,7 @@ from dpatlas.models.network import Network
 STEM = 16
 
 
-class Block(nn.Module):
+class WideBlock(nn.Module):
     """Pre-activation residual block: twice GroupNorm, ReLU and a 3x3 convolution.
 
     Where the shape changes, the shortcut is a 1x1 convolution of the first activation.
@@ -70,8 +70,8 @@ def wide_resnet(
     widths = [STEM, *(STEM * widen * factor for factor in (1, 2, 4))]
     stages = []
     for index, (into, out) in enumerate(pairwise(widths), start=1):
-        first = Block(into, out, 1 if index == 1 else 2, groups)
-        others = [Block(out, out, 1, groups) for _ in range((depth - 4) // 6 - 1)]
+        first = WideBlock(into, out, 1 if index == 1 else 2, groups)
+        others = [WideBlock(out, out, 1, groups) for _ in range((depth - 4) // 6 - 1)]
         stages.append((f"stage{index}", nn.Sequential(first, *others)))
     return Network(
         [

@@ -293,7 +293,7 @@ class LayerNorm(Operation):
         }
 
 
-class Attention(Operation):
+class FusedAttention(Operation):
     """Softmax attention of a record's queries, keys, values, by torch's fused operation of a CPU.
 
     Arguments: query, key, value (rows, heads, positions, features), dropout, causal; by name the
@@ -341,14 +341,14 @@ OPERATIONS: dict[Any, Callable[[Node], Operation]] = {
     aten.embedding.default: LookUp,
     aten.native_group_norm.default: GroupNorm,
     aten.native_layer_norm.default: LayerNorm,
-    aten._scaled_dot_product_flash_attention_for_cpu.default: Attention,
+    aten._scaled_dot_product_flash_attention_for_cpu.default: FusedAttention,
 }
 
 
 def operation_of(node: Node) -> Operation | None:
     """The operation at a node, if it has one that fits."""
     make = OPERATIONS.get(node.target)
-    if make is Attention:
+    if make is FusedAttention:
         return make(node)
     if make is None or node.kwargs:
         return None

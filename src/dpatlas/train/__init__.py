@@ -5,10 +5,10 @@
     from dpatlas.train import train
     record = train({"data": "mine.py:records", "model": "mine.py:network", ...}, output="trained")
 
-Both take the keys of `dpatlas.train.settings.Settings` and do the same.
+Both take the keys of `dpatlas.train.Settings` and do the same.
 """
 
 from dpatlas.train.run import train
-from dpatlas.train.settings import Settings
+from dpatlas.train.settings import TrainSettings as Settings
 
 __all__ = ["Settings", "train"]

@@ -34,7 +34,7 @@ from dpatlas.privacy.training import PrivateTraining, check_classes, check_label
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords
 from dpatlas.train import settings as configured
 from dpatlas.train.canaries import Canaries
-from dpatlas.train.settings import NETWORK_NAMES, Settings
+from dpatlas.train.settings import NETWORK_NAMES, TrainSettings
 
 ARRAYS = ("x", "y", "groups")
 NAMED_LOSSES: dict[str, losses.Loss] = {
@@ -83,7 +83,9 @@ class Inputs:
     prepared: the data set, where they name one by its name or manifest.
     """
 
-    def __init__(self, settings: Settings, base: Path = Path(), prepared: Prepared | None = None):
+    def __init__(
+        self, settings: TrainSettings, base: Path = Path(), prepared: Prepared | None = None
+    ):
         self.settings, self.base, self.prepared = settings, base, prepared
         # Digests of the files that were read, by name.
         self.files: dict[str, str] = {}
@@ -429,11 +431,11 @@ def _schedule(key: str, given: Any, steps: int) -> Any:
     if given is None:
         return None
     values = given.plain_without("name")
-    if isinstance(given, configured.WarmupCosine):
+    if isinstance(given, configured.WarmupCosineSettings):
         if given.warmup > steps:
             raise InputError(f"{key}.warmup", given.warmup, f"at most {steps}, the steps")
         return schedules.WarmupCosine(steps=steps, **values)
-    if isinstance(given, configured.InverseTime):
+    if isinstance(given, configured.InverseTimeSettings):
         return schedules.InverseTime(**values)
     return schedules.StepDecay(**values)
 

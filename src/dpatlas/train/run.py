@@ -33,7 +33,7 @@ from dpatlas.privacy.training import PrivateTraining, array_of, tensor_of
 from dpatlas.train.earlier import earlier_records, say_what_adds_up
 from dpatlas.train.inputs import Inputs
 from dpatlas.train.prepared import prepared_set
-from dpatlas.train.settings import Settings
+from dpatlas.train.settings import TrainSettings
 from dpatlas.train.trials import Choice, Trials
 
 PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
@@ -71,7 +71,7 @@ class Shown:
 
 
 def train(
-    settings: Settings | Mapping[str, Any],
+    settings: TrainSettings | Mapping[str, Any],
     *,
     output: Path | str,
     base: Path | str = ".",
@@ -85,19 +85,19 @@ def train(
 ) -> dict[str, Any]:
     """Train privately, save the model to OUTPUT/ID/model, and return OUTPUT/ID/record.json.
 
-    settings: the keys of `Settings`. base: the folder that files in them are relative to. name:
-    begins ID, which ends with a digest of settings, files and records. A killed training goes on
-    when it is called again; `resume` refuses to start from the beginning. One that is finished is
-    not trained again: its record is returned. private_loss: whether the progress shows the loss of
+    settings: the keys of `TrainSettings`. base: the folder of the files in them. name: begins ID,
+    which ends with a digest of settings, files and records. A killed training goes on when it is
+    called again; `resume` refuses to start from the beginning. One that is finished is not trained
+    again: its record is returned. private_loss: whether the progress shows the loss of
     training records, which carries no noise. data_root: folder with local copies of data sets that
     settings name; allow_download: whether missing ones are fetched.
 
     Raises InputError for settings, files and records that do not fit, before anything is trained.
     """
-    if not isinstance(settings, Settings):
+    if not isinstance(settings, TrainSettings):
         given = {key: value for key, value in settings.items() if value is not None}
         check_shape(given)
-        settings = validated(Settings, given)
+        settings = validated(TrainSettings, given)
     output, base, device = Path(output), Path(base), resolve_device(device)
     check_writable(output)
     if private_loss and settings.select:
@@ -107,7 +107,7 @@ def train(
         sources = {"data_root": data_root, "allow_download": allow_download}
         prepared = prepared_set(settings.data, base, output, **sources)
     with numerics(device):
-        training = Training(Inputs(settings, base, prepared))
+        training = SettledTraining(Inputs(settings, base, prepared))
     spec = Spec.of({"key": "train", "kind": "settings_file", **training.identity}, name)
     folder = output / spec.id
     with only_process(output, spec.id):
@@ -165,7 +165,7 @@ def _where(error: Exception, model: nn.Module) -> str:
     return where
 
 
-class Training:
+class SettledTraining:
     """Trainings by the settings: their plan, and what they give as a job."""
 
     def __init__(self, inputs: Inputs):

@@ -81,7 +81,7 @@ Range = Annotated[
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
-class WarmupCosine(Model):
+class WarmupCosineSettings(Model):
     """A linear rise over `warmup` steps, then half a cosine down to `final`."""
 
     name: Literal["warmup-cosine"]
@@ -89,14 +89,14 @@ class WarmupCosine(Model):
     final: float = setting("Factor at the end.", ge=0, le=1, default=0.0)
 
 
-class InverseTime(Model):
+class InverseTimeSettings(Model):
     """1 / (1 + decay step)."""
 
     name: Literal["inverse-time"]
     decay: float = setting("How fast it falls.", ge=0, le=1e30)
 
 
-class StepDecay(Model):
+class StepDecaySettings(Model):
     """factor^(number of whole `every` steps that have passed)."""
 
     name: Literal["step-decay"]
@@ -105,12 +105,12 @@ class StepDecay(Model):
 
 
 Schedule = Annotated[
-    WarmupCosine | InverseTime | StepDecay,
+    WarmupCosineSettings | InverseTimeSettings | StepDecaySettings,
     Field(discriminator="name", description="Factor by the step of the training."),
 ]
 
 
-class AdaptiveClip(Model):
+class AdaptiveClipSettings(Model):
     """A clip bound that follows a quantile of the norms, and starts at max_grad_norm."""
 
     quantile: float = setting("Share of records that are not clipped.", ge=0, le=1)
@@ -193,7 +193,7 @@ class Select(Model):
         return {name: ends for name, ends in found.items() if ends is not None}
 
 
-class Canaries(Model):
+class CanarySettings(Model):
     """An audit of this training by the network that it gives, with an input for each canary."""
 
     number: int = setting(
@@ -207,7 +207,7 @@ class Canaries(Model):
     )
 
 
-class Settings(Model):
+class TrainSettings(Model):
     """A private training of a network, of one's own or by its name."""
 
     data: Data
@@ -262,7 +262,7 @@ class Settings(Model):
         default=None,
         min_length=1,
     )
-    adaptive_clip: AdaptiveClip = optional()
+    adaptive_clip: AdaptiveClipSettings = optional()
     lr: Rate = optional()
     optimizer: Literal["sgd", "adam", "adamw"] = setting(
         "Optimiser of the privatised gradient; sgd by default.", default="sgd"
@@ -304,7 +304,7 @@ class Settings(Model):
         le=1000,
         default=1,
     )
-    canaries: Canaries = optional()
+    canaries: CanarySettings = optional()
     seed: Seed = setting("Seed of initial weights; 0 by default.", default=0)
     noise_source: Literal["os", "keyed"] = setting(
         "os, the default: secret noise, which nobody can repeat. keyed: noise that whoever knows "
@@ -313,7 +313,7 @@ class Settings(Model):
     )
 
     @model_validator(mode="after")
-    def _fit_together(self) -> "Settings":
+    def _fit_together(self) -> "TrainSettings":
         ranges = self.select.ranges if self.select else {}
         bound = {
             "max_grad_norm": self.max_grad_norm,

@@ -28,12 +28,12 @@ def main(arguments: Sequence[str]) -> int:
     """Attack our own mechanisms; RunError, exit code 1, if a guarantee is contradicted."""
     options = parser().parse_args(arguments)
     from dpatlas_workflow.checks.audit.mechanisms import MECHANISMS
-    from dpatlas_workflow.checks.audit.settings import Settings, mechanism_spec
+    from dpatlas_workflow.checks.audit.settings import AuditSettings, mechanism_spec
     from dpatlas_workflow.config.load import load_config
     from dpatlas_workflow.records import parse_record
 
     config = load_config()
-    block: Settings = config.audit
+    block: AuditSettings = config.audit
     runs = block.runs if options.runs is None else options.runs
     delta = block.delta if options.delta is None else options.delta
     level = block.level if options.level is None else options.level

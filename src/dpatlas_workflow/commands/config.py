@@ -25,9 +25,12 @@ several, by its `name`.
 
 def pages() -> dict[Path, str]:
     """The text of each reference page, by its path."""
-    from dpatlas.train.settings import Settings
+    from dpatlas.train.settings import TrainSettings
 
-    return {**written(), project_root() / "docs" / "settings.md": page_of(Settings, OF_TRAININGS)}
+    return {
+        **written(),
+        project_root() / "docs" / "settings.md": page_of(TrainSettings, OF_TRAININGS),
+    }
 
 
 def main(arguments: Sequence[str]) -> int:

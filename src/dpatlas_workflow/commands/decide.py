@@ -30,7 +30,7 @@ from dpatlas_workflow.cost.estimate import seconds_per_run
 from dpatlas_workflow.evidence.claim_file import STATISTICAL
 from dpatlas_workflow.evidence.claims import (
     Claims,
-    Looks,
+    LookRecords,
     at_tier,
     judge_claims,
     judge_entry,
@@ -179,7 +179,7 @@ class State:
 
     def open_entries(self, claims: Claims) -> list[OpenEntry]:
         """The inconclusive entries that have intervals, and read runs that can be added to."""
-        looks = {key: Looks(records) for key, records in self.papers.items()}
+        looks = {key: LookRecords(records) for key, records in self.papers.items()}
         found = []
         for entry in (entry for claim in claims.claims for entry in claim.entries):
             if entry.kind != STATISTICAL:
@@ -208,7 +208,7 @@ class State:
                 self._seconds(record, costs),
             )
             for paper in self.papers.values()
-            for record in Looks(paper).repeated.values()
+            for record in LookRecords(paper).repeated.values()
         }
 
     def costs(self) -> dict[str, float]:

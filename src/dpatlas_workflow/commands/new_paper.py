@@ -48,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         "@PREFIX@": prefix,
         "@NAME@": options.key,
         "@TITLE@": TITLE,
+        "@CLASS@": "".join(word.capitalize() for word in options.key.split("_")),
         "@POSITION@": str(10 + max(block.position for block in all_blocks().values())),
     }
     for part, folder in folders.items():

@@ -19,7 +19,7 @@ INTRODUCTION = f"""\
 Every key of the config: its type and range, whether it has to be there, and what it means. This
 page has the general keys; `{PAGE}` in the folder of each paper and check, such as [that of
 kl_privacy](../src/dpatlas_workflow/papers/kl_privacy/{PAGE}), those of its block. All are made by
-`{MADE_BY}` of the models that check a config, the `Settings` of each
+`{MADE_BY}` of the models that check a config, the `SETTINGS` of each
 block's `settings.py`. `python -m dpatlas config --schema > config.schema.json` writes the same for
 editors that know JSON schemas.
 

@@ -136,8 +136,8 @@ class General(Model):
 
 @functools.cache
 def config_model() -> type[General]:
-    """The model of a config, with the `Settings` of every block under its key."""
+    """The model of a config, with the `SETTINGS` of every block under its key."""
     blocks: dict[str, Any] = {
-        key: block.load("settings").Settings for key, block in all_blocks().items()
+        key: block.load("settings").SETTINGS for key, block in all_blocks().items()
     }
     return create_model("Config", __base__=General, __doc__="A run of dp-atlas.", **blocks)

@@ -29,14 +29,14 @@ Number = Annotated[int | float, AsWritten]
 Choice = dict[str, Number | list[Number]]
 
 
-class Tried(Model):
+class TriedPoint(Model):
     """A point of an arm's grid."""
 
     settings: Choice = setting("The settings, by name.")
     score: float = setting("Mean share of right answers over its trials.")
 
 
-class Arm(Model):
+class TunedArm(Model):
     """What an arm tried."""
 
     chosen: Choice = setting("The settings with the best score.")
@@ -45,7 +45,7 @@ class Arm(Model):
         "on and none scores; null without noise.",
         default=None,
     )
-    tried: list[Tried] = setting("All points of its grid.", min_length=1)
+    tried: list[TriedPoint] = setting("All points of its grid.", min_length=1)
 
 
 class Outcome(Model):
@@ -56,7 +56,7 @@ class Outcome(Model):
     finished: str = setting("When it was made.")
     processor: str = setting("What it was made on.")
     trials: int = setting("Number of trainings behind it.", ge=1)
-    arms: dict[str, Arm] = setting("What every arm tried, by name.")
+    arms: dict[str, TunedArm] = setting("What every arm tried, by name.")
 
 
 class Tuned(Model):

@@ -1,6 +1,7 @@
 """What a job takes by its spec: units of work and memory.
 
-A block's `cost.py` may have a `Cost` for each of its kinds in `KINDS`; a kind without has `Cost()`.
+A block's `cost.py` may have a `KindCost` for each of its kinds in `KINDS`; other kinds have
+`KindCost()`.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ STEP = 80_000_000
 
 
 @dataclass(frozen=True)
-class Cost:
+class KindCost:
     """The cost of a kind of job; its functions take a spec as an object of the kind's class.
 
     units: of work, such as steps times records times parameters, from a spec and the
@@ -47,9 +48,9 @@ class Cost:
         return round(self.base_mb + self.copies * data_mb + 4 * self.numbers(spec) / 2**20)
 
 
-def cost_of(spec: Any) -> Cost:
+def cost_of(spec: Any) -> KindCost:
     """The cost of the jobs of a spec's kind."""
-    cost: Cost = block_of(spec.key).cost(spec.kind) or Cost()
+    cost: KindCost = block_of(spec.key).cost(spec.kind) or KindCost()
     return cost
 
 

@@ -99,7 +99,7 @@ class Restated(Model):
     )
 
 
-class Entry(Model):
+class ClaimKeys(Model):
     """What claims and parts may say; keys that are not declared are arguments of the test."""
 
     model_config = ConfigDict(extra="allow")
@@ -118,14 +118,14 @@ class Entry(Model):
     )
 
     @model_validator(mode="after")
-    def _margin_has_a_reason(self) -> "Entry":
+    def _margin_has_a_reason(self) -> "ClaimKeys":
         given = [name for name in ("margin", "margin_from") if getattr(self, name) is not None]
         if len(given) == 1:
             raise InputError("", f"{self.id} with {given[0]} alone", "margin and margin_from")
         return self
 
 
-class WrittenPart(Entry):
+class WrittenPart(ClaimKeys):
     """One question of a claim; what it does not say of itself, the claim says."""
 
     id: str = setting("The claim's id and a letter.", pattern="^[a-z]+-[1-9][0-9]*[a-z]$")
@@ -141,7 +141,7 @@ class WrittenPart(Entry):
     )
 
 
-class WrittenClaim(Entry):
+class WrittenClaim(ClaimKeys):
     """A claim, with a test or with parts that have a test each."""
 
     id: str = setting("The paper's short name and a number.", pattern="^[a-z]+-[1-9][0-9]*$")

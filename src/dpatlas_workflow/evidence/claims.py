@@ -133,7 +133,7 @@ TOO_SMALL = "the settings of this tier only exercise the rules; its numbers carr
 
 
 @dataclass(frozen=True)
-class Entry:
+class ClaimEntry:
     """One question of a claims.yaml: a claim without parts, or a part with what it inherits."""
 
     id: str
@@ -172,7 +172,7 @@ class Claim:
     statement: str
     kind: str
     evidence: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[ClaimEntry, ...]
     asserts: str = ""
     deviations: tuple[str, ...] | None = None
     pilots: str = ""
@@ -188,7 +188,7 @@ class Claim:
         """Whose claim it is, PAPER or OURS."""
         return origin_of(self.place)
 
-    def counts(self, entry: Entry) -> bool:
+    def counts(self, entry: ClaimEntry) -> bool:
         """Whether this part counts: no other reading does, nor ours for a claim of the paper."""
         return not entry.other_reading and (self.origin == OURS or entry.origin == PAPER)
 
@@ -265,7 +265,7 @@ def with_margins(claims: Claims, factor: float) -> Claims:
     return _changed(claims, lambda entry: replace(entry, margin=factor * entry.margin))
 
 
-def _changed(claims: Claims, change: Callable[[Entry], Entry]) -> Claims:
+def _changed(claims: Claims, change: Callable[[ClaimEntry], ClaimEntry]) -> Claims:
     return replace(
         claims,
         claims=tuple(
@@ -327,7 +327,7 @@ def judge_entries(
     tests: Tests = TESTS,
 ) -> dict[str, "JudgedEntry"]:
     """What the runs say of every entry, by its id; arguments as of `judge_claims`."""
-    looks = {key: Looks(records) for key, records in papers.items()}
+    looks = {key: LookRecords(records) for key, records in papers.items()}
     entries = (entry for claim in claims.claims for entry in claim.entries)
     return {each.id: judge_entry(claims, each, looks.get(each.paper), tests) for each in entries}
 
@@ -566,10 +566,10 @@ def _claim(paper: str, written: dict[str, Any], tests: Tests) -> Claim:
     return Claim(id=written["id"], entries=entries, restated=restated, **own)
 
 
-def _entry(claim: str, given: dict[str, Any]) -> Entry:
-    values = _values(Entry, given)
+def _entry(claim: str, given: dict[str, Any]) -> ClaimEntry:
+    values = _values(ClaimEntry, given)
     arguments = {name: value for name, value in given.items() if name not in values}
-    return Entry(claim=claim, **values, arguments=arguments)
+    return ClaimEntry(claim=claim, **values, arguments=arguments)
 
 
 def _values(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -578,7 +578,7 @@ def _values(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(v) if name in LISTS else v for name, v in given.items() if name in own}
 
 
-def _checked(entry: Entry, tests: Tests) -> Entry:
+def _checked(entry: ClaimEntry, tests: Tests) -> ClaimEntry:
     """The entry with the arguments of its test, as the test's signature allows them."""
     if entry.id != entry.claim and entry.id[:-1] != entry.claim:
         raise InputError(f"part of {entry.claim}", entry.id, f"{entry.claim} and a letter")
@@ -598,7 +598,7 @@ def _checked(entry: Entry, tests: Tests) -> Entry:
     return entry
 
 
-def expected_text(entry: Entry) -> str:
+def expected_text(entry: ClaimEntry) -> str:
     """The column `expected`: that key with the arguments; InputError for a field that is none."""
     where, less = (in_words(entry.arguments.get(name, {})) for name in ("where", "less"))
     values = {**where, **{f"less_{name}": value for name, value in less.items()}}
@@ -613,7 +613,7 @@ def expected_text(entry: Entry) -> str:
         raise InputError(f"expected of {entry.id}", error, f"fields among {fields}") from None
 
 
-def beside(claim: Claim, entry: Entry) -> str:
+def beside(claim: Claim, entry: ClaimEntry) -> str:
     """Why a part does not count for its claim; empty if it does."""
     if claim.counts(entry):
         return ""
@@ -621,7 +621,7 @@ def beside(claim: Claim, entry: Entry) -> str:
 
 
 def entry_row(
-    claim: Claim, entry: Entry, judged: "JudgedEntry", costs: Mapping[str, float]
+    claim: Claim, entry: ClaimEntry, judged: "JudgedEntry", costs: Mapping[str, float]
 ) -> dict[str, Any]:
     """The row of claims.csv for one entry of a claim; costs: as of `judge_claims`."""
     notes = judged.note, beside(claim, entry)
@@ -693,7 +693,7 @@ class JudgedEntry:
         return sum(costs[name] * runs for name, runs in missing.items())
 
 
-class Looks:
+class LookRecords:
     """The records of a paper, and their first runs for each look.
 
     repeated: the conditions whose runs can be added to, by the id of their first block.
@@ -723,8 +723,8 @@ class Looks:
 
 def judge_entry(
     claims: Claims,
-    entry: Entry,
-    looks: Looks | None,
+    entry: ClaimEntry,
+    looks: LookRecords | None,
     tests: Tests = TESTS,
 ) -> JudgedEntry:
     """The verdict on an entry; looks: None if its paper is not part of the run."""
@@ -770,7 +770,7 @@ def judge_entry(
     return JudgedEntry(verdict, runs, note, decision, wanted, read)
 
 
-def _with_margin(entry: Entry, evidence: Evidence) -> Evidence:
+def _with_margin(entry: ClaimEntry, evidence: Evidence) -> Evidence:
     """The comparisons with the entry's margin; InputError if one needs a margin and has none."""
     directional = [c for group in evidence.alternatives for c in group if c.directional]
     if directional and not entry.margin:
@@ -779,7 +779,7 @@ def _with_margin(entry: Entry, evidence: Evidence) -> Evidence:
     return with_margin(evidence, entry.margin)
 
 
-def _plain(entry: Entry, evidence: Evidence) -> JudgedEntry:
+def _plain(entry: ClaimEntry, evidence: Evidence) -> JudgedEntry:
     """The verdict on an entry that shares no error with others and is judged once."""
     decision = decide_once(evidence, FAMILY_ERROR)
     verdict = VERDICT_OF[decision.answer]

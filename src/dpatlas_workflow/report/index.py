@@ -70,7 +70,7 @@ class Arrays(Shape):
     source: Content | None = None
 
 
-class Record(Shape):
+class RecordFile(Shape):
     """record.json of any kind."""
 
     id: str
@@ -108,7 +108,7 @@ class FeaturesManifest(Shape):
     backbone: Made
 
 
-class Cost(Shape):
+class CostFile(Shape):
     """cost.json beside a record."""
 
     device: str
@@ -160,7 +160,7 @@ def read_lineage(path: Path | str) -> Content:
 
 def read_record(path: Path) -> Content:
     """A record as the JSON that it is: one of before its kind had a class can be traced too."""
-    return checked(Record, read_json_record(path), path)
+    return checked(RecordFile, read_json_record(path), path)
 
 
 def read_publication(path: Path) -> Content:
@@ -176,7 +176,7 @@ def read_publication(path: Path) -> Content:
 def cost_beside(record: Path) -> Content | None:
     """What the run of a record cost, from the file beside it; None without one."""
     path = record.with_name(COST)
-    return checked(Cost, read_cost(path), path) if path.is_file() else None
+    return checked(CostFile, read_cost(path), path) if path.is_file() else None
 
 
 def job_module(key: str, kind: str | None) -> str:

@@ -59,7 +59,7 @@ Tables = tuple[Rows, Rows]
 
 
 @dataclass(frozen=True)
-class Protocol:
+class ClaimProtocol:
     """What claims.yaml says of a row beside its statement; of a part, what its claim does not say.
 
     deviations: None where nothing is said of them.
@@ -72,7 +72,7 @@ class Protocol:
     printed: Mapping[str, float] = field(default_factory=dict)
 
 
-NOTHING = Protocol("", None, "")
+NOTHING = ClaimProtocol("", None, "")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Question:
     """
 
     row: Mapping[str, str]
-    protocol: Protocol
+    protocol: ClaimProtocol
     plot: Plot | None
     others: Mapping[str, "Question"] = field(default_factory=dict)
 
@@ -135,7 +135,7 @@ class Card:
 
     id: str
     row: Mapping[str, str]
-    protocol: Protocol
+    protocol: ClaimProtocol
     questions: list[Question]
     others: Mapping[str, str] = field(default_factory=dict)
 
@@ -262,14 +262,14 @@ def takeaways(headline: Headline, rows: Sequence[Mapping[str, str]]) -> list[Tak
     return [Takeaway(key[1], key[0], grouped[key]) for key in order if key in grouped]
 
 
-def protocols(claims: Claims) -> dict[str, Protocol]:
+def protocols(claims: Claims) -> dict[str, ClaimProtocol]:
     """The protocol of every row that has something to say, by its id."""
     shown = {}
     for claim in claims.claims:
-        shared = Protocol(claim.asserts, claim.deviations, claim.pilots)
+        shared = ClaimProtocol(claim.asserts, claim.deviations, claim.pilots)
         shown[claim.id] = shared
         for entry in claim.entries:
-            own = Protocol(
+            own = ClaimProtocol(
                 entry.asserts, entry.deviations, entry.pilots, entry.margin_from, entry.printed
             )
             shown[entry.id] = _beyond(own, shared) if claim.has_parts else own
@@ -394,9 +394,9 @@ def _numbers(row: Mapping[str, str]) -> dict[str, float]:
         raise InputError(f"comparisons.csv, {row['claim']}", error, "numbers") from None
 
 
-def _beyond(own: Protocol, shared: Protocol) -> Protocol:
+def _beyond(own: ClaimProtocol, shared: ClaimProtocol) -> ClaimProtocol:
     """A part's protocol without what the row of its claim says already."""
-    return Protocol(
+    return ClaimProtocol(
         own.asserts if own.asserts != shared.asserts else "",
         own.deviations if own.deviations != shared.deviations else None,
         own.pilots if own.pilots != shared.pilots else "",

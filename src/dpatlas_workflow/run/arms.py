@@ -26,7 +26,7 @@ A = TypeVar("A")
 D = TypeVar("D")
 
 
-class Counted(Work, Protocol):
+class CountedWork(Work, Protocol):
     """A training that counts the gradients that were not finite."""
 
     @property
@@ -70,7 +70,7 @@ class OneRun(Generic[D]):
         names = ("noise", "repetition", "shared_noise")
         return {name: getattr(self, name) for name in names}
 
-    def finish(self, work: Counted) -> None:
+    def finish(self, work: CountedWork) -> None:
         """Take all steps of a training, from its checkpoint if it has one."""
         self.stages.finish(work)
         if work.skipped_records:
@@ -78,7 +78,7 @@ class OneRun(Generic[D]):
 
 
 @dataclass(frozen=True)
-class Setting(Generic[D]):
+class ArmSetting(Generic[D]):
     """An arm at given settings.
 
     facts: its entries of a row. stated: claims and guarantees for one reported run, with its
@@ -104,7 +104,7 @@ class Arms(Generic[A, D]):
     all: Sequence[A]
     named: Callable[[A], str]
     records_of: Callable[[Dealt], D]
-    setting_of: Callable[[A, Chosen], Setting[D]]
+    setting_of: Callable[[A, Chosen], ArmSetting[D]]
     constants: Mapping[str, str] | None = None
     seen: Callable[[D], dict[str, Any]] = lambda records: {}
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dpatlas.accounting.ledger import Ran
-from dpatlas.jobs.resume import State, Watched
+from dpatlas.jobs.resume import State, WatchedWork
 from dpatlas.privacy.training import PrivateTraining
 
 
@@ -40,7 +40,7 @@ class Stem:
         )
 
 
-class Growing(Watched):
+class Growing(WatchedWork):
     """A training of one phase, as a `Work`, whose trained weights are kept after steps `at`."""
 
     def __init__(self, training: PrivateTraining, at: Sequence[int]):

@@ -19,7 +19,7 @@ from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages
-from dpatlas_workflow.run.arms import A, Arms, D, OneRun, Setting
+from dpatlas_workflow.run.arms import A, Arms, ArmSetting, D, OneRun
 from dpatlas_workflow.run.deals import FIXED, Deals, is_generated
 
 SHARED = "the arms of one run"
@@ -96,18 +96,18 @@ class Reports(Generic[A, D]):
             self.ledgers.append(self._ledger(arm, self.rows[-1], ran))
         return {"arms": self.rows, "runs": measured}
 
-    def _setting(self, arm: A) -> Setting[D]:
+    def _setting(self, arm: A) -> ArmSetting[D]:
         name = self.arms.named(arm)
         if name not in self.job.chosen:
             found = f"no settings of {name}"
             raise InputError(self.job.fields.tuning, found, "settings of every arm; tune again")
         return self.arms.setting_of(arm, self.job.chosen[name])
 
-    def _run(self, number: int, settings: list[Setting[D]]) -> dict[str, Any]:
+    def _run(self, number: int, settings: list[ArmSetting[D]]) -> dict[str, Any]:
         """What every arm measured in a run, and what it did, as JSON values."""
         records = functools.cache(lambda: self.arms.records_of(self.deals.of(number)))
 
-        def train(setting: Setting[D]) -> dict[str, Any]:
+        def train(setting: ArmSetting[D]) -> dict[str, Any]:
             shared = (number, number, SHARED)
             measured, ran = setting.train(
                 OneRun(self.job, self.stages, self.noise, records(), *shared)

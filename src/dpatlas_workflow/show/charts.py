@@ -21,9 +21,9 @@ from dpatlas_workflow.show.panel import (
     Axis,
     Contours,
     Ends,
-    Grid,
     Legend,
     Panel,
+    PanelGrid,
     Series,
     ShownFigure,
     Words,
@@ -86,7 +86,7 @@ def ticks_between(low: float, high: float, log: bool) -> list[list[Any]]:
 
 
 def _panel(
-    grid: Grid, line: int, column: int, ends: tuple[Ends, Ends], shared: Sequence[Look]
+    grid: PanelGrid, line: int, column: int, ends: tuple[Ends, Ends], shared: Sequence[Look]
 ) -> Chart:
     panel = grid.panels[line][column]
     assert panel is not None

@@ -205,7 +205,7 @@ def picture(title: str, image: np.ndarray) -> Panel:
 
 
 @dataclass(frozen=True)
-class Grid:
+class PanelGrid:
     """Lines of panels, None where a place is free, under a heading.
 
     height: inches of all lines, with titles and axes; heights, widths: of lines and columns in
@@ -263,7 +263,7 @@ class ShownFigure:
     legend: entries of the one above all panels, None for what its panels show; width in inches.
     """
 
-    grids: Sequence[Grid]
+    grids: Sequence[PanelGrid]
     columns: tuple[str, ...]
     rows: list[Row]
     notes: list[str]

@@ -33,9 +33,9 @@ from dpatlas_workflow.show.panel import (
     Axis,
     Contours,
     Ends,
-    Grid,
     Legend,
     Panel,
+    PanelGrid,
     Series,
     ShownFigure,
 )
@@ -112,7 +112,7 @@ def _columns(looks: Sequence[Look], width: float) -> int:
 
 
 def _draw_grid(
-    box: Any, grid: Grid, ends: Iterator[tuple[Ends, Ends]], width: float
+    box: Any, grid: PanelGrid, ends: Iterator[tuple[Ends, Ends]], width: float
 ) -> Iterator[Axes]:
     shape = len(grid.panels), grid.columns
     cells = box.add_gridspec(*shape, height_ratios=grid.heights, width_ratios=grid.widths)

@@ -21,7 +21,7 @@ from dpatlas_workflow.checks.audit.jobs.langevin import (
     random_batches,
 )
 from dpatlas_workflow.checks.audit.jobs.mechanisms import MECHANISMS
-from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 
 pytestmark = pytest.mark.usefixtures("one_thread_without_gradients")
 
@@ -93,7 +93,7 @@ def test_a_record_that_is_not_bounded_is_caught(name, large_batches, unbounded):
 def test_what_is_stated_is_what_the_tables_of_the_paper_state(name, method, passes):
     audit = LANGEVIN[name]
     sampler = audit.settings.sampler
-    problem = Problem(sampler.n, CLASSES, FEATURE_NORM, DELTA)
+    problem = RegressionProblem(sampler.n, CLASSES, FEATURE_NORM, DELTA)
     plan = LangevinPlan(problem, method, "theorem", "constant", LAM, passes, sampler.batch)
     stated = plan.stated(audit.settings.sigma**2)
     assert audit.settings == plan.with_noise(audit.settings.sigma**2)

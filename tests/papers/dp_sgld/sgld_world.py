@@ -15,7 +15,7 @@ from dpatlas_workflow.papers.dp_sgld.jobs import accuracy as accuracy_job
 from dpatlas_workflow.papers.dp_sgld.jobs import finetune as finetune_job
 from dpatlas_workflow.papers.dp_sgld.jobs import long_training as long_job
 from dpatlas_workflow.papers.dp_sgld.jobs import protocol as protocol_job
-from dpatlas_workflow.papers.dp_sgld.records.protocol import Protocol, Reading
+from dpatlas_workflow.papers.dp_sgld.records.protocol import ProtocolFields, Reading
 from dpatlas_workflow.show.rows import where
 
 RUNS, SPREAD = 12, 5e-4
@@ -56,7 +56,7 @@ LEADS = {1000: -0.1, 4000: 0.01, 16000: 0.02}
 def protocol_record(n):
     """DP-SGLD is .5 points below No DP, and leads DP-SGD from 4,000 records on."""
     readings = [Reading(**reading) for reading in READINGS]
-    fields = Protocol.model_construct(readings=readings, epsilon=1.0)
+    fields = ProtocolFields.model_construct(readings=readings, epsilon=1.0)
     rows = []
     for number, planned in enumerate(protocol_job.compared(fields)):
         means = {"no-dp": 0.9, "dp-sgld": 0.895, "dp-sgd": 0.895 - LEADS[n]}

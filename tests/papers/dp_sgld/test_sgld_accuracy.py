@@ -25,7 +25,7 @@ from dpatlas.jobs import job as job_module
 from dpatlas.models import backbone
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas_workflow.papers.dp_sgld.jobs import arms as sgld_arms
-from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import THEOREM
 from dpatlas_workflow.run import reports
 from dpatlas_workflow.run.private_plan import DpSgdPlan
@@ -33,7 +33,7 @@ from dpatlas_workflow.run.private_plan import DpSgdPlan
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow
 
-PROBLEM = Problem(n=1000, classes=10, feature_norm=1.0, delta=1e-5)
+PROBLEM = RegressionProblem(n=1000, classes=10, feature_norm=1.0, delta=1e-5)
 
 
 @pytest.fixture(scope="module")

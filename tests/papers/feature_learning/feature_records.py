@@ -6,7 +6,7 @@ from dpatlas.base.records import rows_of
 from dpatlas.formulas.feature_learning.single_index import link as link_of
 from dpatlas_workflow.papers.feature_learning.jobs.rules import ClipBounds, Rules, link_facts
 from dpatlas_workflow.papers.feature_learning.jobs.simulation import MEASURES
-from dpatlas_workflow.papers.feature_learning.records.simulation import SimulationSpec
+from dpatlas_workflow.papers.feature_learning.records.simulation import FeatureSimulationSpec
 
 KEY = "feature_learning"
 BASE = {"d": 64, "n": 20_000, "p": 128, "epsilon": 2.0}
@@ -36,7 +36,9 @@ def simulation(link, axis, points, rows, runs, warnings=(), **changes):
     conditions = [Rules(link=target, bounds=BOUNDS, **point, **shared).facts() for point in points]
     facts = {**link_facts(target), "conditions": conditions, "warnings": list(warnings)}
     by_run = [each for row in rows for each in rows_by_run(row, runs)]
-    return sample_record(SimulationSpec(**fields), {**facts, "rows": by_run}, f"{link}-{axis}")
+    return sample_record(
+        FeatureSimulationSpec(**fields), {**facts, "rows": by_run}, f"{link}-{axis}"
+    )
 
 
 def rows_by_run(row, runs):

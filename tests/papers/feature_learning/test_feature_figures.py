@@ -24,7 +24,7 @@ from dpatlas_workflow.papers.feature_learning.figures.feature_risk_table import 
 from dpatlas_workflow.papers.feature_learning.figures.laws import crossings, fitted
 from dpatlas_workflow.papers.feature_learning.figures.panels import risk_axis
 from dpatlas_workflow.papers.feature_learning.figures.rows import OVERLAPS, RISKS
-from dpatlas_workflow.show.panel import Grid, Panel, ShownFigure
+from dpatlas_workflow.show.panel import Panel, PanelGrid, ShownFigure
 from dpatlas_workflow.show.rows import grouped
 from dpatlas_workflow.statistics import mean_estimate
 
@@ -208,7 +208,7 @@ def test_few_points_and_shared_records_are_drawn_without_warnings(name, records)
 @pytest.mark.parametrize("ends", [(0.24, 1.1), (0.9, 1.05), (0.05, 1.0)])
 def test_labels_of_a_short_log_axis_reach_its_lower_part(ends):
     risk = risk_axis("risk", [{"value": end} for end in ends], above=0.0)
-    (axes,) = drawn(ShownFigure([Grid([[Panel(y=risk)]], 2.0)], (), [], [], width=2.3)).axes
+    (axes,) = drawn(ShownFigure([PanelGrid([[Panel(y=risk)]], 2.0)], (), [], [], width=2.3)).axes
     axes.figure.draw_without_rendering()
     ticks = [*axes.yaxis.get_major_ticks(), *axes.yaxis.get_minor_ticks()]
     low, high = axes.get_ylim()

@@ -7,7 +7,7 @@ import pytest
 from dpatlas.errors import InputError
 from dpatlas_workflow.config.load import load_config, read_config, validate
 from dpatlas_workflow.papers.feature_learning.cost import KINDS
-from dpatlas_workflow.papers.feature_learning.records.simulation import Point, SimulationSpec
+from dpatlas_workflow.papers.feature_learning.records.simulation import FeatureSimulationSpec, Point
 from dpatlas_workflow.papers.feature_learning.settings import AXES, KEY, groups
 
 SIMULATION = KINDS["simulation"]
@@ -124,7 +124,7 @@ def memory_mb(*points, runs=5):
     base = {"d": 256, "n": 20_000, "p": 2000, "epsilon": 2.0}
     conditions = [Point(**{**base, **point}) for point in points]
     return SIMULATION.memory_mb(
-        SimulationSpec.model_construct(runs=runs, n_test=4000, points=conditions)
+        FeatureSimulationSpec.model_construct(runs=runs, n_test=4000, points=conditions)
     )
 
 

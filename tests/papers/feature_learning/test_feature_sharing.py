@@ -17,7 +17,7 @@ from dpatlas_workflow.papers.feature_learning.jobs.layers import (
     first_gradient,
     mean_direction,
 )
-from dpatlas_workflow.papers.feature_learning.jobs.simulation import Networks
+from dpatlas_workflow.papers.feature_learning.jobs.simulation import DrawNetworks
 
 MU = gaussian_dp_mu(2.0, 1e-5)
 LEARNED = ("private", "direction")
@@ -35,7 +35,7 @@ class Watched:
 
     def __init__(self, folder, monkeypatch, **changes):
         self.layers, self.deviations, self.stepped, self.turned = {}, {}, [], []
-        real_head, real_descend = Networks._private_head, SecondLayer.descend_privately
+        real_head, real_descend = DrawNetworks._private_head, SecondLayer.descend_privately
         real_stepped, real_normalised = feature_simulation.stepped, feature_simulation.normalised
 
         def head(networks, rules, layer, features, normal):
@@ -54,7 +54,7 @@ class Watched:
             self.turned.append(weights.copy())
             return real_normalised(weights)
 
-        monkeypatch.setattr(Networks, "_private_head", head)
+        monkeypatch.setattr(DrawNetworks, "_private_head", head)
         monkeypatch.setattr(SecondLayer, "descend_privately", descend)
         monkeypatch.setattr(feature_simulation, "stepped", stepped)
         monkeypatch.setattr(feature_simulation, "normalised", normalised)

@@ -36,7 +36,11 @@ from dpatlas_workflow.papers.feature_learning.jobs.layers import (
     neurons_noise,
 )
 from dpatlas_workflow.papers.feature_learning.jobs.rules import REHEARSED
-from dpatlas_workflow.papers.feature_learning.jobs.simulation import MEASURES, SHARED_BY, Networks
+from dpatlas_workflow.papers.feature_learning.jobs.simulation import (
+    MEASURES,
+    SHARED_BY,
+    DrawNetworks,
+)
 
 MU = gaussian_dp_mu(2.0, 1e-5)
 # What is None in the rows of these features.
@@ -221,7 +225,7 @@ def test_fewer_neurons_have_the_noise_of_the_first_of_more():
 
 
 def test_runs_one_at_a_time_give_the_same_numbers_and_noise(whole, tmp_path):
-    with one_run_at_a_time(), noise_keys() as keys, counted((Networks, "measured")) as blocks:
+    with one_run_at_a_time(), noise_keys() as keys, counted((DrawNetworks, "measured")) as blocks:
         record = record_of(spec_of(), tmp_path)
     assert len(blocks) == 6
     assert record == whole[0]

@@ -8,7 +8,7 @@ from dpatlas.base.records import rows_of
 from dpatlas.formulas.kl_privacy.theorems import gradient_norm_constant
 from dpatlas_workflow.papers.kl_privacy.records.constants import ConstantsSpec
 from dpatlas_workflow.papers.kl_privacy.records.linearized import LinearizedSpec
-from dpatlas_workflow.papers.kl_privacy.records.training import TrainingSpec
+from dpatlas_workflow.papers.kl_privacy.records.training import KlTrainingSpec
 
 INITS = ("lecun", "he", "ntk", "xavier")
 # Enough for the figures with a column of panels per init.
@@ -49,7 +49,7 @@ def training_record(
     shown = list(range(1, steps + 1))
     kept = [step for step in shown if step in SETTINGS["horizons"].values() or step == steps]
     common = {"outputs": 1, "lr": RATES[init], "sigma": 0.1, "networks": 1, "watched": 0}
-    spec = TrainingSpec(
+    spec = KlTrainingSpec(
         kind="training",
         **COMMON,
         **{"init": init, "depth": depth, "width": width, "steps": steps, "runs": runs},

@@ -14,7 +14,7 @@ from dpatlas.errors import InputError, run_command
 from dpatlas.models.mlp import initial_weights
 from dpatlas_workflow.papers.kl_privacy.jobs import linearized as kl_linearized
 from dpatlas_workflow.papers.kl_privacy.jobs import training as kl_training
-from dpatlas_workflow.papers.kl_privacy.records.training import TrainingSpec
+from dpatlas_workflow.papers.kl_privacy.records.training import KlTrainingSpec
 from dpatlas_workflow.records import joined, read_record
 from dpatlas_workflow.rows import columns
 from dpatlas_workflow.run.command import main
@@ -120,7 +120,7 @@ def test_runs_that_all_diverged_give_no_statistics(training_spec, data_folder, t
 
 
 def test_one_diverged_run_leaves_the_statistics_of_the_others(training_spec):
-    fields = TrainingSpec.model_validate(training_spec().fields)
+    fields = KlTrainingSpec.model_validate(training_spec().fields)
     draws = np.random.default_rng(0)
 
     def result(diverged=0):

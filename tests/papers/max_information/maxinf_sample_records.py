@@ -21,7 +21,7 @@ from dpatlas_workflow.papers.max_information.jobs import simulation as simulatio
 from dpatlas_workflow.papers.max_information.jobs.priors import DpSgd, Prior
 from dpatlas_workflow.papers.max_information.looks import label_of
 from dpatlas_workflow.papers.max_information.records import agreement, certificates
-from dpatlas_workflow.papers.max_information.records.certified import Looks
+from dpatlas_workflow.papers.max_information.records.certified import SetLooks
 from dpatlas_workflow.records import parse_record
 from dpatlas_workflow.run.command import main
 
@@ -48,7 +48,7 @@ UNION = {"K1": 4, "K2": 2, "delta": 0.05, "delta_mc": 0.0125, "beta": 0.025}
 LOOKS = {"number": 1, "registered": True, "others": []}
 N_TRAIN, N_TEST, DRAWS = 6000, 500, 20_000
 LEVEL = UNION["beta"] / UNION["K1"]
-LABEL = label_of(Looks.model_validate(LOOKS))
+LABEL = label_of(SetLooks.model_validate(LOOKS))
 SIZES = {
     **{"n_train": N_TRAIN, "n_test": N_TEST, "inputs": 64, "classes": 10, "parameters": 7510},
     **{"T": N_TRAIN // 500, "kappa_level": LEVEL},

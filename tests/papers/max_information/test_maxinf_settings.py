@@ -14,7 +14,7 @@ from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.load import load_config, load_tier, read_config, validate
 from dpatlas_workflow.papers.max_information.looks import check_paid, label_of
 from dpatlas_workflow.papers.max_information.records.certificates import CertificatesSpec
-from dpatlas_workflow.papers.max_information.records.certified import Looks
+from dpatlas_workflow.papers.max_information.records.certified import SetLooks
 from dpatlas_workflow.papers.max_information.register import GENERATED, looks_of, records_name
 from dpatlas_workflow.papers.max_information.selection import settings_of
 from dpatlas_workflow.papers.max_information.settings import KEY, Grid, groups, priors_of
@@ -79,7 +79,7 @@ def without_fixed(certified):
 
 
 def label(spec_fields):
-    return label_of(Looks.model_validate(spec_fields["looks"]))
+    return label_of(SetLooks.model_validate(spec_fields["looks"]))
 
 
 def test_the_priors_are_the_tuples_of_lowest_kappa_and_their_noise_alone():

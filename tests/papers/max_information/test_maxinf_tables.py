@@ -18,7 +18,7 @@ from maxinf_sample_records import show as show_records
 from dpatlas.formulas.max_information.certificates import certificate
 from dpatlas.formulas.max_information.published import PAPER_GRID, TABLE_1
 from dpatlas_workflow.papers.max_information.looks import label_of
-from dpatlas_workflow.papers.max_information.records.certified import Looks
+from dpatlas_workflow.papers.max_information.records.certified import SetLooks
 from dpatlas_workflow.papers.max_information.selection import PAID, RIGOROUS, UNIVERSE, settings_of
 from dpatlas_workflow.records import joined
 from dpatlas_workflow.show.output import table_files
@@ -131,7 +131,7 @@ class TestSelected:
         other |= {"grid": {**GRID, "epochs": [1], "taus": [0.03], "sigma": 1.0}}
         looks = {"number": 2, "registered": True, "others": [other]}
         record = certificates_record(looks=looks, tau_is="variance")
-        record["metrics"] |= label_of(Looks.model_validate(looks))
+        record["metrics"] |= label_of(SetLooks.model_validate(looks))
         for shown, label, words in (
             (show(name), False, ("not selected after a look: look 1", "a standard deviation")),
             (show(name, record), True, ("selected after a look: look 2 ", "tau a variance")),

@@ -1,12 +1,12 @@
 """The cost of audit's jobs."""
 
-from dpatlas_workflow.cost.counting import STEP, Cost
+from dpatlas_workflow.cost.counting import STEP, KindCost
 
 KINDS = {
-    "mechanism": Cost(lower=("runs",), base_mb=900),
+    "mechanism": KindCost(lower=("runs",), base_mb=900),
     # A batch in memory, measured on 8x8 images and rounded up: activations, patches and backward
     # passes, and inputs that belong to canaries.
-    "network": Cost(
+    "network": KindCost(
         lambda s, network: s.runs * s.steps * (s.batch * network + STEP),
         ("batch", "data.n_train"),
         gpu=True,

@@ -12,15 +12,15 @@ from dpatlas.base.fields import Model, Once, setting
 from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas_workflow.checks.audit.mechanisms import MECHANISMS
-from dpatlas_workflow.checks.audit.records.mechanism import Levels, Mechanism
-from dpatlas_workflow.checks.audit.records.network import Training
+from dpatlas_workflow.checks.audit.records.mechanism import AuditLevels, Mechanism
+from dpatlas_workflow.checks.audit.records.network import NetworkTraining
 from dpatlas_workflow.config.root import General
 from dpatlas_workflow.config.types import DigitsSplit, SmallNetwork
 
 KEY = "audit"
 
 
-class PrivateTraining(Training):
+class PrivateTraining(NetworkTraining):
     """DP-SGD on a small network with Poisson batches; neighbours add or remove a record."""
 
     data: DigitsSplit
@@ -40,7 +40,7 @@ class PrivateTraining(Training):
         return self
 
 
-class Trained(PrivateTraining):
+class TrainedNetwork(PrivateTraining):
     """Private training of a small network: DP-SGD, Poisson batches, add-or-remove neighbours."""
 
     runs: int = setting(
@@ -71,13 +71,13 @@ class Canaries(PrivateTraining):
         return self
 
 
-class Enabled(Model):
+class AuditEnabled(Model):
     """What comes first in the block."""
 
     enabled: bool = setting("Whether the audit is part of the run.")
 
 
-class Settings(Levels, Enabled):
+class AuditSettings(AuditLevels, AuditEnabled):
     """Attacks on our own private mechanisms, and a network trained by them."""
 
     runs: int = setting(
@@ -87,11 +87,11 @@ class Settings(Levels, Enabled):
         le=1_000_000,
     )
     mechanisms: Once[Mechanism] = setting("The mechanisms to attack.", min_length=1)
-    training: Trained
+    training: TrainedNetwork
     canaries: Canaries
 
     @model_validator(mode="after")
-    def _verdicts_are_at_least_as_confident(self) -> "Settings":
+    def _verdicts_are_at_least_as_confident(self) -> "AuditSettings":
         if self.verdict_level < self.level:
             raise InputError("verdict_level", self.verdict_level, "at least audit.level")
         return self
@@ -99,7 +99,7 @@ class Settings(Levels, Enabled):
 
 def groups(config: General) -> dict[str, list[Spec]]:
     """Specs by group: an attack per mechanism, the audit by canaries, the private training."""
-    block: Settings = config.audit
+    block: AuditSettings = config.audit
     seeds, levels = config.plain("seed", "noise_source"), block.plain("level", "verdict_level")
     return {
         "mechanisms": [
@@ -143,3 +143,6 @@ def _network_spec(
     fields = {"key": KEY, "kind": "network", **seeds, **block.plain(), **level}
     fields["data"] = {**block.data.fields(), "n_add": 0}
     return Spec.of(fields, f"{purpose}-{block.model}")
+
+
+SETTINGS = AuditSettings

@@ -26,13 +26,13 @@ class Transfer(Splits):
     backbones: Once[str] = setting("Trained backbones to measure.", min_length=1)
 
 
-class Settings(Backbones):
+class PretrainSettings(Backbones):
     """Public backbones, trained once on generated or declared public images, or imported."""
 
     transfer: Transfer
 
     @model_validator(mode="after")
-    def _measured_backbones_are_trained(self) -> "Settings":
+    def _measured_backbones_are_trained(self) -> "PretrainSettings":
         measured = self.transfer.backbones
         check_named("transfer.backbones", measured, f"{KEY}.train", self.train)
         return self
@@ -40,7 +40,7 @@ class Settings(Backbones):
 
 def groups(config: General) -> dict[str, list[Spec]]:
     """Specs by group: one training or import per backbone, one measurement of those it names."""
-    block: Settings = config.pretrain
+    block: PretrainSettings = config.pretrain
     specs = [backbone_spec(config, name) for name in block.train]
     return {
         "backbones": [spec for spec in specs if spec.fields["kind"] == "backbone"],
@@ -60,3 +60,6 @@ def _transfer(config: General) -> Spec:
         "backbones": [backbone_spec(config, name).id for name in block.backbones],
     }
     return Spec.of(fields, "transfer")
+
+
+SETTINGS = PretrainSettings

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from dpatlas_workflow.config.sizes import draws_records, inputs_of
-from dpatlas_workflow.cost.counting import STEP, Cost
+from dpatlas_workflow.cost.counting import STEP, KindCost
 
 FEATURES_OF_A_BACKBONE = 256
 
@@ -37,9 +37,9 @@ def takes_features(s: Any) -> bool:
     return s.features != "raw" and not draws_records(s.data)
 
 
-regression = partial(Cost, lower=("data.n_train",), copies=5, takes_features=takes_features)
-trained = partial(Cost, lower=("batch", "data.n_train"), gpu=True, copies=10)
-small = partial(Cost, lower=("n", "runs"))
+regression = partial(KindCost, lower=("data.n_train",), copies=5, takes_features=takes_features)
+trained = partial(KindCost, lower=("batch", "data.n_train"), gpu=True, copies=10)
+small = partial(KindCost, lower=("n", "runs"))
 KINDS = {
     "protocol": regression(lambda s, network: _protocol(s, s.runs)),
     "protocol_tuning": regression(

@@ -33,10 +33,10 @@ from dpatlas_workflow.papers.dp_sgld.records import (
     batch_of_at_most,
 )
 from dpatlas_workflow.papers.dp_sgld.records.accuracy import AccuracySpec, LangevinSchedule
-from dpatlas_workflow.papers.dp_sgld.records.accuracy_tuning import Batches, Grid
+from dpatlas_workflow.papers.dp_sgld.records.accuracy_tuning import AccuracyGrid, Batches
 from dpatlas_workflow.papers.dp_sgld.records.counterexample import Counterexample
 from dpatlas_workflow.papers.dp_sgld.records.finetune import FinetuneArms, FinetuneSpec
-from dpatlas_workflow.papers.dp_sgld.records.finetune_tuning import Rates
+from dpatlas_workflow.papers.dp_sgld.records.finetune_tuning import FinetuneRates
 from dpatlas_workflow.papers.dp_sgld.records.long_training import LongArms, LongTrainingSpec
 from dpatlas_workflow.papers.dp_sgld.records.long_training_tuning import LongGrid
 from dpatlas_workflow.papers.dp_sgld.records.privacy_loss import PrivacyLoss
@@ -98,7 +98,7 @@ class ProtocolSet(Regression):
     epochs: Epochs = optional()
 
 
-class Protocol(Shared, Clips):
+class ProtocolSettings(Shared, Clips):
     """Tables 1 and 2 as the paper ran them."""
 
     seed: OwnSeed
@@ -106,14 +106,14 @@ class Protocol(Shared, Clips):
     sets: list[ProtocolSet] = setting("Data sets with their features.", min_length=1)
 
     @model_validator(mode="after")
-    def _has_whole_batches(self) -> "Protocol":
+    def _has_whole_batches(self) -> "ProtocolSettings":
         for i, part in enumerate(self.sets):
             if self.batch > part.data.n_train:
                 raise InputError(f"sets.{i}.data.n_train", part.data.n_train, f">= {self.batch}")
         return self
 
     @model_validator(mode="after")
-    def _names_each_reading_once(self) -> "Protocol":
+    def _names_each_reading_once(self) -> "ProtocolSettings":
         names = [reading.name for reading in self.readings]
         if len(set(names)) < len(names):
             raise InputError("readings", names, "each name once")
@@ -125,7 +125,7 @@ class AccuracySet(Regression):
 
     epsilons: PositiveList
     batches: Batches
-    grid: Grid = optional()
+    grid: AccuracyGrid = optional()
 
     @model_validator(mode="after")
     def _has_whole_batches(self) -> "AccuracySet":
@@ -135,17 +135,17 @@ class AccuracySet(Regression):
         return self
 
 
-class Accuracy(Model):
+class AccuracySettings(Model):
     """Methods that are tuned each for itself, at equal epsilon."""
 
     seed: OwnSeed
     schedule: LangevinSchedule
     radius: Radius
-    grid: Grid
+    grid: AccuracyGrid
     sets: list[AccuracySet] = setting("Data sets with their features.", min_length=1)
 
 
-class FineTuning(FinetuneArms, Rates, Repeated):
+class FinetuneSettings(FinetuneArms, FinetuneRates, Repeated):
     """Fine-tuning of a backbone on a data set."""
 
     data: PrivateSplit
@@ -156,7 +156,7 @@ class FineTuning(FinetuneArms, Rates, Repeated):
     _batch = batch_of_at_most("n_train", lambda model: model.data.n_train)
 
     @model_validator(mode="after")
-    def _has_an_accountant_for_its_batches(self) -> "FineTuning":
+    def _has_an_accountant_for_its_batches(self) -> "FinetuneSettings":
         if self.relation == "replace_one" and self.accountant == "rdp":
             found = "rdp for Poisson batches under replace_one"
             raise InputError("accountant", found, "pld or auto; rdp with add_remove")
@@ -173,16 +173,16 @@ class UtilityRuns(Utility, Repeated):
     """The utility bounds beside measured excess risk on a problem with known optimum."""
 
 
-class Settings(Model):
+class DpSgldSettings(Model):
     """Langevin SGD against DP-SGD on frozen features of public backbones."""
 
     enabled: bool = setting("Whether this paper is part of the run.")
     delta: Delta
     max_grad_norm: MaxGradNorm
     feature_norm: FeatureNorm
-    protocol: Protocol
-    accuracy: Accuracy
-    finetune: list[FineTuning] = setting("Table 3, by data set and backbone.", min_length=1)
+    protocol: ProtocolSettings
+    accuracy: AccuracySettings
+    finetune: list[FinetuneSettings] = setting("Table 3, by data set and backbone.", min_length=1)
     long_training: LongTrainingRuns
     privacy_loss: PrivacyLoss
     counterexample: Counterexample
@@ -196,7 +196,7 @@ def groups(config: General) -> dict[str, list[Spec]]:
     beside them, every method tuned. `finetune`: Table 3. `long_training`: accuracy against steps.
     `privacy_loss`, `counterexample` and `utility` use no data set.
     """
-    block: Settings = config.dp_sgld
+    block: DpSgldSettings = config.dp_sgld
     without_data = {"privacy_loss": block.privacy_loss, "counterexample": block.counterexample}
     utility = {**block.utility.part(Utility), "delta": block.delta}
     blocks = block.utility.runs, block.utility.runs_per_job
@@ -220,7 +220,7 @@ def tunings(config: General) -> list[Spec]:
 
 def _tuned(config: General) -> dict[str, list[TunedRuns]]:
     """Reported runs with their tunings, by kind."""
-    block: Settings = config.dp_sgld
+    block: DpSgldSettings = config.dp_sgld
     protocol = block.protocol.plain_without("sets", "readings")
     protocol["readings"] = [each.fields(block.feature_norm) for each in block.protocol.readings]
     accuracy = block.accuracy.plain_without("sets")
@@ -246,14 +246,14 @@ def _runs(
     config: General,
     spec: type[ReportedFields],
     path: str,
-    part: Regression | FineTuning,
+    part: Regression | FinetuneSettings,
     shared: Mapping[str, Any] | None = None,
 ) -> TunedRuns:
     """Specs with private data, named after their data set and features.
 
     path: of `part` in the block. shared: settings of the whole table, which `part` overrides.
     """
-    block: Settings = config.dp_sgld
+    block: DpSgldSettings = config.dp_sgld
     (kind,) = get_args(spec.model_fields["kind"].annotation)
     settings = {**(shared or {}), **part.plain_without(*Repeated.model_fields)}
     if "batches" in settings:
@@ -267,7 +267,7 @@ def _runs(
     name = f"{kind.replace('_', '-')}-{part.data.name}"
     if kind == "protocol":
         name += f"-{part.data.n_train}"
-    features = None if isinstance(part, FineTuning) else part.features
+    features = None if isinstance(part, FinetuneSettings) else part.features
     if part.backbone is not None:
         check_private(config, f"{KEY}.{path}", part.backbone, part.data, features)
         fields["backbone"] = backbone_spec(config, part.backbone).id
@@ -277,3 +277,6 @@ def _runs(
     if features == "softmax":
         name += "-softmax"
     return tuned_runs(config, KEY, kind, fields, spec, name, part.runs, part.runs_per_job)
+
+
+SETTINGS = DpSgldSettings

@@ -1,10 +1,10 @@
 """The cost of feature_learning's jobs: linear in n, and in p apart from second moments."""
 
-from dpatlas_workflow.cost.counting import Cost
+from dpatlas_workflow.cost.counting import KindCost
 from dpatlas_workflow.papers.feature_learning.sizes import numbers_of_a_run, runs_at_once
 
 KINDS = {
-    "simulation": Cost(
+    "simulation": KindCost(
         lambda s, network: (
             s.runs
             * sum(

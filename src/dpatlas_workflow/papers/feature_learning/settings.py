@@ -78,13 +78,13 @@ class Pair(Model):
     n: Records
 
 
-class Enabled(Repeated):
+class FeatureLearningEnabled(Repeated):
     """What comes first in the block."""
 
     enabled: bool = setting("Whether this paper is part of the run.")
 
 
-class Settings(Algorithm, Enabled):
+class FeatureLearningSettings(Algorithm, FeatureLearningEnabled):
     """Private features of single-index models, simulated."""
 
     links: dict[
@@ -105,7 +105,7 @@ class Settings(Algorithm, Enabled):
     table: list[Pair] = setting("Further pairs of p and n for the table, all else as in base.")
 
     @model_validator(mode="after")
-    def _are_links(self) -> "Settings":
+    def _are_links(self) -> "FeatureLearningSettings":
         for name, coefficients in self.links.items():
             try:
                 link(coefficients)
@@ -117,7 +117,7 @@ class Settings(Algorithm, Enabled):
         return self
 
     @model_validator(mode="after")
-    def _more_records_than_inputs(self) -> "Settings":
+    def _more_records_than_inputs(self) -> "FeatureLearningSettings":
         """The report's rates are powers of n / d."""
         n, d = self.base.n, self.base.d
         points = {"base": (n, d)}
@@ -139,7 +139,7 @@ def groups(config: General) -> dict[str, list[Spec]]:
     of information exponent 1 along d, with n and p as powers of d. `table`: pairs of p and n. All
     other settings are those of `base`.
     """
-    block: Settings = config.feature_learning
+    block: FeatureLearningSettings = config.feature_learning
     sweeps, pairs = block.sweeps.plain(), [pair.plain() for pair in block.table]
     learnable = [name for name in block.links if link(block.links[name]).information_exponent == 1]
     rungs = block.ladder.points() if block.ladder else []
@@ -170,7 +170,7 @@ def _sweep(config: General, name: str, axis: str, values: Sequence[float]) -> li
 def _simulation(
     config: General, name: str, axis: str, points: Sequence[dict[str, Any]], slug: str
 ) -> list[Spec]:
-    block: Settings = config.feature_learning
+    block: FeatureLearningSettings = config.feature_learning
     base = block.base.part(Point)
     fields = {
         "link": name,
@@ -180,3 +180,6 @@ def _simulation(
         **block.part(Algorithm),
     }
     return run_blocks(config, KEY, "simulation", fields, slug, block.runs, block.runs_per_job)
+
+
+SETTINGS = FeatureLearningSettings

@@ -5,7 +5,7 @@ from typing import Any
 
 from dpatlas.formulas.kl_privacy.theorems import gradient_norm_constant
 from dpatlas_workflow.config.sizes import inputs_of, records_of_steps
-from dpatlas_workflow.cost.counting import Cost, mlp_work
+from dpatlas_workflow.cost.counting import KindCost, mlp_work
 
 
 def _network(s: Any, depth: int) -> float:
@@ -42,7 +42,7 @@ def _constants(s: Any, network: float) -> float:
     return s.draws * len(s.inits) * of_a_draw
 
 
-kl = partial(Cost, base_mb=650)
+kl = partial(KindCost, base_mb=650)
 KINDS = {
     "training": kl(_training, ("width", "data.n_train"), True, numbers=_numbers_of_training),
     "linearized": kl(

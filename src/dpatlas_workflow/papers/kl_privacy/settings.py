@@ -101,7 +101,7 @@ def _two_classes_of(data: Any) -> str:
     return {"digits": "TwoDigits", "cifar10": "TwoOfCifar10"}.get(str(name), "TwoOfOwn")
 
 
-class Rates(Model):
+class InitRates(Model):
     """Step size eta of each initialisation."""
 
     lecun: Rate = setting("Step size with LeCun's initialisation.", default=None)
@@ -179,7 +179,7 @@ class LinearizedRuns(Linearized, Repeated):
     """The linearised network of Sec. 6, trained at a fixed KL budget and at a fixed noise."""
 
 
-class Settings(Repeated):
+class KlPrivacySettings(Repeated):
     """KL privacy loss of noisy gradient descent."""
 
     enabled: bool = setting("Whether this paper is part of the run.")
@@ -192,7 +192,7 @@ class Settings(Repeated):
     inits: Once[Init] = setting("Initialisations to compare.", min_length=1)
     outputs: Outputs
     sigma: Sigma
-    lr: Rates
+    lr: InitRates
     horizons: Horizons
     depth_sweep: DepthSweep
     width_sweep: WidthSweep
@@ -203,7 +203,7 @@ class Settings(Repeated):
     constants: Constants
 
     @model_validator(mode="after")
-    def _has_a_rate_for_every_init(self) -> "Settings":
+    def _has_a_rate_for_every_init(self) -> "KlPrivacySettings":
         for init in self.inits:
             if getattr(self.lr, init) is None:
                 raise InputError("lr", f"no rate for {init}", "a rate for every init")
@@ -217,7 +217,7 @@ def groups(config: General) -> dict[str, list[Spec]]:
     Sec. 6, for each init. `constants`: the Monte Carlo check of Eq. 33. A condition that two groups
     share runs once.
     """
-    block: Settings = config.kl_privacy
+    block: KlPrivacySettings = config.kl_privacy
     by_depth, by_width, horizons = block.depth_sweep, block.width_sweep, block.horizons
     epochs, bounds = block.epochs, block.bounds
     data, watched = block.data.dealt(), block.data.watched
@@ -293,5 +293,8 @@ def _up_to(steps: int, numbers: Iterable[int]) -> set[int]:
 
 def settings(config: General) -> dict[str, Any]:
     """What figures and claims need from the config beside the records."""
-    block: Settings = config.kl_privacy
+    block: KlPrivacySettings = config.kl_privacy
     return {"horizons": block.horizons.plain()}
+
+
+SETTINGS = KlPrivacySettings

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from dpatlas_workflow.config.sizes import draws_records
-from dpatlas_workflow.cost.counting import STEP, Cost
+from dpatlas_workflow.cost.counting import STEP, KindCost
 from dpatlas_workflow.papers.lp_fft.records.private import HEAD
 from dpatlas_workflow.papers.lp_fft.strategies import STRATEGIES
 
@@ -44,8 +44,8 @@ def takes_features(s: Any) -> bool:
 
 
 BATCHES = ("max_physical_batch", "batch")
-trained = partial(Cost, gpu=True, base_mb=1200, copies=6)
-theory = partial(Cost, lower=("paths", "trials", "seeds"), base_mb=700)
+trained = partial(KindCost, gpu=True, base_mb=1200, copies=6)
+theory = partial(KindCost, lower=("paths", "trials", "seeds"), base_mb=700)
 KINDS = {
     "strategies": trained(
         lambda s, network: _strategies(s, network, lambda name: s.runs),

@@ -26,7 +26,7 @@ from dpatlas_workflow.config.tuned import TunedRuns, tuned_runs
 from dpatlas_workflow.config.types import PrivateSplit, PublicBackbone, Repeated
 from dpatlas_workflow.papers.lp_fft.records.distortion import Distortion
 from dpatlas_workflow.papers.lp_fft.records.dynamics import Dynamics
-from dpatlas_workflow.papers.lp_fft.records.feature_quality import FeatureQualitySpec, Quality
+from dpatlas_workflow.papers.lp_fft.records.feature_quality import FeatureQualitySpec, QualityFields
 from dpatlas_workflow.papers.lp_fft.records.imbalance import Imbalance
 from dpatlas_workflow.papers.lp_fft.records.private import (
     HeadScale,
@@ -43,9 +43,12 @@ from dpatlas_workflow.papers.lp_fft.records.strategies import (
     LoraRank,
     StrategiesSpec,
     Strategy,
-    Training,
+    StrategyTraining,
 )
-from dpatlas_workflow.papers.lp_fft.records.strategies_tuning import Rates, StrategiesTuningSpec
+from dpatlas_workflow.papers.lp_fft.records.strategies_tuning import (
+    StrategiesTuningSpec,
+    StrategyRates,
+)
 from dpatlas_workflow.papers.lp_fft.records.umap import Pictures, UmapSpec
 from dpatlas_workflow.papers.lp_fft.strategies import STRATEGIES, check_rank
 
@@ -59,7 +62,7 @@ NoiseLadder = Annotated[
 ]
 
 
-class Trained(Model):
+class TrainedRecords(Model):
     """Private records, the backbone that training starts from, and the expected batch size."""
 
     data: PrivateSplit
@@ -67,14 +70,14 @@ class Trained(Model):
     batch: Batch
 
     @model_validator(mode="after")
-    def _has_a_batch(self) -> "Trained":
+    def _has_a_batch(self) -> "TrainedRecords":
         n = self.data.n_train
         if self.batch > n:
             raise InputError("batch", self.batch, f"at most n_train = {n}")
         return self
 
 
-class Levels(Model):
+class PrivacyLevels(Model):
     """Privacy levels, and trials of their tunings."""
 
     noise_multipliers: NoiseLadder
@@ -82,20 +85,20 @@ class Levels(Model):
     tuning_runs: TuningRuns
 
     @model_validator(mode="after")
-    def _has_levels(self) -> "Levels":
+    def _has_levels(self) -> "PrivacyLevels":
         if not self.noise_multipliers and not self.epsilons:
             allowed = "a privacy level here or in epsilons"
             raise InputError("noise_multipliers", "none", allowed)
         return self
 
 
-class Comparison(Compared, Repeated):
+class ComparisonSettings(Compared, Repeated):
     """Strategies, and the runs of each."""
 
     runs: int = setting("Reported runs of every strategy; verdicts need 12 or more.", ge=1, le=1000)
 
 
-class Scenario(Comparison, Levels, Trained):
+class Scenario(ComparisonSettings, PrivacyLevels, TrainedRecords):
     """A backbone and private records, with every strategy at every privacy level.
 
     What the block says of all scenarios, one can say of itself.
@@ -108,7 +111,7 @@ class Scenario(Comparison, Levels, Trained):
     steps: Updates
     max_grad_norm: MaxGradNorm = optional()
     max_physical_batch: PhysicalBatch = optional()
-    lrs: Rates = optional()
+    lrs: StrategyRates = optional()
     head_scale: HeadScale = optional()
     augmentation: Augmented = optional()
     ema_decay: EmaDecay = optional()
@@ -120,7 +123,7 @@ class Scenario(Comparison, Levels, Trained):
     )
 
 
-class ClipSweep(Comparison):
+class ClipSweep(ComparisonSettings):
     """One scenario at several clip bounds; learning rates are divided by the bound."""
 
     scenario: str = setting("Name of one of the scenarios.")
@@ -128,7 +131,7 @@ class ClipSweep(Comparison):
     max_grad_norms: PositiveList
 
 
-class FeatureQuality(Quality, Trained, Repeated):
+class FeatureQuality(QualityFields, TrainedRecords, Repeated):
     """Nearest-neighbour accuracy of the features during FFT and LP-FFT, at equal budget."""
 
     backbone: PublicBackbone = setting(
@@ -137,15 +140,15 @@ class FeatureQuality(Quality, Trained, Repeated):
     noise_multipliers: NoiseLadder
 
 
-class Umap(Pictures, Trained, Repeated):
+class Umap(Pictures, TrainedRecords, Repeated):
     """UMAP of the features before, early and late in FFT, after LP of several lengths."""
 
 
-class Settings(Privacy, Training):
+class LpFftSettings(Privacy, StrategyTraining):
     """Private fine-tuning with and without linear probing first."""
 
     enabled: bool = setting("Whether this paper is part of the run.")
-    lrs: Rates
+    lrs: StrategyRates
     scenarios: list[Scenario] = setting(
         "Each a backbone and private records; every strategy is trained at every privacy level.",
         min_length=1,
@@ -176,17 +179,17 @@ class Settings(Privacy, Training):
         sweep = self.clip_sweep
         for scenario in self.scenarios:
             if scenario.name == sweep.scenario:
-                changes = {name: getattr(sweep, name) for name in Comparison.model_fields}
+                changes = {name: getattr(sweep, name) for name in ComparisonSettings.model_fields}
                 return scenario.model_copy(update=changes)
         allowed = "one of " + ", ".join(scenario.name for scenario in self.scenarios)
         raise InputError("clip_sweep.scenario", repr(sweep.scenario), allowed)
 
-    def fields(self, entry: Trained, spec: type[PrivateFields]) -> dict[str, Any]:
+    def fields(self, entry: TrainedRecords, spec: type[PrivateFields]) -> dict[str, Any]:
         """Fields of a spec that the block says of all trainings, or an entry of its own."""
         return {**self.part(spec), **entry.part(spec)}
 
     @model_validator(mode="after")
-    def _go_together(self) -> "Settings":
+    def _go_together(self) -> "LpFftSettings":
         if self.relation == "replace_one" and self.accountant == "rdp":
             found = "rdp for Poisson batches under replace_one"
             raise InputError("accountant", found, "pld or auto; rdp with add_remove")
@@ -197,14 +200,14 @@ class Settings(Privacy, Training):
         return self
 
 
-def _entries(block: Settings, *keys: str) -> dict[str, Any]:
+def _entries(block: LpFftSettings, *keys: str) -> dict[str, Any]:
     """Entries of these lists of the block by their paths in the config."""
     return {f"{key}.{i}": entry for key in keys for i, entry in enumerate(getattr(block, key))}
 
 
 def _check_names(scenarios: Mapping[str, Scenario]) -> None:
     """Check that entries of one name agree but for levels and comparison; no level comes twice."""
-    own = (*Levels.model_fields, *Comparison.model_fields)
+    own = (*PrivacyLevels.model_fields, *ComparisonSettings.model_fields)
     first: dict[str, Scenario] = {}
     levels = set()
     for path, scenario in scenarios.items():
@@ -239,7 +242,7 @@ def groups(config: General) -> dict[str, list[Spec]]:
     `feature_quality`: one per entry and noise multiplier. `umap`: one per entry. A condition is one
     job or several, each a block of runs. The kinds in `COMPUTED`: one job each.
     """
-    block: Settings = config.lp_fft
+    block: LpFftSettings = config.lp_fft
     for path, entry in _entries(block, *OF_SCENARIOS, "feature_quality", "umap").items():
         check_private(config, f"{KEY}.{path}", entry.backbone, entry.data)
     _check_names(_entries(block, *OF_SCENARIOS))
@@ -266,7 +269,7 @@ def tunings(config: General) -> list[Spec]:
 
 def _tuned(config: General) -> dict[str, list[TunedRuns]]:
     """The conditions whose learning rates are tuned, by group."""
-    block: Settings = config.lp_fft
+    block: LpFftSettings = config.lp_fft
     return {
         "strategies": list(_levels(config, block.scenarios, "strategies")),
         "lora": list(_levels(config, block.lora, "lora")),
@@ -293,7 +296,7 @@ def _levels(config: General, scenarios: list[Scenario], group: str) -> Iterator[
 
 def _clip_sweep(config: General) -> Iterator[TunedRuns]:
     """The swept scenario at one noise multiplier and every clip bound of the sweep."""
-    block: Settings = config.lp_fft
+    block: LpFftSettings = config.lp_fft
     sweep, scenario = block.clip_sweep, block.swept
     if sweep is None or scenario is None:
         return
@@ -335,7 +338,7 @@ def _umap(config: General, entry: Umap) -> list[Spec]:
     return run_blocks(config, KEY, "umap", fields, name, entry.runs, entry.runs_per_job)
 
 
-def _pretraining_data(config: General, where: str, entry: Trained) -> dict[str, Any]:
+def _pretraining_data(config: General, where: str, entry: TrainedRecords) -> dict[str, Any]:
     """The images that the backbone is trained on; InputError for one that is not trained here."""
     pretraining = backbone_spec(config, entry.backbone).fields
     if "data" not in pretraining:
@@ -344,10 +347,13 @@ def _pretraining_data(config: General, where: str, entry: Trained) -> dict[str, 
     return pretraining["data"]
 
 
-def _private(config: General, entry: Trained, spec: type[PrivateFields]) -> dict[str, Any]:
+def _private(config: General, entry: TrainedRecords, spec: type[PrivateFields]) -> dict[str, Any]:
     """Fields of specs of this class that are the same at all levels."""
     return {
         **config.lp_fft.fields(entry, spec),
         "data": {**entry.data.dealt(), "n_add": 0},
         "backbone": backbone_spec(config, entry.backbone).id,
     }
+
+
+SETTINGS = LpFftSettings

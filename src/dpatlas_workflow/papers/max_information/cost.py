@@ -3,7 +3,7 @@
 from typing import Any
 
 from dpatlas_workflow.config.sizes import inputs_of
-from dpatlas_workflow.cost.counting import Cost, mlp_work
+from dpatlas_workflow.cost.counting import KindCost, mlp_work
 
 
 def _network(s: Any) -> float:
@@ -24,21 +24,21 @@ def _certificates(s: Any, network: float) -> float:
 
 
 KINDS = {
-    "certificates": Cost(
+    "certificates": KindCost(
         _certificates,
         lower=("options.widths", "training.batch", "data.n_train"),
         gpu=True,
         base_mb=1100,
     ),
-    "agreement": Cost(
+    "agreement": KindCost(
         lambda s, network: s.repetitions * s.draws * _network(s),
         lower=("agreement.draws",),
         gpu=True,
         base_mb=1100,
     ),
-    "coefficients": Cost(lower=("coefficients.betas",), base_mb=200),
-    "kappa": Cost(lower=("kappa.axes",), base_mb=200),
-    "simulation": Cost(
+    "coefficients": KindCost(lower=("coefficients.betas",), base_mb=200),
+    "kappa": KindCost(lower=("kappa.axes",), base_mb=200),
+    "simulation": KindCost(
         lambda s, network: len(s.laws) * len(s.nus) * s.draws * s.m,
         lower=("simulation.draws",),
         base_mb=200,

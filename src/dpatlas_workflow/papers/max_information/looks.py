@@ -5,14 +5,14 @@ from typing import Any
 
 from dpatlas.formulas.max_information.certificates import check_tried
 from dpatlas.formulas.max_information.grid import PriorGrid
-from dpatlas_workflow.papers.max_information.records.certified import CertifiedFields, Looks
+from dpatlas_workflow.papers.max_information.records.certified import CertifiedFields, SetLooks
 
 Fields = Mapping[str, Any]
 # zeta, sigma, m, E, lr.
 DpSgdTuple = tuple[float, float, int, int, float]
 
 
-def label_of(looks: Looks) -> dict[str, Any]:
+def label_of(looks: SetLooks) -> dict[str, Any]:
     """What a record of certificates says of the looks behind it, as facts."""
     others = " and ".join(other.look for other in looks.others)
     unregistered = "" if looks.registered else ", not in the register"

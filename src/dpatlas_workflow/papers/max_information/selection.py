@@ -31,7 +31,7 @@ KAPPAS = [f"kappa_{form}" for form in (*FORMS, "rigorous")] + ["universe_kappa"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class CertifiedSetting:
     """Records of kind `certificates` that differ in what they try only, and all their rows.
 
     All have the same runs; of a record with more, the first ones. spec, facts: of the first record;
@@ -81,7 +81,7 @@ class Setting:
         return rows.loc[rows.groupby("run")[by].idxmin()]
 
 
-def settings_of(records: Iterable[Record[Any]]) -> list[Setting]:
+def settings_of(records: Iterable[Record[Any]]) -> list[CertifiedSetting]:
     """The settings of `certificates` records, in order of first appearance.
 
     Raises InputError for a prior that appears twice, and where K1 and K2 do not pay for all tuples
@@ -94,12 +94,12 @@ def settings_of(records: Iterable[Record[Any]]) -> list[Setting]:
     return [_setting(tuple(members)) for members in joined.values()]
 
 
-def _setting(records: tuple[Record[Any], ...]) -> Setting:
+def _setting(records: tuple[Record[Any], ...]) -> CertifiedSetting:
     runs = min(record.spec.runs for record in records)
     records = tuple(record.cut(runs) for record in records)
     rows = columns(records)
     rows[KAPPAS] = rows[KAPPAS].astype(float).fillna(math.inf)
-    setting = Setting(records, rows)
+    setting = CertifiedSetting(records, rows)
     if rows.duplicated(["prior", *HYPERPARAMETERS, "tau", "run"]).any():
         names = " and ".join(record.id for record in records)
         raise InputError(names, "a prior twice", "every prior once")

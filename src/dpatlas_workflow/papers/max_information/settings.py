@@ -23,7 +23,11 @@ from dpatlas_workflow.config.root import General
 from dpatlas_workflow.config.types import DealtSet, NetworkOptions, PrivateName, Repeated
 from dpatlas_workflow.papers.max_information.looks import counted, ranked
 from dpatlas_workflow.papers.max_information.records.agreement import Agreement
-from dpatlas_workflow.papers.max_information.records.certified import Estimated, Grid, TriedOnASet
+from dpatlas_workflow.papers.max_information.records.certified import (
+    Estimated,
+    PriorGrid,
+    TriedOnASet,
+)
 from dpatlas_workflow.papers.max_information.records.coefficients import Coefficients
 from dpatlas_workflow.papers.max_information.records.kappa import Kappa
 from dpatlas_workflow.papers.max_information.records.simulation import Simulation
@@ -77,7 +81,7 @@ class Fixed(Model):
     noise_only: FixedTuple
 
 
-class Tried(TriedOnASet):
+class TriedGrid(TriedOnASet):
     """A data set with a grid of priors that were tried on it."""
 
     data: Data
@@ -95,7 +99,7 @@ class Tried(TriedOnASet):
     )
 
     @model_validator(mode="after")
-    def _has_a_grid_that_can_be_ranked(self) -> "Tried":
+    def _has_a_grid_that_can_be_ranked(self) -> "TriedGrid":
         n, grid = self.data.n_train, self.grid
         if grid.m > n:
             raise InputError("grid.m", grid.m, f"at most n_train = {n}")
@@ -106,7 +110,7 @@ class Tried(TriedOnASet):
         return self
 
 
-class CertifiedSet(Tried):
+class CertifiedSet(TriedGrid):
     """A data set with a grid of priors that the union bound pays for."""
 
     priors_per_job: int = setting("Priors in one job, each with all values of tau.", ge=1, le=1000)
@@ -120,7 +124,7 @@ class CertifiedSet(Tried):
         return self
 
 
-class Certificates(Estimated, Repeated):
+class CertificateSettings(Estimated, Repeated):
     """Certificates of Tables 1 to 3."""
 
     sets: list[CertifiedSet] = setting(
@@ -128,12 +132,12 @@ class Certificates(Estimated, Repeated):
     )
 
 
-class Look(Model):
+class EarlierLook(Model):
     """A study of one set whose certificates somebody saw."""
 
     when: str = setting("Date of the look.", pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
     seed: Seed = setting("Base seed of the study.")
-    set: Tried = setting(
+    set: TriedGrid = setting(
         "The entry of certificates.sets that was tried; data.redeal counts as false where it is "
         "not given."
     )
@@ -148,7 +152,7 @@ class AgreementOnASet(Agreement):
     set: int = setting("Index of a data set in certificates.sets, from 0.", ge=0, le=1000)
 
 
-class Settings(Model):
+class MaxInformationSettings(Model):
     """PAC-Bayes certificates with priors learned by DP-SGD."""
 
     enabled: bool = setting("Whether this paper is part of the run.")
@@ -156,10 +160,10 @@ class Settings(Model):
     delta_mc: Share
     beta: Share
     privacy_delta: Delta
-    certificates: Certificates
+    certificates: CertificateSettings
     looks: dict[
         Annotated[str, Field(pattern="^[a-z0-9][a-z0-9-]{0,39}$")],
-        Look,
+        EarlierLook,
     ] = setting(
         "Register of the looks at certificates, by name and in order. It is only ever added to; K1 "
         "and K2 pay for all looks at the same records. (These are not the numbers of runs at which "
@@ -171,7 +175,7 @@ class Settings(Model):
     simulation: Simulation
 
     @model_validator(mode="after")
-    def _go_together(self) -> "Settings":
+    def _go_together(self) -> "MaxInformationSettings":
         check_budget(self.delta, self.delta_mc, self.beta)
         sets = len(self.certificates.sets)
         if self.agreement.set >= sets:
@@ -189,7 +193,7 @@ def groups(config: General) -> dict[str, list[Spec]]:
     blocks of runs. `agreement`: two ways to estimate a risk. `coefficients`, `kappa`,
     `simulation`: without data.
     """
-    block: Settings = config.max_information
+    block: MaxInformationSettings = config.max_information
     without_data = {
         "coefficients": block.coefficients,
         "kappa": block.kappa,
@@ -207,7 +211,7 @@ def groups(config: General) -> dict[str, list[Spec]]:
     }
 
 
-def priors_of(grid: Grid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
+def priors_of(grid: PriorGrid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
     """Every prior on n records: the independent one, DP-SGD in order of kappa, noise only.
 
     Noise-only training does not depend on zeta, so there is one such control for each pair of
@@ -222,7 +226,7 @@ def priors_of(grid: Grid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
     ]
 
 
-def _tuples(grid: Grid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
+def _tuples(grid: PriorGrid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
     """The K1 tuples of lowest kappa, in its order."""
     names = ("zeta", "sigma", "m", "E", "lr")
     tuples = ranked(grid.plain(), K1, n, beta)
@@ -262,7 +266,7 @@ def _tried(certified: CertifiedSet, beta: float, place: str = "") -> Priors:
 
 
 def _jobs_of(config: General, certified: CertifiedSet) -> list[Spec]:
-    block: Settings = config.max_information
+    block: MaxInformationSettings = config.max_information
     shared, size = _fields(config, certified), certified.priors_per_job
     parts = [
         {"taus": taus, "priors": priors[first : first + size]}
@@ -286,7 +290,7 @@ def _jobs_of(config: General, certified: CertifiedSet) -> list[Spec]:
 
 def _agreement(config: General) -> Spec:
     """The first DP-SGD prior on a data set, `repetitions` counts by either method."""
-    block: Settings = config.max_information
+    block: MaxInformationSettings = config.max_information
     certified = block.certificates.sets[block.agreement.set]
     taus, prior = next(
         (taus, prior)
@@ -308,7 +312,7 @@ def _fields(config: General, certified: CertifiedSet) -> dict[str, Any]:
     K1 and K2 pay for everything that all looks at the same records tried; K1 is at least the
     declared one.
     """
-    block: Settings = config.max_information
+    block: MaxInformationSettings = config.max_information
     data, register = certified.data.dealt(), block.plain("looks")["looks"]
     looks = looks_of(register, {**certified.plain(), "data": data}, config.seed)
     grid, beta = certified.grid, block.beta
@@ -357,3 +361,6 @@ def _check_universe(certified: CertifiedSet) -> None:
             look=1,
             run=0,
         )
+
+
+SETTINGS = MaxInformationSettings

@@ -24,7 +24,7 @@ from dpatlas.base.seeds import generator, seed
 from dpatlas.models.build import initialise, normals
 from dpatlas.models.lora import Adapted, lora_parameters, with_lora
 from dpatlas.models.network import Network
-from dpatlas.models.vit import Attention, ClassToken, First, Offset, Tokens
+from dpatlas.models.vit import ClassToken, First, Offset, SelfAttention, Tokens
 from dpatlas.privacy.augmentation import Augmentation, ShiftAndFlip
 from dpatlas.privacy.phases import TrainingPhase
 
@@ -123,7 +123,7 @@ def transformer() -> Network:
         ("class_token", ClassToken(12)),
         ("position", Offset(5, 12)),
         ("norm", nn.LayerNorm(12)),
-        ("attention", Attention(12, heads=2)),
+        ("attention", SelfAttention(12, heads=2)),
         ("first", First()),
     ]
     return _initialised(Network([*parts, ("head", nn.Linear(12, CLASSES))]))

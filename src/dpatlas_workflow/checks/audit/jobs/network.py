@@ -4,25 +4,25 @@ from dpatlas.data.prepared import MANIFEST
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.train import run
 from dpatlas.train.inputs import Inputs
-from dpatlas.train.settings import Settings
-from dpatlas_workflow.checks.audit.records.network import RECORD, NetworkSpec, Training
+from dpatlas.train.settings import TrainSettings
+from dpatlas_workflow.checks.audit.records.network import RECORD, NetworkSpec, NetworkTraining
 
 
 def train(job: Job) -> Outcome:
     """Train and test all networks of the spec."""
     fields: NetworkSpec = job.fields
     canaries = {"canaries": {"number": fields.canaries, "level": fields.level}}
-    settings = Settings.model_validate(
+    settings = TrainSettings.model_validate(
         {
             "data": MANIFEST,
             "seed": fields.seed,
             "noise_source": fields.noise_source,
             "runs": fields.runs,
             **(canaries if fields.canaries else {}),
-            **fields.part(Training),
+            **fields.part(NetworkTraining),
         }
     )
-    return run.Training(Inputs(settings, prepared=job.prepared)).outcome(job)
+    return run.SettledTraining(Inputs(settings, prepared=job.prepared)).outcome(job)
 
 
 KIND = Kind(train, record=RECORD, packages=run.PACKAGES)

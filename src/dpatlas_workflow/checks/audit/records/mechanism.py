@@ -22,7 +22,7 @@ else:
     Mechanism = Literal[tuple(MECHANISMS)]
 
 
-class Levels(Model):
+class AuditLevels(Model):
     """At which delta, and how confidently, an attack speaks."""
 
     delta: Share = setting("The delta at which lower bounds on epsilon are given.")
@@ -34,7 +34,7 @@ class Levels(Model):
     )
 
 
-class MechanismSpec(SpecFields, Levels):
+class MechanismSpec(SpecFields, AuditLevels):
     """`runs` runs on each of two neighbouring data sets."""
 
     key: Literal["audit"]

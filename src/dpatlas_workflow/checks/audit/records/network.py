@@ -20,7 +20,7 @@ from dpatlas.base.fields import (
 from dpatlas.base.records import SpecFields
 
 
-class Training(Model):
+class NetworkTraining(Model):
     """Keys of `dpatlas.train` that the config sets."""
 
     model: str
@@ -35,7 +35,7 @@ class Training(Model):
     settings_tried: SettingsTried
 
 
-class NetworkSpec(SpecFields, Training):
+class NetworkSpec(SpecFields, NetworkTraining):
     """`runs` trainings on a data set; canaries: their number, with `level`, or None."""
 
     key: Literal["audit"]

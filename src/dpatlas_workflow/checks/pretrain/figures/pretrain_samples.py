@@ -12,9 +12,9 @@ from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.look import BLUE, GREEN, RED, Look
 from dpatlas_workflow.show.panel import (
     Axis,
-    Grid,
     Legend,
     Panel,
+    PanelGrid,
     Series,
     ShownFigure,
     names,
@@ -78,7 +78,7 @@ def samples_figure(
     panels = [_sheet(*sheet) for sheet in sheets]
     panels.append(_accuracies(f"accuracy on {data} with frozen features", rows))
     shown = [row for sheet, _ in sheets for row in sheet]
-    grid = Grid([[panel] for panel in panels], sum(heights), heights=heights)
+    grid = PanelGrid([[panel] for panel in panels], sum(heights), heights=heights)
     return ShownFigure([grid], COLUMNS, [*shown, *rows], notes)
 
 

@@ -15,8 +15,8 @@ from dpatlas_workflow.show.look import BLUE, GREEN, RED, Look
 from dpatlas_workflow.show.panel import (
     Axis,
     Column,
-    Grid,
     Panel,
+    PanelGrid,
     ShownFigure,
     Words,
     accuracy,
@@ -109,7 +109,7 @@ def along_n_figure(rows: list[Row], notes: list[str]) -> ShownFigure:
         x = names([_label(each, numbers[each]) for each in alone], "set, features, records")
         of_alone = [row for row in constant if _set_of(row) in alone]
         lines += _two_lines(of_alone, x, accuracy(), lambda row: alone.index(_set_of(row)))
-    return ShownFigure([Grid(lines, 0.6 + 1.8 * len(lines))], COLUMNS, rows, notes)
+    return ShownFigure([PanelGrid(lines, 0.6 + 1.8 * len(lines))], COLUMNS, rows, notes)
 
 
 def _two_lines(rows: Sequence[Row], x: Axis, y: Axis, column: Column) -> list[list[Panel | None]]:

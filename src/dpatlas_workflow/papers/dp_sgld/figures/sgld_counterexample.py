@@ -10,7 +10,15 @@ import numpy as np
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.look import SERIES, Look, ramp
 from dpatlas_workflow.show.mathtext import number
-from dpatlas_workflow.show.panel import Axis, Contours, Grid, Legend, Panel, ShownFigure, series
+from dpatlas_workflow.show.panel import (
+    Axis,
+    Contours,
+    Legend,
+    Panel,
+    PanelGrid,
+    ShownFigure,
+    series,
+)
 from dpatlas_workflow.show.rows import Records, Row, Settings, only, where
 
 EXCESS_LEVELS = (1, 10, 100, 1000)
@@ -74,7 +82,7 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     ]
     names = ("x_prime", "rest", "eta", "m", "ratio", "sigma2", "K", "alpha", "exact", "claimed")
     shown = [*at_noise, *promised, *largest, *compared]
-    return ShownFigure([Grid([above, below], 5.2)], ("panel", *names, "value"), shown, notes)
+    return ShownFigure([PanelGrid([above, below], 5.2)], ("panel", *names, "value"), shown, notes)
 
 
 def scan_rows(record: Record[Any]) -> list[Row]:

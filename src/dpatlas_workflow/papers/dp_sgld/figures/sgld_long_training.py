@@ -7,7 +7,15 @@ from dpatlas_workflow.papers.dp_sgld.figures.words import backbone_name, in_word
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import arms
 from dpatlas_workflow.show.look import BLUE, GREEN, RED, Look
-from dpatlas_workflow.show.panel import Axis, Grid, Panel, ShownFigure, accuracy, points, series
+from dpatlas_workflow.show.panel import (
+    Axis,
+    Panel,
+    PanelGrid,
+    ShownFigure,
+    accuracy,
+    points,
+    series,
+)
 from dpatlas_workflow.show.rows import Records, Row, Settings, mean_interval, only, where
 
 METHODS = {
@@ -64,7 +72,7 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
             across=[fields.epsilon],
         ),
     ]
-    return ShownFigure([Grid([panels], 2.6)], COLUMNS, rows, _notes(record))
+    return ShownFigure([PanelGrid([panels], 2.6)], COLUMNS, rows, _notes(record))
 
 
 def long_rows(record: Record[Any], arm: Row) -> list[Row]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.look import BLUE, GREEN, ORANGE, PINK, RED, Look
-from dpatlas_workflow.show.panel import Axis, Grid, Panel, ShownFigure, series
+from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, ShownFigure, series
 from dpatlas_workflow.show.rows import Records, Row, Settings, only, where
 
 EPSILON = Axis(r"privacy loss $\epsilon$ at $\delta$", log=True)
@@ -50,7 +50,7 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
     record = only(records, "privacy_loss")
     fields, small = record.spec, record.facts["small"]
     schedules = fields.schedules
-    grids: list[Grid] = []
+    grids: list[PanelGrid] = []
     rows: list[Row] = []
     for calibration, counted in CALIBRATIONS.items():
         shown = [
@@ -65,7 +65,7 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
             )
             for schedule, of_schedule in shown
         ]
-        grids.append(Grid([panels], 2.2))
+        grids.append(PanelGrid([panels], 2.2))
         rows += [row for _, of_schedule in shown for row in of_schedule]
     full = curve_rows(record, "full batch", "theorem", schedules[0], FULL)
     one = curve_rows(record, "one dimension", "one dimension", "constant", SMALL)
@@ -76,7 +76,7 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
             f"one dimension: batch {small['batch']} of {small['n']}", in_one, one, small["epsilon"]
         ),
     ]
-    grids.append(Grid([panels], 2.2))
+    grids.append(PanelGrid([panels], 2.2))
     notes = [
         f"n = {fields.n}, batch {fields.batch}, {fields.epochs} epochs, record norm "
         f"{fields.feature_norm:g}, lambda = {fields.lam:g}, delta = {fields.delta:g}; "

@@ -8,7 +8,7 @@ from typing import Any
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import columns
 from dpatlas_workflow.show.look import MUTED, SERIES, THIN, Look
-from dpatlas_workflow.show.panel import Axis, Grid, Panel, Series, ShownFigure, series
+from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, Series, ShownFigure, series
 from dpatlas_workflow.show.rows import Records, Row, Settings, only, positive_mean_interval, where
 
 STEPS = Axis("steps", log=True)
@@ -57,7 +57,7 @@ def sgld_utility(records: Records, settings: Settings) -> ShownFigure:
     ]
     names = ("schedule", "epsilon", "quantity", "step", "value", "low", "high", "runs_used")
     legend = [*looks.values(), *LEMMAS.values(), *THEOREMS, AT_ZERO]
-    return ShownFigure([Grid([panels], 3.3)], names, rows, notes, legend)
+    return ShownFigure([PanelGrid([panels], 3.3)], names, rows, notes, legend)
 
 
 def utility_rows(record: Record[Any], schedule: str, epsilon: float) -> list[Row]:

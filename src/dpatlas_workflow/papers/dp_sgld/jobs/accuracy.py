@@ -23,8 +23,8 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     sgd,
 )
 from dpatlas_workflow.papers.dp_sgld.jobs.regression_data import Bounded
-from dpatlas_workflow.papers.dp_sgld.records.accuracy import RECORD, Accuracy
-from dpatlas_workflow.run.arms import Arms, Chosen, Setting
+from dpatlas_workflow.papers.dp_sgld.records.accuracy import RECORD, AccuracyFields
+from dpatlas_workflow.run.arms import Arms, ArmSetting, Chosen
 from dpatlas_workflow.run.private_plan import DpSgdPlan
 
 FULL_BATCH = ("noisy-gd", "repaired-full")
@@ -32,7 +32,7 @@ BOTH = "both"
 
 
 @dataclass(frozen=True)
-class Arm:
+class AccuracyArm:
     """A method under one comparison at one epsilon; both are None without privacy.
 
     schedule: of Langevin steps; None for DP-SGD and SGD, whose learning rate is constant. l2:
@@ -56,7 +56,7 @@ def accuracy(job: Job) -> Outcome:
     return reported(job, arms, RECORD, without_l2, warnings_of(job))
 
 
-def without_l2(arm: Arm) -> dict[str, Any]:
+def without_l2(arm: AccuracyArm) -> dict[str, Any]:
     """The columns that name an arm; only those with l2 are reported."""
     return {name: value for name, value in vars(arm).items() if name != "l2"}
 
@@ -68,29 +68,29 @@ def warnings_of(job: Job) -> list[str]:
     return [line for size in sorted(sizes) for line in problem_of(job, size).warnings()]
 
 
-def compared(fields: Accuracy) -> Iterator[Arm]:
+def compared(fields: AccuracyFields) -> Iterator[AccuracyArm]:
     """Every arm of the table, in the order of its rows."""
     schedules = SCHEDULES if fields.schedule == BOTH else (fields.schedule,)
-    yield Arm("no-dp")
+    yield AccuracyArm("no-dp")
     for epsilon, comparison in product(fields.epsilons, COMPARISONS):
         # `published` and `theorem` share DP-SGD that accounts for add_remove.
         if comparison != "theorem":
-            yield Arm("dp-sgd", comparison, epsilon)
+            yield AccuracyArm("dp-sgd", comparison, epsilon)
         for schedule in schedules:
-            yield Arm("dp-sgld", comparison, epsilon, schedule)
+            yield AccuracyArm("dp-sgld", comparison, epsilon, schedule)
     for epsilon, schedule in product(fields.epsilons, schedules):
-        yield Arm("noisy-gd", "theorem", epsilon, schedule)
-        yield Arm("repaired-full", "guaranteed", epsilon, schedule)
+        yield AccuracyArm("noisy-gd", "theorem", epsilon, schedule)
+        yield AccuracyArm("repaired-full", "guaranteed", epsilon, schedule)
         # The bound for cyclic batches holds for constant steps.
         if schedule == "constant":
-            yield Arm("repaired-cyclic", "guaranteed", epsilon, schedule)
+            yield AccuracyArm("repaired-cyclic", "guaranteed", epsilon, schedule)
 
 
-def arms_of(job: Job, arms: Sequence[Arm]) -> Arms[Arm, Bounded]:
+def arms_of(job: Job, arms: Sequence[AccuracyArm]) -> Arms[AccuracyArm, Bounded]:
     """These arms of a job of this kind, or of its tuning."""
-    fields: Accuracy = job.fields
+    fields: AccuracyFields = job.fields
 
-    def setting_of(arm: Arm, chosen: Chosen) -> Setting[Bounded]:
+    def setting_of(arm: AccuracyArm, chosen: Chosen) -> ArmSetting[Bounded]:
         if arm.method in LANGEVIN:
             assert arm.comparison and arm.schedule and arm.epsilon is not None
             problem = problem_of(job, chosen["step_size"])
@@ -114,7 +114,7 @@ def arms_of(job: Job, arms: Sequence[Arm]) -> Arms[Arm, Bounded]:
     return regression_arms(job, arms, name_of, setting_of)
 
 
-def name_of(arm: Arm) -> str:
+def name_of(arm: AccuracyArm) -> str:
     """The name by which an arm's settings are handed on."""
     return arm_name(arm, None if arm.l2 else "without L2 term", arm.comparison, arm.schedule)
 

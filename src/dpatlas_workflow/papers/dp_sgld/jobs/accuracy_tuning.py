@@ -12,14 +12,14 @@ from itertools import product
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas_workflow.papers.dp_sgld.jobs.accuracy import (
     FULL_BATCH,
-    Arm,
+    AccuracyArm,
     arms_of,
     compared,
     name_of,
 )
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LANGEVIN
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import in_words
-from dpatlas_workflow.papers.dp_sgld.records.accuracy import Accuracy
+from dpatlas_workflow.papers.dp_sgld.records.accuracy import AccuracyFields
 from dpatlas_workflow.papers.dp_sgld.records.accuracy_tuning import RECORD, AccuracyTuningSpec
 from dpatlas_workflow.run.arms import Chosen
 from dpatlas_workflow.run.tuning import Tuning
@@ -33,7 +33,7 @@ def accuracy_tuning(job: Job) -> Outcome:
     fields: AccuracyTuningSpec = job.fields
     grid = fields.grid
 
-    def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+    def grid_of(arm: AccuracyArm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         if arm.method in LANGEVIN:
             axes: Axes = {"lambda": grid.lam, "step_size": grid.step_sizes}
             if arm.method in FULL_BATCH:
@@ -47,14 +47,14 @@ def accuracy_tuning(job: Job) -> Outcome:
             axes["max_grad_norm"] = grid.max_grad_norms
         return points({**axes, "weight_decay": [0.0]})
 
-    def after(arm: Arm) -> list[str]:
+    def after(arm: AccuracyArm) -> list[str]:
         return [] if arm.method in LANGEVIN or not arm.l2 else [name_of(replace(arm, l2=False))]
 
     arms = arms_of(job, list(tuned(fields)))
     return Tuning(job, arms, grid_of, after).outcome(*in_words(fields))
 
 
-def tuned(fields: Accuracy) -> Iterator[Arm]:
+def tuned(fields: AccuracyFields) -> Iterator[AccuracyArm]:
     """Every arm of the table, behind the one that its settings start from."""
     for arm in compared(fields):
         if arm.method not in LANGEVIN:

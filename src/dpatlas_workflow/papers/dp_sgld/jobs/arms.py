@@ -57,7 +57,7 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Problem:
+class RegressionProblem:
     """What is public of a data set and shared by all arms.
 
     There are n records of norm at most `feature_norm` in `classes` classes. step_size: eta_0 in
@@ -97,7 +97,7 @@ class LangevinPlan:
     Raises InputError for lambda <= 0, for a batch above n and for a step size >= 1 / beta.
     """
 
-    problem: Problem
+    problem: RegressionProblem
     method: str
     comparison: str
     schedule: str

@@ -21,7 +21,7 @@ from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.network import Network
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import arm_name, sgd_facts
 from dpatlas_workflow.papers.dp_sgld.records.finetune import RECORD, Finetune
-from dpatlas_workflow.run.arms import Arms, Chosen, OneRun, Setting, accuracy
+from dpatlas_workflow.run.arms import Arms, ArmSetting, Chosen, OneRun, accuracy
 from dpatlas_workflow.run.deals import Dealt
 from dpatlas_workflow.run.private_plan import DpSgdPlan
 from dpatlas_workflow.run.private_records import identity, load_backbone
@@ -29,7 +29,7 @@ from dpatlas_workflow.run.reports import Reports
 
 
 @dataclass(frozen=True)
-class Arm:
+class FinetuneArm:
     """One choice of trained parts at one epsilon.
 
     unfreeze: the spec's name of what is trained. trainable: beginnings of the names of the trained
@@ -82,13 +82,13 @@ def finetune(job: Job) -> Outcome:
     return Outcome({**facts, **tables}, reports.ledger(*in_words(job)))
 
 
-def compared(fields: Finetune) -> Iterator[Arm]:
+def compared(fields: Finetune) -> Iterator[FinetuneArm]:
     """Without privacy first, then at each epsilon; the fewest trained parts first in each."""
     for epsilon, parts in product([None, *fields.epsilons], fields.unfreeze):
-        yield Arm(parts.name, tuple(parts.trainable), epsilon)
+        yield FinetuneArm(parts.name, tuple(parts.trainable), epsilon)
 
 
-def name_of(arm: Arm) -> str:
+def name_of(arm: FinetuneArm) -> str:
     """The name by which an arm's settings are handed on."""
     return arm_name(arm, arm.unfreeze)
 
@@ -102,9 +102,9 @@ def in_words(job: Job) -> tuple[str, str]:
     )
 
 
-def arms_of(job: Job) -> Arms[Arm, Images]:
+def arms_of(job: Job) -> Arms[FinetuneArm, Images]:
     """The arms of a job of this kind, or of its tuning."""
-    tuning = FineTuning(job, load_backbone(job))
+    tuning = FinetuneRuns(job, load_backbone(job))
     arms = list(compared(job.fields))
     # Names that the backbone lacks are refused before anything is trained.
     for arm in arms:
@@ -112,7 +112,7 @@ def arms_of(job: Job) -> Arms[Arm, Images]:
     return Arms(arms, name_of, tuning.images, tuning.setting_of)
 
 
-class FineTuning:
+class FinetuneRuns:
     """The settings of every arm on the job's data."""
 
     def __init__(self, job: Job, backbone: Backbone):
@@ -136,7 +136,7 @@ class FineTuning:
         )
         return Images(x, labels)
 
-    def setting_of(self, arm: Arm, chosen: Chosen) -> Setting[Images]:
+    def setting_of(self, arm: FinetuneArm, chosen: Chosen) -> ArmSetting[Images]:
         """The arm at a learning rate."""
         plan, lr = self.plan.calibrated(arm.epsilon), chosen["lr"]
 
@@ -151,7 +151,7 @@ class FineTuning:
 
         facts = sgd_facts(plan, lr)
         facts["trained_parameters"] = self.trained_parameters(arm.trainable)
-        return Setting(facts, lambda: plan.stated.as_row(), train)
+        return ArmSetting(facts, lambda: plan.stated.as_row(), train)
 
     def _network(self, run: int) -> Network:
         """The backbone with a new head; the same one in the same run of every setting."""

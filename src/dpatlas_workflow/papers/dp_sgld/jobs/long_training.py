@@ -11,7 +11,7 @@ from itertools import product
 
 from dpatlas.accounting.samplers import FullBatch
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     arm_name,
     langevin,
@@ -22,7 +22,7 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
 )
 from dpatlas_workflow.papers.dp_sgld.jobs.regression_data import Bounded
 from dpatlas_workflow.papers.dp_sgld.records.long_training import RECORD, LongTraining
-from dpatlas_workflow.run.arms import Arms, Chosen, Setting
+from dpatlas_workflow.run.arms import Arms, ArmSetting, Chosen
 from dpatlas_workflow.run.private_plan import DpSgdPlan
 
 DP_SGD = "dp-sgd"
@@ -32,7 +32,7 @@ RELATION = "replace_one"
 
 
 @dataclass(frozen=True)
-class Arm:
+class LongTrainingArm:
     """A method run for `steps` steps."""
 
     method: str
@@ -50,11 +50,11 @@ def long_training(job: Job) -> Outcome:
     return reported(job, arms_of(job, problem), RECORD, vars, problem.warnings())
 
 
-def arms_of(job: Job, problem: Problem) -> Arms[Arm, Bounded]:
+def arms_of(job: Job, problem: RegressionProblem) -> Arms[LongTrainingArm, Bounded]:
     """The arms of a job of this kind, or of its tuning."""
     fields: LongTraining = job.fields
 
-    def setting_of(arm: Arm, chosen: Chosen) -> Setting[Bounded]:
+    def setting_of(arm: LongTrainingArm, chosen: Chosen) -> ArmSetting[Bounded]:
         if arm.method == DP_SGD:
             accounts = (problem.delta, RELATION, problem.accountant)
             plan = DpSgdPlan(FullBatch(problem.n), arm.steps, fields.max_grad_norm, *accounts)
@@ -73,15 +73,15 @@ def arms_of(job: Job, problem: Problem) -> Arms[Arm, Bounded]:
     return regression_arms(job, compared(fields), name_of, setting_of)
 
 
-def compared(fields: LongTraining) -> list[Arm]:
+def compared(fields: LongTraining) -> list[LongTrainingArm]:
     """Every method after every number of steps."""
     return [
-        Arm(method, comparison, fields.epsilon, steps)
+        LongTrainingArm(method, comparison, fields.epsilon, steps)
         for steps, (method, comparison) in product(fields.steps, METHODS.items())
     ]
 
 
-def name_of(arm: Arm) -> str:
+def name_of(arm: LongTrainingArm) -> str:
     """The name by which an arm's settings are handed on."""
     return arm_name(arm, arm.comparison, f"{arm.steps} steps")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.dp_sgld.jobs.long_training import DP_SGD, Arm, arms_of
+from dpatlas_workflow.papers.dp_sgld.jobs.long_training import DP_SGD, LongTrainingArm, arms_of
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import in_words, problem_of
 from dpatlas_workflow.papers.dp_sgld.records.long_training_tuning import (
     RECORD,
@@ -17,7 +17,7 @@ def long_training_tuning(job: Job) -> Outcome:
     """The settings that every arm tried, and those that it chose."""
     fields: LongTrainingTuningSpec = job.fields
 
-    def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+    def grid_of(arm: LongTrainingArm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         if arm.method == DP_SGD:
             return [{"lr": lr} for lr in fields.lrs]
         return [{"lambda": lam} for lam in fields.lambdas]

@@ -31,7 +31,7 @@ from dpatlas.formulas.dp_sgld.theorems import (
     step_noise_multiplier,
 )
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.records import Schedule
 from dpatlas_workflow.papers.dp_sgld.records.privacy_loss import RECORD, PrivacyLossSpec
 
@@ -53,7 +53,7 @@ Accounting = tuple[str, Sequence[int], Iterable[float]]
 
 
 @dataclass(frozen=True)
-class Run:
+class SgldRun:
     """A run of DP-SGLD as its accountings need it; L and beta hold for every record."""
 
     sampler: Sampler
@@ -78,7 +78,7 @@ def privacy_loss(job: Job) -> Outcome:
     example.
     """
     fields: PrivacyLossSpec = job.fields
-    problem = Problem(fields.n, fields.classes, fields.feature_norm, fields.delta)
+    problem = RegressionProblem(fields.n, fields.classes, fields.feature_norm, fields.delta)
     curves: list[Row] = []
     with Progress(len(fields.schedules) * len(CALIBRATIONS) + 2, job.spec.id) as progress:
         for schedule, calibration in product(fields.schedules, CALIBRATIONS):
@@ -112,9 +112,9 @@ def log_grid(last: int, points: int) -> list[int]:
     return np.unique(np.geomspace(1, last, points).round().astype(int)).tolist()
 
 
-def calibrated_run(plan: LangevinPlan, epsilon: float) -> Run:
+def calibrated_run(plan: LangevinPlan, epsilon: float) -> SgldRun:
     """The run whose claimed epsilon is `epsilon` at its end, K counted as the plan says."""
-    return Run(
+    return SgldRun(
         sampler=plan.sampler,
         lam=plan.lam,
         beta=plan.beta,
@@ -125,7 +125,7 @@ def calibrated_run(plan: LangevinPlan, epsilon: float) -> Run:
     )
 
 
-def accountings(run: Run, at: Sequence[int], schedule: str) -> list[Accounting]:
+def accountings(run: SgldRun, at: Sequence[int], schedule: str) -> list[Accounting]:
     """Every accounting of one run after the steps `at`, and of full batches at the same noise."""
     full = FullBatch(run.n)
     epochs = -(-np.array(at) // run.sampler.steps_per_epoch)
@@ -166,14 +166,14 @@ def curve(
     ]
 
 
-def claimed(run: Run, at: Sequence[int] | np.ndarray) -> np.ndarray:
+def claimed(run: SgldRun, at: Sequence[int] | np.ndarray) -> np.ndarray:
     """What Thm 3.2 claims, whatever the batches are."""
     totals = np.cumsum(run.rates)[np.asarray(at) - 1]
     return claimed_epsilon(run.L, run.lam, run.n, run.sigma2, totals, run.delta)
 
 
 def every_iterate(
-    run: Run, sampler: Sampler, at: Sequence[int], accountant: str = "auto"
+    run: SgldRun, sampler: Sampler, at: Sequence[int], accountant: str = "auto"
 ) -> list[float]:
     """Ordinary accounting for replace_one, where every iterate may be released.
 
@@ -191,7 +191,7 @@ def every_iterate(
     return epsilons
 
 
-def hidden_state(run: Run, at: Sequence[int]) -> list[float]:
+def hidden_state(run: SgldRun, at: Sequence[int]) -> list[float]:
     """Gaussian DP of the last iterate of full batches."""
     setting = {"lam": run.lam, "beta": run.beta, "sigma2": run.sigma2}
     sensitivity = 2 * run.L / run.n
@@ -199,14 +199,14 @@ def hidden_state(run: Run, at: Sequence[int]) -> list[float]:
     return [gaussian_epsilon(float(mu), run.delta) for mu in mus]
 
 
-def given_batches(run: Run, at: Sequence[int]) -> list[float]:
+def given_batches(run: SgldRun, at: Sequence[int]) -> list[float]:
     """The recursion of Thm 3.2's proof given the batches, for constant steps."""
     setting = {"L": run.L, "lam": run.lam, "beta": run.beta, "n": run.n, "m": run.sampler.batch}
     setting |= {"sigma2": run.sigma2, "eta": run.rates[0], "delta": run.delta}
     return [float(conditional_epsilon(**setting, K=k)) for k in at]
 
 
-def cyclic(run: Run, passes: np.ndarray) -> list[float]:
+def cyclic(run: SgldRun, passes: np.ndarray) -> list[float]:
     """Gaussian DP of the last iterate after passes over the same batches, for constant steps."""
     mus = cyclic_gd_gdp(
         eta=run.rates[0],
@@ -220,7 +220,7 @@ def cyclic(run: Run, passes: np.ndarray) -> list[float]:
     return [gaussian_epsilon(float(mu), run.delta) for mu in mus]
 
 
-def quadratic(run: Run, at: Sequence[int], start_variance: float) -> list[float]:
+def quadratic(run: SgldRun, at: Sequence[int], start_variance: float) -> list[float]:
     """Exact epsilon of full batches on (lam / 2) theta^2 - x theta, x = L against -L.
 
     Both laws are normal with the same variance; recursions give it and the distance of the means.
@@ -248,7 +248,7 @@ def small_curves(fields: PrivacyLossSpec) -> list[Row]:
     sigma2 = float(
         claimed_sigma2(SMALL_EPSILON, delta, lipschitz, CURVATURE, SMALL_N, sum_eta=rates.sum())
     )
-    run = Run(sampler, CURVATURE, CURVATURE, lipschitz, sigma2, rates, delta)
+    run = SgldRun(sampler, CURVATURE, CURVATURE, lipschitz, sigma2, rates, delta)
     law = {"n": SMALL_N, "m": sampler.batch, "sigma2": sigma2, "eta": SMALL_ETA}
     records = {"radius": SMALL_RADIUS, "x_prime": -1.0, "rest": -1.0}
     exact = [exact_epsilon(**law, **records, K=k, delta=delta) for k in at]

@@ -24,15 +24,15 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     sgd,
 )
 from dpatlas_workflow.papers.dp_sgld.jobs.regression_data import Bounded
-from dpatlas_workflow.papers.dp_sgld.records.protocol import RECORD, Protocol, Reading
-from dpatlas_workflow.run.arms import Arms, Chosen, Setting
+from dpatlas_workflow.papers.dp_sgld.records.protocol import RECORD, ProtocolFields, Reading
+from dpatlas_workflow.run.arms import Arms, ArmSetting, Chosen
 from dpatlas_workflow.run.private_plan import DpSgdPlan
 
 DP_SGLD, DP_SGD, NO_DP = "dp-sgld", "dp-sgd", "no-dp"
 
 
 @dataclass(frozen=True)
-class Arm:
+class ProtocolArm:
     """A method with the steps of a reading; epsilon is None without privacy.
 
     l2: whether lambda times the weights is added to the gradient.
@@ -50,7 +50,7 @@ def protocol(job: Job) -> Outcome:
 
     Raises InputError for a step size >= 1 / beta, and for a reading named twice.
     """
-    fields: Protocol = job.fields
+    fields: ProtocolFields = job.fields
     warnings = [
         f"{reading.name}: {warning}"
         for reading in fields.readings
@@ -59,27 +59,27 @@ def protocol(job: Job) -> Outcome:
     return reported(job, arms_of(job), RECORD, vars, warnings)
 
 
-def compared(fields: Protocol) -> Iterator[Arm]:
+def compared(fields: ProtocolFields) -> Iterator[ProtocolArm]:
     """Every arm, by reading and schedule."""
     for reading in fields.readings:
         for schedule in reading.schedules:
             steps = (reading.name, schedule)
-            yield Arm(DP_SGLD, *steps, fields.epsilon)
-            yield Arm(DP_SGD, *steps, fields.epsilon)
+            yield ProtocolArm(DP_SGLD, *steps, fields.epsilon)
+            yield ProtocolArm(DP_SGD, *steps, fields.epsilon)
             if reading.without_l2:
-                yield Arm(DP_SGD, *steps, fields.epsilon, l2=False)
-            yield Arm(NO_DP, *steps, None)
+                yield ProtocolArm(DP_SGD, *steps, fields.epsilon, l2=False)
+            yield ProtocolArm(NO_DP, *steps, None)
 
 
-def arms_of(job: Job) -> Arms[Arm, Bounded]:
+def arms_of(job: Job) -> Arms[ProtocolArm, Bounded]:
     """The arms of a job of this kind, or of its tuning."""
-    fields: Protocol = job.fields
+    fields: ProtocolFields = job.fields
     readings: dict[str, Reading] = {reading.name: reading for reading in fields.readings}
     if len(readings) < len(fields.readings):
         names = [reading.name for reading in fields.readings]
         raise InputError("readings", names, "each name once")
 
-    def setting_of(arm: Arm, chosen: Chosen) -> Setting[Bounded]:
+    def setting_of(arm: ProtocolArm, chosen: Chosen) -> ArmSetting[Bounded]:
         reading = readings[arm.reading]
         problem = problem_of(job, reading.step_size)
         steps_of = (arm.schedule, reading.lam, fields.epochs, fields.batch)
@@ -106,7 +106,7 @@ def arms_of(job: Job) -> Arms[Arm, Bounded]:
     return regression_arms(job, list(compared(fields)), name_of, setting_of)
 
 
-def name_of(arm: Arm) -> str:
+def name_of(arm: ProtocolArm) -> str:
     """The name by which an arm's settings are handed on."""
     without = None if arm.l2 else "without L2 term"
     return arm_name(arm, without, arm.reading, f"{arm.schedule} steps")

@@ -12,13 +12,13 @@ from dpatlas.accounting.ledger import PUBLIC, Ran
 from dpatlas.base.progress import say
 from dpatlas.base.records import RecordShape, Row
 from dpatlas.jobs.job import Job, Outcome
-from dpatlas.jobs.resume import Watched
+from dpatlas.jobs.resume import WatchedWork
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas_workflow.papers.dp_sgld.jobs.arms import LANGEVIN, LangevinPlan, Problem
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LANGEVIN, LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.jobs.regression_data import Bounded, bounded
 from dpatlas_workflow.papers.dp_sgld.records import RegressionSpec
-from dpatlas_workflow.run.arms import Arms, Chosen, OneRun, Setting, accuracy
+from dpatlas_workflow.run.arms import Arms, ArmSetting, Chosen, OneRun, accuracy
 from dpatlas_workflow.run.private_plan import DpSgdPlan
 from dpatlas_workflow.run.private_records import identity, load_backbone
 from dpatlas_workflow.run.reports import Reports
@@ -42,10 +42,10 @@ class Named(Protocol):
         """The target of its calibration; None without privacy."""
 
 
-def problem_of(job: Job, step_size: float | None = None) -> Problem:
+def problem_of(job: Job, step_size: float | None = None) -> RegressionProblem:
     """What is public of the job's data and settings; step_size: None for the spec's."""
     fields: RegressionSpec = job.fields
-    return Problem(
+    return RegressionProblem(
         n=len(job.prepared.y_train),
         classes=len(job.prepared.classes),
         feature_norm=fields.feature_norm,
@@ -60,7 +60,7 @@ def regression_arms(
     job: Job,
     compared: Sequence[A],
     named: Callable[[A], str],
-    setting_of: Callable[[A, Chosen], Setting[Bounded]],
+    setting_of: Callable[[A, Chosen], ArmSetting[Bounded]],
 ) -> Arms[A, Bounded]:
     """Arms of softmax regression, which see the job's bounded features.
 
@@ -87,7 +87,9 @@ def seen(records: Bounded) -> dict[str, Any]:
     }
 
 
-def langevin(plan: LangevinPlan, epsilon: float, *, every_epoch: bool = False) -> Setting[Bounded]:
+def langevin(
+    plan: LangevinPlan, epsilon: float, *, every_epoch: bool = False
+) -> ArmSetting[Bounded]:
     """The plan with the noise for `epsilon`; a trial has the same noise on fewer records.
 
     every_epoch: whether the best accuracy over the ends of all epochs is measured as well.
@@ -114,12 +116,12 @@ def langevin(plan: LangevinPlan, epsilon: float, *, every_epoch: bool = False) -
         "sigma": math.sqrt(sigma2),
         "sampler": plan.sampler.name,
     }
-    return Setting(facts, lambda: plan.stated(sigma2).as_row(), train)
+    return ArmSetting(facts, lambda: plan.stated(sigma2).as_row(), train)
 
 
 def sgd(
     plan: DpSgdPlan, lr: float, classes: int, *, every_epoch: bool = False, **of_phase: Any
-) -> Setting[Bounded]:
+) -> ArmSetting[Bounded]:
     """DP-SGD, or SGD if the plan has no noise, from zero weights.
 
     every_epoch: as for `langevin`; of_phase: further settings of the training phase.
@@ -136,7 +138,7 @@ def sgd(
         return measured, training.ran
 
     decay = {name: value for name, value in of_phase.items() if name == "weight_decay"}
-    return Setting({**sgd_facts(plan, lr), **decay}, lambda: plan.stated.as_row(), train)
+    return ArmSetting({**sgd_facts(plan, lr), **decay}, lambda: plan.stated.as_row(), train)
 
 
 def sgd_facts(plan: DpSgdPlan, lr: float) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def _followed(
         one.finish(training)
         return {"accuracy": look()}
     ends = [*range(epoch, training.steps, epoch), training.steps]
-    watched = Watched(training, look, ends)
+    watched = WatchedWork(training, look, ends)
     one.stages.finish(watched)
     return {"accuracy": watched.seen[-1], "best_epoch_accuracy": max(watched.seen)}
 

@@ -41,7 +41,7 @@ from dpatlas.formulas.dp_sgld.utility import (
 )
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
-from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, Problem
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.records.utility import RECORD, UtilitySpec
 
 LEDGER = {"mechanism": "Langevin SGD on generated, public records: nothing to protect"}
@@ -307,7 +307,7 @@ def shown_steps(last: int, K: int) -> list[int]:
 def langevin(fields: UtilitySpec, schedule: str, sigma2: float) -> Langevin:
     """Algorithm 1 for `steps` steps."""
     n, batch, steps = fields.n, fields.batch, fields.steps
-    problem = Problem(n, CLASSES, FEATURE_NORM, fields.delta)
+    problem = RegressionProblem(n, CLASSES, FEATURE_NORM, fields.delta)
     passes = -(-steps // FixedSize(n, batch).steps_per_epoch)
     plan = LangevinPlan(problem, "dp-sgld", "theorem", schedule, fields.lam, passes, batch)
     rates = plan.rates[:steps]

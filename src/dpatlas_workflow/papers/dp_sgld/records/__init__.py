@@ -80,7 +80,7 @@ class SgldSpec(SpecFields):
     noise_source: NoiseSource
 
 
-class TrainingSpec(SgldSpec):
+class SgldTrainingSpec(SgldSpec):
     """Fields of specs with private data; backbone: id of its run, None with raw records."""
 
     data: DataFields
@@ -99,7 +99,7 @@ class Inputs(Model):
     normalise: bool = setting("Whether every record is scaled to the norm feature_norm.")
 
 
-class RegressionSpec(TrainingSpec, Inputs):
+class RegressionSpec(SgldTrainingSpec, Inputs):
     """Fields of specs of softmax regression."""
 
     feature_norm: FeatureNorm

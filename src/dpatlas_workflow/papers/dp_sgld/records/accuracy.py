@@ -23,14 +23,14 @@ LangevinSchedule = Annotated[
 ]
 
 
-class Accuracy(RegressionSpec):
+class AccuracyFields(RegressionSpec):
     """The arms, of reported runs and of their tuning."""
 
     schedule: LangevinSchedule
     epsilons: PositiveList
 
 
-class AccuracySpec(Accuracy, ReportedFields):
+class AccuracySpec(AccuracyFields, ReportedFields):
     """Reported runs."""
 
     kind: Literal["accuracy"]

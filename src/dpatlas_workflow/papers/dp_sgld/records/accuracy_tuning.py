@@ -7,12 +7,12 @@ from pydantic import Field
 from dpatlas.base.facts import TuningFields, tuning_record
 from dpatlas.base.fields import CountList, Model, Once, PositiveList, setting
 from dpatlas_workflow.papers.dp_sgld.records import StepSize
-from dpatlas_workflow.papers.dp_sgld.records.accuracy import Accuracy
+from dpatlas_workflow.papers.dp_sgld.records.accuracy import AccuracyFields
 
 Batches = Annotated[CountList, setting("Sizes of mini-batches that every method tries.")]
 
 
-class Grid(Model):
+class AccuracyGrid(Model):
     """Settings that every arm tries on records of no run; a set may have its own grid."""
 
     epochs: CountList = setting("Passes over the records of mini-batches.")
@@ -29,13 +29,13 @@ class Grid(Model):
     max_grad_norms: PositiveList = setting("Clip bounds of DP-SGD.")
 
 
-class WholeGrid(Grid):
+class WholeGrid(AccuracyGrid):
     """With the batches of a set."""
 
     batches: Batches
 
 
-class AccuracyTuningSpec(Accuracy, TuningFields):
+class AccuracyTuningSpec(AccuracyFields, TuningFields):
     """The tuning."""
 
     kind: Literal["accuracy_tuning"]

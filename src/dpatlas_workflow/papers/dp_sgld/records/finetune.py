@@ -9,7 +9,7 @@ from typing import Literal
 from dpatlas.base.facts import ReportedFields
 from dpatlas.base.fields import Batch, Model, Once, PositiveList, Relation, Updates, setting
 from dpatlas.base.records import RecordShape
-from dpatlas_workflow.papers.dp_sgld.records import ARM, RUNS, TrainingSpec
+from dpatlas_workflow.papers.dp_sgld.records import ARM, RUNS, SgldTrainingSpec
 
 
 class TrainedParts(Model):
@@ -32,7 +32,7 @@ class FinetuneArms(Model):
     unfreeze: list[TrainedParts] = setting("What is trained, the fewest parts first.", min_length=2)
 
 
-class Finetune(TrainingSpec, FinetuneArms):
+class Finetune(SgldTrainingSpec, FinetuneArms):
     """The arms, of reported runs and of their tuning."""
 
 

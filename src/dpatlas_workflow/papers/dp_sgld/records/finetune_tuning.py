@@ -7,13 +7,13 @@ from dpatlas.base.fields import Model, PositiveList
 from dpatlas_workflow.papers.dp_sgld.records.finetune import Finetune
 
 
-class Rates(Model):
+class FinetuneRates(Model):
     """What is tried."""
 
     lrs: PositiveList
 
 
-class FinetuneTuningSpec(Finetune, TuningFields, Rates):
+class FinetuneTuningSpec(Finetune, TuningFields, FinetuneRates):
     """The tuning."""
 
     kind: Literal["finetune_tuning"]

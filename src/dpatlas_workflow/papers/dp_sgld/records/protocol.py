@@ -43,13 +43,13 @@ class Shared(Model):
     epochs: Epochs
 
 
-class Protocol(RegressionSpec, Shared):
+class ProtocolFields(RegressionSpec, Shared):
     """The arms, of reported runs and of their tuning."""
 
     readings: Annotated[list[Reading], Field(min_length=1)]
 
 
-class ProtocolSpec(Protocol, ReportedFields):
+class ProtocolSpec(ProtocolFields, ReportedFields):
     """Reported runs."""
 
     kind: Literal["protocol"]

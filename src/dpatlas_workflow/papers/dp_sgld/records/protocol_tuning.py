@@ -4,7 +4,7 @@ from typing import Literal
 
 from dpatlas.base.facts import TuningFields, tuning_record
 from dpatlas.base.fields import Model, PositiveList, setting
-from dpatlas_workflow.papers.dp_sgld.records.protocol import Protocol
+from dpatlas_workflow.papers.dp_sgld.records.protocol import ProtocolFields
 
 
 class Clips(Model):
@@ -13,7 +13,7 @@ class Clips(Model):
     clips: PositiveList = setting("Clip bounds that DP-SGD tries.")
 
 
-class ProtocolTuningSpec(Protocol, TuningFields, Clips):
+class ProtocolTuningSpec(ProtocolFields, TuningFields, Clips):
     """The tuning; methods other than DP-SGD have nothing to try."""
 
     kind: Literal["protocol_tuning"]

@@ -7,8 +7,8 @@ from dpatlas_workflow.papers.feature_learning.figures.rows import (
     COLUMNS,
     CONDITION,
     OVERLAPS,
+    FeatureSeries,
     Record,
-    Series,
     series_rows,
 )
 from dpatlas_workflow.papers.feature_learning.figures.words import setting_note, warning_notes
@@ -42,7 +42,7 @@ def overlap_rows(record: Record, name: str) -> list[Row]:
     """Overlaps of one kind of features, each with its mean cosine and, for printed, sigma_W."""
     kind = OVERLAPS[name]
     rows = series_rows(record, name, kind)
-    cosines = series_rows(record, name, Series(kind.features, "cosine", kind.look))
+    cosines = series_rows(record, name, FeatureSeries(kind.features, "cosine", kind.look))
     for row, cosine in zip(rows, cosines, strict=True):
         row["cosine"], row["cosine_standard_error"] = cosine["value"], cosine["standard_error"]
     if name == "printed":

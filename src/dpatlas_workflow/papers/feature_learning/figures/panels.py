@@ -6,7 +6,7 @@ from typing import Any
 
 from dpatlas.errors import InputError
 from dpatlas_workflow.papers.feature_learning.figures.rows import AXES, Record
-from dpatlas_workflow.show.panel import Axis, Grid, Panel, Series, Words
+from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, Series, Words
 from dpatlas_workflow.show.rows import Row, some
 
 IN_A_LINE = 3
@@ -46,9 +46,9 @@ def layout(records: Sequence[Record]) -> list[list[Record]]:
     return lines
 
 
-def grid(lines: Sequence[Sequence[Panel]]) -> Grid:
+def grid(lines: Sequence[Sequence[Panel]]) -> PanelGrid:
     """Lines of panels, which may have different numbers of them."""
-    return Grid(lines, LINE_HEIGHT * len(lines) + AROUND_LINES)
+    return PanelGrid(lines, LINE_HEIGHT * len(lines) + AROUND_LINES)
 
 
 def panel(record: Record, y: Axis, drawn: Sequence[Series], **parts: Any) -> Panel:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpatlas_workflow.papers.feature_learning.records.simulation import SimulationSpec
+from dpatlas_workflow.papers.feature_learning.records.simulation import FeatureSimulationSpec
 from dpatlas_workflow.records import Record as RecordOf
 from dpatlas_workflow.rows import columns
 from dpatlas_workflow.show.look import BLUE, GREEN, MUTED, ORANGE, PINK, RED, Look
 from dpatlas_workflow.show.rows import Row, over_runs
 
-Record = RecordOf[SimulationSpec]
+Record = RecordOf[FeatureSimulationSpec]
 
 # A sweep runs along one of these; what runs along none is for the table.
 AXES = ("n", "p", "d", "epsilon", "ladder")
@@ -24,7 +24,7 @@ COLUMNS = ("axis", *CONDITION, "series", *VALUES)
 
 
 @dataclass(frozen=True)
-class Series:
+class FeatureSeries:
     """A measure of one kind of features, by their names in a record, and how it is drawn."""
 
     features: str
@@ -35,26 +35,34 @@ class Series:
 PRIVATE, RANDOM, FLOOR = "private", "random non-private", "ridge floor"
 # The two that may coincide stand at the ends, and one of them has no line to cover the other's.
 OVERLAPS = {
-    "random": Series("random", "overlap", Look(r"random $W_0$", RED, "s", "--")),
-    "private": Series("private", "overlap", Look("private, matrix", BLUE, "o", "-")),
-    "direction": Series("direction", "overlap", Look("private, direction", GREEN, "^", "-.")),
-    "non-private": Series("nonprivate", "overlap", Look("non-private step", "black", "v", "-")),
-    "printed": Series("printed", "overlap", Look(r"printed $\sigma_W$", PINK, "D", "")),
+    "random": FeatureSeries("random", "overlap", Look(r"random $W_0$", RED, "s", "--")),
+    "private": FeatureSeries("private", "overlap", Look("private, matrix", BLUE, "o", "-")),
+    "direction": FeatureSeries(
+        "direction", "overlap", Look("private, direction", GREEN, "^", "-.")
+    ),
+    "non-private": FeatureSeries(
+        "nonprivate", "overlap", Look("non-private step", "black", "v", "-")
+    ),
+    "printed": FeatureSeries("printed", "overlap", Look(r"printed $\sigma_W$", PINK, "D", "")),
 }
 RISKS = {
-    PRIVATE: Series("private", "risk_private", Look("private, matrix", BLUE, "o", "-")),
-    "direction": Series("direction", "risk_private", Look("private, direction", GREEN, "^", "-.")),
-    "random private": Series("random", "risk_private", Look("random, private", RED, "s", "--")),
-    "random private of both": Series(
+    PRIVATE: FeatureSeries("private", "risk_private", Look("private, matrix", BLUE, "o", "-")),
+    "direction": FeatureSeries(
+        "direction", "risk_private", Look("private, direction", GREEN, "^", "-.")
+    ),
+    "random private": FeatureSeries(
+        "random", "risk_private", Look("random, private", RED, "s", "--")
+    ),
+    "random private of both": FeatureSeries(
         "random-both", "risk_private", Look("random, private, both data sets", ORANGE, "P", ":")
     ),
-    "non-private": Series("nonprivate", "risk", Look("non-private", "black", "v", "-")),
-    RANDOM: Series("random", "risk", Look("random, non-private", MUTED, "D", "--")),
-    FLOOR: Series("private", "risk_floor", Look("ridge on private", PINK, "", "-.")),
+    "non-private": FeatureSeries("nonprivate", "risk", Look("non-private", "black", "v", "-")),
+    RANDOM: FeatureSeries("random", "risk", Look("random, non-private", MUTED, "D", "--")),
+    FLOOR: FeatureSeries("private", "risk_floor", Look("ridge on private", PINK, "", "-.")),
 }
 
 
-def measured(record: Record, series: Series) -> list[tuple[Row, np.ndarray]]:
+def measured(record: Record, series: FeatureSeries) -> list[tuple[Row, np.ndarray]]:
     """The conditions in which the measure was taken, each with its values, (runs,)."""
     data = columns([record], features=series.features).dropna(subset=[series.measure])
     return [
@@ -63,7 +71,7 @@ def measured(record: Record, series: Series) -> list[tuple[Row, np.ndarray]]:
     ]
 
 
-def series_rows(record: Record, name: str, series: Series) -> list[Row]:
+def series_rows(record: Record, name: str, series: FeatureSeries) -> list[Row]:
     """A row for every condition of a sweep that has the measure, in the order of its axis."""
     rows = [
         {

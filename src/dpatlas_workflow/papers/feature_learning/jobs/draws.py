@@ -61,7 +61,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Draw:
+class FeatureDraw:
     """Initial networks, the data sets of both layers, and fresh records to test on."""
 
     start: Start
@@ -72,7 +72,7 @@ class Draw:
 
 def draw(
     link: Link, d: int, p: int, n: int, n_test: int, runs: Sequence[int], base: int, use: str = ""
-) -> Draw:
+) -> FeatureDraw:
     """Data and initial networks of `runs`; `use` is added to the seeds' names for other draws."""
     mu = np.stack([_unit(_numbers("direction" + use, run, base, (d,), d=d)) for run in runs])
     weights = [_numbers("weights" + use, run, base, (p, d), d=d).T / d**0.5 for run in runs]
@@ -83,7 +83,7 @@ def draw(
         name: _records(link, mu, [_numbers(name + use, run, base, (size, d), d=d) for run in runs])
         for name, size in parts.items()
     }
-    return Draw(start, **sets)
+    return FeatureDraw(start, **sets)
 
 
 def _numbers(use: str, run: int, base: int, shape: tuple[int, ...], **axes: int) -> np.ndarray:

@@ -30,7 +30,7 @@ from dpatlas.formulas.feature_learning.single_index import Link
 from dpatlas.formulas.feature_learning.single_index import link as link_of
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages, State
-from dpatlas_workflow.papers.feature_learning.jobs.draws import REAL, Draw, Records, draw
+from dpatlas_workflow.papers.feature_learning.jobs.draws import REAL, FeatureDraw, Records, draw
 from dpatlas_workflow.papers.feature_learning.jobs.layers import (
     Normal,
     SecondLayer,
@@ -52,8 +52,8 @@ from dpatlas_workflow.papers.feature_learning.jobs.rules import (
 )
 from dpatlas_workflow.papers.feature_learning.records.simulation import (
     RECORD,
+    FeatureSimulationSpec,
     Point,
-    SimulationSpec,
 )
 from dpatlas_workflow.papers.feature_learning.sizes import runs_at_once
 
@@ -72,7 +72,7 @@ def simulation(job: Job) -> Outcome:
 
     Raises InputError for a link with a mean, and for n <= d.
     """
-    fields: SimulationSpec = job.fields
+    fields: FeatureSimulationSpec = job.fields
     link = link_of(fields.polynomial)
     excluded = warnings(link, sorted({point.epsilon for point in fields.points}), fields.delta)
     for warning in excluded:
@@ -89,7 +89,7 @@ class Study:
 
     def __init__(self, job: Job, conditions: Sequence[Rules]):
         self.job, self.conditions = job, conditions
-        self.fields: SimulationSpec = job.fields
+        self.fields: FeatureSimulationSpec = job.fields
         self.noise = Noise(job.spec.digest, self.fields.noise_source)
         note_stream("shared_noise", SHARED_BY)
         # Of every block of runs, in order: measures by kind of features.
@@ -105,7 +105,9 @@ class Study:
             key=lambda block: (conditions[block[0]].sizes, block[1].start),
         )
         # The last networks and their noise, with the sizes and runs that they are of.
-        self._networks: tuple[tuple[tuple[int, int, int], range], Networks, Normal] | None = None
+        self._networks: tuple[tuple[tuple[int, int, int], range], DrawNetworks, Normal] | None = (
+            None
+        )
 
     @property
     def steps_done(self) -> int:
@@ -160,7 +162,7 @@ class Study:
             self._networks = None
             d, n, p = rules.sizes
             drawn = draw(rules.link, d, p, n, fields.n_test, runs, fields.seed)
-            self._networks = key, Networks(rules, drawn), self._normal(runs)
+            self._networks = key, DrawNetworks(rules, drawn), self._normal(runs)
         _, networks, normal = self._networks
         return networks.measured(rules, normal)
 
@@ -177,14 +179,14 @@ class Study:
 
 
 @dataclass
-class Networks:
+class DrawNetworks:
     """The networks on one draw of the data; those that do not depend on epsilon are made once.
 
     `rules` are those of any condition of these sizes; what depends on epsilon is passed by method.
     """
 
     rules: Rules
-    draw: Draw
+    draw: FeatureDraw
 
     def measured(self, rules: Rules, normal: Normal) -> dict[str, Measures]:
         """Every measure by kind of features."""
@@ -313,7 +315,7 @@ class Networks:
         }
 
 
-def _rules(fields: SimulationSpec, link: Link, point: Point) -> Rules:
+def _rules(fields: FeatureSimulationSpec, link: Link, point: Point) -> Rules:
     return Rules(
         link=link,
         d=point.d,
@@ -328,7 +330,7 @@ def _rules(fields: SimulationSpec, link: Link, point: Point) -> Rules:
     )
 
 
-def _ledger(fields: SimulationSpec, conditions: Sequence[Rules]) -> dict[str, Any]:
+def _ledger(fields: FeatureSimulationSpec, conditions: Sequence[Rules]) -> dict[str, Any]:
     shared = fields.sharing == SHARED
     arms = []
     for rules in conditions:

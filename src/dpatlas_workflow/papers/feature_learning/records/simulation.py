@@ -66,7 +66,7 @@ class Algorithm(Model):
     n_test: int = setting("Fresh records on which risks are measured.", ge=1, le=10_000_000)
 
 
-class SimulationSpec(RunsFields, Algorithm):
+class FeatureSimulationSpec(RunsFields, Algorithm):
     """A sweep of one link along an axis, or with axis "table" any conditions of one link.
 
     With axis "ladder" n and p are powers of d. polynomial: coefficients of the link, unscaled.
@@ -88,7 +88,7 @@ class SimulationSpec(RunsFields, Algorithm):
 
 
 RECORD = RecordShape(
-    SimulationSpec,
+    FeatureSimulationSpec,
     version=2,
     facts="polynomial hermite degree information_exponent warnings",
     tables={

@@ -24,7 +24,7 @@ from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import columns
 from dpatlas_workflow.show.look import ANY_COLOR, INITS, Look
 from dpatlas_workflow.show.mathtext import number
-from dpatlas_workflow.show.panel import Axis, Grid, Panel, ShownFigure, Words, series
+from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, ShownFigure, Words, series
 from dpatlas_workflow.show.rows import (
     Records,
     Row,
@@ -81,7 +81,7 @@ def kl_bounds(records: Records, settings: Settings) -> ShownFigure:
         *divergence_notes(trained),
     ]
     names = ("init", "network", "depth", "step", "time", "share", *VALUES, *COUNTS)
-    grid = Grid([above, below], 4.1)
+    grid = PanelGrid([above, below], 4.1)
     return ShownFigure([grid], names, lemma + corollary, notes, list(LOOKS.values()))
 
 

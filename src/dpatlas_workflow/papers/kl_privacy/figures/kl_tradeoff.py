@@ -22,7 +22,7 @@ from dpatlas_workflow.papers.kl_privacy.figures.words import (
 from dpatlas_workflow.papers.kl_privacy.readings import bounded
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.look import ANY_COLOR, INITS, ORANGE, Look
-from dpatlas_workflow.show.panel import Axis, Grid, Panel, ShownFigure, series
+from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, ShownFigure, series
 from dpatlas_workflow.show.rows import Records, Row, Settings, positive_mean_interval, where
 
 LOOKS = {
@@ -107,7 +107,7 @@ def tradeoff_figure(rows: list[Row], trained: Records) -> ShownFigure:
         f"$\\sigma$ = {trained[0].spec.sigma:g} and time {trained[0].spec.time:g}",
     ]
     names = ("init", "depth", *VALUES, "runs_used")
-    return ShownFigure([Grid(lines, 9.0)], names, rows, notes, list(LOOKS.values()))
+    return ShownFigure([PanelGrid(lines, 9.0)], names, rows, notes, list(LOOKS.values()))
 
 
 def tradeoff_rows(record: Record[Any]) -> list[Row]:

@@ -18,7 +18,7 @@ from dpatlas_workflow.papers.kl_privacy.figures.words import (
     looks_of,
     net_words,
 )
-from dpatlas_workflow.show.panel import Axis, Grid, Panel, ShownFigure, points
+from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, ShownFigure, points
 from dpatlas_workflow.show.rows import Records, Row, Settings, where
 
 KL, LOSS = Axis(KL_LABEL, log=True), Axis(LOSS_LABEL, log=True)
@@ -60,4 +60,6 @@ def depth_figure(rows: list[Row], horizons: dict[str, int], trained: Records) ->
         *divergence_notes(trained, "depth"),
     ]
     names = ("init", "depth", "horizon", "step", *VALUES, *COUNTS)
-    return ShownFigure([Grid([above, below], 3.6, heights=(1.8, 1))], names, rows, notes, legend)
+    return ShownFigure(
+        [PanelGrid([above, below], 3.6, heights=(1.8, 1))], names, rows, notes, legend
+    )

@@ -21,7 +21,7 @@ from dpatlas_workflow.papers.kl_privacy.figures.words import (
     runs_words,
 )
 from dpatlas_workflow.show.look import INITS, Look
-from dpatlas_workflow.show.panel import Axis, Grid, Panel, Series, ShownFigure, names, series
+from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, Series, ShownFigure, names, series
 from dpatlas_workflow.show.rows import Records, Row, Settings, where
 
 LINEAR = Look("linear in steps", "black", "", ":")
@@ -83,6 +83,6 @@ def epochs_figure(
         f"{networks} network{'s' * (networks > 1)} each",
         *dict.fromkeys([*divergence_notes(trained), *divergence_notes(early)]),
     ]
-    grid = Grid([panels], 2.4, widths=(2, 2, 1.2))
+    grid = PanelGrid([panels], 2.4, widths=(2, 2, 1.2))
     columns = ("init", "step", *VALUES, *COUNTS)
     return ShownFigure([grid], columns, rows + exponents, notes, legend)

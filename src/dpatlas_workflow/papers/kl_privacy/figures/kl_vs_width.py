@@ -16,7 +16,7 @@ from dpatlas_workflow.papers.kl_privacy.figures.words import (
     net_words,
 )
 from dpatlas_workflow.show.look import SINGLE_COLUMN
-from dpatlas_workflow.show.panel import Axis, Grid, Panel, ShownFigure
+from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, ShownFigure
 from dpatlas_workflow.show.rows import Records, Row, Settings
 
 
@@ -41,7 +41,7 @@ def width_figure(rows: list[Row], steps: int, trained: Records) -> ShownFigure:
     x, looks = Axis("width (hidden units)", log=True, ticks=widths), looks_of(trained)
     drawn = kl_series(rows, "width", looks, THIN_LINE)
     title = f"after {steps} full-batch steps (= epochs)"
-    grid = Grid([[Panel(title, x, Axis(KL_LABEL, log=True), drawn)]], 2.9)
+    grid = PanelGrid([[Panel(title, x, Axis(KL_LABEL, log=True), drawn)]], 2.9)
     legend = [*looks.values(), LARGEST, THIN_LINE]
     notes = [
         f"{net_words(trained, 'width')}; arithmetic means, 95% t intervals over runs of the mean's "

@@ -53,7 +53,7 @@ def linearized(job: Job) -> Outcome:
     widths: list[Row] = []
     with Progress(len(fields.depths) * fields.runs, job.spec.id) as progress:
         for run in fields.run_numbers:
-            records = RunRecords.of(deals.of(run), fields, run)
+            records = LinearizedRecords.of(deals.of(run), fields, run)
             widths += [at_width(fields, width, records) for width in fields.widths]
             for depth in fields.depths:
                 row, along = at_depth(fields, depth, records, noise)
@@ -75,7 +75,7 @@ def linearized(job: Job) -> Outcome:
 
 
 @dataclass(frozen=True)
-class RunRecords:
+class LinearizedRecords:
     """What one run sees: records to train on, then records to add, and inputs on a sphere.
 
     x (records, d) float64; sign: labels -1, +1; watched: position of the watched record.
@@ -90,7 +90,7 @@ class RunRecords:
     sphere_sign: np.ndarray
 
     @classmethod
-    def of(cls, dealt: Dealt, fields: LinearizedSpec, run: int) -> "RunRecords":
+    def of(cls, dealt: Dealt, fields: LinearizedSpec, run: int) -> "LinearizedRecords":
         """The first `n_train` records of either part; the watched one in place of the first."""
         n = fields.n_train
         positions, x, labels = (
@@ -108,7 +108,7 @@ class RunRecords:
         return cls(run, n, x.astype(np.float64), sign, int(watched), sphere, sphere_sign)
 
 
-def at_width(fields: LinearizedSpec, width: int, records: RunRecords) -> Row:
+def at_width(fields: LinearizedSpec, width: int, records: LinearizedRecords) -> Row:
     """R of one run's network of this width: a row of `widths`."""
     n, depth = records.n_train, fields.width_depth
     weights = _weights(fields, records, width, depth)
@@ -120,7 +120,7 @@ def at_width(fields: LinearizedSpec, width: int, records: RunRecords) -> Row:
 
 
 def at_depth(
-    fields: LinearizedSpec, depth: int, records: RunRecords, noise: Noise
+    fields: LinearizedSpec, depth: int, records: LinearizedRecords, noise: Noise
 ) -> tuple[Row, list[Row]]:
     """One run at one depth: constants, then training at the budget, and at the fixed noise.
 
@@ -141,7 +141,7 @@ def at_depth(
     sharpest = float(np.linalg.eigvalsh(start.gram[:n, :n])[-1]) / (4 * n)
     normals = _correlated_normals(noise, start.gram, records.run)
 
-    def train(time: float, sigma2: float, use: str) -> Trained:
+    def train(time: float, sigma2: float, use: str) -> LinearizedRun:
         steps = 100 * math.ceil(max(fields.min_steps, time * sharpest) / 100)
         draw = partial(normals, use=f"{use} depth {depth}")
         return langevin(start, records.sign, n, time / steps, sigma2, steps, draw)
@@ -177,7 +177,7 @@ class Linearization(NamedTuple):
 
 
 def _weights(
-    fields: LinearizedSpec, records: RunRecords, width: int, depth: int
+    fields: LinearizedSpec, records: LinearizedRecords, width: int, depth: int
 ) -> list[torch.Tensor]:
     """Initial weights of one run in double precision."""
     d = records.x.shape[1]
@@ -187,7 +187,7 @@ def _weights(
     return [torch.from_numpy(weight).double() for weight in weights]
 
 
-def _constant(fields: LinearizedSpec, records: RunRecords, width: int, depth: int) -> float:
+def _constant(fields: LinearizedSpec, records: LinearizedRecords, width: int, depth: int) -> float:
     """B of a network with one output."""
     return float(gradient_norm_constant(fields.init, records.x.shape[1], width, depth, 1))
 
@@ -204,7 +204,7 @@ def distances(start: Linearization, sign: np.ndarray, bound: float) -> dict[str,
 
 
 def _on_the_sphere(
-    weights: list[torch.Tensor], records: RunRecords, bound: float
+    weights: list[torch.Tensor], records: LinearizedRecords, bound: float
 ) -> dict[str, float]:
     found = distances(_linearize(weights, records.sphere), records.sphere_sign, bound)
     return {f"{name}_sphere": value for name, value in found.items()}
@@ -253,7 +253,7 @@ def _correlated_normals(noise: Noise, gram: np.ndarray, run: int) -> Callable[..
     return draw
 
 
-class Trained(NamedTuple):
+class LinearizedRun(NamedTuple):
     """A run's cumulative KL (steps, records), and mean logistic losses on the training records.
 
     excess_risk: of the averaged outputs; initial_risk: at the start.
@@ -272,7 +272,7 @@ def langevin(
     sigma2: float,
     steps: int,
     draw: Callable[[int], np.ndarray],
-) -> Trained:
+) -> LinearizedRun:
     """Train in function space.
 
     sign: labels -1, +1; the first `n` records are trained on. draw: the function from a step to its
@@ -299,7 +299,7 @@ def langevin(
         ).clip(0)
         kl[step] = kl_step(eta, sigma2, gaps, CONVENTION) + (kl[step - 1] if step else 0)
         f = f - eta * pull + np.sqrt(2 * eta * sigma2) * draw(step)
-    return Trained(
+    return LinearizedRun(
         kl,
         excess_risk=float(np.logaddexp(0, -sign[:n] * average).mean()),
         initial_risk=float(np.logaddexp(0, -sign[:n] * start.output[:n]).mean()),

@@ -25,7 +25,7 @@ from dpatlas.privacy.kl import (
 from dpatlas.privacy.noise import device_generator, device_normals
 from dpatlas_workflow.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
 from dpatlas_workflow.papers.kl_privacy.jobs.watched import check_watched
-from dpatlas_workflow.papers.kl_privacy.records.training import RECORD, TrainingSpec
+from dpatlas_workflow.papers.kl_privacy.records.training import RECORD, KlTrainingSpec
 from dpatlas_workflow.run.deals import Deals, Dealt
 
 PROBED_RECORDS = 256
@@ -35,7 +35,7 @@ Arrays = dict[str, np.ndarray]
 
 def training(job: Job) -> Outcome:
     """Train every run of one condition, and summarise the KL of all records over the runs."""
-    fields: TrainingSpec = job.fields
+    fields: KlTrainingSpec = job.fields
     noise = Noise(job.spec.digest, fields.noise_source)
     stages, deals = Stages(job, noise), Deals(job, ("train", "add"))
     check_watched(fields.watched, deals)
@@ -103,7 +103,7 @@ class NoisyDescent:
 
     def __init__(
         self,
-        fields: TrainingSpec,
+        fields: KlTrainingSpec,
         data: TrainingData,
         run: int,
         network: int,
@@ -270,7 +270,7 @@ class SmoothnessProbe:
 
 
 def summary(
-    fields: TrainingSpec, n_train: int, n_add: int, inputs: int, results: Sequence[Arrays]
+    fields: KlTrainingSpec, n_train: int, n_add: int, inputs: int, results: Sequence[Arrays]
 ) -> dict[str, Any]:
     """Facts and rows of a condition from its runs' results; no values of runs that diverged."""
     runs = fields.run_numbers

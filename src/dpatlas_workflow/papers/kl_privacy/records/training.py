@@ -45,7 +45,7 @@ Networks = Annotated[
 ]
 
 
-class TrainingSpec(KlSpec, RunsFields):
+class KlTrainingSpec(KlSpec, RunsFields):
     """One condition: network, step size eta = `lr`, noise, full-batch steps, runs.
 
     A run is the mean of its networks. shown_steps: steps at which curves are kept; record_steps:
@@ -67,7 +67,7 @@ class TrainingSpec(KlSpec, RunsFields):
 
 
 RECORD = RecordShape(
-    TrainingSpec,
+    KlTrainingSpec,
     version=3,
     facts="n_train n_add inputs parameters convention",
     tables={

@@ -13,9 +13,9 @@ from dpatlas_workflow.rows import columns
 from dpatlas_workflow.show.look import BLUE, MUTED, RED, Look
 from dpatlas_workflow.show.panel import (
     Axis,
-    Grid,
     Legend,
     Panel,
+    PanelGrid,
     Series,
     ShownFigure,
     Span,
@@ -92,11 +92,11 @@ def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
     most = min(_in_a_line(per_noise), len(conditions))
     panels = [_curves(rows, named) for rows in conditions]
     lines = [panels[at : at + most] for at in range(0, len(panels), most)]
-    grids = [Grid(lines, PANEL_HEIGHT * len(lines) + 0.3)]
+    grids = [PanelGrid(lines, PANEL_HEIGHT * len(lines) + 0.3)]
     if losses:
         height = AROUND_LOSSES + LOSS_HEIGHT * max(len(conditions), LEAST_LOSSES)
         panels = [_losses(where(losses, task=task), task, named) for task in TASKS]
-        grids.append(Grid([panels], height))
+        grids.append(PanelGrid([panels], height))
     used = {(row["strategy"], row["task"]) for row in curves}
     legend = [look for key, look in CURVES.items() if key in used]
     return ShownFigure(grids, COLUMNS, [*curves, *losses], _notes(families, losses), legend)

@@ -12,7 +12,7 @@ from dpatlas_workflow.papers.lp_fft.figures.arms import backbone_of
 from dpatlas_workflow.papers.lp_fft.records.umap import MOMENTS, UmapSpec
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.look import Look
-from dpatlas_workflow.show.panel import Axis, Grid, Legend, Panel, ShownFigure, Words, series
+from dpatlas_workflow.show.panel import Axis, Legend, Panel, PanelGrid, ShownFigure, Words, series
 from dpatlas_workflow.show.rows import Records, Row, Settings, some, where
 
 UmapRecord = Record[UmapSpec]
@@ -77,7 +77,9 @@ def umap_figure(
                 line["late"] = replace(line["late"], legend=legend)
             lines.append([line.get(moment) for moment in MOMENTS])
     rows = [row for picture in pictures for row in picture]
-    return ShownFigure([Grid(lines, PANEL_HEIGHT * len(lines))], COLUMNS, rows, notes, legend=())
+    return ShownFigure(
+        [PanelGrid(lines, PANEL_HEIGHT * len(lines))], COLUMNS, rows, notes, legend=()
+    )
 
 
 def _same(steps: Sequence[int]) -> set[tuple[str, int]]:

@@ -3,19 +3,21 @@
 from collections.abc import Sequence
 
 from dpatlas_workflow.papers.lp_fft.figures.arms import CHOSEN_ON, NEIGHBOURS
-from dpatlas_workflow.show.panel import Grid, Panel
+from dpatlas_workflow.show.panel import Panel, PanelGrid
 from dpatlas_workflow.show.rows import Row, averaged, span
 
 LINE_HEIGHT = 2.2
 
 
-def in_lines(panels: Sequence[Panel], most: int, heading: str = "", above: float = 0.3) -> Grid:
+def in_lines(
+    panels: Sequence[Panel], most: int, heading: str = "", above: float = 0.3
+) -> PanelGrid:
     """A grid of `most` columns; above: inches for what stands there."""
     lines: list[list[Panel | None]] = [
         [*panels[at : at + most]] for at in range(0, len(panels), most)
     ]
     lines[-1] += [None] * (most - len(lines[-1]))
-    return Grid(lines, LINE_HEIGHT * len(lines) + above, heading)
+    return PanelGrid(lines, LINE_HEIGHT * len(lines) + above, heading)
 
 
 def panel_title(row: Row) -> str:

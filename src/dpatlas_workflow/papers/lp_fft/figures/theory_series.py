@@ -7,7 +7,7 @@ from typing import Any
 
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.look import BLUE, GREEN, MUTED, RED, THIN, Look
-from dpatlas_workflow.show.panel import Grid, Panel, Series, ShownFigure, series
+from dpatlas_workflow.show.panel import Panel, PanelGrid, Series, ShownFigure, series
 from dpatlas_workflow.show.rows import CONFIDENCE, Row
 from dpatlas_workflow.statistics import Estimate
 
@@ -38,7 +38,7 @@ def theory_figure(
     grids, rows = [], []
     for heading, line in panels.items():
         made = [make(record) for make in line]
-        grids.append(Grid([[panel for panel, _ in made]], height, heading))
+        grids.append(PanelGrid([[panel for panel, _ in made]], height, heading))
         rows += [row for _, of_panel in made for row in of_panel]
     return ShownFigure(grids, COLUMNS, rows, notes)
 

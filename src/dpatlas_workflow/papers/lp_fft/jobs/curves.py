@@ -12,7 +12,7 @@ from dpatlas.accounting.ledger import Ran
 from dpatlas.base.progress import Progress
 from dpatlas.base.seeds import Noise
 from dpatlas.jobs.job import Job
-from dpatlas.jobs.resume import Stages, Watched
+from dpatlas.jobs.resume import Stages, WatchedWork
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.run.branches import Stem, stem_of
 
@@ -62,7 +62,7 @@ class Curves:
 
         def train() -> dict[str, Any]:
             training, look = make(self._draws(number))
-            watched = Watched(training, look, at)
+            watched = WatchedWork(training, look, at)
             self.stages.finish(watched)
             return {"seen": watched.seen, "ran": training.ran.facts()}
 

@@ -36,7 +36,7 @@ from dpatlas_workflow.papers.lp_fft.records.distortion import (
     RECORD,
     AfterProbing,
     Clusters,
-    Counterexample,
+    DistortionCounterexample,
     DistortionSpec,
     TwoRecords,
 )
@@ -218,7 +218,7 @@ def _last(states: Iterable[ReluNet]) -> ReluNet:
     return last
 
 
-def _counterexample(fields: Counterexample) -> list[Row]:
+def _counterexample(fields: DistortionCounterexample) -> list[Row]:
     """Cosine of the counter-example's feature against s of FFT, after LP of every span."""
     first_class = np.array([_polar(*LONG), _polar(*SHORT)])
     x, y, c = np.concatenate([first_class, -first_class]), labels(4), np.array([1.0, -1.0])

@@ -46,12 +46,12 @@ from dpatlas_workflow.papers.lp_fft.jobs.relu import (
 from dpatlas_workflow.papers.lp_fft.jobs.theory import LEDGER, mean_with_error
 from dpatlas_workflow.papers.lp_fft.records.dynamics import (
     RECORD,
+    DynamicsPhase,
     DynamicsSpec,
     Heads,
     LinearFineTuning,
     LinearProbing,
     Phase,
-    PhasePlan,
     Phases,
     ReluNets,
 )
@@ -66,13 +66,13 @@ SLACK = 1e-6
 
 
 @dataclass(frozen=True)
-class Draw:
+class DynamicsDraw:
     """One draw of data and network, with the plan of its simulation."""
 
     phase: Phase
     heads: Heads
     number: int
-    plan: PhasePlan
+    plan: DynamicsPhase
 
 
 def dynamics(job: Job) -> Outcome:
@@ -101,12 +101,12 @@ def dynamics(job: Job) -> Outcome:
     return Outcome({**facts, **tables}, LEDGER)
 
 
-def _draws(phases: Phases) -> Iterator[Draw]:
-    plans: dict[Phase, PhasePlan] = {"head": phases.head, "all": phases.all}
+def _draws(phases: Phases) -> Iterator[DynamicsDraw]:
+    plans: dict[Phase, DynamicsPhase] = {"head": phases.head, "all": phases.all}
     for phase, plan in plans.items():
         for heads in HEADS[phase]:
             for number in range(plan.draws):
-                yield Draw(phase, heads, number, plan)
+                yield DynamicsDraw(phase, heads, number, plan)
 
 
 def steps_between(times: Sequence[float], step: float) -> int:
@@ -114,7 +114,7 @@ def steps_between(times: Sequence[float], step: float) -> int:
     return max(1, round(times[0] / step))
 
 
-def _relu_rows(job: Job, fields: ReluNets, draw: Draw) -> list[Row]:
+def _relu_rows(job: Job, fields: ReluNets, draw: DynamicsDraw) -> list[Row]:
     """Losses of both models and the bracket, at all times, for every sigma and class."""
     x, y, net = _networks(job, fields, draw)
     phase, sigmas = draw.phase, np.array(draw.plan.sigmas, float)[:, None]
@@ -150,7 +150,9 @@ def _relu_rows(job: Job, fields: ReluNets, draw: Draw) -> list[Row]:
     return rows
 
 
-def _networks(job: Job, fields: ReluNets, draw: Draw) -> tuple[np.ndarray, np.ndarray, ReluNet]:
+def _networks(
+    job: Job, fields: ReluNets, draw: DynamicsDraw
+) -> tuple[np.ndarray, np.ndarray, ReluNet]:
     """Unit records and features in two opposite cones, the same for every phase and head.
 
     For FFT each class's head entries are scaled to the norm of its features (a balanced start).

@@ -23,7 +23,7 @@ from dpatlas.models.network import Network
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.papers.lp_fft.jobs.curves import Curves, Look
 from dpatlas_workflow.papers.lp_fft.jobs.features import (
-    PhasePlan,
+    FeaturePhase,
     Task,
     backbone_used,
     check_accountant,
@@ -32,7 +32,7 @@ from dpatlas_workflow.papers.lp_fft.jobs.features import (
     public_task,
     training_of,
 )
-from dpatlas_workflow.papers.lp_fft.jobs.networks import Networks, Seen, public_images
+from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, Seen, public_images
 from dpatlas_workflow.papers.lp_fft.records.feature_quality import RECORD, FeatureQualitySpec
 from dpatlas_workflow.papers.lp_fft.records.private import FULL, HEAD
 from dpatlas_workflow.run.branches import Stem
@@ -56,7 +56,7 @@ def feature_quality(job: Job) -> Outcome:
     deals = Deals(job)
     backbone = load_backbone(job)
     public = public_images(job, backbone)
-    quality = Quality(job, public, backbone)
+    quality = QualityTrainings(job, public, backbone)
     for votes in (deals.sizes["train"], len(quality.public.labels)):
         integer(ge=1, le=votes).check("neighbours", fields.neighbours)
     check_accountant(fields, [Phase(quality.sampler, fields.noise_multiplier, fields.steps)])
@@ -83,7 +83,7 @@ def feature_quality(job: Job) -> Outcome:
     return Outcome({**facts, "curves": rows}, {**weakest, "arms": ledgers})
 
 
-class Quality:
+class QualityTrainings:
     """The trainings of a job and the quality of their features on both tasks."""
 
     def __init__(self, job: Job, public: Prepared, backbone: Backbone):
@@ -97,13 +97,15 @@ class Quality:
         self, curves: Curves, deals: Deals, number: int, conditions: Sequence[Condition]
     ) -> list[list[dict[str, float]]]:
         """What every condition of a run gives, at every evaluated step."""
-        of_run = Run(self, curves, Seen(deals.of(number), self.backbone, self.job.device), number)
+        of_run = QualityRun(
+            self, curves, Seen(deals.of(number), self.backbone, self.job.device), number
+        )
         return [of_run.train(*condition) for condition in conditions]
 
-    def networks(self, head_scale: float) -> Networks:
+    def networks(self, head_scale: float) -> BackboneNetworks:
         """The backbone with heads of this scale."""
         scale = self.fields.feature_scale
-        return Networks(self.job, self.backbone, head_scale=head_scale, feature_scale=scale)
+        return BackboneNetworks(self.job, self.backbone, head_scale=head_scale, feature_scale=scale)
 
     def of(self, private: Task, public: Task) -> dict[str, float]:
         """Quality by task, whose records are features."""
@@ -111,14 +113,14 @@ class Quality:
         return {"private": private.quality(neighbours), "public": public.quality(neighbours)}
 
 
-class Run:
+class QualityRun:
     """The trainings of one run.
 
     They start with the features of the backbone, which LP leaves unchanged: they are computed and
     evaluated once, and LP, which is the same for every rate of FFT, trains the head on them.
     """
 
-    def __init__(self, quality: Quality, curves: Curves, seen: Seen, number: int):
+    def __init__(self, quality: QualityTrainings, curves: Curves, seen: Seen, number: int):
         self.of, self.curves, self.number = quality, curves, number
         self.fields = quality.fields
         self.images = private_task(seen)
@@ -160,10 +162,10 @@ class Run:
         """Evaluated steps of LP."""
         return [step for step in self.fields.at if step <= self.fields.lp_steps]
 
-    def _probe(self, networks: Networks) -> Stem:
+    def _probe(self, networks: BackboneNetworks) -> Stem:
         """LP, kept at its evaluated steps and at its end."""
         fields = self.fields
-        plan = PhasePlan(HEAD, fields.lp_steps, fields.noise_multiplier, fields.lp_lr)
+        plan = FeaturePhase(HEAD, fields.lp_steps, fields.noise_multiplier, fields.lp_lr)
 
         def make(draws: Mapping[str, Any]) -> PrivateTraining:
             head = networks.fresh_head(self.number)
@@ -172,11 +174,11 @@ class Run:
         return self.curves.stem(self.number, make, sorted({*self._early, fields.lp_steps}))
 
     def _tune(
-        self, networks: Networks, lr: float, at: Sequence[int], stem: Stem | None = None
+        self, networks: BackboneNetworks, lr: float, at: Sequence[int], stem: Stem | None = None
     ) -> list[dict[str, float]]:
         """FFT, from the end of LP if there is one, and what is seen after its steps `at`."""
         fields, before = self.fields, self.fields.lp_steps if stem else 0
-        plan = PhasePlan(FULL, fields.steps - before, fields.noise_multiplier, lr)
+        plan = FeaturePhase(FULL, fields.steps - before, fields.noise_multiplier, lr)
 
         def make(draws: Mapping[str, Any]) -> tuple[PrivateTraining, Look]:
             network = networks.fresh(self.number)

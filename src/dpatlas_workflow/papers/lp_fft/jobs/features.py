@@ -19,7 +19,7 @@ from dpatlas.data.prepared import Prepared
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.network import Network
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas_workflow.papers.lp_fft.jobs.networks import Networks, Seen, outputs
+from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, Seen, outputs
 from dpatlas_workflow.papers.lp_fft.records.private import Part, PrivateFields
 from dpatlas_workflow.run.arms import accuracy
 from dpatlas_workflow.run.private_plan import dp_sgd_phase
@@ -61,7 +61,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class PhasePlan:
+class FeaturePhase:
     """Steps that train one part of the network, with one noise multiplier and learning rate."""
 
     part: Part
@@ -71,10 +71,10 @@ class PhasePlan:
 
 
 def training_of(
-    networks: Networks,
+    networks: BackboneNetworks,
     network: Network,
     sampler: Sampler,
-    plan: PhasePlan,
+    plan: FeaturePhase,
     task: Task,
     draws: Mapping[str, Any],
     after: Ran | None = None,

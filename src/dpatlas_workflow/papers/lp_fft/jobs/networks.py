@@ -82,7 +82,7 @@ def public_images(job: Job, backbone: Backbone) -> Prepared:
     return job.public
 
 
-class Networks:
+class BackboneNetworks:
     """The backbone of a job, on its device, with a random head.
 
     head_scale multiplies the initial weights of the head, feature_scale the features before they

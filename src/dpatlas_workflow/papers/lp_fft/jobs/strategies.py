@@ -25,11 +25,11 @@ from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.network import Network
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas_workflow.papers.lp_fft.jobs.networks import Networks, Seen, outputs
+from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, Seen, outputs
 from dpatlas_workflow.papers.lp_fft.records.private import HEAD, Part
 from dpatlas_workflow.papers.lp_fft.records.strategies import RECORD, Strategies
 from dpatlas_workflow.papers.lp_fft.strategies import ALONE, STRATEGIES, check_rank
-from dpatlas_workflow.run.arms import Arms, Chosen, OneRun, Setting, accuracy
+from dpatlas_workflow.run.arms import Arms, ArmSetting, Chosen, OneRun, accuracy
 from dpatlas_workflow.run.branches import Stem, stem_of
 from dpatlas_workflow.run.private_plan import DpSgdPlan
 from dpatlas_workflow.run.private_records import identity, load_backbone
@@ -37,7 +37,7 @@ from dpatlas_workflow.run.reports import Reports
 
 
 @dataclass(frozen=True)
-class Arm:
+class StrategyArm:
     """A strategy and the share of the steps in its first phase."""
 
     strategy: str
@@ -74,7 +74,7 @@ def strategies(job: Job) -> Outcome:
     Raises InputError for a share that leaves a phase without a step, for LoRA without a rank, and
     for a rank above the width of a layer.
     """
-    compared = Comparison(job)
+    compared = StrategyComparison(job)
     reports = Reports(
         job,
         compared.arms,
@@ -98,22 +98,22 @@ def strategies(job: Job) -> Outcome:
     return Outcome({**facts, **tables}, reports.ledger(*compared.in_words))
 
 
-def arms_of(fields: Strategies) -> Iterator[Arm]:
+def arms_of(fields: Strategies) -> Iterator[StrategyArm]:
     """The strategies of one phase, then those of two phases at every share between 0 and 1."""
     check_rank("strategies", fields.strategies, fields.lora_rank)
     for name in sorted(fields.strategies, key=lambda name: len(STRATEGIES[name])):
         parts = STRATEGIES[name]
         if len(parts) == 1:
-            yield Arm(name, 1.0 if parts == (HEAD,) else 0.0)
+            yield StrategyArm(name, 1.0 if parts == (HEAD,) else 0.0)
             continue
         control = parts[0] == parts[1]
         for share in fields.control_shares if control else fields.shares:
             if 0 < share < 1:
                 _check_split(fields.steps, share)
-                yield Arm(name, share)
+                yield StrategyArm(name, share)
 
 
-class Comparison:
+class StrategyComparison:
     """The strategies at one privacy level: their plan, and how each is trained at given rates."""
 
     def __init__(self, job: Job):
@@ -122,7 +122,7 @@ class Comparison:
         backbone = load_backbone(job)
         scale, rank = self.fields.head_scale, self.fields.lora_rank
         standardised = self.fields.public_data is not None
-        self.networks = Networks(
+        self.networks = BackboneNetworks(
             job, backbone, head_scale=scale, rank=rank, standardised=standardised
         )
         self.plan = _plan(job, Poisson(len(job.prepared.y_train), self.fields.batch))
@@ -151,7 +151,7 @@ class Comparison:
             f"max_grad_norm {self.fields.max_grad_norm:g}",
         )
 
-    def setting_of(self, arm: Arm, chosen: Chosen) -> Setting[Seen]:
+    def setting_of(self, arm: StrategyArm, chosen: Chosen) -> ArmSetting[Seen]:
         """The arm at these learning rates of its phases, `lrs`."""
         planned = self._planned(arm, chosen)
 
@@ -168,7 +168,7 @@ class Comparison:
             "target_epsilon": self.fields.level.epsilon,
             "trained_parameters": self._trained_parameters(arm.parts[-1]),
         }
-        return Setting(facts, self._stated, train)
+        return ArmSetting(facts, self._stated, train)
 
     def _trained(
         self, one: OneRun[Seen], planned: Sequence[Segment]
@@ -226,7 +226,7 @@ class Comparison:
         """Whether such phases train on features; those of augmented views are not at hand."""
         return self.augmentation is None and set(parts) == {HEAD}
 
-    def _planned(self, arm: Arm, chosen: Chosen) -> list[Segment]:
+    def _planned(self, arm: StrategyArm, chosen: Chosen) -> list[Segment]:
         """The phases of an arm at these rates, `lrs`."""
         steps = arm.steps(self.fields.steps)
         return [
@@ -304,7 +304,7 @@ class Comparison:
             )
 
 
-def tuned_before(arm: Arm) -> list[str]:
+def tuned_before(arm: StrategyArm) -> list[str]:
     """The name of the arm whose best rate the first phase takes; none for a single phase."""
     return [ALONE[arm.parts[0]]] if len(arm.parts) == 2 else []
 

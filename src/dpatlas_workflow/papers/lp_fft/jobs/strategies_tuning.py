@@ -7,7 +7,11 @@ tunes its own. So all strategies of two phases, the controls included, try equal
 from collections.abc import Mapping
 
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.lp_fft.jobs.strategies import Arm, Comparison, tuned_before
+from dpatlas_workflow.papers.lp_fft.jobs.strategies import (
+    StrategyArm,
+    StrategyComparison,
+    tuned_before,
+)
 from dpatlas_workflow.papers.lp_fft.records.strategies_tuning import RECORD, StrategiesTuningSpec
 from dpatlas_workflow.run.arms import Chosen
 from dpatlas_workflow.run.tuning import Tuning
@@ -20,11 +24,11 @@ def strategies_tuning(job: Job) -> Outcome:
     """
     fields: StrategiesTuningSpec = job.fields
 
-    def grid_of(arm: Arm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+    def grid_of(arm: StrategyArm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         first = [lr for name in tuned_before(arm) for lr in chosen[name]["lrs"]]
         return [{"lrs": [*first, lr]} for lr in getattr(fields.lrs, arm.parts[-1])]
 
-    compared = Comparison(job)
+    compared = StrategyComparison(job)
     tuning = Tuning(job, compared.arms, grid_of, tuned_before)
     return tuning.outcome(*compared.in_words)
 

@@ -22,7 +22,7 @@ from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.papers.lp_fft.jobs.curves import Curves, Look
 from dpatlas_workflow.papers.lp_fft.jobs.features import (
-    PhasePlan,
+    FeaturePhase,
     Task,
     backbone_used,
     check_accountant,
@@ -31,7 +31,7 @@ from dpatlas_workflow.papers.lp_fft.jobs.features import (
     private_task,
     training_of,
 )
-from dpatlas_workflow.papers.lp_fft.jobs.networks import Networks, Seen
+from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, Seen
 from dpatlas_workflow.papers.lp_fft.records.private import FULL, HEAD
 from dpatlas_workflow.papers.lp_fft.records.umap import MOMENTS, RECORD, Moment, UmapSpec
 from dpatlas_workflow.run.deals import Deals
@@ -55,7 +55,7 @@ def umap(job: Job) -> Outcome:
     integer(ge=3, le=deals.sizes["test"]).check("points", fields.points)
     integer(ge=1, le=deals.sizes["train"]).check("neighbours", fields.neighbours)
     backbone = load_backbone(job)
-    networks = Networks(
+    networks = BackboneNetworks(
         job, backbone, head_scale=fields.head_scale, feature_scale=fields.feature_scale
     )
     sampler = Poisson(deals.sizes["train"], fields.batch)
@@ -100,7 +100,7 @@ def _done(fields: UmapSpec) -> dict[Moment, int]:
 
 
 def _pictures(
-    curves: Curves, networks: Networks, sampler: Sampler, seen: Seen, number: int
+    curves: Curves, networks: BackboneNetworks, sampler: Sampler, seen: Seen, number: int
 ) -> list[dict[str, Any]]:
     """The pictures before, early and late in FFT, after every number of steps of LP."""
     fields: UmapSpec = networks.job.fields
@@ -111,7 +111,7 @@ def _pictures(
     probed = sorted({steps for steps in fields.lp_steps if steps})
 
     def probe(draws: Mapping[str, Any]) -> PrivateTraining:
-        plan = PhasePlan(HEAD, probed[-1], fields.noise_lp, fields.lr_lp)
+        plan = FeaturePhase(HEAD, probed[-1], fields.noise_lp, fields.lr_lp)
         head = networks.fresh_head(number)
         return training_of(networks, head, sampler, plan, frozen, draws)
 
@@ -124,7 +124,7 @@ def _pictures(
             if first and stem is not None:
                 network.load_state_dict(stem.weights[first], strict=False)
                 after = stem.ran_in(first)
-            plan = PhasePlan(FULL, fields.fft_steps, fields.noise_fft, fields.lr_fft)
+            plan = FeaturePhase(FULL, fields.fft_steps, fields.noise_fft, fields.lr_fft)
             training = training_of(networks, network, sampler, plan, images, draws, after)
 
             def look() -> dict[str, Any]:

@@ -69,7 +69,7 @@ class AfterProbing(Model):
     step: SolverStep
 
 
-class Counterexample(Model):
+class DistortionCounterexample(Model):
     """Records on which a cosine falls after linear probing of any length."""
 
     lp_spans: PositiveList
@@ -83,7 +83,7 @@ class Distortion(Model):
     clusters: Clusters
     two_records: TwoRecords
     after_probing: AfterProbing
-    counterexample: Counterexample
+    counterexample: DistortionCounterexample
 
 
 class DistortionSpec(SpecFields, Distortion):

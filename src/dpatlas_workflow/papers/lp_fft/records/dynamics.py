@@ -39,7 +39,7 @@ Phase = Literal["head", "all"]
 Heads = Literal["random", "aligned"]
 
 
-class PhasePlan(Model):
+class DynamicsPhase(Model):
     """Noise levels and sample sizes of a phase."""
 
     sigmas: PositiveList
@@ -50,8 +50,8 @@ class PhasePlan(Model):
 class Phases(Model):
     """The simulated phases."""
 
-    head: PhasePlan = setting("Linear probing, Thm 4.2.")
-    all: PhasePlan = setting("Full fine-tuning, Thm 4.3.")
+    head: DynamicsPhase = setting("Linear probing, Thm 4.2.")
+    all: DynamicsPhase = setting("Full fine-tuning, Thm 4.3.")
 
 
 class ReluNets(Model):

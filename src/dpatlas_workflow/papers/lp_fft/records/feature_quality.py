@@ -20,7 +20,7 @@ Task = Literal["private", "public"]
 TASKS: tuple[Task, ...] = ("private", "public")
 
 
-class Quality(Model):
+class QualityFields(Model):
     """FFT and LP-FFT for every head scale and rate, and how their features are evaluated."""
 
     head_scales: PositiveList
@@ -47,7 +47,7 @@ class Quality(Model):
         return self
 
 
-class FeatureQualitySpec(PrivateFields, RunsFields, Quality):
+class FeatureQualitySpec(PrivateFields, RunsFields, QualityFields):
     """Runs at one noise multiplier; public_data: the pre-training task."""
 
     kind: Literal["feature_quality"]

@@ -88,7 +88,7 @@ class Compared(Model):
         return self
 
 
-class Training(Model):
+class StrategyTraining(Model):
     """What all strategies of a scenario share."""
 
     head_scale: HeadScale
@@ -97,7 +97,7 @@ class Training(Model):
     lora_rank: LoraRank
 
 
-class Strategies(PrivateFields, Compared, Training):
+class Strategies(PrivateFields, Compared, StrategyTraining):
     """One privacy level of a scenario, of reported runs and of their tuning.
 
     public_data: the backbone's training images, on which features are standardised; None for not.

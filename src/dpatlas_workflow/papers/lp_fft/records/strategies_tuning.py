@@ -7,7 +7,7 @@ from dpatlas.base.fields import Model, PositiveList
 from dpatlas_workflow.papers.lp_fft.records.strategies import Strategies
 
 
-class Rates(Model):
+class StrategyRates(Model):
     """Learning rates to try on the fixed part of the records, by what a phase trains."""
 
     head: PositiveList
@@ -19,7 +19,7 @@ class StrategiesTuningSpec(Strategies, TuningFields):
     """The tuning."""
 
     kind: Literal["strategies_tuning"]
-    lrs: Rates
+    lrs: StrategyRates
 
 
 RECORD = tuning_record(StrategiesTuningSpec)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dpatlas.formulas.max_information.kappa import standing
-from dpatlas_workflow.papers.max_information.selection import PAID, Setting, settings_of
+from dpatlas_workflow.papers.max_information.selection import PAID, CertifiedSetting, settings_of
 from dpatlas_workflow.show.rows import Records, Row, some
 from dpatlas_workflow.show.tables import Cell, Math, Measured
 
@@ -72,12 +72,12 @@ POSTERIOR_HEADINGS: dict[str, Cell] = {
 }
 
 
-def settings_behind(records: Records) -> list[Setting]:
+def settings_behind(records: Records) -> list[CertifiedSetting]:
     """The settings of all `certificates` records; InputError without any."""
     return settings_of(some(records, "certificates"))
 
 
-def setting_facts(setting: Setting) -> Row:
+def setting_facts(setting: CertifiedSetting) -> Row:
     """The values of `SETTING_COLUMNS`, and the ids of the records."""
     spec, facts = setting.spec, setting.records[0].facts
     return {
@@ -89,7 +89,7 @@ def setting_facts(setting: Setting) -> Row:
     }
 
 
-def over_runs(setting: Setting, rows: pd.DataFrame) -> Row:
+def over_runs(setting: CertifiedSetting, rows: pd.DataFrame) -> Row:
     """The values of `OVER_RUNS` in a row of either table; rows: of `setting`."""
     epochs = rows.E.where(rows.prior == "dp-sgd").fillna(1).astype(int)
     facts = setting.records[0].facts

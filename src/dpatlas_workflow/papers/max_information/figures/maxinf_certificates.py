@@ -24,7 +24,7 @@ from dpatlas_workflow.papers.max_information.selection import (
     PAID,
     RIGOROUS,
     UNIVERSE,
-    Setting,
+    CertifiedSetting,
 )
 from dpatlas_workflow.show.output import ShownTable
 from dpatlas_workflow.show.rows import Records, Row, Settings, of_kind
@@ -53,7 +53,7 @@ def maxinf_certificates(records: Records, settings: Settings) -> ShownTable:
     return ShownTable(CERTIFICATE_COLUMNS, [*ours, *printed, *estimates], parts)
 
 
-def selected_rows(setting: Setting) -> list[Row]:
+def selected_rows(setting: CertifiedSetting) -> list[Row]:
     """Each kind of prior, as every run selects it by its smallest certificate.
 
     Selection is by the certificate with the paid form of kappa; where rigorous certificates or
@@ -70,7 +70,7 @@ def selected_rows(setting: Setting) -> list[Row]:
     return rows
 
 
-def _selected_row(setting: Setting, kind: str, by: str, rows: pd.DataFrame) -> Row:
+def _selected_row(setting: CertifiedSetting, kind: str, by: str, rows: pd.DataFrame) -> Row:
     tuples, deviations = setting.tried(kind)
     return {
         "part": "ours",

@@ -5,7 +5,7 @@ from typing import Any
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import columns
 from dpatlas_workflow.show.look import RED, Look, ramp
-from dpatlas_workflow.show.panel import Axis, Grid, Panel, ShownFigure, printed, series, spaced
+from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, ShownFigure, printed, series, spaced
 from dpatlas_workflow.show.rows import Records, Row, Settings, only, where
 
 PURE = Look("Dwork et al., pure privacy", RED)
@@ -54,7 +54,7 @@ def maxinf_coefficients(records: Records, settings: Settings) -> ShownFigure:
         "be compared; thin lines: Lemma 6, R between 1/4 and 2 for alpha up to 3 and beta up to 1/2"
     ]
     return ShownFigure(
-        [Grid([panels], 2.7)], ("panel", "source", "alpha", "beta", "value"), rows, notes
+        [PanelGrid([panels], 2.7)], ("panel", "source", "alpha", "beta", "value"), rows, notes
     )
 
 

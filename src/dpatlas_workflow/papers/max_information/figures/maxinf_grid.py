@@ -10,7 +10,7 @@ from dpatlas_workflow.papers.max_information.figures import certificate_rows as 
 from dpatlas_workflow.papers.max_information.selection import (
     HYPERPARAMETERS,
     KINDS,
-    Setting,
+    CertifiedSetting,
 )
 from dpatlas_workflow.show.output import ShownTable
 from dpatlas_workflow.show.rows import Records, Row, Settings
@@ -32,7 +32,7 @@ def maxinf_grid(records: Records, settings: Settings) -> ShownTable:
     return ShownTable(GRID_COLUMNS, [row for rows in blocks for row in rows], parts)
 
 
-def grid_rows(setting: Setting) -> list[Row]:
+def grid_rows(setting: CertifiedSetting) -> list[Row]:
     """One row for every prior and tau, in the order of `_grid_order`."""
     selected = pd.concat([setting.selected(kind) for kind in setting.kinds]).index
     by = ["prior", *HYPERPARAMETERS, "tau"]

@@ -8,7 +8,7 @@ from typing import Any
 from dpatlas_workflow.papers.max_information.records.kappa import KappaBase
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.look import BLUE, GREEN, PINK, RED, Look
-from dpatlas_workflow.show.panel import Axis, Grid, Legend, Panel, ShownFigure, points, series
+from dpatlas_workflow.show.panel import Axis, Legend, Panel, PanelGrid, ShownFigure, points, series
 from dpatlas_workflow.show.rows import CONFIDENCE, Records, Row, Settings, only, where
 from dpatlas_workflow.statistics import Estimate
 
@@ -60,7 +60,7 @@ def maxinf_kappa(records: Records, settings: Settings) -> ShownFigure:
     lines = [shown[at : at + COLUMNS_OF_GRID] for at in range(0, len(shown), COLUMNS_OF_GRID)]
     legend = list(KAPPA_LOOKS.values())
     notes = _notes(record, simulated)
-    return ShownFigure([Grid(lines, 4.4)], COLUMNS, [*of_kappa, *of_moment], notes, legend)
+    return ShownFigure([PanelGrid(lines, 4.4)], COLUMNS, [*of_kappa, *of_moment], notes, legend)
 
 
 def kappa_rows(record: Record[Any]) -> list[Row]:

@@ -8,7 +8,7 @@ from dpatlas.certify.risk import METHODS
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.mean_field import MeanField
 from dpatlas_workflow.papers.max_information.jobs.certified import Certified
-from dpatlas_workflow.papers.max_information.jobs.problem import Problem, facts_of, ledger_of
+from dpatlas_workflow.papers.max_information.jobs.problem import CertifyProblem, facts_of, ledger_of
 from dpatlas_workflow.papers.max_information.records.agreement import RECORD, AgreementSpec, What
 
 # The run whose records and initial weights are taken.
@@ -21,7 +21,7 @@ def agreement(job: Job) -> Outcome:
     There are `repetitions` counts of `draws` pairs for every network and method, all independent.
     """
     fields: AgreementSpec = job.fields
-    problem = Problem(job, [RUN])
+    problem = CertifyProblem(job, [RUN])
     plan = list(product(get_args(What), METHODS, range(fields.repetitions)))
     with Progress(problem.training_steps + len(plan), job.spec.id) as progress:
         work = Certified(problem, progress)

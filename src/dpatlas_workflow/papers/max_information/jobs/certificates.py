@@ -13,9 +13,9 @@ from dpatlas.base.records import Row
 from dpatlas.formulas.max_information.kappa import standing
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.mean_field import MeanField
-from dpatlas_workflow.papers.max_information.jobs.certified import Arm, Certified
+from dpatlas_workflow.papers.max_information.jobs.certified import Certified, PriorArm
 from dpatlas_workflow.papers.max_information.jobs.priors import RIGOROUS, Prior, finite
-from dpatlas_workflow.papers.max_information.jobs.problem import Problem, facts_of, ledger_of
+from dpatlas_workflow.papers.max_information.jobs.problem import CertifyProblem, facts_of, ledger_of
 from dpatlas_workflow.papers.max_information.records.certificates import RECORD, CertificatesSpec
 
 # Parameters of the posteriors that are trained together: so many that a sweep over them is not
@@ -25,14 +25,14 @@ MAX_STACKED = 2**17
 PAIRS, TEST_PAIRS = "pairs", "test pairs"
 
 
-class Counted(NamedTuple):
+class PairCounts(NamedTuple):
     """A law's errors among pairs of training records and of test records."""
 
     errors: int
     test_errors: int
 
 
-class Certificates(Certified):
+class CertificateRows(Certified):
     """Makes the rows of the priors of a run and their posteriors."""
 
     def rows(self, run: int, first: int) -> list[Row]:
@@ -46,7 +46,7 @@ class Certificates(Certified):
             self.progress.reach((first + len(rows)) * self.problem.training_steps, "certified")
         return rows
 
-    def group(self, run: int, arms: Sequence[Arm]) -> dict[str, Any]:
+    def group(self, run: int, arms: Sequence[PriorArm]) -> dict[str, Any]:
         """The rows of arms whose posteriors are trained together."""
         problem, network = self.problem, self.network(run)
         trained = self.posteriors(arms, run)
@@ -54,7 +54,7 @@ class Certificates(Certified):
             MeanField.around(network, arm.centre, problem.deviation(arm.tau)) for arm in arms
         ] + [law for law, diverged in trained if diverged is None]
         counts = self.counts(PAIRS, laws, run), self.test_counts(TEST_PAIRS, laws, run)
-        counted = map(Counted, *counts)
+        counted = map(PairCounts, *counts)
         of_priors = [next(counted) for _ in arms]
         rows = []
         for arm, of_prior, (law, diverged) in zip(arms, of_priors, trained, strict=True):
@@ -69,9 +69,9 @@ class Certificates(Certified):
     def _row(
         self,
         run: int,
-        arm: Arm,
+        arm: PriorArm,
         universe: dict[str, float],
-        counted: Counted,
+        counted: PairCounts,
         diverged: int | None,
         certified: dict[str, Any],
     ) -> Row:
@@ -97,7 +97,7 @@ class Certificates(Certified):
         }
 
     def _certified(
-        self, prior: Prior, universe: dict[str, float], kl: float, counted: Counted
+        self, prior: Prior, universe: dict[str, float], kl: float, counted: PairCounts
     ) -> dict[str, Any]:
         """The fields of a row for a posterior whose training did not diverge."""
         problem, budget, errors = self.problem, self.problem.budget, counted.errors
@@ -131,13 +131,13 @@ def certificates(job: Job) -> Outcome:
     The noise of a prior and of a run does not depend on the others.
     """
     fields: CertificatesSpec = job.fields
-    problem = Problem(job, fields.run_numbers)
+    problem = CertifyProblem(job, fields.run_numbers)
     ledger = ledger_of(problem)
     steps = problem.training_steps
     arms = len(problem.priors) * len(problem.taus)
     rows: list[Row] = []
     with Progress(fields.runs * arms * steps, job.spec.id) as progress:
-        work = Certificates(problem, progress)
+        work = CertificateRows(problem, progress)
 
         def certify(run: int) -> dict[str, Any]:
             return {"rows": work.rows(run, len(rows))}

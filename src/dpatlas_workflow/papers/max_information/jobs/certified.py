@@ -24,7 +24,7 @@ from dpatlas.models.mean_field import MeanField, flat_values
 from dpatlas.models.network import Network
 from dpatlas_workflow.papers.max_information.jobs.posteriors import PosteriorTraining
 from dpatlas_workflow.papers.max_information.jobs.priors import INDEPENDENT, Prior, prior_training
-from dpatlas_workflow.papers.max_information.jobs.problem import Problem
+from dpatlas_workflow.papers.max_information.jobs.problem import CertifyProblem
 
 # Records whose gradients DP-SGD holds in memory at a time; results change by rounding only.
 PHYSICAL_BATCH = {"bayes-cnn9": 250}
@@ -32,7 +32,7 @@ CENTRE, TRAINING = "centre", "training"
 
 
 @dataclass(frozen=True)
-class Arm:
+class PriorArm:
     """A prior N(centre, tau), centre (parameters,), and how often its DP-SGD skipped a record."""
 
     prior: Prior
@@ -44,7 +44,7 @@ class Arm:
 class Certified:
     """Centres, trainings of posteriors and counts of errors, as stages of the job."""
 
-    def __init__(self, problem: Problem, progress: Progress):
+    def __init__(self, problem: CertifyProblem, progress: Progress):
         self.problem, self.progress = problem, progress
         # Stages store its secret, so that a restarted job goes on with the same noise.
         self.noise = Noise(problem.root, problem.fields.noise_source)
@@ -57,10 +57,10 @@ class Certified:
             self.networks = {run: self.problem.network(run)}
         return self.networks[run]
 
-    def arms(self, run: int) -> list[Arm]:
+    def arms(self, run: int) -> list[PriorArm]:
         """All priors of the job, each with all values of tau."""
         return [
-            Arm(prior, tau, *centre)
+            PriorArm(prior, tau, *centre)
             for number, prior in enumerate(self.problem.priors)
             for centre in [self.centre(prior, run, f"{CENTRE}-{number}")]
             for tau in self.problem.taus
@@ -91,7 +91,7 @@ class Certified:
         values = torch.from_numpy(stored["values"]).to(problem.job.device)
         return values, stored["skipped_records"]
 
-    def posteriors(self, arms: Sequence[Arm], run: int) -> list[tuple[MeanField, int | None]]:
+    def posteriors(self, arms: Sequence[PriorArm], run: int) -> list[tuple[MeanField, int | None]]:
         """The posterior of each arm, and the step at which it diverged or None."""
         problem = self.problem
         network = self.network(run)

@@ -34,9 +34,9 @@ from dpatlas_workflow.papers.max_information.looks import DpSgdTuple, ranked
 from dpatlas_workflow.papers.max_information.records.certified import (
     MAX_RUNS,
     CertifiedFields,
-    Grid,
     IndependentPrior,
     PriorFields,
+    PriorGrid,
 )
 
 INDEPENDENT, DP_SGD, NOISE_ONLY = KINDS = get_args(PriorKind)
@@ -146,7 +146,7 @@ class Declared:
     one kind hold simultaneously, and the smallest of them may be chosen.
     """
 
-    grid: Grid
+    grid: PriorGrid
     K1: int
     K2: int
     beta: float

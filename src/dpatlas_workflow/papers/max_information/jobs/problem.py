@@ -89,7 +89,7 @@ class RunRecords:
     labels_test: Tensor
 
 
-class Problem:
+class CertifyProblem:
     """A job's data, network, priors and settings, checked; `records` are those of one run.
 
     Raises InputError for priors or values of tau outside the declared grid, K1, K2 or delta that do
@@ -239,7 +239,7 @@ def normalised(x: np.ndarray, data: Prepared, normalise: Normalise | None) -> np
     return scaled.reshape(x.shape)
 
 
-def facts_of(problem: Problem) -> dict[str, Any]:
+def facts_of(problem: CertifyProblem) -> dict[str, Any]:
     """The facts that records of certificates share."""
     network = problem.network(0)
     return {
@@ -256,7 +256,7 @@ def facts_of(problem: Problem) -> dict[str, Any]:
     }
 
 
-def ledger_of(problem: Problem) -> dict[str, Any]:
+def ledger_of(problem: CertifyProblem) -> dict[str, Any]:
     """The ledger of a job, with an entry for each DP-SGD prior."""
     fields = problem.fields
     private = [

@@ -11,7 +11,11 @@ from dpatlas.base.seeds import generator, seed
 from dpatlas.formulas.max_information.kappa import batch_moment_exponent
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas_workflow.papers.max_information.jobs.theory import LEDGER
-from dpatlas_workflow.papers.max_information.records.simulation import RECORD, Law, SimulationSpec
+from dpatlas_workflow.papers.max_information.records.simulation import (
+    RECORD,
+    KappaSimulationSpec,
+    Law,
+)
 
 # Number of sums that are drawn at a time.
 BLOCK = 4096
@@ -25,7 +29,7 @@ def simulation(job: Job) -> Outcome:
     and y: the mean over `draws` sums and its standard error. The mean of a heavy-tailed variable
     converges slowly, so a value below a bound supports it only as far as the error is small.
     """
-    fields: SimulationSpec = job.fields
+    fields: KappaSimulationSpec = job.fields
     m, draws = fields.m, fields.draws
     cases = list(product(fields.laws, fields.nus))
     rows = []

@@ -52,7 +52,7 @@ class Normalise(Model):
     )
 
 
-class Grid(Model):
+class PriorGrid(Model):
     """Hyperparameters of DP-SGD priors, and values of tau, the standard deviation of all priors."""
 
     zetas: PositiveList
@@ -86,7 +86,7 @@ class TriedOnASet(Model):
         ge=1,
         le=1_000_000,
     )
-    grid: Grid
+    grid: PriorGrid
     training: Posterior
 
     @model_validator(mode="after")
@@ -122,10 +122,10 @@ class OtherLook(Model):
     look: str
     n: Count
     K1: Count
-    grid: Grid
+    grid: PriorGrid
 
 
-class Looks(Model):
+class SetLooks(Model):
     """The number of a set's look at certificates of its records, from 1; what all others tried."""
 
     number: Count
@@ -139,7 +139,7 @@ class Network(Model):
     widths: list[Count] | None = None
 
 
-class Training(Posterior):
+class PosteriorSgd(Posterior):
     """SGD on a posterior; only the objective bbb uses kl_penalty."""
 
     kl_penalty: Annotated[Number, Field(ge=0)] = 0.1
@@ -180,11 +180,11 @@ class CertifiedFields(SpecFields, TriedOnASet, Estimated):
     seed: int
     noise_source: NoiseSource
     data: DataFields
-    looks: Looks
+    looks: SetLooks
     options: Network
     normalise: Normalise | None = None
     loss: Loss = "bounded"
-    training: Training
+    training: PosteriorSgd
     priors: Annotated[list[PriorFields], Field(min_length=1)]
     taus: Annotated[list[Positive], Field(min_length=1)]
     tuples: Count | None = None

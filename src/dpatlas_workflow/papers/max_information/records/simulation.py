@@ -26,7 +26,7 @@ class Simulation(Model):
     )
 
 
-class SimulationSpec(SpecFields, Simulation):
+class KappaSimulationSpec(SpecFields, Simulation):
     """Settings of the job."""
 
     kind: Literal["simulation"]
@@ -34,7 +34,7 @@ class SimulationSpec(SpecFields, Simulation):
 
 
 RECORD = RecordShape(
-    SimulationSpec,
+    KappaSimulationSpec,
     version=2,
     facts="",
     tables={"rows": "law nu x y simulated standard_error lemma_10 tight"},
