@@ -57,6 +57,7 @@ LEFT_TO = [
     (r"sh tools/gpu_check", "test_gpu_check.py", "minutes, or a GPU"),
     (r"python tools/beside", "test_beside.py", "takes a minute, and jax-privacy beside it"),
     (r"python tools/frozen\.py", "test_frozen.py", "writes over a file of the project"),
+    (r"python tools/verdict_rates\.py", "evidence/test_simulation.py", "simulates for minutes"),
     (r"python tools/seconds\.py", "report/test_plan.py", "wants finished runs"),
     (r"python tools/models_elsewhere", "privacy/test_models_elsewhere.py", "wants their packages"),
     (r"python tools/xrays\.py", "train/test_xrays.py", "wants data that are not here"),
