@@ -1,6 +1,6 @@
 """Code digests: a hash of the syntax trees of a module and of its imports from the project.
 
-Docstrings, comments, formatting and the sentences of fields (`core.fields.setting`) take no part:
+Docstrings, comments, formatting and the sentences of fields (`base.fields.setting`) take no part:
 an edit of a comment re-runs nothing. Any other edit re-runs exactly the jobs whose module imports
 the edited one, directly or not. A table that a module names, a csv file in its folder or below, is
 a part of it.

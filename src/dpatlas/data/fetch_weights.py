@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = ArgumentParser(
         prog="dpatlas.data.fetch_weights", description=(main.__doc__ or ""), allow_abbrev=False
     )
-    parser.add_argument("--name", required=True, help="network, as core/networks.py lists it")
+    parser.add_argument("--name", required=True, help="network, as base/networks.py lists it")
     parser.add_argument("--output", required=True, type=Path, help="where the file is to appear")
     parser.add_argument("--weights-file", help="checkpoint, for weights without a known address")
     parser.add_argument("--sha256", default="", help="first digits that its checksum must have")

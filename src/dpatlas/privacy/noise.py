@@ -87,7 +87,7 @@ def device_normals(shape: Iterable[int], draws: torch.Generator) -> Tensor:
 
 
 def _draws(key: int) -> np.random.Generator:
-    """`core.seeds.generator`, made once in a thread: to make one takes as long as 1,000 normals."""
+    """`base.seeds.generator`, made once in a thread: to make one takes as long as 1,000 normals."""
     if not hasattr(_made, "draws"):
         _made.draws, _made.start = (made := generator(0)), made.bit_generator.state
     _made.start["state"]["key"][:] = key % 2**64, key // 2**64

@@ -205,7 +205,7 @@ def chance_to_decide(evidence: Evidence, error: float, runs: int) -> float:
 
 
 def runs_to_decide(evidence: Evidence, error: float, after: int) -> int | None:
-    """The least number of runs whose `chance_to_decide` is `core.statistics.POWER` or more.
+    """The least number of runs whose `chance_to_decide` is `statistics.POWER` or more.
 
     A look after `after` if one suffices, else a number above the last look; None if there is none
     up to `MOST_RUNS`.
