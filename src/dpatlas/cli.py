@@ -64,13 +64,23 @@ def usage() -> str:
     )
 
 
-def run(name: str, arguments: Sequence[str]) -> int | None:
-    """Run a command; InputError for an unknown one, or one whose packages are not installed."""
+def dispatch(arguments: Sequence[str]) -> int | None:
+    """Run the command named by the first argument with the others.
+
+    Raises InputError for an unknown command, and for one whose packages are not installed.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    if arguments[0] == "--version":
+        print(f"dp-atlas {__version__}")
+        return 0
+    name, *rest = arguments
     command = COMMANDS.get(name) or commands().get(name)
     if command is None:
         raise InputError("command", repr(name), "one of " + ", ".join(listed()))
     try:
-        return importlib.import_module(command.module).main(arguments)
+        return importlib.import_module(command.module).main(rest)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package.startswith("dpatlas"):
@@ -82,17 +92,6 @@ def run(name: str, arguments: Sequence[str]) -> int | None:
         if error.errno != errno.ENAMETOOLONG:
             raise
         raise InputError(str(error.filename), "too long a name", "a name of a file") from None
-
-
-def dispatch(arguments: Sequence[str]) -> int | None:
-    """Run the command named by the first argument with the others."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(usage())
-        return 0
-    if arguments[0] == "--version":
-        print(f"dp-atlas {__version__}")
-        return 0
-    return run(arguments[0], arguments[1:])
 
 
 def main() -> int:

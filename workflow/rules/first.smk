@@ -21,7 +21,9 @@ rule first:
         tier=ATLAS.tier,
         verdicts="" if ATLAS.config.verdicts else "--without-verdicts",
         folder=subpath(output.claims, parent=True),
-        code=code_digest("dpatlas_workflow.evidence.first", "dpatlas_workflow.papers.dp_sgld.claims"),
+        code=code_digest(
+            "dpatlas_workflow.evidence.first", "dpatlas_workflow.papers.dp_sgld.claims"
+        ),
     shell:
         "python -m dpatlas_workflow.evidence.first --claim sgld-7 --tier {params.tier} {params.verdicts} "
         "--figure {input.figure:q} --records {input.records:q} --output {params.folder:q} "

@@ -5,11 +5,12 @@ import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy an
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from dpatlas.audit.audit import LEVEL, PAIRS, RUNS, audit_training
 from dpatlas.base.guard import integer
-from dpatlas.cli import run
+from dpatlas.cli import commands
 from dpatlas.commands.bound import strict_json
 from dpatlas.errors import EXIT_INTERRUPTED, ArgumentParser, InputError
 
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     if options.script is None:
         _refuse(options, OF_SCRIPT, "it here", "it with a script")
-        return run("audit-mechanisms", arguments) or 0
+        return import_module(commands()["audit-mechanisms"].module).main(arguments)
     _refuse(options, OF_MECHANISMS, "it here", "it without a script")
     return _script(options)
 
