@@ -105,6 +105,37 @@ def test_more_noise_fewer_steps_and_a_smaller_rate_break_no_premise():
     assert rows(training(), claim(batch=2 * BATCH))[0].exit_code == 0
 
 
+@pytest.mark.parametrize("removed", [False, True])
+def test_empty_batches_that_are_skipped_break_add_remove_alone(removed):
+    """Their number tells who is present, whether the canary is blanked or removed."""
+
+    def skips(run):
+        draws, there = np.random.default_rng(run.seed), np.ones(24, dtype=bool)
+        there[0] = run.member or not removed
+        for _ in range(24):
+            if (draws.random(24) < 1 / 24)[there].any():
+                run.see(draws.normal(size=5))
+        return 0.0
+
+    settings = {"n": 24, "batch": 1, "noise": 1.0, "steps": 24}
+    report, found = rows(skips, claim(**settings, relation="add_remove"))
+    assert report.exit_code == 1 and found["steps"].status == VIOLATED
+    assert "depends on who is present" in found["steps"].found
+    report, found = rows(skips, claim(**settings, relation="zero_out"))
+    assert found["steps"].status == HOLDS or removed
+
+
+def test_a_number_of_sums_that_varies_otherwise_is_no_evidence():
+    def stops(run):
+        draws = np.random.default_rng(run.seed)
+        for _ in range(draws.integers(1, STEPS)):
+            run.see(NOISE * draws.normal(size=5))
+        return 0.0
+
+    _, found = rows(stops, claim(relation="add_remove"))
+    assert found["steps"].status == UNTESTED and "who is present" in found["steps"].note
+
+
 def test_an_epsilon_that_the_settings_do_not_support_is_a_premise_that_fails():
     # They guarantee 8.04, and 7.9 with its rounding is at most 7.94.
     report, found = rows(training(), claim(epsilon=7.9))

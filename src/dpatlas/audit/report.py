@@ -158,6 +158,11 @@ class Report:
                 words += f"; the noise of other steps than {looked} of the {steps}"
             said.append(f"{words}.")
         kinds = {phase.sampler for phase in self.claim.phases}
+        if self.claim.relation == "add_remove" and self.premises:
+            said.append(
+                "Presence itself, where the script blanks the canary in its place and does not "
+                "remove it: a number of sums or records, a divisor, a batch that is skipped."
+            )
         if kinds & {"poisson", "fixed-size"} and self.premises:
             said.append("Whether different records are drawn independently of each other.")
         if self.best is not None and self.best.test is not None and not self.powerless:
