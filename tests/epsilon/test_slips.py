@@ -249,3 +249,20 @@ def test_orders_cut_short_are_found_to_the_last_digit(epochs, printed, orders):
     (hit,) = [each for each in report.searched.hits if each.convention == f"RDP, {orders}"]
     assert hit.changes == ("a digit of the noise lost",)
     assert f"{hit.epsilon:.2f}" == printed
+
+
+@pytest.mark.parametrize(("noise", "claimed", "size"), [(7.69, "3.996", 4), (3.92, "3.98", 16)])
+def test_steps_counted_in_micro_batches_are_named_under_a_guarantee_too(noise, claimed, size):
+    """A question to jax-privacy: equal batches of 1,024, accumulated from 4 or 16 records."""
+    settings = {"n": 14732, "batch": 1024, "noise": noise, "epochs": 3, "delta": 2e-5}
+    report = check_epsilon(sampler="poisson", **settings, claimed=claimed, relation="add_remove")
+    assert report.verdict == "guaranteed"
+    (change,) = report.searched.hits[0].changes
+    assert change.startswith(f"steps counted in micro-batches of {size}, {1024 // size} to an")
+
+
+def test_an_epsilon_of_zero_is_a_claim_where_delta_covers_the_total_variation():
+    settings = {"n": 100_000, "batch": 105, "noise": 1, "steps": 1}
+    assert check_epsilon(sampler="poisson", **settings, delta=1e-3, claimed="0").ok
+    refuted = check_epsilon(sampler="poisson", **settings, delta=1e-4, claimed=0)
+    assert not refuted.ok and refuted.searched is None

@@ -42,7 +42,9 @@ def check(claim: EpsilonClaim, *, explain: bool = True, names: Names = str) -> E
     found = tuple(readings(claim, claim.relations))
     least = {relation: optimistic(claim, relation) for relation in claim.relations}
     verdict, supporting = _verdict(claim, found, least)
-    searched = search(claim) if explain and claim.claimed is not None else None
+    searched = None
+    if explain and claim.claimed is not None and claim.claimed.value:
+        searched = search(claim, guaranteed=verdict == GUARANTEED)
     said = _warnings(claim, found) + _reservations(claim, supporting, least)
     return EpsilonReport(claim, found, least, verdict, supporting, searched, (), said)
 

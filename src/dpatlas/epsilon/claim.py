@@ -92,8 +92,8 @@ def printed(claimed: Any, where: str = "") -> Printed:
     """An epsilon as it was published, a number or its digits; InputError for any other value."""
     text = (claimed if isinstance(claimed, str) else repr(_plain(claimed))).strip()
     value = number_in(text)
-    if isinstance(value, str) or not (0 < value < 1e12 and Printed(text).unit):
-        raise InputError(where, repr(claimed), "a number > 0 and < 1e12, as it was printed")
+    if isinstance(value, str) or not (0 <= value < 1e12 and Printed(text).unit):
+        raise InputError(where, repr(claimed), "a number >= 0 and < 1e12, as it was printed")
     return Printed(text)
 
 

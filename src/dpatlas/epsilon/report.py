@@ -243,6 +243,8 @@ def _explanation(report: EpsilonReport) -> str:
     claim, found = report.claim, report.searched
     assert claim.claimed is not None and found is not None
     printed = claim.claimed.text
+    if not found.hits and report.verdict == GUARANTEED:
+        return f"no single slip gives {printed} ({found.tried} numbers tried)"
     if not found.hits:
         lines = [f"none of the slips known here gives {printed} ({found.tried} numbers tried)"]
         if found.nearest is not None:

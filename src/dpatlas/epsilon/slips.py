@@ -8,11 +8,11 @@ because that habit is the commonest of all. Every changed claim is accounted by 
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpatlas.epsilon.claim import RELATIONS, ClaimedPhase, EpsilonClaim
+from dpatlas.epsilon.claim import MOST_STEPS, RELATIONS, ClaimedPhase, EpsilonClaim, Printed
 from dpatlas.epsilon.conventions import EXACT, PLD, TODAY, computed
 from dpatlas.epsilon.valid import Event, event
 
@@ -20,11 +20,16 @@ AS_POISSON = "batches accounted as Poisson samples, which they are not"
 # Batches that are dealt end an epoch with a smaller one; Poisson samples are n / batch an epoch.
 AS_COUNTED = f"{AS_POISSON}, n / batch of them an epoch"
 FACTORS = (2, 4, 8)
+# With fewer chance hits than these, one and two departures explain a number that is guaranteed.
+CHANCE = (0.5, 0.01)
+# So many hits are shown.
+MOST_HITS = 5
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e6
 DELTAS = (1e-4, 1e-5, 1e-6)
 Change = tuple[str, EpsilonClaim]
 # What decides a number: kind of sampler, rate, noise and count of each mechanism, the accountants'
 # relation and delta.
+Made = tuple[tuple[str, ...], tuple[str, ...], str]
 Key = tuple[tuple[tuple[str, float, float, int], ...], str, float]
 
 
@@ -61,11 +66,15 @@ class Search:
     nearest: Hit | None
 
 
-def search(claim: EpsilonClaim) -> Search:
-    """Every single slip whose number is the claimed one, to a unit of its last digit."""
+def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
+    """Every single slip whose number is the claimed one, to a unit of its last digit.
+
+    Those with the fewest departures. A claim that is `guaranteed` needs no slip: its hits count
+    where chance would hardly give as many (`CHANCE`).
+    """
     assert claim.claimed is not None
     wanted = claim.claimed
-    found: dict[tuple[tuple[str, ...], tuple[str, ...], str], Hit] = {}
+    found: dict[Made, Hit] = {}
     for composed, delta, changes, relations in _different_events(claim):
         if claim.relation is not None and claim.relation not in relations:
             changes = (*changes, f"accounted under {relations[0]}, not {claim.relation}")
@@ -78,18 +87,22 @@ def search(claim: EpsilonClaim) -> Search:
     made = list(found.values())
     hits = [hit for hit in made if wanted.hit_by(hit.epsilon)]
     hits.sort(key=lambda hit: (hit.departures, len(hit.changes), abs(hit.epsilon - wanted.value)))
+    by_chance = _by_chance(found, hits, wanted)
+    if guaranteed:
+        most = sum(by_chance < share for share in CHANCE)
+        hits = [hit for hit in hits if hit.departures <= most]
     nearest = min(made, key=lambda hit: abs(hit.epsilon - wanted.value), default=None)
+    tried = len({key[2] for key in found})
+    return Search(tuple(hits[:MOST_HITS]), tried, by_chance, None if hits else nearest)
+
+
+def _by_chance(found: Mapping[Made, Hit], hits: Sequence[Hit], wanted: Printed) -> float:
     near = {
         key[2]
         for key, hit in found.items()
         if wanted.value / 2 <= hit.epsilon <= 2 * wanted.value and hit not in hits
     }
-    return Search(
-        tuple(hits),
-        len({key[2] for key in found}),
-        len(near) * 2 * wanted.window / (wanted.value * math.log(4)),
-        None if hits else nearest,
-    )
+    return len(near) * 2 * wanted.window / (wanted.value * math.log(4)) if near else 0.0
 
 
 def _different_events(
@@ -134,7 +147,7 @@ def _variants(claim: EpsilonClaim) -> Iterator[tuple[tuple[str, ...], EpsilonCla
 
 def _changes(claim: EpsilonClaim) -> Iterator[Change]:
     yield from _parts_left_out(claim)
-    for words, change in _phase_changes():
+    for words, change in (*_phase_changes(), *_micro_batches(claim)):
         try:
             changed = claim.map_phases(change)
         except _Nothing:
@@ -216,6 +229,35 @@ def _phase_changes() -> Iterator[tuple[str, Callable[[ClaimedPhase], ClaimedPhas
             "a digit of the noise lost",
             lambda phase, place=place: _digit_lost(phase, place),  # type: ignore[misc]
         )
+
+
+def _micro_batches(
+    claim: EpsilonClaim,
+) -> Iterator[tuple[str, Callable[[ClaimedPhase], ClaimedPhase]]]:
+    """Steps counted by micro-batches, whose size divides the batch: 256 of 4 records for 1024."""
+    batch = claim.phases[0].batch or 1
+    for size in (size for size in range(1, batch) if batch % size == 0):
+        words = f"steps counted in micro-batches of {size}, {batch // size} to an update"
+        for rounding in (math.ceil, math.floor):
+            yield (
+                words,
+                lambda phase, size=size, rounding=rounding: _by_micro_batch(  # type: ignore[misc]
+                    phase, size, rounding
+                ),
+            )
+
+
+def _by_micro_batch(
+    phase: ClaimedPhase, size: int, rounding: Callable[[float], int]
+) -> ClaimedPhase:
+    if phase.n is None or phase.batch is None or phase.batch % size:
+        raise _Nothing
+    steps = phase.steps * phase.batch // size
+    if phase.epochs is not None:
+        steps = math.ceil(phase.epochs * rounding(phase.n / size))
+    if not 0 < steps <= MOST_STEPS:
+        raise _Nothing
+    return phase.but(steps=steps, epochs=None)
 
 
 def _as_poisson(phase: ClaimedPhase) -> ClaimedPhase:
