@@ -22,13 +22,13 @@ from dpatlas.formulas.dp_sgld.theorems import (
     claimed_epsilon_decreasing,
 )
 from dpatlas.jobs import job as job_module
+from dpatlas.jobs.resume import Stages
 from dpatlas.models import backbone
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas_workflow.papers.dp_sgld.jobs import arms as sgld_arms
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import THEOREM
-from dpatlas_workflow.run import reports
-from dpatlas_workflow.run.private_plan import DpSgdPlan
+from dpatlas_workflow.run.private_plan import calibrated, composed
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow
@@ -92,7 +92,9 @@ class TestCalibration:
 
     def test_dp_sgd_meets_its_epsilon_under_its_own_relation(self):
         for relation in ("add_remove", "replace_one"):
-            stated = DpSgdPlan(Poisson(1000, 100), 50, 1.0, 1e-5, relation).calibrated(1.0).stated
+            accounts = (1e-5, relation, "auto")
+            noise = calibrated(Poisson(1000, 100), 50, 1.0, *accounts)
+            stated = composed(Phase(Poisson(1000, 100), noise, 50), *accounts)
             assert 0.998 < stated.guaranteed <= 1.0 and stated.relation == relation
 
 
@@ -274,15 +276,16 @@ class TestRows:
 def test_noise_of_the_operating_system_stays_one_secret_over_a_resume(data, tmp_path, monkeypatch):
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     spec = spec_of("accuracy", schedule="constant", noise_source="os")
-    seen, real_run = [], reports.Reports._run
+    seen, real_result = [], Stages.result
 
-    def counted_run(found, *arguments):
-        seen.append(found.noise.secret)
-        if len(seen) == 2:
-            raise Killed
-        return real_run(found, *arguments)
+    def counted_result(stages, name, compute):
+        if name.startswith("run-"):
+            seen.append(stages.noise.secret)
+            if len(seen) == 2:
+                raise Killed
+        return real_result(stages, name, compute)
 
-    monkeypatch.setattr(reports.Reports, "_run", counted_run)
+    monkeypatch.setattr(Stages, "result", counted_result)
     with pytest.raises(Killed):
         run(spec, data, tmp_path)
     record = run(spec, data, tmp_path)

@@ -7,14 +7,11 @@ tunes its own. So all strategies of two phases, the controls included, try equal
 from collections.abc import Mapping
 
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.lp_fft.jobs.strategies import (
-    StrategyArm,
-    StrategyComparison,
-    tuned_before,
-)
+from dpatlas_workflow.papers.lp_fft.jobs.strategies import StrategyTrainings
 from dpatlas_workflow.papers.lp_fft.records.strategies_tuning import RECORD, StrategiesTuningSpec
+from dpatlas_workflow.papers.lp_fft.strategies import ALONE
 from dpatlas_workflow.run.arms import Chosen
-from dpatlas_workflow.run.tuning import Tuning
+from dpatlas_workflow.run.tuning import tune
 
 
 def strategies_tuning(job: Job) -> Outcome:
@@ -23,14 +20,17 @@ def strategies_tuning(job: Job) -> Outcome:
     Raises InputError as the reported runs do.
     """
     fields: StrategiesTuningSpec = job.fields
+    trainings = StrategyTrainings(job)
 
-    def grid_of(arm: StrategyArm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
-        first = [lr for name in tuned_before(arm) for lr in chosen[name]["lrs"]]
-        return [{"lrs": [*first, lr]} for lr in getattr(fields.lrs, arm.parts[-1])]
+    def after(name: str) -> list[str]:
+        parts = trainings.arms[name].parts
+        return [ALONE[parts[0]]] if len(parts) == 2 else []
 
-    compared = StrategyComparison(job)
-    tuning = Tuning(job, compared.arms, grid_of, tuned_before)
-    return tuning.outcome(*compared.in_words)
+    def grid_of(name: str, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+        first = [lr for before in after(name) for lr in chosen[before]["lrs"]]
+        return [{"lrs": [*first, lr]} for lr in getattr(fields.lrs, trainings.arms[name].parts[-1])]
+
+    return tune(job, trainings.comparison, grid_of, after)
 
 
 KIND = Kind(
