@@ -19,7 +19,7 @@ from dpatlas.jobs.job import Job
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.records.long_training_tuning import LongTrainingTuningSpec
-from dpatlas_workflow.run.arms import Arm, Comparison, accuracy
+from dpatlas_workflow.run.arms import Arm, Arms, accuracy
 from dpatlas_workflow.run.private_plan import composed, dp_sgd_phase, resized
 from dpatlas_workflow.run.tuning import tune
 
@@ -55,7 +55,8 @@ def test_a_batch_of_all_records_of_a_trial_is_accounted_for(accountant):
     assert trial.sampler.sample_rate == 1
     full = replace(trial, sampler=FullBatch(300))
     of_reported, of_trial, of_full = (
-        composed(each.accounted, *ACCOUNTS, accountant).guaranteed for each in (phase, trial, full)
+        composed(each.accounted, *ACCOUNTS, accountant).guaranteed_epsilon
+        for each in (phase, trial, full)
     )
     assert of_trial == pytest.approx(of_full, rel=1e-3)
     assert of_trial > of_reported
@@ -113,7 +114,7 @@ def small_tuning(folder: Path, after):
 
     arms = {arm: partial(at, arm) for arm in ("first", "second")}
     with torch.no_grad():
-        outcome = tune(job, Comparison(arms, lambda dealt: dealt, "m", "c"), grid_of, after)
+        outcome = tune(job, Arms(arms, lambda dealt: dealt, "m", "c"), grid_of, after)
     return outcome.metrics["rows"], outcome.ledger, tried
 
 

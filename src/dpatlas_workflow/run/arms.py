@@ -28,7 +28,7 @@ Chosen = Mapping[str, Any]
 class OneRun:
     """One run of an arm: what it sees, and where its random numbers come from.
 
-    records: what `Comparison.records_of` made of the run's deal. number: of the run; it keys
+    records: what `Arms.records_of` made of the run's deal. number: of the run; it keys
     initial weights, which arms share. repetition: keys batches and noise. shared_noise: the name
     under which other arms draw the same; None in a trial, whose noise is its own.
     """
@@ -44,8 +44,11 @@ class OneRun:
     @property
     def draws(self) -> dict[str, Any]:
         """The arguments by which a training of the run draws its batches and noise."""
-        names = ("noise", "repetition", "shared_noise")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "noise": self.noise,
+            "repetition": self.repetition,
+            "shared_noise": self.shared_noise,
+        }
 
     def finish(
         self,
@@ -82,15 +85,15 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Arms:
     """The arms that are trained on equal records.
 
-    arms: by name, each at settings of its grid. records_of: what arms see of a deal, made once for
+    by_name: each arm at settings of its grid. records_of: what arms see of a deal, made once for
     all of them. mechanism, clip: of all arms, in words. constants: public constants that the
     guarantees depend on. seen: facts about the records of a reported run, as JSON values.
     """
 
-    arms: Mapping[str, Callable[[Chosen], Arm]]
+    by_name: Mapping[str, Callable[[Chosen], Arm]]
     records_of: Callable[[Dealt], Any]
     mechanism: str
     clip: str

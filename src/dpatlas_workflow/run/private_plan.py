@@ -17,30 +17,19 @@ NO_CLIP = 1e6
 
 @dataclass(frozen=True)
 class Stated:
-    """Epsilons of an arm at the problem's delta; None where there is none.
+    """Columns of an arm's row: epsilons at the problem's delta, None where there is none.
 
     claimed: by the paper. ordinary: by composition, for the release of every iterate. hidden_state:
     for the last iterate, where a bound applies. guaranteed: the smallest that holds, proved `by`
     which bound; relation: its neighbour relation.
     """
 
-    claimed: float | None = None
-    ordinary: float | None = None
-    hidden_state: float | None = None
-    guaranteed: float | None = None
+    claimed_epsilon: float | None = None
+    ordinary_epsilon: float | None = None
+    hidden_state_epsilon: float | None = None
+    guaranteed_epsilon: float | None = None
     relation: str | None = None
-    by: str | None = None
-
-    def as_row(self) -> dict[str, Any]:
-        """The entries of a record's row."""
-        return {
-            "claimed_epsilon": self.claimed,
-            "ordinary_epsilon": self.ordinary,
-            "hidden_state_epsilon": self.hidden_state,
-            "guaranteed_epsilon": self.guaranteed,
-            "relation": self.relation,
-            "guaranteed_by": self.by,
-        }
+    guaranteed_by: str | None = None
 
 
 def dp_sgd_phase(

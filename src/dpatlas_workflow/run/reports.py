@@ -19,7 +19,7 @@ from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Outcome
 from dpatlas.jobs.resume import Stages
-from dpatlas_workflow.run.arms import Arm, Chosen, Comparison, OneRun
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen, OneRun
 from dpatlas_workflow.run.deals import FIXED, Deals, is_generated
 
 SHARED = "the arms of one run"
@@ -27,7 +27,7 @@ RELEASED = "the last iterate of one run of one arm"
 IN_ARMS = "as each arm says"
 
 
-def report(job: Job, record: RecordShape, compared: Comparison) -> Outcome:
+def report(job: Job, record: RecordShape, arms: Arms) -> Outcome:
     """The tables `arms` and `runs`, `seen` if the record has it, and a ledger for each arm.
 
     The job's fields must have run_numbers, tuning, noise_source, delta and accountant. What an arm
@@ -35,13 +35,13 @@ def report(job: Job, record: RecordShape, compared: Comparison) -> Outcome:
 
     Raises InputError for an arm without settings.
     """
-    arms = {name: _at_chosen(job, name, at) for name, at in compared.arms.items()}
+    chosen = {name: _at_chosen(job, name, at) for name, at in arms.by_name.items()}
     noise = Noise(_root(job), job.fields.noise_source)
     stages, deals = Stages(job, noise), Deals(job)
 
     def run(number: int) -> dict[str, Any]:
         """What every arm measured in a run, and what it did, as JSON values."""
-        records = functools.cache(lambda: compared.records_of(deals.of(number)))
+        records = functools.cache(lambda: arms.records_of(deals.of(number)))
 
         def train(arm: Arm) -> dict[str, Any]:
             one = OneRun(job, stages, noise, records(), number, number, SHARED)
@@ -49,9 +49,9 @@ def report(job: Job, record: RecordShape, compared: Comparison) -> Outcome:
             return {"measured": measured, "ran": ran.facts()}
 
         trained = [
-            stages.result(f"arm-{i}", partial(train, arm)) for i, arm in enumerate(arms.values())
+            stages.result(f"arm-{i}", partial(train, arm)) for i, arm in enumerate(chosen.values())
         ]
-        return {"arms": trained, "seen": compared.seen(records())}
+        return {"arms": trained, "seen": arms.seen(records())}
 
     runs = {}
     with Progress(len(job.fields.run_numbers), job.spec.id) as progress:
@@ -62,7 +62,7 @@ def report(job: Job, record: RecordShape, compared: Comparison) -> Outcome:
     rows: list[Row] = []
     measured: list[Row] = []
     ledgers: list[dict[str, Any]] = []
-    for i, (name, arm) in enumerate(arms.items()):
+    for i, (name, arm) in enumerate(chosen.items()):
         entries = {"arm": i, **arm.row()}
         rows.append({column: entries.get(column) for column in columns})
         trainings = [run["arms"][i] for run in runs.values()]
@@ -70,14 +70,14 @@ def report(job: Job, record: RecordShape, compared: Comparison) -> Outcome:
             {"run": number, "arm": i, **training["measured"]}
             for number, training in zip(runs, trainings, strict=True)
         ]
-        statement = _ledger(job, compared, arm, rows[i], Ran.of(trainings[0]["ran"]))
+        statement = _ledger(job, arms, arm, rows[i], Ran.of(trainings[0]["ran"]))
         ledgers.append({"arm": name, **statement})
     seen = [{"run": number, **run["seen"]} for number, run in runs.items()]
     tables = {"arms": rows, "runs": measured}
     if "seen" in record.tables:
         tables["seen"] = seen
     all_arms = {
-        "mechanism": compared.mechanism,
+        "mechanism": arms.mechanism,
         "neighbour_relation": IN_ARMS,
         "sampler": sorted({str(row["sampler"]) for row in rows}),
         "accountant": IN_ARMS,
@@ -86,7 +86,7 @@ def report(job: Job, record: RecordShape, compared: Comparison) -> Outcome:
         "guaranteed": f"{IN_ARMS}, for the records that one run trains on and for its last "
         f"iterate; all arms together have no guarantee here, as they share noise{_other_runs(job)}",
         "claimed": IN_ARMS,
-        "clip": compared.clip,
+        "clip": arms.clip,
         "noise_multiplier": None,
         "chosen_on_private_data": [_chosen_elsewhere(job)],
         "holds_for": holds_for(noise.source, RELEASED, SHARED),
@@ -117,7 +117,7 @@ def _settings(job: Job) -> str:
     return sha256(canonical_json(job.chosen))[:16]
 
 
-def _ledger(job: Job, compared: Comparison, arm: Arm, row: Row, ran: Ran) -> dict[str, Any]:
+def _ledger(job: Job, arms: Arms, arm: Arm, row: Row, ran: Ran) -> dict[str, Any]:
     fields, claimed = job.fields, None
     if arm.theorem is not None and row["claimed_epsilon"] is not None:
         claimed = {"epsilon": row["claimed_epsilon"], "delta": fields.delta, "by": arm.theorem}
@@ -126,7 +126,7 @@ def _ledger(job: Job, compared: Comparison, arm: Arm, row: Row, ran: Ran) -> dic
         delta=fields.delta,
         relation=row["relation"] or default_relation(ran.phases),
         accountant=fields.accountant,
-        constants=dict.fromkeys(compared.constants, PUBLIC),
+        constants=dict.fromkeys(arms.constants, PUBLIC),
         claimed=claimed,
         chosen_on_private_data=[_chosen_elsewhere(job)],
         released=RELEASED,

@@ -22,7 +22,7 @@ from dpatlas.base.progress import Progress
 from dpatlas.base.seeds import Noise
 from dpatlas.jobs.job import Job, Outcome
 from dpatlas.jobs.resume import Stages
-from dpatlas_workflow.run.arms import Chosen, Comparison, OneRun
+from dpatlas_workflow.run.arms import Arms, Chosen, OneRun
 from dpatlas_workflow.run.deals import FIXED, Deals
 
 SETTINGS = integer(ge=1, lt=MAX_RUNS_PER_SETTING)
@@ -36,7 +36,7 @@ COST = (
 
 def tune(
     job: Job,
-    compared: Comparison,
+    arms: Arms,
     grid_of: Callable[[str, Mapping[str, Chosen]], Sequence[Chosen]],
     after: Callable[[str], Sequence[str]] = lambda name: (),
 ) -> Outcome:
@@ -50,21 +50,21 @@ def tune(
     fields, deals = job.fields, Deals(job)
     noise = Noise(job.spec.digest, fields.noise_source)
     stages = Stages(job, noise)
-    records = functools.cache(lambda run: compared.records_of(deals.trial(run)))
+    records = functools.cache(lambda run: arms.records_of(deals.trial(run)))
     tuned: dict[str, dict[str, Any]] = {}
 
     def tune_arm(number: int, name: str, progress: Progress) -> dict[str, Any]:
         """Row, ledger and trials of an arm as JSON values."""
         grid = list(grid_of(name, {arm: each["row"]["chosen"] for arm, each in tuned.items()}))
         SETTINGS.check("settings of an arm", len(grid))
-        arms = [compared.arms[name](choice) for choice in grid]
+        settings = [arms.by_name[name](choice) for choice in grid]
 
         def trial(setting: int, run: int) -> dict[str, Any]:
             repetition = (number * MAX_RUNS_PER_SETTING + setting) * MAX_RUNS_PER_SETTING + run
 
             def train() -> dict[str, Any]:
                 one = OneRun(job, stages, noise, records(run), run, repetition)
-                measured, ran = arms[setting].train(one)
+                measured, ran = settings[setting].train(one)
                 return {"score": measured["accuracy"], "ran": ran.facts()}
 
             result = stages.result(f"trial-{repetition}", train)
@@ -83,9 +83,9 @@ def tune(
         statement = ledger(
             tried,
             delta=fields.delta,
-            relation=arms[best].row()["relation"] or default_relation(tried[0].phases),
+            relation=settings[best].row()["relation"] or default_relation(tried[0].phases),
             accountant=fields.accountant,
-            constants=dict.fromkeys(compared.constants, PUBLIC),
+            constants=dict.fromkeys(arms.constants, PUBLIC),
             chosen_on_private_data=[{"what": what, "cost": COST}],
             released=RELEASED,
         )
@@ -101,14 +101,14 @@ def tune(
         }
         return {"row": row, "ledger": {"arm": name, **statement}, "trials": own}
 
-    with Progress(len(compared.arms), job.spec.id) as progress:
-        for number, name in enumerate(compared.arms):
+    with Progress(len(arms.by_name), job.spec.id) as progress:
+        for number, name in enumerate(arms.by_name):
             of_arm = partial(tune_arm, number, name, progress)
             tuned[name] = stages.result(f"arm-{number}", of_arm)
             progress.advance(name)
     trials = [ran for arm in tuned.values() for ran in arm["trials"]]
     all_arms = {
-        "mechanism": compared.mechanism,
+        "mechanism": arms.mechanism,
         "neighbour_relation": "as each arm says",
         "sampler": sorted({phase["sampler"] for ran in trials for phase in ran["phases"]}),
         "accountant": "as each arm says",
@@ -116,7 +116,7 @@ def tune(
         "delta": fields.delta,
         "guaranteed": COST,
         "claimed": None,
-        "clip": compared.clip,
+        "clip": arms.clip,
         "noise_multiplier": None,
         "chosen_on_private_data": f"the settings of all arms, by {len(trials)} trials",
         "holds_for": holds_for(noise.source, f"{RELEASED} of one arm"),

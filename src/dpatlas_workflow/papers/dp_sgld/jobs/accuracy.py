@@ -18,12 +18,12 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     arm_name,
     langevin,
     problem_of,
-    regression,
+    regression_arms,
     reported,
     sgd,
 )
 from dpatlas_workflow.papers.dp_sgld.records.accuracy import RECORD, AccuracyFields
-from dpatlas_workflow.run.arms import Arm, Chosen, Comparison
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen
 from dpatlas_workflow.run.private_plan import calibrated, dp_sgd_phase
 
 FULL_BATCH = ("noisy-gd", "repaired-full")
@@ -60,7 +60,7 @@ def accuracy(job: Job) -> Outcome:
     of_arms = (chosen.get("step_size") for chosen in job.chosen.values())
     sizes = {size for size in of_arms if isinstance(size, float)}
     warnings = [line for size in sorted(sizes) for line in problem_of(job, size).warnings()]
-    return reported(job, RECORD, comparison(job, compared(job.fields)), warnings)
+    return reported(job, RECORD, arms_of(job, compared(job.fields)), warnings)
 
 
 def compared(fields: AccuracyFields) -> Iterator[AccuracyArm]:
@@ -81,9 +81,9 @@ def compared(fields: AccuracyFields) -> Iterator[AccuracyArm]:
             yield AccuracyArm("repaired-cyclic", "guaranteed", epsilon, schedule)
 
 
-def comparison(job: Job, arms: Iterable[AccuracyArm]) -> Comparison:
+def arms_of(job: Job, arms: Iterable[AccuracyArm]) -> Arms:
     """These arms of a job of this kind, or of its tuning."""
-    return regression(job, {arm.name: partial(at, job, arm) for arm in arms})
+    return regression_arms(job, {arm.name: partial(at, job, arm) for arm in arms})
 
 
 def at(job: Job, arm: AccuracyArm, chosen: Chosen) -> Arm:

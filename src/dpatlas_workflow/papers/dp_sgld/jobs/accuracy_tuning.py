@@ -13,8 +13,8 @@ from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas_workflow.papers.dp_sgld.jobs.accuracy import (
     FULL_BATCH,
     AccuracyArm,
+    arms_of,
     compared,
-    comparison,
 )
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LANGEVIN
 from dpatlas_workflow.papers.dp_sgld.records.accuracy import AccuracyFields
@@ -51,7 +51,7 @@ def accuracy_tuning(job: Job) -> Outcome:
         arm = arms[name]
         return [] if arm.method in LANGEVIN or not arm.l2 else [replace(arm, l2=False).name]
 
-    return tune(job, comparison(job, arms.values()), grid_of, after)
+    return tune(job, arms_of(job, arms.values()), grid_of, after)
 
 
 def tuned(fields: AccuracyFields) -> Iterator[AccuracyArm]:

@@ -24,7 +24,7 @@ from dpatlas.models.network import Network
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import arm_name, sgd_entries
 from dpatlas_workflow.papers.dp_sgld.records.finetune import RECORD, Finetune
-from dpatlas_workflow.run.arms import Arm, Chosen, Comparison, OneRun, accuracy
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen, OneRun, accuracy
 from dpatlas_workflow.run.deals import Dealt
 from dpatlas_workflow.run.private_plan import calibrated, composed, dp_sgd_phase, resized
 from dpatlas_workflow.run.private_records import identity, load_backbone
@@ -72,7 +72,7 @@ def finetune(job: Job) -> Outcome:
     Raises InputError for prefixes that name no part of the backbone, and for an accountant that
     cannot take Poisson batches under `relation`.
     """
-    outcome = report(job, RECORD, comparison(job))
+    outcome = report(job, RECORD, arms_of(job))
     data, backbone = job.prepared, load_backbone(job)
     facts = {
         "n_train": len(data.y_train),
@@ -89,14 +89,17 @@ def compared(fields: Finetune) -> Iterator[FinetuneArm]:
         yield FinetuneArm(parts.name, tuple(parts.trainable), epsilon)
 
 
-def comparison(job: Job) -> Comparison:
+def arms_of(job: Job) -> Arms:
     """The arms of a job of this kind, or of its tuning."""
+    names = [parts.name for parts in job.fields.unfreeze]
+    if len(set(names)) < len(names):
+        raise InputError("unfreeze", names, "each name once")
     backbone, bound = load_backbone(job), job.fields.max_grad_norm
     parameters = _network(job, backbone, 0).named_parameters()
     sizes = {name: value.numel() for name, value in parameters}
     # Names that the backbone lacks are refused here, before anything is trained.
     trained = {arm: _trained(sizes, arm.trainable) for arm in compared(job.fields)}
-    return Comparison(
+    return Arms(
         {arm.name: partial(at, job, backbone, arm, sizes) for arm, sizes in trained.items()},
         partial(images_of, job),
         f"DP-SGD, flat clipping, {backbone.architecture}",
@@ -138,7 +141,7 @@ def at(
             "method": arm.method,
             **sgd_entries(phase),
             "trained_parameters": sum(trained.values()),
-            **composed(phase.accounted, *accounts).as_row(),
+            **vars(composed(phase.accounted, *accounts)),
         }
 
     return Arm(train, row)

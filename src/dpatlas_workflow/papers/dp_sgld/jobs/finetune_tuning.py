@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.dp_sgld.jobs.finetune import comparison
+from dpatlas_workflow.papers.dp_sgld.jobs.finetune import arms_of
 from dpatlas_workflow.papers.dp_sgld.records.finetune_tuning import RECORD, FinetuneTuningSpec
 from dpatlas_workflow.run.arms import Chosen
 from dpatlas_workflow.run.tuning import tune
@@ -16,7 +16,7 @@ def finetune_tuning(job: Job) -> Outcome:
     def grid_of(name: str, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         return [{"lr": lr} for lr in fields.lrs]
 
-    return tune(job, comparison(job), grid_of)
+    return tune(job, arms_of(job), grid_of)
 
 
 KIND = Kind(

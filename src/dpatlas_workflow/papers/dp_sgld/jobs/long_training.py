@@ -17,12 +17,12 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     arm_name,
     langevin,
     problem_of,
-    regression,
+    regression_arms,
     reported,
     sgd,
 )
 from dpatlas_workflow.papers.dp_sgld.records.long_training import RECORD, LongTraining
-from dpatlas_workflow.run.arms import Arm, Chosen, Comparison
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen
 from dpatlas_workflow.run.private_plan import calibrated, dp_sgd_phase
 
 DP_SGD = "dp-sgd"
@@ -51,12 +51,12 @@ def long_training(job: Job) -> Outcome:
 
     Raises InputError for a step size >= 1 / beta.
     """
-    return reported(job, RECORD, comparison(job), problem_of(job).warnings())
+    return reported(job, RECORD, arms_of(job), problem_of(job).warnings())
 
 
-def comparison(job: Job) -> Comparison:
+def arms_of(job: Job) -> Arms:
     """The arms of a job of this kind, or of its tuning."""
-    return regression(job, {arm.name: partial(at, job, arm) for arm in compared(job.fields)})
+    return regression_arms(job, {arm.name: partial(at, job, arm) for arm in compared(job.fields)})
 
 
 def at(job: Job, arm: LongTrainingArm, chosen: Chosen) -> Arm:

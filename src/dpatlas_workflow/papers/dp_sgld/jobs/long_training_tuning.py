@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas_workflow.papers.dp_sgld.jobs.long_training import (
     DP_SGD,
+    arms_of,
     compared,
-    comparison,
 )
 from dpatlas_workflow.papers.dp_sgld.records.long_training_tuning import (
     RECORD,
@@ -26,7 +26,7 @@ def long_training_tuning(job: Job) -> Outcome:
             return [{"lr": lr} for lr in fields.lrs]
         return [{"lambda": lam} for lam in fields.lambdas]
 
-    return tune(job, comparison(job), grid_of)
+    return tune(job, arms_of(job), grid_of)
 
 
 KIND = Kind(

@@ -20,12 +20,12 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     arm_name,
     langevin,
     problem_of,
-    regression,
+    regression_arms,
     reported,
     sgd,
 )
 from dpatlas_workflow.papers.dp_sgld.records.protocol import RECORD, ProtocolFields
-from dpatlas_workflow.run.arms import Arm, Chosen, Comparison
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen
 from dpatlas_workflow.run.private_plan import calibrated, dp_sgd_phase
 
 DP_SGLD, DP_SGD, NO_DP = "dp-sgld", "dp-sgd", "no-dp"
@@ -63,7 +63,7 @@ def protocol(job: Job) -> Outcome:
         for reading in fields.readings
         for warning in problem_of(job, reading.step_size).warnings()
     ]
-    return reported(job, RECORD, comparison(job), warnings)
+    return reported(job, RECORD, arms_of(job), warnings)
 
 
 def compared(fields: ProtocolFields) -> Iterator[ProtocolArm]:
@@ -78,12 +78,12 @@ def compared(fields: ProtocolFields) -> Iterator[ProtocolArm]:
             yield ProtocolArm(NO_DP, *steps, None)
 
 
-def comparison(job: Job) -> Comparison:
+def arms_of(job: Job) -> Arms:
     """The arms of a job of this kind, or of its tuning."""
     names = [reading.name for reading in job.fields.readings]
     if len(set(names)) < len(names):
         raise InputError("readings", names, "each name once")
-    return regression(job, {arm.name: partial(at, job, arm) for arm in compared(job.fields)})
+    return regression_arms(job, {arm.name: partial(at, job, arm) for arm in compared(job.fields)})
 
 
 def at(job: Job, arm: ProtocolArm, chosen: Chosen) -> Arm:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.dp_sgld.jobs.protocol import DP_SGD, compared, comparison
+from dpatlas_workflow.papers.dp_sgld.jobs.protocol import DP_SGD, arms_of, compared
 from dpatlas_workflow.papers.dp_sgld.records.protocol_tuning import RECORD, ProtocolTuningSpec
 from dpatlas_workflow.run.arms import Chosen
 from dpatlas_workflow.run.tuning import tune
@@ -19,7 +19,7 @@ def protocol_tuning(job: Job) -> Outcome:
             return [{}]
         return [{"max_grad_norm": bound} for bound in fields.clips]
 
-    return tune(job, comparison(job), grid_of)
+    return tune(job, arms_of(job), grid_of)
 
 
 KIND = Kind(

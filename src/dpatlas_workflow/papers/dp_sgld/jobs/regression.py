@@ -19,7 +19,7 @@ from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.jobs.regression_data import Bounded, bounded
 from dpatlas_workflow.papers.dp_sgld.records import RegressionSpec
-from dpatlas_workflow.run.arms import Arm, Chosen, Comparison, OneRun, accuracy
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen, OneRun, accuracy
 from dpatlas_workflow.run.private_plan import composed, resized
 from dpatlas_workflow.run.private_records import identity, load_backbone
 from dpatlas_workflow.run.reports import report
@@ -42,7 +42,7 @@ def problem_of(job: Job, step_size: float | None = None) -> RegressionProblem:
     )
 
 
-def regression(job: Job, arms: Mapping[str, Callable[[Chosen], Arm]]) -> Comparison:
+def regression_arms(job: Job, by_name: Mapping[str, Callable[[Chosen], Arm]]) -> Arms:
     """Arms of softmax regression, which see the job's bounded features.
 
     Raises InputError for a backbone other than the spec's, and for data scaled otherwise than those
@@ -50,8 +50,8 @@ def regression(job: Job, arms: Mapping[str, Callable[[Chosen], Arm]]) -> Compari
     """
     fields: RegressionSpec = job.fields
     backbone = None if fields.features == "raw" else load_backbone(job)
-    return Comparison(
-        arms,
+    return Arms(
+        by_name,
         partial(bounded, fields, backbone),
         "Langevin SGD and DP-SGD on softmax regression over bounded features",
         f"records of norm at most {fields.feature_norm:g}; DP-SGD: max_grad_norm "
@@ -106,7 +106,7 @@ def langevin(
             "steps": plan.steps,
             "sigma": math.sqrt(sigma2),
             "sampler": plan.sampler.name,
-            **plan.stated(sigma2).as_row(),
+            **vars(plan.stated(sigma2)),
         }
 
     return Arm(train, row, THEOREM)
@@ -136,7 +136,7 @@ def sgd(
 
     def row() -> Row:
         stated = composed(phase.accounted, problem.delta, relation, problem.accountant)
-        return {**named, **sgd_entries(phase), **stated.as_row()}
+        return {**named, **sgd_entries(phase), **vars(stated)}
 
     return Arm(train, row)
 
@@ -173,14 +173,12 @@ def _measured(
     return {"accuracy": seen[-1], **({"best_epoch_accuracy": max(seen)} if every_epoch else {})}
 
 
-def reported(
-    job: Job, record: RecordShape, compared: Comparison, warnings: Sequence[str]
-) -> Outcome:
+def reported(job: Job, record: RecordShape, arms: Arms, warnings: Sequence[str]) -> Outcome:
     """What a job of reported runs writes."""
     fields: RegressionSpec = job.fields
     for warning in warnings:
         say(f"{job.spec.id}: {warning}")
-    outcome = report(job, record, compared)
+    outcome = report(job, record, arms)
     (inputs,) = {of_run.pop("inputs") for of_run in outcome.metrics["seen"]}
     facts = {
         "n_train": len(job.prepared.y_train),

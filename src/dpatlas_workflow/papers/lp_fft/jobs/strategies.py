@@ -32,7 +32,7 @@ from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, outpu
 from dpatlas_workflow.papers.lp_fft.records.private import HEAD, Part
 from dpatlas_workflow.papers.lp_fft.records.strategies import RECORD, Strategies
 from dpatlas_workflow.papers.lp_fft.strategies import STRATEGIES, check_rank
-from dpatlas_workflow.run.arms import Arm, Chosen, Comparison, OneRun, accuracy
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen, OneRun, accuracy
 from dpatlas_workflow.run.branches import Stem, stem_of
 from dpatlas_workflow.run.private_plan import calibrated, composed, resized
 from dpatlas_workflow.run.private_records import identity, load_backbone
@@ -70,7 +70,7 @@ def strategies(job: Job) -> Outcome:
     for a rank above the width of a layer.
     """
     trainings = StrategyTrainings(job)
-    outcome = report(job, RECORD, trainings.comparison)
+    outcome = report(job, RECORD, trainings.by_rates)
     data, backbone = job.prepared, trainings.networks.backbone
     facts = {
         "n_train": len(data.y_train),
@@ -86,7 +86,7 @@ def strategies(job: Job) -> Outcome:
     return Outcome({**facts, **outcome.metrics}, outcome.ledger)
 
 
-def arms_of(fields: Strategies) -> Iterator[StrategyArm]:
+def compared(fields: Strategies) -> Iterator[StrategyArm]:
     """The strategies of one phase, then those of two phases at every share between 0 and 1."""
     check_rank("strategies", fields.strategies, fields.lora_rank)
     for name in sorted(fields.strategies, key=lambda name: len(STRATEGIES[name])):
@@ -132,7 +132,7 @@ class StrategyTrainings:
         self.stated = composed(Phase(self.sampler, self.noise_multiplier, steps), *accounts)
         views, shape = self.fields.augmentation, job.prepared.image_shape
         self.augmentation = views and ShiftAndFlip(image_shape=shape, **dict(views))
-        self.arms = {arm.name: arm for arm in arms_of(self.fields)}
+        self.arms = {arm.name: arm for arm in compared(self.fields)}
         self._warn_of_noise()
 
     def _warn_of_noise(self) -> None:
@@ -147,10 +147,10 @@ class StrategyTrainings:
             )
 
     @property
-    def comparison(self) -> Comparison:
+    def by_rates(self) -> Arms:
         """The arms of a job of this kind, or of its tuning."""
         standardised = self.networks.standardise is not None
-        return Comparison(
+        return Arms(
             {name: partial(self.at, arm) for name, arm in self.arms.items()},
             self.networks.seen,
             f"DP-SGD in one or two phases, {self.networks.backbone.architecture}",
@@ -177,9 +177,9 @@ class StrategyTrainings:
                 "noise_multiplier": self.noise_multiplier,
                 "max_grad_norm": self.fields.max_grad_norm if self.noise_multiplier else None,
                 "target_epsilon": self.fields.level.epsilon,
-                "epsilon": self.stated.guaranteed,
+                "epsilon": self.stated.guaranteed_epsilon,
                 "relation": self.stated.relation,
-                "guaranteed_by": self.stated.by,
+                "guaranteed_by": self.stated.guaranteed_by,
                 "trained_parameters": self._trained_parameters(phases[-1]),
             }
 

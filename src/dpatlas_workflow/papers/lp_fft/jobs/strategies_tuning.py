@@ -30,7 +30,7 @@ def strategies_tuning(job: Job) -> Outcome:
         first = [lr for before in after(name) for lr in chosen[before]["lrs"]]
         return [{"lrs": [*first, lr]} for lr in getattr(fields.lrs, trainings.arms[name].parts[-1])]
 
-    return tune(job, trainings.comparison, grid_of, after)
+    return tune(job, trainings.by_rates, grid_of, after)
 
 
 KIND = Kind(
