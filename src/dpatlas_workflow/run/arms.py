@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from dpatlas.accounting.ledger import Ran
 from dpatlas.base.progress import say
@@ -16,6 +17,7 @@ from dpatlas.base.records import Row
 from dpatlas.base.seeds import Noise
 from dpatlas.jobs.job import Job
 from dpatlas.jobs.resume import Stages, WatchedWork
+from dpatlas.models.backbone import CHUNK
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.run.deals import Dealt
@@ -101,6 +103,12 @@ class Arms:
     seen: Callable[[Any], dict[str, Any]] = lambda records: {}
 
 
-def accuracy(outputs: torch.Tensor, labels: torch.Tensor) -> float:
+def outputs(model: nn.Module, x: Tensor) -> Tensor:
+    """The model's outputs, `CHUNK` records at a time."""
+    with torch.no_grad():
+        return torch.cat([model(rows) for rows in x.split(CHUNK)])
+
+
+def accuracy(outputs: Tensor, labels: Tensor) -> float:
     """Share of right answers; outputs (records, classes)."""
     return float((outputs.argmax(1) == labels).double().mean())

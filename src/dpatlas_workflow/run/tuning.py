@@ -40,7 +40,7 @@ def tune(
     grid_of: Callable[[str, Mapping[str, Chosen]], Sequence[Chosen]],
     after: Callable[[str], Sequence[str]] = lambda name: (),
 ) -> Outcome:
-    """What every arm tried and chose (`core.facts.tuning_record`), and a ledger for each.
+    """What every arm tried and chose (`dpatlas.base.facts.tuning_record`), and a ledger for each.
 
     The job's fields must have tuning_runs, noise_source, delta and accountant.
 

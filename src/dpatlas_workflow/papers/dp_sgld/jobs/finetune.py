@@ -19,12 +19,12 @@ from dpatlas.accounting.samplers import Poisson
 from dpatlas.base.records import Row
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas.models.backbone import CHUNK, Backbone
+from dpatlas.models.backbone import Backbone
 from dpatlas.models.network import Network
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import arm_name, sgd_entries
 from dpatlas_workflow.papers.dp_sgld.records.finetune import RECORD, Finetune
-from dpatlas_workflow.run.arms import Arm, Arms, Chosen, OneRun, accuracy
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen, OneRun, accuracy, outputs
 from dpatlas_workflow.run.deals import Dealt
 from dpatlas_workflow.run.private_plan import calibrated, composed, dp_sgd_phase, resized
 from dpatlas_workflow.run.private_records import identity, load_backbone
@@ -133,7 +133,7 @@ def at(
         here = resized(phase, len(labels["train"]))
         training = PrivateTraining(model, [here], x["train"], labels["train"], **one.draws)
         one.finish(training)
-        return {"accuracy": accuracy(_outputs(model, x["test"]), labels["test"])}, training.ran
+        return {"accuracy": accuracy(outputs(model, x["test"]), labels["test"])}, training.ran
 
     def row() -> Row:
         return {
@@ -170,14 +170,8 @@ def _outputs_of_frozen(frozen: nn.Sequential, images: Images) -> dict[str, Tenso
     """Outputs of the frozen layers on every part of the records, computed once for all arms."""
     layers = tuple(name for name, _ in frozen.named_children())
     if layers not in images.outputs:
-        images.outputs[layers] = {part: _outputs(frozen, x) for part, x in images.x.items()}
+        images.outputs[layers] = {part: outputs(frozen, x) for part, x in images.x.items()}
     return images.outputs[layers]
-
-
-def _outputs(model: nn.Module, x: Tensor) -> Tensor:
-    """Outputs without gradients, computed in chunks of records."""
-    with torch.no_grad():
-        return torch.cat([model(rows) for rows in x.split(CHUNK)])
 
 
 KIND = Kind(

@@ -17,9 +17,9 @@ from dpatlas.accounting.ledger import Ran, ledger
 from dpatlas.data.prepared import Prepared
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.network import Network
-from dpatlas_workflow.papers.lp_fft.jobs.networks import Seen, outputs
+from dpatlas_workflow.papers.lp_fft.jobs.networks import Seen
 from dpatlas_workflow.papers.lp_fft.records.private import PrivateFields
-from dpatlas_workflow.run.arms import accuracy
+from dpatlas_workflow.run.arms import accuracy, outputs
 from dpatlas_workflow.run.private_records import identity
 
 # The shipped rates and steps were chosen by earlier curves on the same data set (claims.yaml).

@@ -12,7 +12,7 @@ from dpatlas.accounting.samplers import Poisson
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job
-from dpatlas.models.backbone import CHUNK, Backbone, features
+from dpatlas.models.backbone import Backbone, features
 from dpatlas.models.lora import lora_parameters, with_lora
 from dpatlas.models.network import Network, Scale
 from dpatlas.privacy.phases import TrainingPhase
@@ -161,9 +161,3 @@ class BackboneNetworks:
             trainable=self.trained(part),
             max_physical_batch=fields.max_physical_batch,
         )
-
-
-def outputs(model: nn.Module, x: Tensor) -> Tensor:
-    """The model's outputs, `CHUNK` records at a time."""
-    with torch.no_grad():
-        return torch.cat([model(rows) for rows in x.split(CHUNK)])

@@ -28,11 +28,11 @@ from dpatlas.models.network import Network
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, outputs
+from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks
 from dpatlas_workflow.papers.lp_fft.records.private import HEAD, Part
 from dpatlas_workflow.papers.lp_fft.records.strategies import RECORD, Strategies
 from dpatlas_workflow.papers.lp_fft.strategies import STRATEGIES, check_rank
-from dpatlas_workflow.run.arms import Arm, Arms, Chosen, OneRun, accuracy
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen, OneRun, accuracy, outputs
 from dpatlas_workflow.run.branches import Stem, stem_of
 from dpatlas_workflow.run.private_plan import calibrated, composed, resized
 from dpatlas_workflow.run.private_records import identity, load_backbone
@@ -70,7 +70,7 @@ def strategies(job: Job) -> Outcome:
     for a rank above the width of a layer.
     """
     trainings = StrategyTrainings(job)
-    outcome = report(job, RECORD, trainings.by_rates)
+    outcome = report(job, RECORD, trainings.arms)
     data, backbone = job.prepared, trainings.networks.backbone
     facts = {
         "n_train": len(data.y_train),
@@ -132,7 +132,7 @@ class StrategyTrainings:
         self.stated = composed(Phase(self.sampler, self.noise_multiplier, steps), *accounts)
         views, shape = self.fields.augmentation, job.prepared.image_shape
         self.augmentation = views and ShiftAndFlip(image_shape=shape, **dict(views))
-        self.arms = {arm.name: arm for arm in compared(self.fields)}
+        self.compared = {arm.name: arm for arm in compared(self.fields)}
         self._warn_of_noise()
 
     def _warn_of_noise(self) -> None:
@@ -147,11 +147,11 @@ class StrategyTrainings:
             )
 
     @property
-    def by_rates(self) -> Arms:
+    def arms(self) -> Arms:
         """The arms of a job of this kind, or of its tuning."""
         standardised = self.networks.standardise is not None
         return Arms(
-            {name: partial(self.at, arm) for name, arm in self.arms.items()},
+            {name: partial(self.at, arm) for name, arm in self.compared.items()},
             self.networks.seen,
             f"DP-SGD in one or two phases, {self.networks.backbone.architecture}",
             f"max_grad_norm {self.fields.max_grad_norm:g}",
@@ -257,7 +257,7 @@ class StrategyTrainings:
         Those of several arms, and all of the head: it trains on features, whatever comes after.
         """
         lengths: dict[TrainingPhase, list[int]] = {}
-        for name, arm in self.arms.items():
+        for name, arm in self.compared.items():
             first = _joined(self._phases(arm, self.job.chosen[name]))[0]
             lengths.setdefault(_endless(first), []).append(first.steps)
         return {

@@ -21,16 +21,17 @@ def strategies_tuning(job: Job) -> Outcome:
     """
     fields: StrategiesTuningSpec = job.fields
     trainings = StrategyTrainings(job)
+    parts_of = {name: arm.parts for name, arm in trainings.compared.items()}
 
     def after(name: str) -> list[str]:
-        parts = trainings.arms[name].parts
-        return [ALONE[parts[0]]] if len(parts) == 2 else []
+        first, *second = parts_of[name]
+        return [ALONE[first]] if second else []
 
     def grid_of(name: str, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         first = [lr for before in after(name) for lr in chosen[before]["lrs"]]
-        return [{"lrs": [*first, lr]} for lr in getattr(fields.lrs, trainings.arms[name].parts[-1])]
+        return [{"lrs": [*first, lr]} for lr in getattr(fields.lrs, parts_of[name][-1])]
 
-    return tune(job, trainings.by_rates, grid_of, after)
+    return tune(job, trainings.arms, grid_of, after)
 
 
 KIND = Kind(
