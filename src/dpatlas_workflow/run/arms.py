@@ -1,7 +1,9 @@
 """Arms: what a comparison trains on equal records.
 
 One comparison serves two jobs: `tune` tries every arm at the settings of its grid, and `report`
-runs it at those that were chosen.
+runs it at those that were chosen. From a spec to a step: the spec's `Arms`; an `Arm` at settings;
+`OneRun` of it; the phases of its training (`dpatlas.privacy.phases.TrainingPhase`); and what they
+did, for the ledger (`dpatlas.accounting.ledger.Ran`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,9 +32,9 @@ Chosen = Mapping[str, Any]
 class OneRun:
     """One run of an arm: what it sees, and where its random numbers come from.
 
-    records: what `Arms.records_of` made of the run's deal. number: of the run; it keys
-    initial weights, which arms share. repetition: keys batches and noise. shared_noise: the name
-    under which other arms draw the same; None in a trial, whose noise is its own.
+    records: what `Arms.records_of` made of the run's deal. number: of the run; it keys initial
+    weights, which arms share. repetition: keys batches and noise. shared_noise: the name under
+    which other arms draw the same; None in a trial, whose noise is its own.
     """
 
     job: Job
