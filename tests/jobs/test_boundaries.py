@@ -251,8 +251,8 @@ def test_a_checkpoint_of_another_backbone_of_the_same_id_is_not_used(tmp_path, o
 
 def test_the_kinds_are_all_that_save_a_checkpoint():
     """And whoever saves one does so by its stages."""
-    package = Path(job.__file__).parents[1]
-    texts = {path.relative_to(package): path.read_text() for path in package.rglob("*.py")}
+    source = Path(job.__file__).parents[2]
+    texts = {path.relative_to(source): path.read_text() for path in source.rglob("*.py")}
     assert {path.stem for path, text in texts.items() if "job.save(" in text} == {"resume"}
     with_stages = sorted(path.stem for path, text in texts.items() if "Stages(" in text)
     of_kinds = ["backbone", "certified", "curves", "simulation", "training"]

@@ -27,8 +27,9 @@ from dpatlas.data import prepared
 from dpatlas.errors import InputError, run_command
 from dpatlas.jobs.job import Job
 from dpatlas.models import backbone
-from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, outputs
+from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks
 from dpatlas_workflow.papers.lp_fft.jobs.strategies import KIND
+from dpatlas_workflow.run.arms import outputs
 from dpatlas_workflow.run.deals import Deals
 from dpatlas_workflow.run.features import main
 

@@ -97,6 +97,22 @@ def test_what_was_seen_is_not_looked_at_again(tmp_path, often, kill_at):
     assert saved + after == [0, 2, 2, 5]
 
 
+@pytest.mark.parametrize("kill_at", range(3))
+def test_arrays_that_were_seen_survive_a_kill(tmp_path, often, kill_at):
+    def watch():
+        training = Sum(3)
+        look = lambda: {"done": training.steps_done, "a/b": training.total}  # noqa: E731
+        watched = WatchedWork(training, look, [0, 1, 3])
+        stages_in(tmp_path).finish(watched)
+        return watched.seen
+
+    with killed_at(kill_at, (Sum, "step")):
+        watch()
+    seen = watch()
+    assert [each["done"] for each in seen] == [0, 1, 3]
+    assert [each["a/b"].tolist() for each in seen] == [[0.0], [0.0], [3.0]]
+
+
 # 16 steps and two arrays are saved, these after steps 2 and 10.
 STEPS, WRITES = (Sum, "step"), (Checkpoints, "save")
 KILLS = [(STEPS, number, 16 - number) for number in range(16)]

@@ -124,7 +124,8 @@ class Stages:
 class WatchedWork:
     """A training, as a `Work`, that is observed by `look` after given numbers of steps.
 
-    at: nondecreasing numbers of steps; the training ends with the last of them.
+    look: gives JSON values, or a dict of them and of arrays. at: nondecreasing numbers of steps;
+    the training ends with the last of them.
     """
 
     def __init__(self, training: Work, look: Callable[[], Any], at: Sequence[int]):
@@ -156,9 +157,20 @@ class WatchedWork:
     def state(self) -> State:
         """The training's state and the observations so far."""
         arrays, facts = self.training.state()
-        return arrays, {"training": facts, "seen": self._seen}
+        seen: list[Any] = []
+        for number, result in enumerate(self._seen):
+            if isinstance(result, dict):
+                held = {name: each for name, each in result.items() if isinstance(each, np.ndarray)}
+                arrays |= {f"seen/{number}/{name}": array for name, array in held.items()}
+                result = {name: each for name, each in result.items() if name not in held}
+            seen.append(result)
+        return arrays, {"training": facts, "seen": seen}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Continue from a state."""
         self.training.restore(arrays, facts["training"])
         self._seen = facts["seen"]
+        for key, array in arrays.items():
+            if key.startswith("seen/"):
+                _, number, name = key.split("/", 2)
+                self._seen[int(number)][name] = array

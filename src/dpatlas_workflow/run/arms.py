@@ -1,41 +1,35 @@
-"""Arms: what a comparison trains on equal records, and how each arm is trained at given settings.
+"""Arms: what a comparison trains on equal records.
 
-One description of the arms serves two jobs: the tuning tries every arm's grid (`jobs.tuning`), and
-the reported runs take the settings that it chose (`jobs.reports`).
+One comparison serves two jobs: `tune` tries every arm at the settings of its grid, and `report`
+runs it at those that were chosen. From a spec to a step: the spec's `Arms`; an `Arm` at settings;
+`OneRun` of it; the phases of its training (`dpatlas.privacy.phases.TrainingPhase`); and what they
+did, for the ledger (`dpatlas.accounting.ledger.Ran`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dpatlas.accounting.ledger import Ran
 from dpatlas.base.progress import say
+from dpatlas.base.records import Row
 from dpatlas.base.seeds import Noise
 from dpatlas.jobs.job import Job
-from dpatlas.jobs.resume import Stages, Work
-from dpatlas.privacy.phases import TrainingPhase
+from dpatlas.jobs.resume import Stages, WatchedWork
+from dpatlas.models.backbone import CHUNK
+from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.run.deals import Dealt
 
-# An entry of a grid, or what was chosen of it.
+# An entry of an arm's grid, or the one that was chosen.
 Chosen = Mapping[str, Any]
-A = TypeVar("A")
-D = TypeVar("D")
-
-
-class CountedWork(Work, Protocol):
-    """A training that counts the gradients that were not finite."""
-
-    @property
-    def skipped_records(self) -> int:
-        """Number of gradients that were not finite."""
 
 
 @dataclass(frozen=True)
-class OneRun(Generic[D]):
+class OneRun:
     """One run of an arm: what it sees, and where its random numbers come from.
 
     records: what `Arms.records_of` made of the run's deal. number: of the run; it keys initial
@@ -46,69 +40,77 @@ class OneRun(Generic[D]):
     job: Job
     stages: Stages
     noise: Noise
-    records: D
+    records: Any
     number: int
     repetition: int
     shared_noise: str | None = None
 
-    def train(
-        self,
-        model: nn.Module,
-        phases: Sequence[TrainingPhase],
-        x: torch.Tensor,
-        labels: torch.Tensor,
-        **more: Any,
-    ) -> PrivateTraining:
-        """The completed private training of the model; `more`: arguments of `PrivateTraining`."""
-        training = PrivateTraining(model, phases, x, labels, **{**self.draws, **more})
-        self.finish(training)
-        return training
-
     @property
     def draws(self) -> dict[str, Any]:
         """The arguments by which a training of the run draws its batches and noise."""
-        names = ("noise", "repetition", "shared_noise")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "noise": self.noise,
+            "repetition": self.repetition,
+            "shared_noise": self.shared_noise,
+        }
 
-    def finish(self, work: CountedWork) -> None:
-        """Take all steps of a training, from its checkpoint if it has one."""
-        self.stages.finish(work)
-        if work.skipped_records:
-            say(f"{self.job.spec.id}: {work.skipped_records} gradients were not finite")
+    def finish(
+        self,
+        training: PrivateTraining | LangevinRun,
+        look: Callable[[], Any] = lambda: None,
+        at: Sequence[int] = (),
+    ) -> list[Any]:
+        """Take all steps, from a checkpoint if there is one.
+
+        Returns what `look` gives after each of the nondecreasing numbers of steps `at`, the last of
+        which ends the training.
+        """
+        watched = WatchedWork(training, look, at or [training.steps])
+        self.stages.finish(watched)
+        if training.skipped_records:
+            say(f"{self.job.spec.id}: {training.skipped_records} gradients were not finite")
+        return watched.seen
 
 
 @dataclass(frozen=True)
-class ArmSetting(Generic[D]):
+class Arm:
     """An arm at given settings.
 
-    facts: its entries of a row. stated: claims and guarantees for one reported run, with its
-    `relation`. train: trains anew on the run's records, however many there are, and returns what it
-    measured, with `accuracy` on the run's test records, and the steps taken.
+    train: trains anew on the records of a run, however many there are; returns what it measured,
+    with `accuracy` on the run's test records, and the steps taken. row: entries of its row of
+    `arms`; those without a column there are left out. The row's `relation` is that of the arm's
+    guarantee, None without one. theorem: what claims the row's `claimed_epsilon`; None where that
+    is the ledger's own.
     """
 
-    facts: Mapping[str, Any]
-    stated: Callable[[], Mapping[str, Any]]
-    train: Callable[[OneRun[D]], tuple[dict[str, Any], Ran]]
+    train: Callable[[OneRun], tuple[dict[str, Any], Ran]]
+    row: Callable[[], Row]
+    theorem: str | None = None
 
 
 @dataclass(frozen=True)
-class Arms(Generic[A, D]):
-    """The arms of a comparison.
+class Arms:
+    """The arms that are trained on equal records.
 
-    named: a name for each arm, by which its settings are handed on. records_of: what arms see of a
-    deal, made once for all arms. setting_of: the arm at settings of its grid. constants: the public
-    constants that the guarantees depend on, as `ledger` takes them. seen: facts about the records
-    of a reported run, as JSON values.
+    by_name: each arm at settings of its grid. records_of: what arms see of a deal, made once for
+    all of them. mechanism, clip: of all arms, in words. constants: public constants that the
+    guarantees depend on. seen: facts about the records of a reported run, as JSON values.
     """
 
-    all: Sequence[A]
-    named: Callable[[A], str]
-    records_of: Callable[[Dealt], D]
-    setting_of: Callable[[A, Chosen], ArmSetting[D]]
-    constants: Mapping[str, str] | None = None
-    seen: Callable[[D], dict[str, Any]] = lambda records: {}
+    by_name: Mapping[str, Callable[[Chosen], Arm]]
+    records_of: Callable[[Dealt], Any]
+    mechanism: str
+    clip: str
+    constants: Sequence[str] = ("max_grad_norm",)
+    seen: Callable[[Any], dict[str, Any]] = lambda records: {}
 
 
-def accuracy(outputs: torch.Tensor, labels: torch.Tensor) -> float:
+def outputs(model: nn.Module, x: Tensor) -> Tensor:
+    """The model's outputs, `CHUNK` records at a time."""
+    with torch.no_grad():
+        return torch.cat([model(rows) for rows in x.split(CHUNK)])
+
+
+def accuracy(outputs: Tensor, labels: Tensor) -> float:
     """Share of right answers; outputs (records, classes)."""
     return float((outputs.argmax(1) == labels).double().mean())

@@ -6,8 +6,6 @@ from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job
 from dpatlas.models.backbone import Backbone, load
 
-__all__ = ["PARTS", "check_fits", "check_parts", "frozen_features", "identity", "load_backbone"]
-
 
 def check_parts(data: Prepared) -> None:
     """InputError unless there are records to train, tune and test on."""

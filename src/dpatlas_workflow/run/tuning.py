@@ -10,23 +10,23 @@ part. A killed job continues inside the trial that was interrupted.
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
 
 from dpatlas.accounting.guarantees import default_relation
-from dpatlas.accounting.ledger import Ran, holds_for, ledger
+from dpatlas.accounting.ledger import PUBLIC, Ran, holds_for, ledger
 from dpatlas.base.facts import MAX_RUNS_PER_SETTING
 from dpatlas.base.guard import integer
 from dpatlas.base.progress import Progress
-from dpatlas.base.records import Row
 from dpatlas.base.seeds import Noise
 from dpatlas.jobs.job import Job, Outcome
 from dpatlas.jobs.resume import Stages
-from dpatlas_workflow.run.arms import A, Arms, Chosen, D, OneRun
-from dpatlas_workflow.run.deals import Deals
+from dpatlas_workflow.run.arms import Arms, Chosen, OneRun
+from dpatlas_workflow.run.deals import FIXED, Deals
 
 SETTINGS = integer(ge=1, lt=MAX_RUNS_PER_SETTING)
+RELEASED = "the settings and the scores"
 COST = (
     "no finite epsilon for the records of the fixed part: a trial scores some of them without "
     "noise; the trials' epsilon is of all trainings together, for a record that all train on and "
@@ -34,85 +34,61 @@ COST = (
 )
 
 
-class Tuning(Generic[A, D]):
-    """The rows of a tuning, one per arm in their order, and a ledger for each.
+def tune(
+    job: Job,
+    arms: Arms,
+    grid_of: Callable[[str, Mapping[str, Chosen]], Sequence[Chosen]],
+    after: Callable[[str], Sequence[str]] = lambda name: (),
+) -> Outcome:
+    """What every arm tried and chose (`dpatlas.base.facts.tuning_record`), and a ledger for each.
 
     The job's fields must have tuning_runs, noise_source, delta and accountant.
 
     grid_of: settings that an arm tries, given those that were chosen for earlier arms by name.
     after: names of the earlier arms whose trials chose a part of an arm's grid.
     """
+    fields, deals = job.fields, Deals(job)
+    noise = Noise(job.spec.digest, fields.noise_source)
+    stages = Stages(job, noise)
+    records = functools.cache(lambda run: arms.records_of(deals.trial(run)))
+    tuned: dict[str, dict[str, Any]] = {}
 
-    def __init__(
-        self,
-        job: Job,
-        arms: Arms[A, D],
-        grid_of: Callable[[A, Mapping[str, Chosen]], Sequence[Chosen]],
-        after: Callable[[A], Sequence[str]] = lambda arm: (),
-    ):
-        self.job, self.arms, self.grid_of, self.after = job, arms, grid_of, after
-        self.deals = Deals(job)
-        self.noise = Noise(job.spec.digest, job.fields.noise_source)
-        self.stages = Stages(job, self.noise)
-        self.chosen: dict[str, Chosen] = {}
-        self.ledgers: list[dict[str, Any]] = []
-        # For each arm the facts of its trials (`Ran.facts`).
-        self.trials: dict[str, list[dict[str, Any]]] = {}
-        self._records = functools.cache(lambda run: arms.records_of(self.deals.trial(run)))
-
-    def run(self) -> list[Row]:
-        """The rows of all arms; also sets `chosen`, `ledgers` and `trials`."""
-        rows = []
-        with Progress(len(self.arms.all), self.job.spec.id) as progress:
-            for number, arm in enumerate(self.arms.all):
-                stage = self.stages.result(
-                    f"arm-{number}", partial(self._arm, number, arm, progress)
-                )
-                row, name = stage["row"], stage["row"]["arm"]
-                rows.append(row)
-                self.chosen[name], self.trials[name] = row["chosen"], stage["trials"]
-                self.ledgers.append(stage["ledger"])
-                progress.advance(name)
-        return rows
-
-    def outcome(self, mechanism: str, clip: str) -> Outcome:
-        """What `run` gave, as `core.facts.tuning_record` has it, and the ledger of that."""
-        rows = self.run()
-        n_fixed = len(self.job.prepared.y_validation)
-        return Outcome({"n_fixed": n_fixed, "rows": rows}, self.ledger(mechanism, clip))
-
-    def _arm(self, number: int, arm: A, progress: Progress) -> dict[str, Any]:
+    def tune_arm(number: int, name: str, progress: Progress) -> dict[str, Any]:
         """Row, ledger and trials of an arm as JSON values."""
-        fields, name = self.job.fields, self.arms.named(arm)
-        grid = list(self.grid_of(arm, self.chosen))
+        grid = list(grid_of(name, {arm: each["row"]["chosen"] for arm, each in tuned.items()}))
         SETTINGS.check("settings of an arm", len(grid))
-        settings = [self.arms.setting_of(arm, choice) for choice in grid]
+        settings = [arms.by_name[name](choice) for choice in grid]
 
         def trial(setting: int, run: int) -> dict[str, Any]:
             repetition = (number * MAX_RUNS_PER_SETTING + setting) * MAX_RUNS_PER_SETTING + run
 
             def train() -> dict[str, Any]:
-                one = OneRun(self.job, self.stages, self.noise, self._records(run), run, repetition)
+                one = OneRun(job, stages, noise, records(run), run, repetition)
                 measured, ran = settings[setting].train(one)
                 return {"score": measured["accuracy"], "ran": ran.facts()}
 
-            result = self.stages.result(f"trial-{repetition}", train)
+            result = stages.result(f"trial-{repetition}", train)
             done = setting * fields.tuning_runs + run + 1
             progress.advance(f"{name}: {done} of {len(grid) * fields.tuning_runs} trials", units=0)
             return result
 
-        trials = [
-            [trial(setting, run) for run in range(fields.tuning_runs)]
-            for setting in range(len(grid))
-        ]
+        runs = range(fields.tuning_runs)
+        trials = [[trial(setting, run) for run in runs] for setting in range(len(grid))]
         scores = [[each["score"] for each in of_setting] for of_setting in trials]
         best = int(np.argmax([np.mean(each) for each in scores]))
-        facts = [each["ran"] for of_setting in trials for each in of_setting]
-        tried = [
-            *(facts for before in dict.fromkeys(self.after(arm)) for facts in self.trials[before]),
-            *facts,
-        ]
-        statement = self._ledger(name, [Ran.of(each) for each in tried], settings[best].stated())
+        own = [each["ran"] for of_setting in trials for each in of_setting]
+        earlier = [ran for before in dict.fromkeys(after(name)) for ran in tuned[before]["trials"]]
+        tried = [Ran.of(ran) for ran in [*earlier, *own]]
+        what = f"settings of this arm, by the scores of {len(tried)} trials"
+        statement = ledger(
+            tried,
+            delta=fields.delta,
+            relation=settings[best].row()["relation"] or default_relation(tried[0].phases),
+            accountant=fields.accountant,
+            constants=dict.fromkeys(arms.constants, PUBLIC),
+            chosen_on_private_data=[{"what": what, "cost": COST}],
+            released=RELEASED,
+        )
         row = {
             "arm": name,
             "tried": [
@@ -123,43 +99,28 @@ class Tuning(Generic[A, D]):
             "trials": len(tried),
             "trials_epsilon": statement["epsilon"],
         }
-        return {"row": row, "ledger": statement, "trials": facts}
+        return {"row": row, "ledger": {"arm": name, **statement}, "trials": own}
 
-    def _ledger(
-        self, name: str, trials: Sequence[Ran], stated: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Of everything that was trained to choose an arm's settings."""
-        fields = self.job.fields
-        what = f"settings of this arm, by the scores of {len(trials)} trials"
-        statement = ledger(
-            trials,
-            delta=fields.delta,
-            relation=stated["relation"] or default_relation(trials[0].phases),
-            accountant=fields.accountant,
-            constants=self.arms.constants,
-            chosen_on_private_data=[{"what": what, "cost": COST}],
-            released="the settings and the scores",
-        )
-        return {"arm": name, **statement}
-
-    def ledger(self, mechanism: str, clip: str) -> dict[str, Any]:
-        """The job's ledger; each arm's own stands under `arms`."""
-        count = sum(map(len, self.trials.values()))
-        return {
-            "mechanism": mechanism,
-            "neighbour_relation": "as each arm says",
-            "sampler": sorted({phase["sampler"] for facts in self._facts() for phase in facts}),
-            "accountant": "as each arm says",
-            "epsilon": None,
-            "delta": self.job.fields.delta,
-            "guaranteed": COST,
-            "claimed": None,
-            "clip": clip,
-            "noise_multiplier": None,
-            "chosen_on_private_data": f"the settings of all arms, by {count} trials",
-            "holds_for": holds_for(self.noise.source, "the settings and the scores of one arm"),
-            "arms": self.ledgers,
-        }
-
-    def _facts(self) -> list[list[dict[str, Any]]]:
-        return [facts["phases"] for trials in self.trials.values() for facts in trials]
+    with Progress(len(arms.by_name), job.spec.id) as progress:
+        for number, name in enumerate(arms.by_name):
+            of_arm = partial(tune_arm, number, name, progress)
+            tuned[name] = stages.result(f"arm-{number}", of_arm)
+            progress.advance(name)
+    trials = [ran for arm in tuned.values() for ran in arm["trials"]]
+    all_arms = {
+        "mechanism": arms.mechanism,
+        "neighbour_relation": "as each arm says",
+        "sampler": sorted({phase["sampler"] for ran in trials for phase in ran["phases"]}),
+        "accountant": "as each arm says",
+        "epsilon": None,
+        "delta": fields.delta,
+        "guaranteed": COST,
+        "claimed": None,
+        "clip": arms.clip,
+        "noise_multiplier": None,
+        "chosen_on_private_data": f"the settings of all arms, by {len(trials)} trials",
+        "holds_for": holds_for(noise.source, f"{RELEASED} of one arm"),
+        "arms": [arm["ledger"] for arm in tuned.values()],
+    }
+    n_fixed = len(getattr(job.prepared, f"y_{FIXED}"))
+    return Outcome({"n_fixed": n_fixed, "rows": [arm["row"] for arm in tuned.values()]}, all_arms)

@@ -97,9 +97,9 @@ def test_what_is_stated_is_what_the_tables_of_the_paper_state(name, method, pass
     plan = LangevinPlan(problem, method, "theorem", "constant", LAM, passes, sampler.batch)
     stated = plan.stated(audit.settings.sigma**2)
     assert audit.settings == plan.with_noise(audit.settings.sigma**2)
-    assert audit.profile([DELTA]) == pytest.approx([stated.guaranteed], rel=1e-12)
+    assert audit.profile([DELTA]) == pytest.approx([stated.guaranteed_epsilon], rel=1e-12)
     claimed = audit.claimed([DELTA])
-    assert (claimed and claimed[0]) == pytest.approx(stated.claimed)
+    assert (claimed and claimed[0]) == pytest.approx(stated.claimed_epsilon)
 
 
 @pytest.mark.parametrize("name", LANGEVIN)

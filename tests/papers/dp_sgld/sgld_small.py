@@ -78,12 +78,12 @@ def chosen_of(kind, **changes):
     """Settings of every arm of the kind, by its name: the first that its tuning would try."""
     if kind == "protocol":
         return {
-            protocol.name_of(arm): {"max_grad_norm": 1.0} if arm.method == "dp-sgd" else {}
+            arm.name: {"max_grad_norm": 1.0} if arm.method == "dp-sgd" else {}
             for arm in protocol.compared(fields_of("protocol_tuning", **changes))
         }
     if kind == "accuracy":
         return {
-            accuracy.name_of(arm): {"lr": 2.0, "epochs": 2, "batch": 6, "weight_decay": 0.0}
+            arm.name: {"lr": 2.0, "epochs": 2, "batch": 6, "weight_decay": 0.0}
             if arm.schedule is None
             else {
                 **{"lambda": 0.03, "step_size": 0.5, "batch": 6},
@@ -93,7 +93,7 @@ def chosen_of(kind, **changes):
         }
     if kind == "finetune":
         arms = finetune.compared(fields_of("finetune_tuning", **changes))
-        return {finetune.name_of(arm): {"lr": 1.0} for arm in arms}
+        return {arm.name: {"lr": 1.0} for arm in arms}
     return long_chosen(changes.get("steps", LONG["steps"]))
 
 

@@ -22,13 +22,13 @@ from dpatlas.formulas.dp_sgld.theorems import (
     claimed_epsilon_decreasing,
 )
 from dpatlas.jobs import job as job_module
+from dpatlas.jobs.resume import Stages
 from dpatlas.models import backbone
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas_workflow.papers.dp_sgld.jobs import arms as sgld_arms
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import THEOREM
-from dpatlas_workflow.run import reports
-from dpatlas_workflow.run.private_plan import DpSgdPlan
+from dpatlas_workflow.run.private_plan import calibrated, composed
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow
@@ -62,7 +62,7 @@ class TestCalibration:
         else:
             claimed = claimed_epsilon_decreasing(*setting, steps, 1e-5)
         assert claimed == pytest.approx(1.0)
-        assert arm.stated(sigma2).claimed == pytest.approx(1.0)
+        assert arm.stated(sigma2).claimed_epsilon == pytest.approx(1.0)
 
     @pytest.mark.parametrize("schedule", ["constant", "decreasing"])
     @pytest.mark.parametrize("method", ["dp-sgld", "repaired-full", "repaired-cyclic"])
@@ -70,30 +70,34 @@ class TestCalibration:
         arm = plan(method, schedule="constant" if method == "repaired-cyclic" else schedule)
         for epsilon in (0.5, 8.0):
             stated = arm.stated(arm.sigma2(epsilon))
-            assert 0.998 * epsilon < stated.guaranteed <= epsilon
+            assert 0.998 * epsilon < stated.guaranteed_epsilon <= epsilon
             assert stated.relation == "replace_one"
-            bounds = (stated.ordinary, stated.hidden_state)
-            assert stated.guaranteed == min(bound for bound in bounds if bound is not None)
+            bounds = (stated.ordinary_epsilon, stated.hidden_state_epsilon)
+            assert stated.guaranteed_epsilon == min(bound for bound in bounds if bound is not None)
 
     def test_the_noise_is_the_least_of_either_accounting(self):
         long, short = plan(lam=0.3, passes=300, batch=500), plan()
         for epsilon in (0.7, 3.0):
             stated = long.stated(long.sigma2(epsilon))
-            assert stated.by == sgld_arms.GIVEN_BATCHES
-            assert 0.999 * epsilon < stated.hidden_state <= epsilon < stated.ordinary
-        assert short.stated(short.sigma2(2.0)).by == "every iterate, PLD"
+            assert stated.guaranteed_by == sgld_arms.GIVEN_BATCHES
+            assert (
+                0.999 * epsilon < stated.hidden_state_epsilon <= epsilon < stated.ordinary_epsilon
+            )
+        assert short.stated(short.sigma2(2.0)).guaranteed_by == "every iterate, PLD"
 
     def test_ordinary_accounting_counts_every_step_with_no_less_than_its_own_noise(self):
         arm = plan(schedule="decreasing", lam=0.3, passes=4)
         sigma2 = arm.sigma2(4.0)
         steps = [Phase(arm.sampler, float(z), 1) for z in arm._multipliers(sigma2)]
         exact = guarantee(steps, 1e-5, "replace_one").epsilon
-        assert exact <= arm.stated(sigma2).ordinary <= 1.1 * exact
+        assert exact <= arm.stated(sigma2).ordinary_epsilon <= 1.1 * exact
 
     def test_dp_sgd_meets_its_epsilon_under_its_own_relation(self):
         for relation in ("add_remove", "replace_one"):
-            stated = DpSgdPlan(Poisson(1000, 100), 50, 1.0, 1e-5, relation).calibrated(1.0).stated
-            assert 0.998 < stated.guaranteed <= 1.0 and stated.relation == relation
+            accounts = (1e-5, relation, "auto")
+            noise = calibrated(Poisson(1000, 100), 50, 1.0, *accounts)
+            stated = composed(Phase(Poisson(1000, 100), noise, 50), *accounts)
+            assert 0.998 < stated.guaranteed_epsilon <= 1.0 and stated.relation == relation
 
 
 def with_setting(**settings):
@@ -185,7 +189,7 @@ def test_a_langevin_run_states_the_steps_that_it_took(method):
     whole = arm.ran(run)
     assert sum(phase.steps for phase in whole.phases) == arm.steps
     epsilon = together([whole], PROBLEM.delta, "replace_one")[0]
-    assert epsilon == pytest.approx(arm.stated(settings.sigma**2).guaranteed, rel=1e-9)
+    assert epsilon == pytest.approx(arm.stated(settings.sigma**2).guaranteed_epsilon, rel=1e-9)
     if method == "repaired-cyclic":
         # Its bound is for whole passes.
         assert stopped.last_iterate is None and whole.last_iterate is not None
@@ -274,15 +278,16 @@ class TestRows:
 def test_noise_of_the_operating_system_stays_one_secret_over_a_resume(data, tmp_path, monkeypatch):
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     spec = spec_of("accuracy", schedule="constant", noise_source="os")
-    seen, real_run = [], reports.Reports._run
+    seen, real_result = [], Stages.result
 
-    def counted_run(found, *arguments):
-        seen.append(found.noise.secret)
-        if len(seen) == 2:
-            raise Killed
-        return real_run(found, *arguments)
+    def counted_result(stages, name, compute):
+        if name.startswith("run-"):
+            seen.append(stages.noise.secret)
+            if len(seen) == 2:
+                raise Killed
+        return real_result(stages, name, compute)
 
-    monkeypatch.setattr(reports.Reports, "_run", counted_run)
+    monkeypatch.setattr(Stages, "result", counted_result)
     with pytest.raises(Killed):
         run(spec, data, tmp_path)
     record = run(spec, data, tmp_path)

@@ -153,7 +153,7 @@ def test_two_phases_go_on_from_the_training_of_the_first_alone(whole):
 def apart(given, tmp_path_factory):
     """(record, trainings) of the same job, each arm of which takes all of its steps itself."""
     with pytest.MonkeyPatch.context() as patch, watched_trainings() as seen:
-        patch.setattr(lpfft_strategies.StrategyComparison, "_branches", lambda self, one: False)
+        patch.setattr(lpfft_strategies.StrategyTrainings, "_branches", lambda self, one: False)
         record = record_of(spec_of("strategies"), given, tmp_path_factory.mktemp("apart"))
     assert len(seen) == RUNS * len(ARMS)
     return record, {(ARMS[i % len(ARMS)][:2], i // len(ARMS)): each for i, each in enumerate(seen)}
@@ -196,7 +196,7 @@ def test_steps_in_common_are_taken_once_with_augmented_images_too(given, tmp_pat
         record = record_of(spec, given, tmp_path / "whole")
     # FFT and LP, 3 and 2 steps of FFT after LP, 2 of the second rate of FFT.
     assert len(steps) == RUNS * (4 + 4 + 3 + 2 + 2)
-    monkeypatch.setattr(lpfft_strategies.StrategyComparison, "_branches", lambda self, one: False)
+    monkeypatch.setattr(lpfft_strategies.StrategyTrainings, "_branches", lambda self, one: False)
     with counted((PrivateTraining, "step")) as steps:
         other = record_of(spec, given, tmp_path / "apart")
     assert without_repetition(other) == without_repetition(record)

@@ -5,10 +5,10 @@ which then share the rows of DP-SGD and SGD. accuracy_tuning chose the settings 
 paper's own protocol is `protocol`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import Any
 
 from dpatlas.accounting.samplers import Poisson
 from dpatlas.formulas.dp_sgld.theorems import SCHEDULES
@@ -22,10 +22,9 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     reported,
     sgd,
 )
-from dpatlas_workflow.papers.dp_sgld.jobs.regression_data import Bounded
 from dpatlas_workflow.papers.dp_sgld.records.accuracy import RECORD, AccuracyFields
-from dpatlas_workflow.run.arms import Arms, ArmSetting, Chosen
-from dpatlas_workflow.run.private_plan import DpSgdPlan
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen
+from dpatlas_workflow.run.private_plan import calibrated, dp_sgd_phase
 
 FULL_BATCH = ("noisy-gd", "repaired-full")
 BOTH = "both"
@@ -45,6 +44,12 @@ class AccuracyArm:
     schedule: str | None = None
     l2: bool = True
 
+    @property
+    def name(self) -> str:
+        """The name by which its settings are handed on."""
+        without = None if self.l2 else "without L2 term"
+        return arm_name(self.method, self.epsilon, without, self.comparison, self.schedule)
+
 
 def accuracy(job: Job) -> Outcome:
     """The test accuracies of every arm of the tables.
@@ -52,20 +57,10 @@ def accuracy(job: Job) -> Outcome:
     Raises InputError for a batch above n, for a step size >= 1 / beta, and for an accountant that
     cannot take an arm's batches.
     """
-    arms = arms_of(job, list(compared(job.fields)))
-    return reported(job, arms, RECORD, without_l2, warnings_of(job))
-
-
-def without_l2(arm: AccuracyArm) -> dict[str, Any]:
-    """The columns that name an arm; only those with l2 are reported."""
-    return {name: value for name, value in vars(arm).items() if name != "l2"}
-
-
-def warnings_of(job: Job) -> list[str]:
-    """Warnings about the step sizes that Langevin arms chose."""
     of_arms = (chosen.get("step_size") for chosen in job.chosen.values())
     sizes = {size for size in of_arms if isinstance(size, float)}
-    return [line for size in sorted(sizes) for line in problem_of(job, size).warnings()]
+    warnings = [line for size in sorted(sizes) for line in problem_of(job, size).warnings()]
+    return reported(job, RECORD, arms_of(job, compared(job.fields)), warnings)
 
 
 def compared(fields: AccuracyFields) -> Iterator[AccuracyArm]:
@@ -86,37 +81,35 @@ def compared(fields: AccuracyFields) -> Iterator[AccuracyArm]:
             yield AccuracyArm("repaired-cyclic", "guaranteed", epsilon, schedule)
 
 
-def arms_of(job: Job, arms: Sequence[AccuracyArm]) -> Arms[AccuracyArm, Bounded]:
+def arms_of(job: Job, arms: Iterable[AccuracyArm]) -> Arms:
     """These arms of a job of this kind, or of its tuning."""
+    return regression_arms(job, {arm.name: partial(at, job, arm) for arm in arms})
+
+
+def at(job: Job, arm: AccuracyArm, chosen: Chosen) -> Arm:
+    """The arm at these settings."""
     fields: AccuracyFields = job.fields
-
-    def setting_of(arm: AccuracyArm, chosen: Chosen) -> ArmSetting[Bounded]:
-        if arm.method in LANGEVIN:
-            assert arm.comparison and arm.schedule and arm.epsilon is not None
-            problem = problem_of(job, chosen["step_size"])
-            full = arm.method in FULL_BATCH
-            passes, batch = chosen["steps" if full else "epochs"], chosen.get("batch", problem.n)
-            of_arm = (arm.method, arm.comparison, arm.schedule, chosen["lambda"], passes, batch)
-            return langevin(LangevinPlan(problem, *of_arm), arm.epsilon)
-        problem = problem_of(job)
-        sampler = Poisson(problem.n, chosen["batch"])
-        plan = DpSgdPlan(
-            sampler,
-            steps=chosen["epochs"] * sampler.steps_per_epoch,
-            max_grad_norm=chosen.get("max_grad_norm", fields.max_grad_norm),
-            delta=problem.delta,
-            relation="replace_one" if arm.comparison == "guaranteed" else "add_remove",
-            accountant=problem.accountant,
-        ).calibrated(arm.epsilon)
-        decay = chosen["weight_decay"]
-        return sgd(plan, chosen["lr"], problem.classes, weight_decay=decay)
-
-    return regression_arms(job, arms, name_of, setting_of)
-
-
-def name_of(arm: AccuracyArm) -> str:
-    """The name by which an arm's settings are handed on."""
-    return arm_name(arm, None if arm.l2 else "without L2 term", arm.comparison, arm.schedule)
+    if arm.method in LANGEVIN:
+        assert arm.comparison and arm.schedule and arm.epsilon is not None
+        problem = problem_of(job, chosen["step_size"])
+        full = arm.method in FULL_BATCH
+        passes, batch = chosen["steps" if full else "epochs"], chosen.get("batch", problem.n)
+        of_arm = (arm.method, arm.comparison, arm.schedule, chosen["lambda"], passes, batch)
+        return langevin(vars(arm), LangevinPlan(problem, *of_arm), arm.epsilon)
+    problem = problem_of(job)
+    sampler = Poisson(problem.n, chosen["batch"])
+    steps = chosen["epochs"] * sampler.steps_per_epoch
+    relation = "replace_one" if arm.comparison == "guaranteed" else "add_remove"
+    accounts = (problem.delta, relation, problem.accountant)
+    phase = dp_sgd_phase(
+        sampler,
+        calibrated(sampler, steps, arm.epsilon, *accounts),
+        chosen.get("max_grad_norm", fields.max_grad_norm),
+        steps,
+        chosen["lr"],
+        weight_decay=chosen["weight_decay"],
+    )
+    return sgd(vars(arm), problem, phase, relation)
 
 
 KIND = Kind(

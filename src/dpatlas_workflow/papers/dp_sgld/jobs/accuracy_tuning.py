@@ -15,14 +15,12 @@ from dpatlas_workflow.papers.dp_sgld.jobs.accuracy import (
     AccuracyArm,
     arms_of,
     compared,
-    name_of,
 )
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LANGEVIN
-from dpatlas_workflow.papers.dp_sgld.jobs.regression import in_words
 from dpatlas_workflow.papers.dp_sgld.records.accuracy import AccuracyFields
 from dpatlas_workflow.papers.dp_sgld.records.accuracy_tuning import RECORD, AccuracyTuningSpec
 from dpatlas_workflow.run.arms import Chosen
-from dpatlas_workflow.run.tuning import Tuning
+from dpatlas_workflow.run.tuning import tune
 
 # Values to try, by the name of a setting.
 Axes = dict[str, Sequence[float]]
@@ -32,26 +30,28 @@ def accuracy_tuning(job: Job) -> Outcome:
     """The settings that every arm tried, and those that it chose."""
     fields: AccuracyTuningSpec = job.fields
     grid = fields.grid
+    arms = {arm.name: arm for arm in tuned(fields)}
 
-    def grid_of(arm: AccuracyArm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+    def grid_of(name: str, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+        arm = arms[name]
         if arm.method in LANGEVIN:
             axes: Axes = {"lambda": grid.lam, "step_size": grid.step_sizes}
             if arm.method in FULL_BATCH:
                 return points({**axes, "steps": grid.steps})
             return points({**axes, "batch": grid.batches, "epochs": grid.epochs})
         if arm.l2:
-            before = chosen[name_of(replace(arm, l2=False))]
-            return [{**before, "weight_decay": decay} for decay in grid.weight_decays]
+            (before,) = after(name)
+            return [{**chosen[before], "weight_decay": decay} for decay in grid.weight_decays]
         axes = {"batch": grid.batches, "epochs": grid.epochs, "lr": grid.lr}
         if arm.epsilon is not None:
             axes["max_grad_norm"] = grid.max_grad_norms
         return points({**axes, "weight_decay": [0.0]})
 
-    def after(arm: AccuracyArm) -> list[str]:
-        return [] if arm.method in LANGEVIN or not arm.l2 else [name_of(replace(arm, l2=False))]
+    def after(name: str) -> list[str]:
+        arm = arms[name]
+        return [] if arm.method in LANGEVIN or not arm.l2 else [replace(arm, l2=False).name]
 
-    arms = arms_of(job, list(tuned(fields)))
-    return Tuning(job, arms, grid_of, after).outcome(*in_words(fields))
+    return tune(job, arms_of(job, arms.values()), grid_of, after)
 
 
 def tuned(fields: AccuracyFields) -> Iterator[AccuracyArm]:

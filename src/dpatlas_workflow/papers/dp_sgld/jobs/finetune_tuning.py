@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.dp_sgld.jobs.finetune import FinetuneArm, arms_of, in_words
+from dpatlas_workflow.papers.dp_sgld.jobs.finetune import arms_of
 from dpatlas_workflow.papers.dp_sgld.records.finetune_tuning import RECORD, FinetuneTuningSpec
 from dpatlas_workflow.run.arms import Chosen
-from dpatlas_workflow.run.tuning import Tuning
+from dpatlas_workflow.run.tuning import tune
 
 
 def finetune_tuning(job: Job) -> Outcome:
     """The learning rates that every arm tried, and those that it chose."""
     fields: FinetuneTuningSpec = job.fields
 
-    def grid_of(arm: FinetuneArm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+    def grid_of(name: str, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         return [{"lr": lr} for lr in fields.lrs]
 
-    return Tuning(job, arms_of(job), grid_of).outcome(*in_words(job))
+    return tune(job, arms_of(job), grid_of)
 
 
 KIND = Kind(

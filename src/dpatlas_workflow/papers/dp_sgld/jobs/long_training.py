@@ -7,11 +7,12 @@ Every number of steps has its own noise and its own setting, which long_training
 """
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from dpatlas.accounting.samplers import FullBatch
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     arm_name,
     langevin,
@@ -20,10 +21,9 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     reported,
     sgd,
 )
-from dpatlas_workflow.papers.dp_sgld.jobs.regression_data import Bounded
 from dpatlas_workflow.papers.dp_sgld.records.long_training import RECORD, LongTraining
-from dpatlas_workflow.run.arms import Arms, ArmSetting, Chosen
-from dpatlas_workflow.run.private_plan import DpSgdPlan
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen
+from dpatlas_workflow.run.private_plan import calibrated, dp_sgd_phase
 
 DP_SGD = "dp-sgd"
 # The comparison under which each method's noise is calibrated.
@@ -40,37 +40,37 @@ class LongTrainingArm:
     epsilon: float
     steps: int
 
+    @property
+    def name(self) -> str:
+        """The name by which its settings are handed on."""
+        return arm_name(self.method, self.epsilon, self.comparison, f"{self.steps} steps")
+
 
 def long_training(job: Job) -> Outcome:
     """The test accuracies of every method after every number of steps.
 
     Raises InputError for a step size >= 1 / beta.
     """
-    problem = problem_of(job)
-    return reported(job, arms_of(job, problem), RECORD, vars, problem.warnings())
+    return reported(job, RECORD, arms_of(job), problem_of(job).warnings())
 
 
-def arms_of(job: Job, problem: RegressionProblem) -> Arms[LongTrainingArm, Bounded]:
+def arms_of(job: Job) -> Arms:
     """The arms of a job of this kind, or of its tuning."""
+    return regression_arms(job, {arm.name: partial(at, job, arm) for arm in compared(job.fields)})
+
+
+def at(job: Job, arm: LongTrainingArm, chosen: Chosen) -> Arm:
+    """The arm at this lambda or learning rate."""
     fields: LongTraining = job.fields
-
-    def setting_of(arm: LongTrainingArm, chosen: Chosen) -> ArmSetting[Bounded]:
-        if arm.method == DP_SGD:
-            accounts = (problem.delta, RELATION, problem.accountant)
-            plan = DpSgdPlan(FullBatch(problem.n), arm.steps, fields.max_grad_norm, *accounts)
-            return sgd(plan.calibrated(arm.epsilon), chosen["lr"], problem.classes)
-        langevin_plan = LangevinPlan(
-            problem,
-            arm.method,
-            arm.comparison,
-            "constant",
-            chosen["lambda"],
-            arm.steps,
-            problem.n,
-        )
-        return langevin(langevin_plan, arm.epsilon)
-
-    return regression_arms(job, compared(fields), name_of, setting_of)
+    problem = problem_of(job)
+    if arm.method == DP_SGD:
+        sampler = FullBatch(problem.n)
+        accounts = (problem.delta, RELATION, problem.accountant)
+        noise = calibrated(sampler, arm.steps, arm.epsilon, *accounts)
+        phase = dp_sgd_phase(sampler, noise, fields.max_grad_norm, arm.steps, chosen["lr"])
+        return sgd(vars(arm), problem, phase, RELATION)
+    of_arm = (arm.method, arm.comparison, "constant", chosen["lambda"], arm.steps, problem.n)
+    return langevin(vars(arm), LangevinPlan(problem, *of_arm), arm.epsilon)
 
 
 def compared(fields: LongTraining) -> list[LongTrainingArm]:
@@ -79,11 +79,6 @@ def compared(fields: LongTraining) -> list[LongTrainingArm]:
         LongTrainingArm(method, comparison, fields.epsilon, steps)
         for steps, (method, comparison) in product(fields.steps, METHODS.items())
     ]
-
-
-def name_of(arm: LongTrainingArm) -> str:
-    """The name by which an arm's settings are handed on."""
-    return arm_name(arm, arm.comparison, f"{arm.steps} steps")
 
 
 KIND = Kind(

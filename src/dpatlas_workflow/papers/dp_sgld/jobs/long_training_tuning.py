@@ -3,26 +3,30 @@
 from collections.abc import Mapping
 
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.dp_sgld.jobs.long_training import DP_SGD, LongTrainingArm, arms_of
-from dpatlas_workflow.papers.dp_sgld.jobs.regression import in_words, problem_of
+from dpatlas_workflow.papers.dp_sgld.jobs.long_training import (
+    DP_SGD,
+    arms_of,
+    compared,
+)
 from dpatlas_workflow.papers.dp_sgld.records.long_training_tuning import (
     RECORD,
     LongTrainingTuningSpec,
 )
 from dpatlas_workflow.run.arms import Chosen
-from dpatlas_workflow.run.tuning import Tuning
+from dpatlas_workflow.run.tuning import tune
 
 
 def long_training_tuning(job: Job) -> Outcome:
     """The settings that every arm tried, and those that it chose."""
     fields: LongTrainingTuningSpec = job.fields
+    methods = {arm.name: arm.method for arm in compared(fields)}
 
-    def grid_of(arm: LongTrainingArm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
-        if arm.method == DP_SGD:
+    def grid_of(name: str, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+        if methods[name] == DP_SGD:
             return [{"lr": lr} for lr in fields.lrs]
         return [{"lambda": lam} for lam in fields.lambdas]
 
-    return Tuning(job, arms_of(job, problem_of(job)), grid_of).outcome(*in_words(fields))
+    return tune(job, arms_of(job), grid_of)
 
 
 KIND = Kind(

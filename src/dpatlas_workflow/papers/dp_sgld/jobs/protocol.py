@@ -10,6 +10,7 @@ DP-SGD is tuned: protocol_tuning does that here, beforehand. Beside it, DP-SGD w
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from dpatlas.accounting.samplers import Poisson
 from dpatlas.errors import InputError
@@ -23,10 +24,9 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     reported,
     sgd,
 )
-from dpatlas_workflow.papers.dp_sgld.jobs.regression_data import Bounded
-from dpatlas_workflow.papers.dp_sgld.records.protocol import RECORD, ProtocolFields, Reading
-from dpatlas_workflow.run.arms import Arms, ArmSetting, Chosen
-from dpatlas_workflow.run.private_plan import DpSgdPlan
+from dpatlas_workflow.papers.dp_sgld.records.protocol import RECORD, ProtocolFields
+from dpatlas_workflow.run.arms import Arm, Arms, Chosen
+from dpatlas_workflow.run.private_plan import calibrated, dp_sgd_phase
 
 DP_SGLD, DP_SGD, NO_DP = "dp-sgld", "dp-sgd", "no-dp"
 
@@ -44,6 +44,13 @@ class ProtocolArm:
     epsilon: float | None
     l2: bool = True
 
+    @property
+    def name(self) -> str:
+        """The name by which its settings are handed on."""
+        without = None if self.l2 else "without L2 term"
+        steps = (self.reading, f"{self.schedule} steps")
+        return arm_name(self.method, self.epsilon, without, *steps)
+
 
 def protocol(job: Job) -> Outcome:
     """The test accuracies of every arm, of its last iterate and of its best epoch.
@@ -56,7 +63,7 @@ def protocol(job: Job) -> Outcome:
         for reading in fields.readings
         for warning in problem_of(job, reading.step_size).warnings()
     ]
-    return reported(job, arms_of(job), RECORD, vars, warnings)
+    return reported(job, RECORD, arms_of(job), warnings)
 
 
 def compared(fields: ProtocolFields) -> Iterator[ProtocolArm]:
@@ -71,45 +78,37 @@ def compared(fields: ProtocolFields) -> Iterator[ProtocolArm]:
             yield ProtocolArm(NO_DP, *steps, None)
 
 
-def arms_of(job: Job) -> Arms[ProtocolArm, Bounded]:
+def arms_of(job: Job) -> Arms:
     """The arms of a job of this kind, or of its tuning."""
-    fields: ProtocolFields = job.fields
-    readings: dict[str, Reading] = {reading.name: reading for reading in fields.readings}
-    if len(readings) < len(fields.readings):
-        names = [reading.name for reading in fields.readings]
+    names = [reading.name for reading in job.fields.readings]
+    if len(set(names)) < len(names):
         raise InputError("readings", names, "each name once")
-
-    def setting_of(arm: ProtocolArm, chosen: Chosen) -> ArmSetting[Bounded]:
-        reading = readings[arm.reading]
-        problem = problem_of(job, reading.step_size)
-        steps_of = (arm.schedule, reading.lam, fields.epochs, fields.batch)
-        shared = LangevinPlan(problem, DP_SGLD, "published", *steps_of)
-        if arm.method == DP_SGLD:
-            assert arm.epsilon is not None
-            return langevin(shared, arm.epsilon, every_epoch=True)
-        sampler = Poisson(problem.n, fields.batch)
-        bound = chosen.get("max_grad_norm", fields.max_grad_norm)
-        steps = fields.epochs * sampler.steps_per_epoch
-        accounts = (problem.delta, "add_remove", problem.accountant)
-        plan = DpSgdPlan(sampler, steps, bound, *accounts).calibrated(arm.epsilon)
-        rate, weight_decay = shared.rates[0], reading.lam if arm.l2 else 0.0
-        falling = rate * reading.lam / 2 if arm.schedule == "decreasing" else 0.0
-        return sgd(
-            plan,
-            rate,
-            problem.classes,
-            every_epoch=True,
-            weight_decay=weight_decay,
-            lr_decay=falling,
-        )
-
-    return regression_arms(job, list(compared(fields)), name_of, setting_of)
+    return regression_arms(job, {arm.name: partial(at, job, arm) for arm in compared(job.fields)})
 
 
-def name_of(arm: ProtocolArm) -> str:
-    """The name by which an arm's settings are handed on."""
-    without = None if arm.l2 else "without L2 term"
-    return arm_name(arm, without, arm.reading, f"{arm.schedule} steps")
+def at(job: Job, arm: ProtocolArm, chosen: Chosen) -> Arm:
+    """The arm at this clip bound, the spec's where it chose none."""
+    fields: ProtocolFields = job.fields
+    (reading,) = (reading for reading in fields.readings if reading.name == arm.reading)
+    problem = problem_of(job, reading.step_size)
+    steps_of = (arm.schedule, reading.lam, fields.epochs, fields.batch)
+    shared = LangevinPlan(problem, DP_SGLD, "published", *steps_of)
+    if arm.method == DP_SGLD:
+        assert arm.epsilon is not None
+        return langevin(vars(arm), shared, arm.epsilon, every_epoch=True)
+    sampler = Poisson(problem.n, fields.batch)
+    steps, rate = fields.epochs * sampler.steps_per_epoch, shared.rates[0]
+    accounts = (problem.delta, "add_remove", problem.accountant)
+    phase = dp_sgd_phase(
+        sampler,
+        calibrated(sampler, steps, arm.epsilon, *accounts),
+        chosen.get("max_grad_norm", fields.max_grad_norm),
+        steps,
+        rate,
+        weight_decay=reading.lam if arm.l2 else 0.0,
+        lr_decay=rate * reading.lam / 2 if arm.schedule == "decreasing" else 0.0,
+    )
+    return sgd(vars(arm), problem, phase, "add_remove", every_epoch=True)
 
 
 KIND = Kind(

@@ -4,7 +4,7 @@ Such an evaluation sees intermediate iterates. The ledger's epsilon therefore co
 which covers the release of every iterate.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,12 @@ from dpatlas.accounting.ledger import Ran
 from dpatlas.base.progress import Progress
 from dpatlas.base.seeds import Noise
 from dpatlas.jobs.job import Job
-from dpatlas.jobs.resume import Stages, WatchedWork
+from dpatlas.jobs.resume import Stages
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas_workflow.papers.lp_fft.jobs.networks import Seen
+from dpatlas_workflow.run.arms import OneRun
 from dpatlas_workflow.run.branches import Stem, stem_of
 
-Look = Callable[[], dict[str, Any]]
 SHARED = "the trainings of one run"
 
 
@@ -28,48 +29,37 @@ class Curves:
     """
 
     def __init__(self, job: Job, progress: Progress):
-        self.progress = progress
+        self.job, self.progress = job, progress
         self.noise = Noise(job.spec.digest, job.fields.noise_source)
         self.stages = Stages(job, self.noise)
         self.ran: list[Ran] = []
         self._stems = 0
 
-    def stem(
-        self,
-        number: int,
-        make: Callable[[Mapping[str, Any]], PrivateTraining],
-        at: Sequence[int],
-    ) -> Stem:
-        """First steps that several trainings of run `number` have in common, kept after steps `at`.
+    def of(self, number: int, records: Seen) -> OneRun:
+        """Run `number` on these records."""
+        return OneRun(self.job, self.stages, self.noise, records, number, number, SHARED)
 
-        make: as in `run`, but returns the training alone.
-        """
+    def stem(self, one: OneRun, training: Callable[[], PrivateTraining], at: Sequence[int]) -> Stem:
+        """First steps that several trainings of a run have in common, kept after steps `at`."""
         name, self._stems = f"stem-{self._stems}", self._stems + 1
-        stage = partial(self.stages.result, name)
-        return stem_of(stage, self.stages.finish, lambda: make(self._draws(number)), at)
+        return stem_of(one, partial(self.stages.result, name), training, at)
 
-    def run(
+    def train(
         self,
-        number: int,
-        make: Callable[[Mapping[str, Any]], tuple[PrivateTraining, Look]],
+        one: OneRun,
+        make: Callable[[], tuple[PrivateTraining, Callable[[], dict[str, Any]]]],
         at: Sequence[int],
     ) -> list[dict[str, Any]]:
-        """Train once in run `number` and return what `look` gives after each number of steps.
+        """What is seen of one training of a run after each number of its steps `at`.
 
-        make(draws) returns a training and its `look`; draws: the arguments by which the training
-        draws its batches and noise. at: numbers of steps of that training.
+        make: returns the training and what looks at it.
         """
 
         def train() -> dict[str, Any]:
-            training, look = make(self._draws(number))
-            watched = WatchedWork(training, look, at)
-            self.stages.finish(watched)
-            return {"seen": watched.seen, "ran": training.ran.facts()}
+            training, look = make()
+            return {"seen": one.finish(training, look, at), "ran": training.ran.facts()}
 
-        run = self.stages.result(f"training-{len(self.ran)}", train)
-        self.ran.append(Ran.of(run["ran"]))
+        result = self.stages.result(f"training-{len(self.ran)}", train)
+        self.ran.append(Ran.of(result["ran"]))
         self.progress.advance()
-        return run["seen"]
-
-    def _draws(self, number: int) -> dict[str, Any]:
-        return {"noise": self.noise, "repetition": number, "shared_noise": SHARED}
+        return result["seen"]

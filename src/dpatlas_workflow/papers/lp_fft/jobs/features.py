@@ -4,7 +4,7 @@ Features are the inputs of the head. Their quality is the accuracy of nearest ne
 known records vote on the classes of its queries.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,15 +14,12 @@ from torch.nn.functional import one_hot
 
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.ledger import Ran, ledger
-from dpatlas.accounting.samplers import Sampler
 from dpatlas.data.prepared import Prepared
 from dpatlas.models.backbone import CHUNK, Backbone
 from dpatlas.models.network import Network
-from dpatlas.privacy.training import PrivateTraining
-from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, Seen, outputs
-from dpatlas_workflow.papers.lp_fft.records.private import Part, PrivateFields
-from dpatlas_workflow.run.arms import accuracy
-from dpatlas_workflow.run.private_plan import dp_sgd_phase
+from dpatlas_workflow.papers.lp_fft.jobs.networks import Seen
+from dpatlas_workflow.papers.lp_fft.records.private import PrivateFields
+from dpatlas_workflow.run.arms import accuracy, outputs
 from dpatlas_workflow.run.private_records import identity
 
 # The shipped rates and steps were chosen by earlier curves on the same data set (claims.yaml).
@@ -58,42 +55,6 @@ class Task:
     def accuracy(self, head: nn.Module) -> float:
         """Accuracy of a head whose inputs these records are."""
         return accuracy(outputs(head, self.queries), self.truth)
-
-
-@dataclass(frozen=True)
-class FeaturePhase:
-    """Steps that train one part of the network, with one noise multiplier and learning rate."""
-
-    part: Part
-    steps: int
-    noise_multiplier: float
-    lr: float
-
-
-def training_of(
-    networks: BackboneNetworks,
-    network: Network,
-    sampler: Sampler,
-    plan: FeaturePhase,
-    task: Task,
-    draws: Mapping[str, Any],
-    after: Ran | None = None,
-) -> PrivateTraining:
-    """A training of `network`, which may be a head alone, on the known records of a task.
-
-    draws: the arguments by which it draws batches and noise. after: what was done before.
-    """
-    fields: PrivateFields = networks.job.fields
-    phase = dp_sgd_phase(
-        sampler,
-        plan.noise_multiplier,
-        fields.max_grad_norm,
-        plan.steps,
-        plan.lr,
-        trainable=networks.trained(network, plan.part),
-        max_physical_batch=fields.max_physical_batch,
-    )
-    return PrivateTraining(network, [phase], task.known, task.labels, after=after, **draws)
 
 
 def public_task(data: Prepared, device: str, known: int, queries: int) -> Task:

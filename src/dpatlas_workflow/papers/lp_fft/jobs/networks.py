@@ -1,31 +1,39 @@
 """lp_fft: a public backbone with a random head, what phases train of it, and a run's records."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job
-from dpatlas.models.backbone import CHUNK, Backbone, features
+from dpatlas.models.backbone import Backbone, features
 from dpatlas.models.lora import lora_parameters, with_lora
 from dpatlas.models.network import Network, Scale
-from dpatlas_workflow.papers.lp_fft.records.private import FULL, HEAD, Part
+from dpatlas.privacy.phases import TrainingPhase
+from dpatlas_workflow.papers.lp_fft.records.private import FULL, HEAD, Part, PrivateFields
+from dpatlas_workflow.run.branches import Stem
 from dpatlas_workflow.run.deals import Dealt
+from dpatlas_workflow.run.private_plan import dp_sgd_phase
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The records that a run is dealt, on a device, by part: "train" and "test"."""
+    """The records that a run is dealt, on a device, by part: "train" and "test".
+
+    stems: steps that trainings of the run have in common, by their phase.
+    """
 
     dealt: Dealt
     backbone: Backbone
     device: str
     standardise: "Standardise | None" = None
+    stems: dict[TrainingPhase, Stem] = field(default_factory=dict)
 
     @cached_property
     def x(self) -> Mapping[str, Tensor]:
@@ -135,14 +143,21 @@ class BackboneNetworks:
         _, head = self.fresh(run).split(["head.weight"])
         return head
 
-    def trained(self, network: Network, part: Part) -> tuple[str, ...]:
+    def trained(self, part: Part) -> tuple[str, ...]:
         """Prefixes of the names of the parameters that a phase trains."""
         if part == HEAD:
             return ("head",)
-        return ("",) if part == FULL else lora_parameters(network)
+        return ("",) if part == FULL else lora_parameters(self.fresh(0))
 
-
-def outputs(model: nn.Module, x: Tensor) -> Tensor:
-    """The model's outputs, `CHUNK` records at a time."""
-    with torch.no_grad():
-        return torch.cat([model(rows) for rows in x.split(CHUNK)])
+    def phase(self, part: Part, steps: int, noise_multiplier: float, lr: float) -> TrainingPhase:
+        """Steps on one part of the network, on the records of a run."""
+        fields: PrivateFields = self.job.fields
+        return dp_sgd_phase(
+            Poisson(len(self.job.prepared.y_train), fields.batch),
+            noise_multiplier,
+            fields.max_grad_norm,
+            steps,
+            lr,
+            trainable=self.trained(part),
+            max_physical_batch=fields.max_physical_batch,
+        )

@@ -7,14 +7,11 @@ tunes its own. So all strategies of two phases, the controls included, try equal
 from collections.abc import Mapping
 
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.lp_fft.jobs.strategies import (
-    StrategyArm,
-    StrategyComparison,
-    tuned_before,
-)
+from dpatlas_workflow.papers.lp_fft.jobs.strategies import StrategyTrainings
 from dpatlas_workflow.papers.lp_fft.records.strategies_tuning import RECORD, StrategiesTuningSpec
+from dpatlas_workflow.papers.lp_fft.strategies import ALONE
 from dpatlas_workflow.run.arms import Chosen
-from dpatlas_workflow.run.tuning import Tuning
+from dpatlas_workflow.run.tuning import tune
 
 
 def strategies_tuning(job: Job) -> Outcome:
@@ -23,14 +20,18 @@ def strategies_tuning(job: Job) -> Outcome:
     Raises InputError as the reported runs do.
     """
     fields: StrategiesTuningSpec = job.fields
+    trainings = StrategyTrainings(job)
+    parts_of = {name: arm.parts for name, arm in trainings.compared.items()}
 
-    def grid_of(arm: StrategyArm, chosen: Mapping[str, Chosen]) -> list[Chosen]:
-        first = [lr for name in tuned_before(arm) for lr in chosen[name]["lrs"]]
-        return [{"lrs": [*first, lr]} for lr in getattr(fields.lrs, arm.parts[-1])]
+    def after(name: str) -> list[str]:
+        first, *second = parts_of[name]
+        return [ALONE[first]] if second else []
 
-    compared = StrategyComparison(job)
-    tuning = Tuning(job, compared.arms, grid_of, tuned_before)
-    return tuning.outcome(*compared.in_words)
+    def grid_of(name: str, chosen: Mapping[str, Chosen]) -> list[Chosen]:
+        first = [lr for before in after(name) for lr in chosen[before]["lrs"]]
+        return [{"lrs": [*first, lr]} for lr in getattr(fields.lrs, parts_of[name][-1])]
+
+    return tune(job, trainings.arms, grid_of, after)
 
 
 KIND = Kind(

@@ -6,34 +6,33 @@ compared.
 
 import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from dpatlas.accounting.guarantees import Phase
-from dpatlas.accounting.samplers import Poisson, Sampler
+from dpatlas.accounting.samplers import Poisson
 from dpatlas.base.guard import integer
 from dpatlas.base.progress import Progress
 from dpatlas.base.records import Row
 from dpatlas.base.seeds import generator, seed
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas_workflow.papers.lp_fft.jobs.curves import Curves, Look
+from dpatlas_workflow.papers.lp_fft.jobs.curves import Curves
 from dpatlas_workflow.papers.lp_fft.jobs.features import (
-    FeaturePhase,
     Task,
     backbone_used,
     check_accountant,
     finite,
     ledger_of,
     private_task,
-    training_of,
 )
-from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, Seen
+from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks
 from dpatlas_workflow.papers.lp_fft.records.private import FULL, HEAD
 from dpatlas_workflow.papers.lp_fft.records.umap import MOMENTS, RECORD, Moment, UmapSpec
+from dpatlas_workflow.run.arms import OneRun
 from dpatlas_workflow.run.deals import Deals
 from dpatlas_workflow.run.private_records import load_backbone
 
@@ -71,7 +70,7 @@ def umap(job: Job) -> Outcome:
             seen = networks.seen(deals.of(number))
             shown = seen.dealt.labels["test"][: fields.points].tolist()
             labels.append({"run": number, "labels": shown})
-            pictures = _pictures(curves, networks, sampler, seen, number)
+            pictures = _pictures(curves, networks, curves.of(number, seen))
             panels += [
                 {"run": number, "lp_steps": first, "moment": moment, "fft_steps": steps, **picture}
                 for (first, (moment, steps)), picture in zip(places, pictures, strict=True)
@@ -99,33 +98,33 @@ def _done(fields: UmapSpec) -> dict[Moment, int]:
     return dict(zip(MOMENTS, (0, fields.early, fields.fft_steps), strict=True))
 
 
-def _pictures(
-    curves: Curves, networks: BackboneNetworks, sampler: Sampler, seen: Seen, number: int
-) -> list[dict[str, Any]]:
+def _pictures(curves: Curves, networks: BackboneNetworks, one: OneRun) -> list[dict[str, Any]]:
     """The pictures before, early and late in FFT, after every number of steps of LP."""
-    fields: UmapSpec = networks.job.fields
-    images = private_task(seen)
+    fields: UmapSpec = one.job.fields
+    images = private_task(one.records)
     # All trainings start with the same features, which LP leaves unchanged.
-    frozen = images.features(networks.fresh(number))
+    frozen = images.features(networks.fresh(one.number))
     before = functools.cache(lambda: _picture(frozen, fields))
     probed = sorted({steps for steps in fields.lp_steps if steps})
 
-    def probe(draws: Mapping[str, Any]) -> PrivateTraining:
-        plan = FeaturePhase(HEAD, probed[-1], fields.noise_lp, fields.lr_lp)
-        head = networks.fresh_head(number)
-        return training_of(networks, head, sampler, plan, frozen, draws)
+    def probe() -> PrivateTraining:
+        phase = networks.phase(HEAD, probed[-1], fields.noise_lp, fields.lr_lp)
+        head = networks.fresh_head(one.number)
+        return PrivateTraining(head, [phase], frozen.known, frozen.labels, **one.draws)
 
-    stem = curves.stem(number, probe, probed) if probed else None
+    stem = curves.stem(one, probe, probed) if probed else None
 
     def tuned(first: int) -> list[dict[str, Any]]:
-        def make(draws: Mapping[str, Any]) -> tuple[PrivateTraining, Look]:
-            network = networks.fresh(number)
+        def make() -> tuple[PrivateTraining, Callable[[], dict[str, Any]]]:
+            network = networks.fresh(one.number)
             after = None
             if first and stem is not None:
                 network.load_state_dict(stem.weights[first], strict=False)
                 after = stem.ran_in(first)
-            plan = FeaturePhase(FULL, fields.fft_steps, fields.noise_fft, fields.lr_fft)
-            training = training_of(networks, network, sampler, plan, images, draws, after)
+            phase = networks.phase(FULL, fields.fft_steps, fields.noise_fft, fields.lr_fft)
+            training = PrivateTraining(
+                network, [phase], images.known, images.labels, after=after, **one.draws
+            )
 
             def look() -> dict[str, Any]:
                 moved = training.steps_done > 0
@@ -135,7 +134,7 @@ def _pictures(
 
             return training, look
 
-        return curves.run(number, make, list(_done(fields).values()))
+        return curves.train(one, make, list(_done(fields).values()))
 
     return [picture for first in fields.lp_steps for picture in tuned(first)]
 
