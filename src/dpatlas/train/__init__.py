@@ -8,7 +8,22 @@
 Both take the keys of `dpatlas.train.Settings` and do the same.
 """
 
-from dpatlas.train.run import train
-from dpatlas.train.settings import TrainSettings as Settings
+import importlib
+from typing import Any
 
-__all__ = ["Settings", "train"]
+# Imported when they are asked for: a job that trains by settings needs no fetcher of data.
+PUBLIC = {
+    "Settings": ("dpatlas.train.settings", "TrainSettings"),
+    "train": ("dpatlas.train.run", "train"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, public = PUBLIC[name]
+    return getattr(importlib.import_module(module), public)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *PUBLIC])
