@@ -27,16 +27,8 @@ from dpatlas_workflow.config.atlas import Atlas, read_more_runs
 from dpatlas_workflow.config.load import load_config
 from dpatlas_workflow.config.root import General
 from dpatlas_workflow.cost.estimate import seconds_per_run
-from dpatlas_workflow.evidence.claim_file import STATISTICAL
-from dpatlas_workflow.evidence.claims import (
-    Claims,
-    LookRecords,
-    at_tier,
-    judge_claims,
-    judge_entry,
-    read_claims,
-    read_papers,
-)
+from dpatlas_workflow.evidence.claim_file import STATISTICAL, Claims, at_tier, read_claims
+from dpatlas_workflow.evidence.claims import LookRecords, judge_claims, judge_entry, read_papers
 from dpatlas_workflow.evidence.comparisons import PaperRecords
 from dpatlas_workflow.evidence.looks import LOOKS, chance_to_decide
 from dpatlas_workflow.evidence.more_runs import Condition, OpenEntry, Round, next_round

@@ -214,7 +214,7 @@ def _product_differences(old: Trace, new: Trace) -> Iterator[Difference]:
                 yield found
         else:
             states = ["there" if name in side else ABSENT for side in (before, after)]
-            yield _difference("products", name, *states)
+            yield _difference("products", name, states[0], states[1])
 
 
 def _verdict_differences(old: Path, new: Path) -> Iterator[Difference]:
@@ -228,7 +228,7 @@ def _verdict_differences(old: Path, new: Path) -> Iterator[Difference]:
         for folder in (old, new)
     )
     verdicts = [{name: row["verdict"] for name, row in side.items()} for side in (before, after)]
-    yield from _fields("verdict", *verdicts)
+    yield from _fields("verdict", verdicts[0], verdicts[1])
     for name in (claim for claim in before if claim in after):
         row, other = before[name], after[name]
         changed = {
@@ -249,7 +249,7 @@ def _verdict_differences(old: Path, new: Path) -> Iterator[Difference]:
     paths = [folder / COMPARISONS for folder in (old, new)]
     digests = [sha256_now(path) or ABSENT for path in paths]
     if digests[0] != digests[1]:
-        yield _difference("bytes", COMPARISONS, *digests, gap=_gap_of_files(*paths))
+        yield _difference("bytes", COMPARISONS, digests[0], digests[1], _gap_of_files(*paths))
 
 
 def _one_product(old: Trace, new: Trace) -> Iterator[Difference]:
@@ -269,7 +269,7 @@ def _one_product(old: Trace, new: Trace) -> Iterator[Difference]:
         paths = (Path(trace["file"]).with_suffix(".csv") for trace in (old, new))
         gap = _gap_of_files(*paths) if before != after else None
         for found in _fields("bytes", before, after):
-            yield _difference(*list(found.values())[:4], gap)
+            yield found if gap is None else {**found, "largest_relative": gap}
 
 
 def _code(old: Trace, new: Trace) -> Iterator[Difference]:

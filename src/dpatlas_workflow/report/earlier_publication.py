@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpatlas_workflow.evidence.claim_file import read_claims as written_claims
 from dpatlas_workflow.evidence.claims import conjunction_row
-from dpatlas_workflow.evidence.claims import read_claims as written_claims
 from dpatlas_workflow.evidence.verdicts import NOT_RUN, same_question
 from dpatlas_workflow.report.index import Content, Index, block_key
 from dpatlas_workflow.report.state import require_as_made

@@ -21,8 +21,8 @@ from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas_workflow.config.atlas import COUNTING
 from dpatlas_workflow.config.load import project_root
 from dpatlas_workflow.config.products import Product, all_products
-from dpatlas_workflow.evidence.claims import Claims, Headline
-from dpatlas_workflow.evidence.claims import read_claims as read_written_claims
+from dpatlas_workflow.evidence.claim_file import Claims, Headline
+from dpatlas_workflow.evidence.claim_file import read_claims as read_written_claims
 from dpatlas_workflow.evidence.errata import Erratum, Status, read_errata
 from dpatlas_workflow.evidence.printed import CONFIDENCE
 from dpatlas_workflow.evidence.verdicts import (

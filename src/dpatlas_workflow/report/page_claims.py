@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dpatlas.errors import InputError
-from dpatlas_workflow.evidence.claims import Claims, Headline
+from dpatlas_workflow.evidence.claim_file import Claims, Headline
 from dpatlas_workflow.evidence.run_values import samples_of
 from dpatlas_workflow.evidence.verdicts import (
     INCONCLUSIVE,

@@ -508,6 +508,6 @@ def _pair(difference: Difference, full: bool) -> str:
 
 
 def _wrapped(text: str, head: str, margin: str) -> list[str]:
-    indents = {"initial_indent": head, "subsequent_indent": margin}
-    unbroken = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(text, WIDTH, **indents, **unbroken)
+    wrapper = textwrap.TextWrapper(WIDTH, initial_indent=head, subsequent_indent=margin)
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    return wrapper.wrap(text)
