@@ -161,7 +161,6 @@ def _open(path: Path, results: Path, factor: float) -> int:
 
 
 def _make(folder: Path, tier: str, names: Sequence[str], factor: float) -> None:
-    """Make everything that follows from the records in the folder of an opened bundle."""
     # It imports what draws, which takes seconds that writing an archive does without.
     from dpatlas_workflow.show import make
 

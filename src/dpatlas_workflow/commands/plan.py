@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--gpus", type=int, default=1, help="GPUs for it, unless device is cpu")
     parser.add_argument("--json", action="store_true", help="for tools")
     options = parser.parse_args(arguments)
-    cores = os.cpu_count() if options.cores is None else options.cores
+    cores: int = (os.cpu_count() or 1) if options.cores is None else options.cores
     integer(ge=1, le=MOST_CORES).check("--cores", cores)
     integer(ge=1, le=MOST_CORES).check("--gpus", options.gpus)
     if options.results.exists() and not options.results.is_dir():

@@ -513,7 +513,6 @@ def waits_for(spec: Spec) -> str | None:
 
 
 def _backbones(spec: Spec) -> list[str]:
-    """Ids of the backbones that a spec takes features of, in its order."""
     one = spec.fields.get("backbone")
     return spec.fields.get("backbones", [one] if one else [])
 

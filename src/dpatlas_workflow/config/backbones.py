@@ -109,7 +109,6 @@ class Backbones(Model):
 
     @model_validator(mode="after")
     def _are_defined(self) -> "Backbones":
-        """Refuse names in `train` that are not defined, and settings that do not apply."""
         check_named("train", self.train, f"{KEY}.backbones", list(self.backbones))
         for name in self.train:
             _check(f"backbones.{name}", self.backbones[name])
@@ -191,7 +190,6 @@ def weights_file(config: General, spec: Spec) -> str:
 
 
 def _check(place: str, backbone: Backbone) -> None:
-    """InputError for settings that do not apply to this backbone, and for missing ones."""
     explicit: dict[str, Any] = backbone.plain()
     if backbone.source not in IMPORTED:
         for source, models in IMPORTED.items():

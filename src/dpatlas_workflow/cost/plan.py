@@ -181,7 +181,6 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
 
 
 def _table(header: Sequence[str], blocks: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Lines of a table, with an empty one behind each block of rows."""
     cells: list[Sequence[str]] = [header]
     for rows in blocks:
         for row in rows:

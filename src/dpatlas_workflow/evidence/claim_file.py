@@ -367,7 +367,6 @@ def expected_text(entry: ClaimEntry) -> str:
 
 
 def _claim(paper: str, written: dict[str, Any], tests: Tests) -> Claim:
-    """The claim of a paper with these fields of claims.yaml."""
     claim, written = written["id"], {"paper": paper, **written}
     inherited = {name: written[name] for name in ("paper", *INHERITED) if name in written}
     parts = written.get("parts", [written])
@@ -396,6 +395,5 @@ def _entry(claim: str, given: dict[str, Any], tests: Tests) -> ClaimEntry:
 
 
 def _fields_of(kind: type[Statement], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given values that are fields of the dataclass; lists as tuples."""
     own = {each.name for each in dataclasses.fields(kind)}
     return {name: tuple(v) if name in LISTS else v for name, v in given.items() if name in own}

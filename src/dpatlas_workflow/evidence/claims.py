@@ -245,13 +245,19 @@ def write_claims(
     path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS
 ) -> None:
     """Write the rows as csv, atomically; numbers with six significant digits."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: f"{v:.6g}" if isinstance(v, float) else v for key, v in row.items()})
     remove_parts(path.parent, path.name)
-    write_atomic(path, text.getvalue())
+    write_atomic(path, csv_text(rows, columns))
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """These columns of the rows, as `write_claims` writes them; empty where a row lacks one."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        values = (row.get(column, "") for column in columns)
+        writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in values])
+    return text.getvalue()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -505,7 +511,6 @@ def _with_margin(entry: ClaimEntry, evidence: Evidence) -> Evidence:
 
 
 def _judged_once(entry: ClaimEntry, evidence: Evidence) -> JudgedEntry:
-    """The verdict on an entry that shares no error with others and is judged once."""
     decision = at_looks.decide_once(evidence, FAMILY_ERROR)
     verdict = VERDICT_OF[decision.answer]
     if entry.kind == IDENTITY and verdict == REPRODUCED:

@@ -258,7 +258,6 @@ def _look(
 
 
 def _without_look(evidence: Evidence) -> Decision:
-    """Every comparison with an interval of its own at level `ALONE`, without a verdict."""
     judged = Intervals().judge(evidence.alternatives, ALONE)
     return Decision(OPEN, "", weigh(judged)[1], ALONE, 0, evidence, judged, judged, judged)
 
@@ -297,7 +296,6 @@ def _no_spread(comparison: Comparison) -> bool:
 
 
 def _scaled(comparison: Comparison, runs: int) -> Comparison:
-    """The comparison with what its estimate would be over so many runs of such spread."""
     seen = comparison.estimate
     if _no_spread(comparison) or seen.runs < 2:
         unknown = replace(seen, standard_error=math.inf)
@@ -324,5 +322,4 @@ def _chance_to_fail(comparison: Comparison, level: float) -> float:
 
 
 def _distances(comparison: Comparison, value: float) -> tuple[float, float]:
-    """How far inside each limit a value lies; infinite for a limit that there is not."""
     return value - comparison.above, comparison.below - value

@@ -528,7 +528,6 @@ def in_words(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _points(where: Where) -> Iterator[dict[str, Value]]:
-    """Each combination of the values, the last column's fastest."""
     for values in itertools.product(*map(_list, where.values())):
         yield dict(zip(where, values, strict=True))
 

@@ -120,7 +120,6 @@ def _ordered(differences: Iterable[Difference]) -> list[Difference]:
 
 
 def _rounded(differences: Iterable[Difference], tolerance: float) -> bool:
-    """Whether all are numbers that differ by at most the tolerance."""
     gaps = (difference.get("largest_relative") for difference in differences)
     return all(gap is not None and gap <= tolerance for gap in gaps)
 

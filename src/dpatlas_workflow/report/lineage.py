@@ -146,7 +146,6 @@ def trace_run(index: Index) -> Trace:
 
 
 def _trace_named(index: Index, node: Node) -> Trace:
-    """The trace of a figure or table; of an edited file of it, if any."""
     paths = {index.folder / f"{node.kind}s" / name: s for name, s in node.facts["outputs"].items()}
     there = {path: sha256_now(path) == sha for path, sha in paths.items() if path.is_file()}
     if not there:
@@ -171,7 +170,6 @@ def _trace_product(path: Path) -> Trace:
 
 
 def _product(node: Node, path: Path, index: Index) -> Trace:
-    """The trace of a figure or table by one of its files, or by its lineage."""
     sha, lineage = file_sha256(path), node.facts
     return {
         "kind": node.kind,
@@ -244,7 +242,6 @@ def _node(node: Node, recorded: str | None = None) -> Trace:
 
 
 def _weights(manifest: Path) -> Trace | None:
-    """What a record that made a backbone says of it."""
     if not manifest.is_file():
         return None
     content = read_json(manifest)
@@ -253,7 +250,6 @@ def _weights(manifest: Path) -> Trace | None:
 
 
 def _of_arrays(node: Node) -> Trace:
-    """What a data set or features say in place of spec and data."""
     content, extra = node.facts, ("licence", "counts", "shapes")
     if node.kind == "data":
         return {
@@ -271,14 +267,12 @@ def _of_arrays(node: Node) -> Trace:
 
 
 def _with_users(node: Node, index: Index, recorded: str | None = None) -> Trace:
-    """A record, data or features with what uses it, and the claims on that."""
     users = index.users(node)
     claims = index.claims_on(set(users) & index.products.keys())
     return {**_node(node, recorded), "used_by": users, "claims": claims}
 
 
 def _trace_claim(index: Index, name: str) -> Trace:
-    """The trace of a claim, or of a part."""
     tier, row = index.folder.resolve().name, index.claims[name]
     behind = [index.products[each] for each in evidence_of(row) if each in index.products]
     return {
@@ -315,7 +309,6 @@ def _above(path: Path, levels: int) -> Path:
 
 
 def _near(target: str, names: list[str]) -> list[str]:
-    """Names that `target` is a part of, then those that look like it."""
     holding = [name for name in names if target.lower() in name.lower()]
     alike = difflib.get_close_matches(target, names, NEAR)
     return list(dict.fromkeys([*holding[:NEAR], *alike]))[:NEAR]

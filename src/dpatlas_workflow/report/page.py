@@ -246,7 +246,6 @@ def _products() -> dict[str, Product]:
 
 
 def _elsewhere(path: Path, beside: Mapping[str, Source]) -> dict[str, Item]:
-    """The figure or table of this name in other tiers that have it."""
     paths = {tier: other.folder / path.parent.name / path.name for tier, other in beside.items()}
     return {tier: read_item(beside[tier], path) for tier, path in paths.items() if path.is_file()}
 
@@ -364,7 +363,6 @@ def _claims_first(rows: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
 
 
 def _script_hash(script: str) -> str:
-    """What a content security policy asks for to let this one script run."""
     digest = hashlib.sha256(str(script).encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 

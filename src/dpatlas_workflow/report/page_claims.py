@@ -277,7 +277,6 @@ def protocols(claims: Claims) -> dict[str, ClaimProtocol]:
 
 
 def _by_claim(rows: Rows, compared: Rows) -> dict[str, tuple[Mapping[str, str], Rows]]:
-    """By claim its row of claims.csv, and those of comparisons.csv."""
     found: dict[str, list[Mapping[str, str]]] = {row["claim"]: [] for row in rows}
     for each in compared:
         found.setdefault(each["claim"], []).append(each)
@@ -362,7 +361,6 @@ def _strip(
 
 
 def _run_lines(places: Sequence[float]) -> str:
-    """The path of `Strip.runs`, each line from the end of the one before; places: in percent."""
     units = sorted({round(place * RUNS_WIDTH / 100) for place in places})
     steps = zip(units, [0, *units], strict=False)
     return "M0 1" + "".join(f"m{here - before}-1v1" for here, before in steps) if units else ""

@@ -12,7 +12,7 @@ the run is partial also what waits in it.
 import csv
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from dpatlas.base.progress import duration
 from dpatlas.base.specs import FIRST_RUN, RUNS, condition_id
 from dpatlas.errors import InputError
 from dpatlas_workflow.config.products import all_products
+from dpatlas_workflow.evidence.claims import csv_text
 from dpatlas_workflow.evidence.printed import printed_comparisons
 from dpatlas_workflow.evidence.verdicts import (
     CLAIMS,
@@ -42,7 +43,7 @@ from dpatlas_workflow.evidence.verdicts import (
 )
 from dpatlas_workflow.registry import all_blocks
 from dpatlas_workflow.report import state
-from dpatlas_workflow.report.earlier_publication import Earlier, csv_text, earlier_publication
+from dpatlas_workflow.report.earlier_publication import Earlier, earlier_publication
 from dpatlas_workflow.report.index import (
     MANIFEST,
     README,
@@ -82,6 +83,12 @@ class Expected:
     blocks: tuple[str, ...]
     waiting: tuple["Waiting", ...] | None = None
 
+    @property
+    def files(self) -> list[tuple[str, str, str]]:
+        """Folder, name and suffix of every file of a figure or table that is published."""
+        parts = {"figures": self.figures, "tables": self.tables}
+        return [(part, name, x) for part in parts for name in parts[part] for x in SUFFIXES[part]]
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -104,13 +111,11 @@ class Waiting:
     @property
     def words(self) -> str:
         """What it waits for."""
-        hours = self.gpu_hours or self.cpu_hours
-        device = "a GPU" if self.gpu_hours else "CPU"
+        hours = duration(3600 * (self.gpu_hours or self.cpu_hours))
         files = f"; files: {', '.join(self.files)}" if self.files else ""
-        named = ", ".join(self.conditions[:MOST_NAMED])
-        more = len(self.conditions) - MOST_NAMED
-        others = f" and {more} more" if more > 0 else ""
-        return f"about {duration(3600 * hours)} of {device}{files}; for {named}{others}"
+        named, more = ", ".join(self.conditions[:MOST_NAMED]), len(self.conditions) - MOST_NAMED
+        words = f"about {hours} of {'a GPU' if self.gpu_hours else 'CPU'}{files}; for {named}"
+        return words + (f" and {more} more" if more > 0 else "")
 
 
 def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -> Path:
@@ -123,30 +128,33 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     check_writable(docs)
     require_replaceable(target)
     nodes = complete_run(expected, run)
-    ran, partial = read_claims(run, "statement"), expected.waiting is not None
-    earlier = earlier_publication(target, expected.blocks, nodes if partial else None)
-    claims = earlier.claims(ran)
+    rows, waits = read_claims(run, "statement"), expected.waiting
+    earlier = earlier_publication(target, expected.blocks, None if waits is None else nodes)
+    claims, past = earlier.claims(rows), earlier.index.publication
+    copied = [f"{part}/{name}.{suffix}" for part, name, suffix in expected.files]
     files = {path: (target / path).read_bytes() for path in earlier.files}
-    same = claims == ran
-    files[CLAIMS] = (run / CLAIMS).read_bytes() if same else csv_text([*ran[0]], claims)
-    files[COMPARISONS] = _comparisons(run, ran, earlier)
-    for folder, suffixes in SUFFIXES.items():
-        for name in getattr(expected, folder):
-            for path in (f"{folder}/{name}.{suffix}" for suffix in suffixes):
-                files[path] = (run / path).read_bytes()
+    files |= {path: (run / path).read_bytes() for path in (CLAIMS, COMPARISONS, *copied)}
+    kept = {row["claim"]: row for row in rows if earlier.keeps(row)}
+    if claims != rows:
+        files[CLAIMS] = csv_text(claims, [*rows[0]]).encode()
+    if kept:
+        order = [row["claim"] for row in rows]
+        reader = csv.DictReader(files[COMPARISONS].decode().splitlines())
+        past_rows = [row for row in read_comparisons(target) if row["claim"] in kept]
+        compared = sorted([*reader, *past_rows], key=lambda row: order.index(row["claim"]))
+        files[COMPARISONS] = csv_text(compared, [*(reader.fieldnames or ())]).encode()
     if (run / CONFIG).is_file():
-        config, old = read_json(run / CONFIG), target / CONFIG
+        old = target / CONFIG
         before = read_json(old) if earlier.products and old.is_file() else {}
         others = before.keys() & all_blocks().keys() - {*expected.blocks}
-        files[CONFIG] = public_config({**config, **{key: before[key] for key in others}})
+        config = {**read_json(run / CONFIG), **{key: before[key] for key in others}}
+        files[CONFIG] = public_config(config)
     manifest = {"tier": expected.tier, "commit": commit, **_manifest(Index(run), nodes, earlier)}
     made = {name for name, (_, block) in all_products().items() if block.key in expected.blocks}
-    waits = None if expected.waiting is None else [asdict(each) for each in expected.waiting]
-    waiting = earlier.waiting(waits, made)
+    waiting = earlier.waiting(None if waits is None else [asdict(each) for each in waits], made)
     manifest |= {} if waiting is None else {"waiting": waiting}
     if earlier.products:
         # What was kept before comes from further back still.
-        past = earlier.index.publication
         commits = dict.fromkeys(earlier.products, past["commit"]) | past.get("kept", {})
         manifest["kept"] = {name: commits[name] for name in earlier.products}
         manifest |= {name: past[name] for name in ("read_again",) if name in past}
@@ -171,19 +179,6 @@ def require_replaceable(target: Path) -> None:
     files = read_publication(path)["files"] if path.is_file() else {}
     if others := unnamed(target, [*files, *([MANIFEST, README] if path.is_file() else [])]):
         raise InputError(str(target / others[0]), "a file that no publication wrote", allowed)
-
-
-def _comparisons(run: Path, rows: Sequence[Mapping[str, str]], earlier: Earlier) -> bytes:
-    """comparisons.csv of the run, with the old comparisons of claims that are kept, in order."""
-    order = {row["claim"]: index for index, row in enumerate(rows)}
-    kept = {row["claim"] for row in rows if earlier.keeps(row)}
-    content = (run / COMPARISONS).read_bytes()
-    if not kept:
-        return content
-    old = [row for row in read_comparisons(earlier.index.folder) if row["claim"] in kept]
-    reader = csv.DictReader(content.decode().splitlines())
-    merged = sorted([*reader, *old], key=lambda row: order[row["claim"]])
-    return csv_text(list(reader.fieldnames or []), merged)
 
 
 def commit_of(folder: Path) -> str | None:
@@ -212,28 +207,24 @@ def complete_run(expected: Expected, run: Path) -> dict[str, Node]:
     if not run.is_dir():
         raise InputError(str(run), "no such folder", f"the results of a run at {expected.tier}")
     nodes, numbers = {}, [*VERDICTS]
-    for folder, suffixes in SUFFIXES.items():
-        for name, records in getattr(expected, folder).items():
-            path = run / "lineage" / f"{name}.json"
-            if not path.is_file():
-                raise InputError(str(path), "no such file", RERUN)
-            nodes[name] = node = product_node(path, read_lineage(path))
-            # A file that the lineage does not name is of unknown origin.
-            copied = dict.fromkeys((f"{folder}/{name}.{suffix}" for suffix in suffixes), "")
-            require_as_made(run, copied | {**node.files}, path.name)
-            _check_records(node, set(records))
-            numbers.append(f"{folder}/{name}.csv")
+    for part, name, _ in (file for file in expected.files if file[2] == "csv"):
+        path = run / "lineage" / f"{name}.json"
+        if not path.is_file():
+            raise InputError(str(path), "no such file", RERUN)
+        nodes[name] = node = product_node(path, read_lineage(path))
+        # A file that the lineage does not name is of unknown origin.
+        copied = dict.fromkeys((f"{part}/{name}.{suffix}" for suffix in SUFFIXES[part]), "")
+        require_as_made(run, copied | {**node.files}, path.name)
+        planned = set(getattr(expected, part)[name])
+        for ids, found in (
+            (planned - node.inputs, "nothing of"),
+            (node.inputs - planned, "more than the config asks:"),
+        ):
+            if ids:
+                raise InputError(str(path), f"{found} {min(ids)}", RERUN)
+        numbers.append(f"{part}/{name}.csv")
     require_numbers_as_made(run, numbers)
     return nodes
-
-
-def _check_records(node: Node, asked: set[str]) -> None:
-    for ids, what in (
-        (asked - node.inputs, "nothing of"),
-        (node.inputs - asked, "more than the config asks:"),
-    ):
-        if ids:
-            raise InputError(str(node.path), f"{what} {min(ids)}", RERUN)
 
 
 def public_config(config: dict[str, Any]) -> bytes:
@@ -256,7 +247,6 @@ def _more_runs(records: Mapping[str, Mapping[str, Any]]) -> bytes:
 
 
 def _manifest(run: Index, nodes: Mapping[str, Node], earlier: Earlier) -> Content:
-    """What the figures and tables of the run and those that are kept were made of."""
     products = {**earlier.products, **{name: dict(node.facts) for name, node in nodes.items()}}
     made = {
         name: run.record(name) for name in sorted({n for x in nodes.values() for n in x.inputs})
@@ -319,7 +309,6 @@ def _manifest(run: Index, nodes: Mapping[str, Node], earlier: Earlier) -> Conten
 
 
 def _printed(manifest: Mapping[str, Any], folder: Path) -> list[str]:
-    """What README.md has of the printed numbers, at tiers of the papers' own sizes."""
     if manifest["tier"] not in AS_PRINTED:
         return []
     pairs = [
@@ -360,8 +349,7 @@ def readme(manifest: Mapping[str, Any], folder: Path) -> str:
         "",
         *(f"- {name}: {what}" for name, what in data.items()),
         "",
-        *_kept_lines(manifest),
-        *_read_again_lines(manifest),
+        *_past_lines(manifest),
         *_stale_code(manifest["code"]),
         *_waiting_lines(manifest),
         *_printed(manifest, folder),
@@ -375,11 +363,7 @@ def readme(manifest: Mapping[str, Any], folder: Path) -> str:
         "",
         "| claim | whose question | verdict | statement |",
         "|---|---|---|---|",
-        *(
-            f"| {cell(row['claim'])} | {row.get('origin', '')} | {cell(_verdict(row))} | "
-            f"{cell(_statement(row))} |"
-            for row in claims
-        ),
+        *(f"| {' | '.join(map(cell, _words(row)))} |" for row in claims),
         "",
         "## Figures",
     ]
@@ -395,38 +379,32 @@ def readme(manifest: Mapping[str, Any], folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _verdict(row: Mapping[str, str]) -> str:
-    """The verdict with its failure and the reason."""
+def _words(row: Mapping[str, str]) -> list[str]:
+    """Claim, origin, verdict with its failure and reason, and statement."""
     failure = f" ({row['failure']})" if row.get("failure") else ""
-    return ": ".join(filter(None, (row["verdict"] + failure, row.get("because"))))
-
-
-def _statement(row: Mapping[str, str]) -> str:
+    verdict = ": ".join(filter(None, (row["verdict"] + failure, row.get("because"))))
     restated = f" (Restated, {row['restated']}.)" if row.get("restated") else ""
-    return row["statement"] + restated
+    return [row["claim"], row.get("origin", ""), verdict, row["statement"] + restated]
 
 
-def _read_again_lines(manifest: Mapping[str, Any]) -> list[str]:
-    if "read_again" not in manifest:
-        return []
-    reading = manifest["read_again"]
-    done = {
-        "Judged again by the published runs": reading["judged"],
-        "Withdrawn, as another test asks now": reading["withdrawn"],
-    }
-    said = [f"{what}: {', '.join(names)}." for what, names in done.items() if names]
-    first = (
-        f"The verdicts were read again by the claims.yaml files of commit {reading['commit']}, "
-        "from comparisons.csv, without the records."
-    )
-    return [" ".join([first, *said]), ""]
-
-
-def _kept_lines(manifest: Mapping[str, Any]) -> list[str]:
-    if "kept" not in manifest:
-        return []
-    names = ", ".join(manifest["kept"])
-    return [f"Kept from earlier publications, as that run has not made them: {names}.", ""]
+def _past_lines(manifest: Mapping[str, Any]) -> list[str]:
+    """What was kept of earlier publications, and which of the verdicts were read again."""
+    lines = []
+    if "kept" in manifest:
+        names = ", ".join(manifest["kept"])
+        lines += [f"Kept from earlier publications, as that run has not made them: {names}.", ""]
+    if reading := manifest.get("read_again"):
+        said = [
+            f"The verdicts were read again by the claims.yaml files of commit {reading['commit']}, "
+            "from comparisons.csv, without the records."
+        ]
+        for what, names in (
+            ("Judged again by the published runs", reading["judged"]),
+            ("Withdrawn, as another test asks now", reading["withdrawn"]),
+        ):
+            said += [f"{what}: {', '.join(names)}."] if names else []
+        lines += [" ".join(said), ""]
+    return lines
 
 
 def _stale_code(code: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -443,7 +421,6 @@ def _stale_code(code: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _waiting_lines(manifest: Mapping[str, Any]) -> list[str]:
     if "waiting" not in manifest:
         return []
-    waiting = [Waiting(**each) for each in manifest["waiting"]]
     return [
         "A figure is here if all its runs are, a table with the rows whose runs are; a claim is "
         "judged if all runs of the groups that it reads are here. Hours are estimates at the "
@@ -454,9 +431,8 @@ def _waiting_lines(manifest: Mapping[str, Any]) -> list[str]:
         "| figure or table | in the paper | runs here | waits for |",
         "|---|---|---|---|",
         *(
-            f"| {each.name} | {cell(each.place)} | {each.there} of {each.runs} | "
-            f"{cell(each.words)} |"
-            for each in waiting
+            f"| {row.name} | {cell(row.place)} | {row.there} of {row.runs} | {cell(row.words)} |"
+            for row in (Waiting(**each) for each in manifest["waiting"])
         ),
         "",
     ]

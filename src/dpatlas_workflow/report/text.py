@@ -152,7 +152,6 @@ def describe(trace: Trace, full: bool = False) -> str:
 
 
 def _overview(tree: Tree, trace: Trace) -> None:
-    """A line for each kind of records of a whole run."""
     products = trace["products"]
     names = [product["name"] for product in products]
     tree.add("products", f"{len(names)}: {tree.names(names, 6)}")
@@ -183,7 +182,6 @@ def _node(tree: Tree, trace: Trace) -> None:
 
 
 def _extra(tree: Tree, extra: Mapping[str, Any]) -> None:
-    """What only data sets, features and backbones have to say."""
     if tree.full:
         for name, value in extra.items():
             tree.add(name, in_words(value))
@@ -271,7 +269,6 @@ def _facts(tree: Tree, members: Sequence[Trace], indent: str, spec: Mapping[str,
 
 
 def _groups(records: Iterable[Trace], full: bool) -> list[list[Trace]]:
-    """Records of a kind; those that also share all facts if `full`."""
     shared = ("code_digest", "data", "features", "backbone", "versions", "device", "seeds")
     groups: dict[str, list[Trace]] = defaultdict(list)
     for record in records:
@@ -338,7 +335,6 @@ def _upstream(tree: Tree, source: Mapping[str, Any] | None) -> str | None:
 
 
 def _code(traces: Sequence[Trace]) -> str | None:
-    """Module and digest, and whether today's code is the same, once for all that share them."""
     texts: dict[str, None] = {}
     for trace in (trace for trace in traces if trace["code_digest"]):
         text = f"{trace['module']} {trace['code_digest']}, "

@@ -83,7 +83,6 @@ def _notes(shown: ShownFigure) -> list[str]:
 
 
 def _pictures(shown: ShownFigure, lines: list[str]) -> dict[str, bytes]:
-    """The figure with these lines below it, by format."""
     figure = plot(shown)
     # The layout makes room for a label of the whole figure, which it does not for a free text.
     figure.set_figheight(figure.get_figheight() + NOTE_LINE * len(lines))
