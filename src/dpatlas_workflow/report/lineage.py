@@ -20,14 +20,14 @@ What does not apply or is not known is null. All is read from the `Index` of a t
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpatlas.base.files import read_json
 from dpatlas.base.folders import command
 from dpatlas.errors import InputError
-from dpatlas_workflow.evidence.verdicts import CLAIMS, read_comparisons
+from dpatlas_workflow.evidence.verdicts import CLAIMS, is_part, read_comparisons
 from dpatlas_workflow.report.index import (
     COST,
     MAKERS,
@@ -64,10 +64,8 @@ def find(target: str, results: Path, tier: str) -> Trace:
     Raises InputError, with what comes near, for what is neither.
     """
     index, path = Index(results / tier), Path(target)
-    if path.name == target and index.folder.is_dir():
-        named = _by_name(target, index)
-        if named is not None:
-            return named
+    if path.name == target and index.folder.is_dir() and (named := _by_name(target, index)):
+        return named
     if path.is_dir() and Index(path).is_run:
         return trace_run(Index(path))
     if path.exists():
@@ -76,7 +74,7 @@ def find(target: str, results: Path, tier: str) -> Trace:
         raise InputError(target, "no such file", _near_files(path))
     if not index.folder.is_dir():
         missing = f"no such file, and no results of tier {tier} in {results}"
-        runs = sorted(each.name for each in results.glob("*/") if Index(each).is_run)
+        runs = sorted(run.name for run in results.glob("*/") if Index(run).is_run)
         allowed = f"--tier {' or '.join(runs)}" if runs else "a path, or a name after a run"
         if results.is_dir() and Index(results).is_run:
             itself = results.resolve()
@@ -93,9 +91,9 @@ def find(target: str, results: Path, tier: str) -> Trace:
 def _by_name(name: str, index: Index) -> Trace | None:
     if name in index.products:
         return _trace_named(index, index.products[name])
-    if name in index.record_paths or name in index.publication.get("records", {}):
-        recorded = index.publication.get("records", {}).get(name, {}).get("sha256")
-        return _with_users(index.record(name), index, recorded)
+    published = index.publication.get("records", {})
+    if name in index.record_paths or name in published:
+        return _with_users(index.record(name), index, published.get(name, {}).get("sha256"))
     if name in index.arrays:
         return trace(index.arrays[name])
     return _trace_claim(index, name) if name in index.claims else None
@@ -130,10 +128,9 @@ def trace(path: Path | str) -> Trace:
 def trace_run(index: Index) -> Trace:
     """The trace of all results of a tier, or of a published run."""
     tier = index.folder.resolve().name
-    whole = _together(_trace_named(index, node) for node in index.products.values())
-    known = {record["id"] for record in whole["records"]}
-    others = [index.record(name) for name in index.record_paths if name not in known]
-    whole["records"] += [_node(node) for node in others]
+    behind = _together(_trace_named(index, node) for node in index.products.values())
+    known = {record["id"] for record in behind["records"]}
+    behind["records"] += [_node(index.record(n)) for n in index.record_paths if n not in known]
     return {
         "kind": "run",
         "name": tier,
@@ -141,7 +138,7 @@ def trace_run(index: Index) -> Trace:
         "file": str(index.folder),
         "command": command("", tier),
         "claims": [verdict_of(row) for row in index.claims.values()],
-        **whole,
+        **behind,
     }
 
 
@@ -193,13 +190,8 @@ def _product(node: Node, path: Path, index: Index) -> Trace:
 
 def _code(node: Node) -> Trace:
     digest, now = node.code_digest, node.code_now
-    unchanged = as_made(digest, now)
-    return {
-        "module": node.module,
-        "code_digest": digest,
-        "code_now": now,
-        "code_unchanged": unchanged,
-    }
+    code = {"module": node.module, "code_digest": digest, "code_now": now}
+    return {**code, "code_unchanged": as_made(digest, now)}
 
 
 def _node(node: Node, recorded: str | None = None) -> Trace:
@@ -244,23 +236,26 @@ def _node(node: Node, recorded: str | None = None) -> Trace:
 def _weights(manifest: Path) -> Trace | None:
     if not manifest.is_file():
         return None
-    content = read_json(manifest)
     names = ("architecture", "features", "parameters", "sha256")
-    return {"weights": {name: content.get(name) for name in names}}
+    return {"weights": _some(read_json(manifest), *names)}
+
+
+def _some(content: Mapping[str, Any], *names: str) -> Trace:
+    return {name: content.get(name) for name in names}
 
 
 def _of_arrays(node: Node) -> Trace:
-    content, extra = node.facts, ("licence", "counts", "shapes")
+    content = node.facts
     if node.kind == "data":
         return {
-            "spec": {**content["options"], "preprocessing": content.get("preprocessing")},
-            "data": {name: content.get(name) for name in ("name", "what", "source")},
-            "extra": {name: content.get(name) for name in extra},
+            "spec": {**content["options"], **_some(content, "preprocessing")},
+            "data": _some(content, "name", "what", "source"),
+            "extra": _some(content, "licence", "counts", "shapes"),
         }
     return {
         "spec": {name: content[name]["id"] for name in ("data", "backbone")},
         "data": {"name": content["data"]["id"], "sha256": content["data"]["sha256"]},
-        "extra": {"arrays": content.get("arrays")},
+        "extra": _some(content, "arrays"),
         "features": None,
         "backbone": content["backbone"],
     }
@@ -282,12 +277,12 @@ def _trace_claim(index: Index, name: str) -> Trace:
         "file": str(index.folder / CLAIMS),
         "command": command("claims", tier),
         "entry": row,
-        "compared": [each for each in read_comparisons(index.folder) if each["claim"] == name],
+        "compared": [row for row in read_comparisons(index.folder) if row["claim"] == name],
         # A part is named after its claim, with a letter.
         "parts": [
             verdict_of(part)
-            for each, part in index.claims.items()
-            if each[:-1] == name and each[-1].isalpha()
+            for part in index.claims.values()
+            if part["claim"][:-1] == name and is_part(part)
         ],
         **_together(_trace_named(index, node) for node in behind),
     }
@@ -295,9 +290,8 @@ def _trace_claim(index: Index, name: str) -> Trace:
 
 def _together(products: Iterable[Trace]) -> dict[str, list[Trace]]:
     """Products without records, and every record behind them once."""
-    every = list(products)
-    records = {record["id"]: record for product in every for record in product["records"]}
-    bare = [{k: v for k, v in product.items() if k != "records"} for product in every]
+    bare = [{**product} for product in products]
+    records = {record["id"]: record for product in bare for record in product.pop("records")}
     return {"products": bare, "records": list(records.values())}
 
 

@@ -175,14 +175,24 @@ def build_page(
     tables = {name: (other.rows, other.comparisons) for name, other in beside.items()}
     every = cards(source.rows, source.comparisons, written, tables)
     headlines = written.headlines if written else {}
-    tiers = _counts(tier, every)
+    theirs = [card for card in every if not card.ours]
+    # How many of the papers' own claims have which outcome; this tier first.
+    tiers = {tier: Counter(outcome(card.row) for card in theirs)} | {
+        name: Counter(card.others.get(name, NOT_RUN) for card in theirs)
+        for name in told_alike(every)
+    }
+    papers = len({card.row.get("paper", "") for card in every})
     page = _template().render(
         tier=tier,
         meaning=TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
         address=source.address,
         version=__version__,
         verdicts=VERDICTS,
-        outcomes=[each for each in OUTCOMES if each != NOT_REPRODUCED or _any(tiers, each)],
+        outcomes=[
+            kind
+            for kind in OUTCOMES
+            if kind != NOT_REPRODUCED or any(counts[kind] for counts in tiers.values())
+        ],
         in_short=IN_SHORT,
         first_words=FIRST_WORDS,
         not_run=NOT_RUN,
@@ -190,7 +200,7 @@ def build_page(
         remarks=Counter(
             REMARKS[erratum.status] for of_paper in (errata or {}).values() for erratum in of_paper
         ),
-        papers_in_words=_papers_in_words(len({card.row.get("paper", "") for card in every})),
+        papers_in_words=f"{dict(enumerate(NUMBERS)).get(papers, papers)} paper{'s' if papers != 1 else ''}",
         tiers=tiers,
         meanings={name: TIERS.get(name, OWN_TIER) for name in tiers},
         on_page={item.name for item in items},
@@ -246,8 +256,11 @@ def _products() -> dict[str, Product]:
 
 
 def _elsewhere(path: Path, beside: Mapping[str, Source]) -> dict[str, Item]:
-    paths = {tier: other.folder / path.parent.name / path.name for tier, other in beside.items()}
-    return {tier: read_item(beside[tier], path) for tier, path in paths.items() if path.is_file()}
+    return {
+        tier: read_item(other, there)
+        for tier, other in beside.items()
+        if (there := other.folder / path.parent.name / path.name).is_file()
+    }
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -334,32 +347,15 @@ def _sections(
     return sections
 
 
-def _papers_in_words(count: int) -> str:
-    number = NUMBERS[count] if count < len(NUMBERS) else str(count)
-    return f"{number} paper{'s' if count != 1 else ''}"
-
-
-def _counts(tier: str, every: Sequence[Card]) -> dict[str, Counter[str]]:
-    """How many of the papers' own claims have which outcome, by tier; this tier first."""
-    theirs = [card for card in every if not card.ours]
-    return {tier: Counter(outcome(card.row) for card in theirs)} | {
-        name: Counter(card.others.get(name, NOT_RUN) for card in theirs)
-        for name in told_alike(every)
-    }
-
-
-def _any(tiers: Mapping[str, Counter[str]], kind: str) -> bool:
-    return any(counted[kind] for counted in tiers.values())
-
-
 def _claims_first(rows: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
     """Rows with every conjunction before its parts; `depth` is 0 for a claim, 1 for a part."""
     names = [row["claim"] for row in rows]
     parents = [parent_of(name, names) for name in names]
-    first = {parent: place for place, parent in reversed([*enumerate(parents)])}
-    depths = [int(name != parent) for name, parent in zip(names, parents, strict=True)]
-    order = sorted(range(len(rows)), key=lambda place: (first[parents[place]], depths[place]))
-    return [{**rows[place], "depth": depths[place]} for place in order]
+    deeper = [
+        (parents.index(parent), {**row, "depth": int(row["claim"] != parent)})
+        for row, parent in zip(rows, parents, strict=True)
+    ]
+    return [row for _, row in sorted(deeper, key=lambda each: (each[0], each[1]["depth"]))]
 
 
 def _script_hash(script: str) -> str:

@@ -57,9 +57,9 @@ class Source:
         """Where a figure or table came from; InputError if nothing says so."""
         if not self.index.publication:
             return read_lineage(self.folder / "lineage" / f"{name}.json")
-        if name not in self.index.products:
-            raise InputError(str(self.folder / MANIFEST), f"no {name}", "a manifest")
-        return dict(self.index.products[name].facts)
+        if product := self.index.products.get(name):
+            return dict(product.facts)
+        raise InputError(str(self.folder / MANIFEST), f"no {name}", "a manifest")
 
     def trace(self, name: str) -> str:
         """What leads from the page to the file that names the records behind a figure or table."""

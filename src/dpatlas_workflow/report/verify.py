@@ -1,6 +1,5 @@
 """What of a run or a publication is not as it was made: files, records, code, and intervals."""
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -54,14 +53,14 @@ def differences(folder: Path, loads: Mapping[str, Load]) -> list[str]:
         *record_differences(folder),
     ]
     for what, load in loads.items():
+
+        def check(path: Path, load: Load = load) -> list[str]:
+            load(path.parent)
+            return []
+
         for path in sorted(folder.glob(MADE_FROM[what])):
-            lines += refused(folder, path, functools.partial(_loaded, load))
+            lines += refused(folder, path, check)
     return list(dict.fromkeys(lines))  # manifest.txt and a lineage may both say it
-
-
-def _loaded(load: Load, path: Path) -> tuple[()]:
-    load(path.parent)
-    return ()
 
 
 def product_differences(run: Path) -> list[str]:
@@ -71,22 +70,22 @@ def product_differences(run: Path) -> list[str]:
     among figures and tables that no lineage names.
     """
     lines: list[str] = []
-    read: dict[str, set[str]] = {}
+    named: set[str] = set()
+    torn: set[str] = set()
 
     def check(path: Path) -> Iterator[str]:
         node = product_node(path, read_lineage(path))
-        read[path.stem] = {*node.files}
+        torn.remove(path.stem)
+        named.update(node.files)
         yield from file_differences(run, node.files)
         if changed := node.code_difference:
             yield f"{node.kind}s/{path.stem}: {changed}"
 
-    torn = set()
     for path in sorted(run.glob("lineage/*.json")):
+        torn.add(path.stem)
         lines += refused(run, path, check)
-        torn |= {path.stem} - read.keys()
-    names = {name for files in read.values() for name in files}
     files = [f"{folder}/{name}" for folder in SUFFIXES for name in _visible(run / folder)]
-    others = (name for name in files if name not in names and Path(name).stem not in torn)
+    others = (name for name in files if name not in named and Path(name).stem not in torn)
     return lines + [f"{name}: no lineage names it" for name in others]
 
 
@@ -101,8 +100,9 @@ def record_differences(run: Path) -> list[str]:
 
     Inputs are data, features and backbone. An opened bundle has none to compare with.
     """
-    opened = (run / BUNDLE).is_file()
-    made = {} if opened else {what: _manifests(run, where) for what, where in MADE_FROM.items()}
+    made: dict[str, dict[str, Any]] = {}
+    if not (run / BUNDLE).is_file():
+        made = {what: _manifests(run, where) for what, where in MADE_FROM.items()}
     lines: list[str] = []
     for path in sorted(run.glob(f"runs/**/{RECORD}")):
         name = path.relative_to(run)
