@@ -182,6 +182,7 @@ def build_page(
         for name in told_alike(every)
     }
     papers = len({card.row.get("paper", "") for card in every})
+    number_of_papers = NUMBERS[papers] if papers < len(NUMBERS) else papers
     page = _template().render(
         tier=tier,
         meaning=TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
@@ -200,7 +201,7 @@ def build_page(
         remarks=Counter(
             REMARKS[erratum.status] for of_paper in (errata or {}).values() for erratum in of_paper
         ),
-        papers_in_words=f"{dict(enumerate(NUMBERS)).get(papers, papers)} paper{'s' if papers != 1 else ''}",
+        papers_in_words=f"{number_of_papers} paper{'s' if papers != 1 else ''}",
         tiers=tiers,
         meanings={name: TIERS.get(name, OWN_TIER) for name in tiers},
         on_page={item.name for item in items},
