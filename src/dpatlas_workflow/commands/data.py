@@ -96,16 +96,14 @@ def describe(files: Sequence[Needed], looked_in: Sequence[Path], atlas: Atlas) -
 def _missing_line(file: Needed, looked_in: Sequence[Path]) -> str:
     if file.own_path:
         return f"{file.name}: missing; data.own.{file.name}.path names no {OWN}: {file.own_path}"
-    place = looked_in[0]
-    version = f", {file.version}" if file.version else ""
-    official = f"; official{version}: {', '.join(file.addresses)}" if file.addresses else ""
-    by_hand = f" ({file.by_hand})" if file.by_hand else ""
-    if not file.accepts:
-        return f"{file.name}: missing{by_hand}"
-    accepted = ", or ".join(file.accepts)
-    return f"{file.name}: missing; put {accepted} into {place}/ or {place / file.subfolder}/" + (
-        official + by_hand
-    )
+    line, folder = f"{file.name}: missing", looked_in[0]
+    if file.accepts:
+        accepted = ", or ".join(file.accepts)
+        line += f"; put {accepted} into {folder}/ or {folder / file.subfolder}/"
+        if file.addresses:
+            version = f", {file.version}" if file.version else ""
+            line += f"; official{version}: {', '.join(file.addresses)}"
+    return line + (f" ({file.by_hand})" if file.by_hand else "")
 
 
 def _data_set(data_set: DataSet, looked_in: Sequence[Path]) -> Needed:
