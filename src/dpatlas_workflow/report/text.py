@@ -119,16 +119,16 @@ class Tree:
 
 def describe(trace: Trace, full: bool = False) -> str:
     """The tree: what it is, then its records, those of a kind as one unless `full`."""
-    tree = Tree(full)
-    if trace["kind"] in ("record", "data", "features"):
+    tree, kind = Tree(full), trace["kind"]
+    if kind in ("record", "data", "features"):
         _node(tree, trace)
         return tree.text()
-    of = f" of {trace['entry']['paper']}" if trace["kind"] == "claim" else ""
-    tier = "" if trace["kind"] == "run" else f", tier {trace['tier']}"
-    tree.lines.append(f"{trace['name']}  ({trace['kind']}{of}{tier})")
-    if trace["kind"] == "claim":
+    of = f" of {trace['entry']['paper']}" if kind == "claim" else ""
+    tier = "" if kind == "run" else f", tier {trace['tier']}"
+    tree.lines.append(f"{trace['name']}  ({kind}{of}{tier})")
+    if kind == "claim":
         _claim(tree, trace)
-    elif trace["kind"] == "run":
+    elif kind == "run":
         tree.add("folder", trace["file"])
         tree.command(trace["command"])
         tree.claims(trace["claims"], "in all")
@@ -202,10 +202,9 @@ def _claim(tree: Tree, trace: Trace) -> None:
     tree.add("verdict", f"{row['verdict']} ({row.get('kind')}, {row.get('runs') or 0} runs)")
     tree.add("expected", row.get("expected"))
     tree.add("observed", observed_text(row))
-    for compared in trace["compared"]:
-        if compared.get("decides") == "1":
-            samples = (" ".join(f"{v:.4g}" for v in sample) for sample in samples_of(compared))
-            tree.add("runs", " | ".join(samples), most=3)
+    for compared in (row for row in trace["compared"] if row.get("decides") == "1"):
+        samples = (" ".join(f"{v:.4g}" for v in sample) for sample in samples_of(compared))
+        tree.add("runs", " | ".join(samples), most=3)
     if because := row.get("because"):
         margin = f"; margin {row['margin']}" if row.get("margin") else ""
         tree.add("because", because + margin)
@@ -218,11 +217,9 @@ def _group(tree: Tree, members: Sequence[Trace]) -> None:
     first, indent = members[0], "    "
     specs = [member["spec"] or {} for member in members]
     names = dict.fromkeys(name for spec in specs for name in spec)
-    varying = [
-        name for name in names if len({canonical_json(spec.get(name)) for spec in specs}) > 1
-    ]
+    varying = [n for n in names if len({canonical_json(spec.get(n)) for spec in specs}) > 1]
     common = {name: value for name, value in specs[0].items() if name not in varying}
-    count = "1 record" if len(members) == 1 else f"{len(members)} records"
+    count = f"{len(members)} record{'s' * (len(members) > 1)}"
     kind = f", {specs[0]['kind']}" if "kind" in specs[0] else ""
     tree.lines.append(f"  {count} of {first['key']}{kind}: {_states(members)}")
     if not tree.full:
@@ -257,8 +254,8 @@ def _facts(tree: Tree, members: Sequence[Trace], indent: str, spec: Mapping[str,
             tree.add(label, distinct[0] + more, indent, most)
 
     line("data", (data_text(member, tree.digits) for member in members))
-    line("features", (_upstream(tree, member["features"]) for member in members))
-    line("backbone", (_upstream(tree, member["backbone"]) for member in members))
+    for name in ("features", "backbone"):
+        line(name, (_upstream(tree, member[name]) for member in members))
     line("code", [_code(members)])
     line("versions", (_words(member["versions"]) for member in members), 2)
     if tree.full or not any(member["cost"] for member in members):
@@ -323,15 +320,16 @@ def source_text(source: Mapping[str, Any], length: int | None = None) -> str:
     named = " ".join(str(source[name]) for name in ("kind", "file") if source.get(name))
     algorithm, _, digest = (source.get("checksum") or "").rpartition(":")
     checksum = f" ({algorithm or 'checksum'} {digest[:length]})" if digest else ""
-    return f"{named}{checksum}" if named else ""
+    return named and named + checksum
 
 
 def _upstream(tree: Tree, source: Mapping[str, Any] | None) -> str | None:
     if not source or "sha256" not in source:
         return None
-    device = f", on {source['device']}" if source.get("device") else ""
-    manifest = f", {source['manifest']}" if tree.full and source.get("manifest") else ""
-    return f"{source.get('id', '')}, sha256 {source['sha256'][: tree.digits]}{device}{manifest}"
+    words = [source.get("id", ""), f"sha256 {source['sha256'][: tree.digits]}"]
+    words += [f"on {source['device']}"] if source.get("device") else []
+    words += [source["manifest"]] if tree.full and source.get("manifest") else []
+    return ", ".join(words)
 
 
 def _code(traces: Sequence[Trace]) -> str | None:
@@ -347,9 +345,8 @@ def _code(traces: Sequence[Trace]) -> str | None:
 
 
 def _code_state(trace: Trace) -> str:
-    if trace["code_unchanged"]:
-        return "code as now"
-    return "code CHANGED since" if trace["code_now"] else "no such module now"
+    changed = "code CHANGED since" if trace["code_now"] else "no such module now"
+    return "code as now" if trace["code_unchanged"] else changed
 
 
 def seeds_text(seeds: Mapping[str, Any] | None) -> str:
@@ -385,11 +382,10 @@ def cost_text(records: Sequence[Mapping[str, Any]]) -> str | None:
     costs = [record["cost"] for record in records if record["cost"]]
     if not costs:
         return None
-    wall, cpu = (sum(cost[name] for cost in costs) for name in ("wall_s", "cpu_s"))
+    wall, cpu = (duration(sum(cost[name] for cost in costs)) for name in ("wall_s", "cpu_s"))
     peak = max(cost["peak_memory_mb"] for cost in costs)
     devices = ", ".join(dict.fromkeys(cost["device"] for cost in costs))
-    spent = f"wall {duration(wall)}, CPU {duration(cpu)}, peak memory {peak:.0f} MB"
-    return f"{spent}, on {devices}"
+    return f"wall {wall}, CPU {cpu}, peak memory {peak:.0f} MB, on {devices}"
 
 
 def _words(values: Mapping[str, Any] | None) -> str:
