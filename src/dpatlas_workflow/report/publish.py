@@ -12,8 +12,10 @@ the run is partial also what waits in it.
 import csv
 import json
 import subprocess
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -170,14 +172,11 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
 
 def require_replaceable(target: Path) -> None:
     """InputError if `target` holds anything that a publication would not have written."""
-    allowed = "another folder: --docs DIR"
-    if not target.is_dir():
-        if target.exists() or target.is_symlink():
-            raise InputError(str(target), "a file", allowed)
-        return
-    path = target / MANIFEST
-    files = read_publication(path)["files"] if path.is_file() else {}
-    if others := unnamed(target, [*files, *([MANIFEST, README] if path.is_file() else [])]):
+    path, allowed = target / MANIFEST, "another folder: --docs DIR"
+    if not target.is_dir() and (target.exists() or target.is_symlink()):
+        raise InputError(str(target), "a file", allowed)
+    files = [*read_publication(path)["files"], MANIFEST, README] if path.is_file() else []
+    if others := unnamed(target, files):
         raise InputError(str(target / others[0]), "a file that no publication wrote", allowed)
 
 
@@ -238,56 +237,57 @@ def public_config(config: dict[str, Any]) -> bytes:
 
 def _more_runs(records: Mapping[str, Mapping[str, Any]]) -> bytes:
     """Runs by condition, of records by id: where `decide` added any, the config alone has fewer."""
-    runs: dict[str, int] = {}
+    runs: dict[str, int] = defaultdict(int)
     for name, spec in ((name, record["spec"]) for name, record in records.items()):
         if FIRST_RUN in spec:
             condition = condition_id(name.rpartition("-")[0], spec)
-            runs[condition] = max(runs.get(condition, 0), spec[FIRST_RUN] + spec[RUNS])
+            runs[condition] = max(runs[condition], spec[FIRST_RUN] + spec[RUNS])
     return (json.dumps(runs, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _manifest(run: Index, nodes: Mapping[str, Node], earlier: Earlier) -> Content:
     products = {**earlier.products, **{name: dict(node.facts) for name, node in nodes.items()}}
     made = {
-        name: run.record(name) for name in sorted({n for x in nodes.values() for n in x.inputs})
+        name: run.record(name) for name in sorted({*chain(*(n.inputs for n in nodes.values()))})
     }
     old = earlier.index.publication
     kept = {name for lineage in earlier.products.values() for name in lineage["records"]}
     records: dict[str, Content] = {}
+    # What many records share, by digest.
     data: dict[str | None, Any] = {}
     ledgers: dict[str | None, Any] = {}
     versions: dict[str, Content] = {}
     for name in sorted(kept - made.keys()):
         facts = earlier.index.record(name).facts
-        records[name] = dict(old["records"][name])
-        data[records[name]["data"]] = facts["data"]
-        ledgers[records[name].get("ledger")] = facts["ledger"]
+        record = records[name] = dict(old["records"][name])
+        data[record["data"]] = facts["data"]
+        ledgers[record.get("ledger")] = facts["ledger"]
         if facts["versions"]:
-            records[name]["versions"] = short_digest(facts["versions"])
+            record["versions"] = short_digest(facts["versions"])
         every = [facts["versions"]] if facts["versions"] else old["versions"]
-        versions |= {short_digest(each): each for each in every}
+        versions |= {short_digest(one): one for one in every}
     costs = []
     for name, node in made.items():
-        record, cost = node.facts, cost_beside(node.path)
-        shared = {what: short_digest(record[what]) for what in ("ledger", "versions")}
-        records[name] = {
+        facts, cost = node.facts, cost_beside(node.path)
+        record = records[name] = {
             "sha256": file_sha256(node.path),
-            **{what: record[what] for what in ("code_digest", "device", "seeds", "spec")},
-            "data": record["data"] and record["data"]["sha256"],
-            **shared,
+            **{what: facts[what] for what in ("code_digest", "device", "seeds", "spec")},
+            "data": facts["data"] and facts["data"]["sha256"],
+            **{what: short_digest(facts[what]) for what in ("ledger", "versions")},
             **({"processor": cost["processor"]} if cost and "processor" in cost else {}),
         }
-        data[records[name]["data"]] = record["data"]
-        ledgers[shared["ledger"]] = record["ledger"]
-        versions[shared["versions"]] = record["versions"]
+        data[record["data"]] = facts["data"]
+        ledgers[record["ledger"]] = facts["ledger"]
+        versions[record["versions"]] = facts["versions"]
         costs += [cost] if cost else []
-    code: dict[str, set[str]] = {}
+    code: dict[str, set[str]] = defaultdict(set)
     for lineage in products.values():
-        code.setdefault(lineage["module"], set()).add(lineage["code_digest"])
+        code[lineage["module"]].add(lineage["code_digest"])
     for record in records.values():
-        module = job_module(record["spec"]["key"], record["spec"].get("kind"))
-        code.setdefault(module, set()).add(record["code_digest"])
+        spec = record["spec"]
+        code[job_module(spec["key"], spec.get("kind"))].add(record["code_digest"])
     finished = [cost["finished"] for cost in costs]
+    cpu, wall = (sum(cost[name] for cost in costs) / 3600 for name in ("cpu_s", "wall_s"))
     return {
         "code": {
             module: {"in_run": sorted(digests), "at_publication": state.digest_now(module)}
@@ -295,13 +295,13 @@ def _manifest(run: Index, nodes: Mapping[str, Node], earlier: Earlier) -> Conten
         },
         "products": products,
         "records": records,
-        "data": {sha: each for sha, each in data.items() if sha},
-        "ledgers": {digest: each for digest, each in ledgers.items() if digest},
+        "data": {sha: of for sha, of in data.items() if sha},
+        "ledgers": {digest: ledger for digest, ledger in ledgers.items() if digest},
         "versions": [*versions.values()],
         "cost": {
             "jobs": len(made),
-            "cpu_hours": sum(cost["cpu_s"] for cost in costs) / 3600,
-            "wall_hours": sum(cost["wall_s"] for cost in costs) / 3600,
+            "cpu_hours": cpu,
+            "wall_hours": wall,
             "first_finished": min(finished, default=None),
             "last_finished": max(finished, default=None),
         },
@@ -311,21 +311,16 @@ def _manifest(run: Index, nodes: Mapping[str, Node], earlier: Earlier) -> Conten
 def _printed(manifest: Mapping[str, Any], folder: Path) -> list[str]:
     if manifest["tier"] not in AS_PRINTED:
         return []
-    pairs = [
-        pair
-        for name in _named(manifest, "table")
-        for pair in printed_comparisons(
-            all_blocks()[block_key(manifest["products"][name]["module"])],
-            name,
-            read_rows(folder / f"tables/{name}.csv"),
-        )
-    ]
+    pairs = []
+    for name in _named(manifest, "table"):
+        block = all_blocks()[block_key(manifest["products"][name]["module"])]
+        pairs += printed_comparisons(block, name, read_rows(folder / f"tables/{name}.csv"))
     return printed_lines(pairs, read_claims(folder), read_comparisons(folder))
 
 
 def _named(manifest: Mapping[str, Any], kind: str) -> list[str]:
     """Names of the figures or tables of a publication, in the order of the papers."""
-    names = [name for name, each in manifest["products"].items() if each["kind"] == kind]
+    names = [name for name, of in manifest["products"].items() if of["kind"] == kind]
     order = [*all_products()]
     return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
@@ -334,20 +329,19 @@ def readme(manifest: Mapping[str, Any], folder: Path) -> str:
     """README.md of the publication in a folder that has all its other files but the manifest."""
     claims = read_claims(folder)
     cost, tier = manifest["cost"], manifest["tier"]
-    data = {each["name"]: each["what"] for each in manifest["data"].values() if "what" in each}
-    data = dict(sorted(data.items()))
-    whole = "a part of a run, so far" if "waiting" in manifest else "a complete run"
+    data = {of["name"]: of["what"] for of in manifest["data"].values() if "what" in of}
+    run = "a part of a run, so far" if "waiting" in manifest else "a complete run"
     lines = [
         f"# Results of tier {tier}",
         "",
-        f"Copied by `python -m dpatlas publish --tier {tier}` from {whole} "
+        f"Copied by `python -m dpatlas publish --tier {tier}` from {run} "
         f"of {cost['jobs']} jobs ({duration(3600 * cost['cpu_hours'])} of CPU, finished "
         f"{_days(cost)}). [manifest.json](manifest.json) has checksums, specs, code digests, data "
         "sources and versions; `python -m dpatlas explain` traces each file here to them. "
         f"A run of the same config that finds [{MORE_RUNS}]({MORE_RUNS}) in its folder makes as "
         "many runs.",
         "",
-        *(f"- {name}: {what}" for name, what in data.items()),
+        *(f"- {name}: {what}" for name, what in sorted(data.items())),
         "",
         *_past_lines(manifest),
         *_stale_code(manifest["code"]),
@@ -408,14 +402,12 @@ def _past_lines(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _stale_code(code: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    stale = [name for name, each in code.items() if each["in_run"] != [each["at_publication"]]]
-    if not stale:
-        return []
-    return [
+    stale = [name for name, of in code.items() if of["in_run"] != [of["at_publication"]]]
+    line = (
         "Code that these modules are or import changed between the run and this publication "
-        f"(`explain` has both digests): {', '.join(stale)}.",
-        "",
-    ]
+        f"(`explain` has both digests): {', '.join(stale)}."
+    )
+    return [line, ""] if stale else []
 
 
 def _waiting_lines(manifest: Mapping[str, Any]) -> list[str]:
