@@ -23,6 +23,7 @@ import csv
 import functools
 import io
 import sys
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,9 +125,7 @@ def judge_claims(
     judged = judge_entries(claims, papers, tests) if judged is None else judged
     rows = []
     for claim in claims.claims:
-        entry_rows = [
-            entry_row(claim, entry, judged[entry.id], costs or {}) for entry in claim.entries
-        ]
+        entry_rows = [entry_row(claim, e, judged[e.id], costs or {}) for e in claim.entries]
         if not verdicts:
             entry_rows = [_without_verdict(row) for row in entry_rows]
         rows += entry_rows
@@ -229,16 +228,12 @@ def failure_of(parts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
     That is, `part b: the opposite was seen`.
     """
-    failures = {part["failure"] for part in parts}
-    letters: dict[str, list[str]] = {}
-    for part in parts:
-        if part["failure"]:
-            letters.setdefault(part["because"], []).append(part["claim"][-1])
-    said = ((", ".join(of), "parts" if of[1:] else "part", why) for why, of in letters.items())
-    return {
-        "failure": next((each for each in FAILURES if each in failures), ""),
-        "because": "; ".join(f"{noun} {of}: {why}" for of, noun, why in said),
-    }
+    letters: dict[str, list[str]] = defaultdict(list)
+    for part in (part for part in parts if part["failure"]):
+        letters[part["because"]].append(part["claim"][-1])
+    because = (f"part{'s' * (len(x) > 1)} {', '.join(x)}: {why}" for why, x in letters.items())
+    failures = [kind for kind in FAILURES if any(part["failure"] == kind for part in parts)]
+    return {"failure": [*failures, ""][0], "because": "; ".join(because)}
 
 
 def write_claims(
@@ -356,18 +351,13 @@ def _json_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def beside(claim: Claim, entry: ClaimEntry) -> str:
-    """Why a part does not count for its claim; empty if it does."""
-    if claim.counts(entry):
-        return ""
-    return BESIDE[OTHER_READING if entry.other_reading else OURS]
-
-
 def entry_row(
     claim: Claim, entry: ClaimEntry, judged: "JudgedEntry", costs: Mapping[str, float]
 ) -> dict[str, Any]:
     """The row of claims.csv for one entry of a claim; costs: as of `judge_claims`."""
-    notes = judged.note, beside(claim, entry)
+    notes = [judged.note]
+    if not claim.counts(entry):
+        notes.append(BESIDE[OTHER_READING if entry.other_reading else OURS])
     row = _row(entry, judged.verdict) | {
         "expected": expected_text(entry),
         "runs": judged.runs,

@@ -167,7 +167,7 @@ def build_page(
                 read_item(source, path, (products or {}).get(path.stem)),
                 elsewhere=_elsewhere(path, beside) if whole else {},
             )
-            for path in source.products(show)
+            for path in source.files(show)
         ],
         source.rows,
     )
