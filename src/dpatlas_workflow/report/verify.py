@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpatlas.base.arrays import read_arrays
 from dpatlas.base.canonical import canonical_json, sha256
 from dpatlas.base.files import read_json
+from dpatlas.data import features, prepared
 from dpatlas.errors import InputError, refusal
 from dpatlas_workflow.evidence.run_values import differences_from_values
 from dpatlas_workflow.evidence.verdicts import CLAIMS, COMPARISONS, read_comparisons
@@ -33,15 +35,11 @@ MADE_FROM = {
     "features": f"features/*/{MANIFEST}",
     "backbone": f"runs/*/*/backbone/{MANIFEST}",
 }
-Load = Callable[[Path], object]
+WEIGHTS = "weights.npz"
 
 
-def differences(folder: Path, loads: Mapping[str, Load]) -> list[str]:
-    """A line for each difference in a run or a published run; InputError for any other folder.
-
-    loads: what reads the arrays of a folder of data, features or a backbone, by the keys of
-    `MADE_FROM`, and refuses damaged ones.
-    """
+def differences(folder: Path) -> list[str]:
+    """A line for each difference in a run or a published run; InputError for any other folder."""
     if not any((folder / name).is_dir() for name in ("runs", "lineage")):
         if not (folder / MANIFEST).is_file():
             raise InputError(str(folder), "neither runs nor a manifest", "the results of a run")
@@ -52,15 +50,29 @@ def differences(folder: Path, loads: Mapping[str, Load]) -> list[str]:
         *product_differences(folder),
         *record_differences(folder),
     ]
+    # They refuse damaged arrays.
+    loads: dict[str, Callable[[Path], object]]
+    loads = {"data": prepared.load, "features": features.load, "backbone": _check_weights}
     for what, load in loads.items():
 
-        def check(path: Path, load: Load = load) -> list[str]:
+        def check(path: Path, load: Callable[[Path], object] = load) -> list[str]:
             load(path.parent)
             return []
 
         for path in sorted(folder.glob(MADE_FROM[what])):
             lines += refused(folder, path, check)
     return list(dict.fromkeys(lines))  # manifest.txt and a lineage may both say it
+
+
+def _check_weights(folder: Path) -> None:
+    # models.backbone would load torch for it.
+    path, recorded = folder / WEIGHTS, read_json(folder / MANIFEST)["sha256"]
+    try:
+        now = prepared.content_sha256(read_arrays(path))
+    except (OSError, ValueError):
+        raise InputError(str(path), "a missing or damaged file", "the weights") from None
+    if now != recorded:
+        raise InputError(str(path), f"sha256 {now[:16]}", f"{recorded[:16]} as in {MANIFEST}")
 
 
 def product_differences(run: Path) -> list[str]:
