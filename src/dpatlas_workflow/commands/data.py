@@ -64,7 +64,8 @@ def needed(atlas: Atlas) -> list[Needed]:
     sets = [find(name) for name in sorted(names - mine)]
     found = [_own(name, atlas.config.data.own[name].path) for name in sorted(mine)]
     found += [_data_set(file, places(atlas)) for file in sets if file.files or file.by_hand]
-    imported = {spec: weights_file(atlas.config, spec) for spec in _imported(atlas)}
+    backbones = atlas.groups.get("pretrain", {}).get("imported", [])
+    imported = {spec: weights_file(atlas.config, spec) for spec in backbones}
     models = sorted({spec.fields["model"] for spec, file in imported.items() if not file})
     found += [_weights(model, places(atlas)) for model in models]
     return found + [_named(spec, file, places(atlas)) for spec, file in imported.items() if file]
@@ -123,17 +124,8 @@ def _data_set(data_set: DataSet, looked_in: Sequence[Path]) -> Needed:
 
 def _own(name: str, path: str) -> Needed:
     source = own.locate(path)
-    return Needed(
-        name=name,
-        licence=own.LICENCE,
-        found=f"{source.kind}, {source.where}" if source else None,
-        accepts=[OWN],
-        own_path=path,
-    )
-
-
-def _imported(atlas: Atlas) -> list[Spec]:
-    return atlas.groups.get("pretrain", {}).get("imported", [])
+    found = f"{source.kind}, {source.where}" if source else None
+    return Needed(name, own.LICENCE, found, accepts=[OWN], own_path=path)
 
 
 def _weights(model: str, looked_in: Sequence[Path]) -> Needed:

@@ -229,22 +229,19 @@ def _look(
     answer, decisive = weigh(may_hold)
     may_fail = to_fail.judge(evidence.alternatives, fail_level)
     refuting = refutation(may_fail)
-    both = may_hold, may_fail
+    judged, level, because, failure = may_hold, hold_level, "", ""
     if answer == HOLDS:
         surely = refuting is not None and not refuting.opposite
         because = how_held(refuting if refuting and surely else decisive, surely=surely)
-        return Decision(HOLDS, because, decisive, hold_level, look, evidence, may_hold, *both)
-    if refuting:
-        because, level = how_failed(refuting), fail_level
+    elif refuting:
+        answer, decisive, judged, level = FAILS, refuting, may_fail, fail_level
+        because = how_failed(refuting)
         failure = OPPOSITE if refuting.opposite else SMALLER
-        return Decision(
-            FAILS, because, refuting, level, look, evidence, may_fail, *both, failure=failure
-        )
-    if answer == FAILS:
+    elif answer == FAILS:
         # Only by intervals that are too narrow to refute one of so many comparisons.
-        decisive = weigh(may_fail)[1]
-        return Decision(OPEN, "", decisive, fail_level, look, evidence, may_fail, *both)
-    return Decision(OPEN, "", decisive, hold_level, look, evidence, may_hold, *both)
+        answer, decisive, judged, level = OPEN, weigh(may_fail)[1], may_fail, fail_level
+    of_look = (look, evidence, judged, may_hold, may_fail)
+    return Decision(answer, because, decisive, level, *of_look, failure=failure)
 
 
 def _without_look(evidence: Evidence) -> Decision:

@@ -73,12 +73,12 @@ def find(target: str, results: Path, tier: str) -> Trace:
     if path.name != target:
         raise InputError(target, "no such file", _near_files(path))
     if not index.folder.is_dir():
-        missing = f"no such file, and no results of tier {tier} in {results}"
         runs = sorted(run.name for run in results.glob("*/") if Index(run).is_run)
         allowed = f"--tier {' or '.join(runs)}" if runs else "a path, or a name after a run"
         if results.is_dir() and Index(results).is_run:
-            itself = results.resolve()
-            allowed = f"--results {os.path.relpath(itself.parent)} --tier {itself.name}"
+            run = results.resolve()
+            allowed = f"--results {os.path.relpath(run.parent)} --tier {run.name}"
+        missing = f"no such file, and no results of tier {tier} in {results}"
         raise InputError(target, missing, allowed)
     records = [*index.record_paths, *index.publication.get("records", {})]
     near = _near(target, [*index.products, *index.claims, *records, *index.arrays])
@@ -203,14 +203,13 @@ def _node(node: Node, recorded: str | None = None) -> Trace:
     is_record, present = node.kind == "record", path.is_file()
     folder = _above(path, 3 if is_record else 2)
     if is_record:
-        sha = sha256_now(path)
         facts["extra"] = _weights(path.parent / "backbone" / MANIFEST)
         if features := facts["features"]:
             manifest = folder / "features" / features["id"] / MANIFEST
             facts["features"] = {**features, "manifest": str(manifest)}
     else:
-        sha = facts["sha256"]
         facts |= {"key": node.kind, **_of_arrays(node)}
+    sha = sha256_now(path) if is_record else facts["sha256"]
     in_tier = not is_record or _above(path.resolve(), 2).name == "runs"
     tier = folder.resolve().name if in_tier else None
     in_results = folder.resolve().parent.name == "results"
@@ -311,5 +310,5 @@ def _near(target: str, names: list[str]) -> list[str]:
 def _near_files(path: Path) -> str:
     if not path.parent.is_dir():
         return f"a path that exists: there is no folder {path.parent}"
-    near = _near(path.name, sorted(each.name for each in path.parent.iterdir()))
+    near = _near(path.name, sorted(file.name for file in path.parent.iterdir()))
     return f"{', '.join(near)} of that folder" if near else f"a file or the name of {KINDS}"
