@@ -33,12 +33,11 @@ from dpatlas.base.yaml_files import parsed
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas_workflow.config.load import project_root
 from dpatlas_workflow.evidence import looks
-from dpatlas_workflow.evidence.claim_file import WrittenClaim, WrittenPart
+from dpatlas_workflow.evidence.claim_file import FILE, WrittenClaim, WrittenPart
 from dpatlas_workflow.evidence.claims import (
     BESIDE,
     COLUMNS,
     COMPARISON_COLUMNS,
-    FILE,
     READ,
     Claim,
     ClaimEntry,

@@ -21,8 +21,7 @@ SEEN = ("scaled_down", "mean_eigenvalue")
 LOOKED = ("selected_after_a_look", "looks")
 
 
-def kl_training(spec: Any, old: Old) -> dict[str, Any]:
-    """Of kl_privacy's runs of one condition."""
+def _kl_training(spec: Any, old: Old) -> dict[str, Any]:
     runs, curves, start, probe = spec.run_numbers, old["curves"], old["start"], old["probe"]
     by_step = {name: list(map(list, zip(*values, strict=True))) for name, values in curves.items()}
     used = [run for run, step in zip(runs, old["diverged"], strict=True) if step is None]
@@ -43,8 +42,7 @@ def kl_training(spec: Any, old: Old) -> dict[str, Any]:
     }
 
 
-def kl_linearized(spec: Any, old: Old) -> dict[str, Any]:
-    """Of kl_privacy's linearised network."""
+def _kl_linearized(spec: Any, old: Old) -> dict[str, Any]:
     runs = spec.run_numbers
 
     def by_run(axis: str, row: Old, **columns: Any) -> list[Row]:
@@ -81,13 +79,7 @@ def kl_linearized(spec: Any, old: Old) -> dict[str, Any]:
     }
 
 
-def kl_constants(spec: Any, old: Old) -> dict[str, Any]:
-    """Of kl_privacy's Monte Carlo check."""
-    return {"inputs": old["inputs"], "rows": old["rows"]}
-
-
-def feature_simulation(spec: Any, old: Old) -> dict[str, Any]:
-    """Of feature_learning's simulations."""
+def _feature_simulation(spec: Any, old: Old) -> dict[str, Any]:
     runs, axes = spec.run_numbers, ("d", "n", "p", "epsilon", "features")
     measures = ("overlap", "cosine", "risk_private", "risk", "risk_floor", "clipped")
     norms = ("matrix", "direction", "head")
@@ -109,15 +101,13 @@ def feature_simulation(spec: Any, old: Old) -> dict[str, Any]:
     }
 
 
-def pretrain_backbone(spec: Any, old: Old) -> dict[str, Any]:
-    """Of the training of a public backbone."""
+def _pretrain_backbone(spec: Any, old: Old) -> dict[str, Any]:
     facts = {name: value for name, value in old.items() if name != "loss"}
     epochs = rows_of({"epoch": range(len(old["loss"]))}, loss=old["loss"])
     return {**facts, "epochs": epochs, "examples": _examples(old)}
 
 
-def pretrain_transfer(spec: Any, old: Old) -> dict[str, Any]:
-    """Of what frozen features are worth."""
+def _pretrain_transfer(spec: Any, old: Old) -> dict[str, Any]:
     measures = ("zero_shot", "knn", "logistic")
     rows = [
         {name: value for name, value in row.items() if name not in measures} | each
@@ -138,7 +128,7 @@ def _examples(old: Old) -> list[Row]:
     ]
 
 
-def reported(columns: str, *by_run: str, measured: str = "accuracy") -> Convert:
+def _reported(columns: str, *by_run: str, measured: str = "accuracy") -> Convert:
     """Of runs of several arms; by_run: facts that are lists over runs."""
 
     def convert(spec: Any, old: Old) -> dict[str, Any]:
@@ -161,18 +151,16 @@ def reported(columns: str, *by_run: str, measured: str = "accuracy") -> Convert:
     return convert
 
 
-def sgld_protocol(spec: Any, old: Old) -> dict[str, Any]:
-    """Of dp_sgld's Tables 1 and 2 as the paper ran them."""
+def _sgld_protocol(spec: Any, old: Old) -> dict[str, Any]:
     columns = f"{REGRESSION_ARM} reading schedule l2 weight_decay"
     measured = "accuracy best_epoch_accuracy"
-    found = reported(columns, *SEEN, measured=measured)(spec, old)
+    found = _reported(columns, *SEEN, measured=measured)(spec, old)
     for arm in found["arms"]:
         arm["l2"] = arm["weight_decay"] != 0
     return found
 
 
-def sgld_privacy_loss(spec: Any, old: Old) -> dict[str, Any]:
-    """Of dp_sgld's curves of epsilon."""
+def _sgld_privacy_loss(spec: Any, old: Old) -> dict[str, Any]:
     curves = [
         {**row, "curve": curve["curve"], "calibration": curve["calibration"]}
         | {name: curve[name] for name in ("schedule", "sigma2")}
@@ -187,8 +175,7 @@ def sgld_privacy_loss(spec: Any, old: Old) -> dict[str, Any]:
     return {**old, "curves": curves, "published": published}
 
 
-def sgld_counterexample(spec: Any, old: Old) -> dict[str, Any]:
-    """Of dp_sgld's exact laws."""
+def _sgld_counterexample(spec: Any, old: Old) -> dict[str, Any]:
     axes = {"K": spec.steps, "alpha": spec.alphas}
     scan = [
         {**{k: v for k, v in law.items() if k not in ("exact", "claimed")}, **row}
@@ -198,8 +185,7 @@ def sgld_counterexample(spec: Any, old: Old) -> dict[str, Any]:
     return {**old, "scan": scan}
 
 
-def sgld_utility(spec: Any, old: Old) -> dict[str, Any]:
-    """Of dp_sgld's excess risks."""
+def _sgld_utility(spec: Any, old: Old) -> dict[str, Any]:
     tables: dict[str, list[Row]] = {"noise": [], "bounds": [], "risks": []}
     for row in old["rows"]:
         arm = {name: row[name] for name in ("schedule", "epsilon")}
@@ -218,52 +204,28 @@ def sgld_utility(spec: Any, old: Old) -> dict[str, Any]:
     return {name: value for name, value in old.items() if name != "rows"} | tables
 
 
-def maxinf_certified(old: Old, *others: str) -> dict[str, Any]:
-    """Facts of max_information's records with certificates."""
+def _maxinf_certified(old: Old, *others: str) -> dict[str, Any]:
     names = "n_train n_test inputs classes parameters T kappa_level holds_together"
     return {name: old[name] for name in [*names.split(), *LOOKED, *others]}
 
 
-def maxinf_certificates(spec: Any, old: Old) -> dict[str, Any]:
-    """Of max_information's certificates."""
-
+def _maxinf_certificates(spec: Any, old: Old) -> dict[str, Any]:
     def flat(row: Old) -> Row:
         parts = {"kappa": row["kappa"], "universe": row["universe"]}
         nested = {f"{a}_{b}": value for a, part in parts.items() for b, value in part.items()}
         return nested | {name: v for name, v in row.items() if name not in (*parts, *LOOKED)}
 
-    return {**maxinf_certified(old), "rows": [flat(row) for row in old["rows"]]}
+    return {**_maxinf_certified(old), "rows": [flat(row) for row in old["rows"]]}
 
 
-def maxinf_agreement(spec: Any, old: Old) -> dict[str, Any]:
-    """Of max_information's two ways to draw risks."""
-    return {**maxinf_certified(old, "diverged"), "rows": old["rows"]}
-
-
-def maxinf_coefficients(spec: Any, old: Old) -> dict[str, Any]:
-    """Of max_information's coefficients."""
-    return {"rows": [row for curve in old["curves"] for row in along("beta", curve, "alpha")]}
-
-
-def maxinf_kappa(spec: Any, old: Old) -> dict[str, Any]:
-    """Of max_information's kappas."""
-    return {"rows": [row for panel in old["panels"] for row in along("x", panel, "axis")]}
-
-
-def maxinf_simulation(spec: Any, old: Old) -> dict[str, Any]:
-    """Of max_information's simulated moments."""
-    return {"rows": old["rows"]}
-
-
-def along(axis: str, curve: Old, *fixed: str) -> list[Row]:
+def _along(axis: str, curve: Old, *fixed: str) -> list[Row]:
     """Rows of the lists of a curve along one axis, which is among them, and of its fixed values."""
     lists = {name: values for name, values in curve.items() if name not in (axis, *fixed)}
     same = {name: curve[name] for name in fixed}
     return [same | row for row in rows_of({axis: curve[axis]}, **lists)]
 
 
-def lp_umap(spec: Any, old: Old) -> dict[str, Any]:
-    """Of lp_fft's pictures."""
+def _lp_umap(spec: Any, old: Old) -> dict[str, Any]:
     by_run = ("x", "y", "knn", "silhouette", "accuracy")
     panels = [
         {"run": run, **{k: v[number] if k in by_run else v for k, v in panel.items()}}
@@ -274,8 +236,7 @@ def lp_umap(spec: Any, old: Old) -> dict[str, Any]:
     return {**old, "labels": labels, "panels": panels}
 
 
-def lp_feature_quality(spec: Any, old: Old) -> dict[str, Any]:
-    """Of lp_fft's features during training."""
+def _lp_feature_quality(spec: Any, old: Old) -> dict[str, Any]:
     measured = ("private", "public", "accuracy")
     curves = [
         {**{name: row[name] for name in ("head_scale", "lr", "strategy")}, **each}
@@ -288,27 +249,31 @@ def lp_feature_quality(spec: Any, old: Old) -> dict[str, Any]:
 
 
 OLD: dict[tuple[str, str], Convert] = {
-    ("kl_privacy", "training"): kl_training,
-    ("kl_privacy", "linearized"): kl_linearized,
-    ("kl_privacy", "constants"): kl_constants,
-    ("feature_learning", "simulation"): feature_simulation,
-    ("pretrain", "backbone"): pretrain_backbone,
-    ("pretrain", "transfer"): pretrain_transfer,
-    ("dp_sgld", "protocol"): sgld_protocol,
-    ("dp_sgld", "accuracy"): reported(f"{REGRESSION_ARM} comparison schedule weight_decay", *SEEN),
-    ("dp_sgld", "long_training"): reported(f"{REGRESSION_ARM} comparison", *SEEN),
-    ("dp_sgld", "finetune"): reported(f"{ARM} unfreeze trained_parameters"),
-    ("dp_sgld", "privacy_loss"): sgld_privacy_loss,
-    ("dp_sgld", "counterexample"): sgld_counterexample,
-    ("dp_sgld", "utility"): sgld_utility,
-    ("max_information", "certificates"): maxinf_certificates,
-    ("max_information", "agreement"): maxinf_agreement,
-    ("max_information", "coefficients"): maxinf_coefficients,
-    ("max_information", "kappa"): maxinf_kappa,
-    ("max_information", "simulation"): maxinf_simulation,
-    ("lp_fft", "umap"): lp_umap,
-    ("lp_fft", "feature_quality"): lp_feature_quality,
-    ("lp_fft", "strategies"): reported(
+    ("kl_privacy", "training"): _kl_training,
+    ("kl_privacy", "linearized"): _kl_linearized,
+    ("kl_privacy", "constants"): lambda _, old: {n: old[n] for n in ("inputs", "rows")},
+    ("feature_learning", "simulation"): _feature_simulation,
+    ("pretrain", "backbone"): _pretrain_backbone,
+    ("pretrain", "transfer"): _pretrain_transfer,
+    ("dp_sgld", "protocol"): _sgld_protocol,
+    ("dp_sgld", "accuracy"): _reported(f"{REGRESSION_ARM} comparison schedule weight_decay", *SEEN),
+    ("dp_sgld", "long_training"): _reported(f"{REGRESSION_ARM} comparison", *SEEN),
+    ("dp_sgld", "finetune"): _reported(f"{ARM} unfreeze trained_parameters"),
+    ("dp_sgld", "privacy_loss"): _sgld_privacy_loss,
+    ("dp_sgld", "counterexample"): _sgld_counterexample,
+    ("dp_sgld", "utility"): _sgld_utility,
+    ("max_information", "certificates"): _maxinf_certificates,
+    ("max_information", "agreement"): lambda _, old: _maxinf_certified(old, "diverged", "rows"),
+    ("max_information", "coefficients"): lambda _, old: {
+        "rows": [row for curve in old["curves"] for row in _along("beta", curve, "alpha")]
+    },
+    ("max_information", "kappa"): lambda _, old: {
+        "rows": [row for panel in old["panels"] for row in _along("x", panel, "axis")]
+    },
+    ("max_information", "simulation"): lambda _, old: {"rows": old["rows"]},
+    ("lp_fft", "umap"): _lp_umap,
+    ("lp_fft", "feature_quality"): _lp_feature_quality,
+    ("lp_fft", "strategies"): _reported(
         "arm strategy share lrs steps batch sampler noise_multiplier max_grad_norm target_epsilon "
         "epsilon relation guaranteed_by trained_parameters"
     ),

@@ -108,9 +108,8 @@ def joined(records: Iterable[Record[Any]]) -> list[Record[Any]]:
 
 
 def _whole(blocks: Sequence[Record[Any]]) -> Record[Any]:
-    first, *others = blocks
-    if not isinstance(first.spec, RunsFields):
-        return first
+    if not isinstance(blocks[0].spec, RunsFields):
+        return blocks[0]
     first, *others = blocks = sorted(blocks, key=lambda block: block.spec.first_run)
     runs = 0
     for block in blocks:
@@ -120,15 +119,14 @@ def _whole(blocks: Sequence[Record[Any]]) -> Record[Any]:
         runs += block.spec.runs
     if not others:
         return first
-    tables = {}
+    tables = dict(first.tables)
     try:
         for other in others:
             check_alike(first.facts, other.facts, "facts")
         for name, rows in first.tables.items():
-            of_runs = "run" in first.shape.columns(name)
-            tables[name] = [row for block in blocks for row in block.tables[name]]
-            if not of_runs:
-                tables[name] = rows
+            if "run" in first.shape.columns(name):
+                tables[name] = [row for block in blocks for row in block.tables[name]]
+            else:
                 for other in others:
                     check_alike(rows, other.tables[name], name)
     except InputError as error:
@@ -145,8 +143,7 @@ def _whole(blocks: Sequence[Record[Any]]) -> Record[Any]:
 
 def read_record(path: Path | str) -> Record[Any]:
     """Read a record; InputError if it is missing, torn, or of another shape than its kind's."""
-    content = records.read_record(path)
-    return parse_record(content, str(path))
+    return parse_record(records.read_record(path), str(path))
 
 
 def parse_record(content: Mapping[str, Any], where: str) -> Record[Any]:
@@ -225,9 +222,9 @@ def diverged_at(content: Mapping[str, Any]) -> list[int | None]:
     Empty for kinds whose runs cannot diverge.
     """
     metrics = content["metrics"]
-    if "diverged" not in metrics:
-        tables = (rows for rows in metrics.values() if isinstance(rows, list))
-        rows = (row for rows in tables for row in rows if isinstance(row, dict))
-        return [row["diverged"] for row in rows if "diverged" in row]
-    steps = metrics["diverged"]
-    return steps if isinstance(steps, list) else [steps]
+    if "diverged" in metrics:
+        steps = metrics["diverged"]
+        return steps if isinstance(steps, list) else [steps]
+    tables = (rows for rows in metrics.values() if isinstance(rows, list))
+    rows = (row for rows in tables for row in rows if isinstance(row, dict))
+    return [row["diverged"] for row in rows if "diverged" in row]

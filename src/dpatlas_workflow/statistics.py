@@ -227,12 +227,6 @@ def difference_estimate(
     return Estimate(value, math.sqrt(total), degrees, runs, equal, outlying, samples)
 
 
-@checked(value=real(), standard_error=real(ge=0), draws=integer(ge=2))
-def normal_estimate(value: float, standard_error: float, draws: int) -> Estimate:
-    """A mean over so many draws that its standard error counts as known."""
-    return Estimate(value, standard_error, math.inf, draws)
-
-
 def judge(comparison: Comparison, confidence: float) -> Judged:
     """`comparison` with its interval at level `confidence`."""
     return Judged(comparison, *comparison.estimate.interval(confidence))
@@ -280,7 +274,6 @@ def _t_quantile(probability: float, degrees: float) -> float:
 
 
 def _equal(values: np.ndarray) -> float:
-    """The largest share of values (runs,) that are one."""
     return float(np.unique(values, return_counts=True)[1].max() / len(values))
 
 

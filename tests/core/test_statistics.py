@@ -17,7 +17,6 @@ from dpatlas_workflow.statistics import (
     difference_estimate,
     judge,
     mean_estimate,
-    normal_estimate,
     simultaneous_confidence,
     weigh,
 )
@@ -162,7 +161,7 @@ def test_the_detectable_distance_is_detected_with_its_power(runs):
 
 
 def test_the_detectable_distance_of_many_draws_is_normal_and_of_one_run_infinite():
-    many = normal_estimate(0.0, 0.5, 1000)
+    many = Estimate(0.0, 0.5, math.inf, 1000)
     assert many.interval(0.95)[1] == pytest.approx(1.959964 * 0.5, rel=1e-5)
     assert many.detectable(0.95) == pytest.approx((1.959964 + 0.841621) * 0.5, rel=1e-5)
     assert mean_estimate([1.0]).detectable(0.95) == math.inf

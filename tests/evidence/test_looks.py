@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpatlas_workflow.evidence.comparisons import Evidence, Undecided, exact_comparison
+from dpatlas_workflow.evidence.comparisons import Evidence, Undecided
 from dpatlas_workflow.evidence.looks import (
     AT_MOST,
     CLAIMED_SIDE,
@@ -28,7 +28,6 @@ from dpatlas_workflow.statistics import (
     Estimate,
     difference_estimate,
     mean_estimate,
-    normal_estimate,
 )
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -163,7 +162,9 @@ def test_equal_runs_decide_nothing_and_an_exact_number_does():
     assert looking(np.full(96, -3.0), above=0.0).answer == OPEN
     assert "equal" in looking(np.full(96, -3.0), above=0.0).without_interval
     assert looking(runs_around(0.0, 1.0), above=0.0).without_interval == ""
-    exact = Evidence([[exact_comparison("number", 3.0, above=0.0), point(1.0, above=0.0)]])
+    exact = Evidence(
+        [[Comparison("number", Estimate(3.0, 0.0, math.inf, 1), above=0.0), point(1.0, above=0.0)]]
+    )
     assert decide(lambda look: exact, ERROR).answer == HOLDS
     equal = Evidence([[comparison([3.0] * 12, above=0.0)]])
     assert decide_once(equal, ERROR).answer == HOLDS
@@ -313,7 +314,7 @@ def test_runs_to_decide_count_all_comparisons_to_hold_and_the_clearest_to_fail()
 
 
 def test_draws_without_number_and_unpaired_runs_have_looks_as_well():
-    draws = Evidence([[Comparison("draws", normal_estimate(1.0, 0.01, 2000), above=0.0)]])
+    draws = Evidence([[Comparison("draws", Estimate(1.0, 0.01, math.inf, 2000), above=0.0)]])
     assert decide(lambda look: draws, ERROR).answer == HOLDS
     values = runs_around(0.0, 1.0)
 

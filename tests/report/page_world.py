@@ -5,15 +5,8 @@ from pathlib import Path
 
 from dpatlas.base.records import FIELDS
 from dpatlas_workflow.config.products import Product
-from dpatlas_workflow.evidence.claims import (
-    COLUMNS,
-    COMPARISON_COLUMNS,
-    Claim,
-    ClaimEntry,
-    Claims,
-    Headline,
-    write_claims,
-)
+from dpatlas_workflow.evidence.claim_file import Claim, ClaimEntry, Claims, Headline
+from dpatlas_workflow.evidence.claims import COLUMNS, COMPARISON_COLUMNS, write_claims
 from dpatlas_workflow.evidence.errata import Erratum
 from dpatlas_workflow.evidence.verdicts import REPRODUCED
 from dpatlas_workflow.report.page import build_page
@@ -213,20 +206,22 @@ ERRATA = {
 
 def entry(name, **fields):
     return ClaimEntry(
-        id=name,
         claim="kl-1",
-        paper="kl_privacy",
-        place="Fig. 1",
-        statement="",
-        kind="statistical",
-        evidence=(),
         expected="",
         test="",
         arguments={},
-        **{**ASSERTED, **fields},
+        **{**STATED, **ASSERTED, **fields, "id": name},
     )
 
 
+STATED = {
+    "id": "kl-1",
+    "paper": "kl_privacy",
+    "place": "Fig. 1",
+    "statement": "",
+    "kind": "statistical",
+    "evidence": (),
+}
 ASSERTED = {
     "asserts": f"The paper states it, {HOSTILE}",
     "deviations": ("Fewer records.", f"Another network, {HOSTILE}"),
@@ -238,7 +233,7 @@ PARTS = (
 )
 HEADLINE = Headline(f"KL grows {HOSTILE}", "Somebody", {"kl-1": f"it grows {HOSTILE}"})
 WRITTEN = Claims(
-    (Claim("kl-1", "kl_privacy", "Fig. 1", "", "statistical", (), PARTS, **ASSERTED),),
+    (Claim(entries=PARTS, **STATED, **ASSERTED),),
     headlines={"kl_privacy": HEADLINE},
 )
 

@@ -258,7 +258,8 @@ def with_one_noise(folder, **changes):
     """The weights of a training whose noise is keyed as all others' is: it makes no difference."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seeds, "_claims", {})
-        patch.setattr("dpatlas.train.training.Noise", lambda root, source: Noise("all alike", "keyed"))
+        keyed = lambda root, source: Noise("all alike", "keyed")  # noqa: E731
+        patch.setattr("dpatlas.train.training.Noise", keyed)
         return weights_in(record_of(folder, **changes)[1])
 
 

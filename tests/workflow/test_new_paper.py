@@ -22,7 +22,11 @@ MORE = (
     "Makefile",
     ".gitignore",
 )
-FOLDERS = (f"src/dpatlas_workflow/papers/{KEY}", f"tests/papers/{KEY}")
+FOLDERS = (
+    f"src/dpatlas_workflow/papers/{KEY}",
+    f"tests/papers/{KEY}",
+    f"src/dpatlas/formulas/{KEY}",
+)
 # What looks at every paper; of what goes through all products, keys and claims, the new one's.
 THE_NEW = "sixth or not (test_every_product or test_every_setting or test_every_claim)"
 OVER_ALL = (

@@ -96,13 +96,8 @@ def bundled(atlas: Atlas) -> dict[str, bytes | Path]:
     """
     run = atlas.folder
     lineages = complete_run(expected_of(atlas), run)
-    names = _names(atlas.all_records())
-    names += [f"lineage/{name}.json" for name in lineages]
-    names += [
-        *manifest.VERDICTS,
-        manifest.NAME,
-        *(f"lists/{name}.json" for name in ("claims", "costs")),
-    ]
+    names = [*_names(atlas.all_records()), *(f"lineage/{name}.json" for name in lineages)]
+    names += [*manifest.VERDICTS, manifest.NAME, "lists/claims.json", "lists/costs.json"]
     names += [MORE_RUNS] if (run / MORE_RUNS).is_file() else []
     if missing := [name for name in names if not (run / name).is_file()]:
         raise InputError(str(run / missing[0]), "no such file", RERUN)
@@ -161,7 +156,6 @@ def _open(path: Path, results: Path, factor: float) -> int:
 
 
 def _make(folder: Path, tier: str, names: Sequence[str], factor: float) -> None:
-    """Make everything that follows from the records in the folder of an opened bundle."""
     # It imports what draws, which takes seconds that writing an archive does without.
     from dpatlas_workflow.show import make
 

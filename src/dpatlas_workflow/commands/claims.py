@@ -94,17 +94,18 @@ def main(arguments: Sequence[str]) -> int:
             found = {"verdicts": len(rows), "changes": lines, "contradictions": contradictions}
             print(json.dumps(found, indent=1))
         else:
-            print("\n".join([*lines, _counted(changed, len(rows))]))
+            noun = "contradiction" + "s" * (len(contradictions) != 1)
+            counted = f"{len(lines)} of {len(rows)} verdicts changed; {len(contradictions)} {noun}"
+            print(*lines, counted, sep="\n")
         return EXIT_FAILED_RUN if contradictions else 0
     if options.markdown or options.badge:
         print(summary(rows) if options.markdown else badge(rows))
-        return 0
-    if options.json:
+    elif options.json:
         print(json.dumps(rows, indent=1))
-        return 0
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
-    print(table(rows, width=width, colour=colour))
+    else:
+        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
+        print(table(rows, width=width, colour=colour))
     return 0
 
 
@@ -113,16 +114,16 @@ def _require_claims(folder: Path, *, published: bool) -> None:
     path = folder / CLAIMS
     if path.exists():
         return
-    tiers = sorted(each.parent.name for each in folder.parent.glob(f"*/{CLAIMS}"))
+    tiers = sorted(file.parent.name for file in folder.parent.glob(f"*/{CLAIMS}"))
     others = [f"--tier {' or '.join(tiers)}"] if tiers else []
     if published:
         allowed = " or ".join(others) or "a folder of published tiers: --docs"
         raise InputError(str(path), "no such file", allowed)
-    words = command("claims", folder.name)
     named = folder.name == DEFAULT_TIER or (TIERS / f"{folder.name}.yaml").is_file()
-    known = named or (folder / CONFIG).is_file()
-    first = [f"the verdicts of a run: run {words} first"] if known else []
-    raise InputError(str(path), "no such file", ", or ".join([*first, *others, "--published"]))
+    if named or (folder / CONFIG).is_file():
+        run = command("claims", folder.name)
+        others.insert(0, f"the verdicts of a run: run {run} first")
+    raise InputError(str(path), "no such file", ", or ".join([*others, "--published"]))
 
 
 def read_verdicts(folder: Path, paper: str | None = None, *columns: str) -> list[dict[str, str]]:
@@ -175,12 +176,6 @@ def _side(row: Row | None) -> str | None:
         return None
     best = row.get("kind") == IDENTITY and row["verdict"] == NOT_CONTRADICTED
     return REPRODUCED if best else row["verdict"]
-
-
-def _counted(changed: Sequence[tuple[str, bool]], rows: int) -> str:
-    contradictions = sum(contradicts for _, contradicts in changed)
-    noun = "contradiction" if contradictions == 1 else "contradictions"
-    return f"{len(changed)} of {rows} verdicts changed; {contradictions} {noun}"
 
 
 def table(rows: Sequence[Row], *, width: int, colour: bool) -> str:

@@ -64,7 +64,8 @@ def needed(atlas: Atlas) -> list[Needed]:
     sets = [find(name) for name in sorted(names - mine)]
     found = [_own(name, atlas.config.data.own[name].path) for name in sorted(mine)]
     found += [_data_set(file, places(atlas)) for file in sets if file.files or file.by_hand]
-    imported = {spec: weights_file(atlas.config, spec) for spec in _imported(atlas)}
+    backbones = atlas.groups.get("pretrain", {}).get("imported", [])
+    imported = {spec: weights_file(atlas.config, spec) for spec in backbones}
     models = sorted({spec.fields["model"] for spec, file in imported.items() if not file})
     found += [_weights(model, places(atlas)) for model in models]
     return found + [_named(spec, file, places(atlas)) for spec, file in imported.items() if file]
@@ -96,16 +97,14 @@ def describe(files: Sequence[Needed], looked_in: Sequence[Path], atlas: Atlas) -
 def _missing_line(file: Needed, looked_in: Sequence[Path]) -> str:
     if file.own_path:
         return f"{file.name}: missing; data.own.{file.name}.path names no {OWN}: {file.own_path}"
-    place = looked_in[0]
-    version = f", {file.version}" if file.version else ""
-    official = f"; official{version}: {', '.join(file.addresses)}" if file.addresses else ""
-    by_hand = f" ({file.by_hand})" if file.by_hand else ""
-    if not file.accepts:
-        return f"{file.name}: missing{by_hand}"
-    accepted = ", or ".join(file.accepts)
-    return f"{file.name}: missing; put {accepted} into {place}/ or {place / file.subfolder}/" + (
-        official + by_hand
-    )
+    line, folder = f"{file.name}: missing", looked_in[0]
+    if file.accepts:
+        accepted = ", or ".join(file.accepts)
+        line += f"; put {accepted} into {folder}/ or {folder / file.subfolder}/"
+        if file.addresses:
+            version = f", {file.version}" if file.version else ""
+            line += f"; official{version}: {', '.join(file.addresses)}"
+    return line + (f" ({file.by_hand})" if file.by_hand else "")
 
 
 def _data_set(data_set: DataSet, looked_in: Sequence[Path]) -> Needed:
@@ -125,17 +124,8 @@ def _data_set(data_set: DataSet, looked_in: Sequence[Path]) -> Needed:
 
 def _own(name: str, path: str) -> Needed:
     source = own.locate(path)
-    return Needed(
-        name=name,
-        licence=own.LICENCE,
-        found=f"{source.kind}, {source.where}" if source else None,
-        accepts=[OWN],
-        own_path=path,
-    )
-
-
-def _imported(atlas: Atlas) -> list[Spec]:
-    return atlas.groups.get("pretrain", {}).get("imported", [])
+    found = f"{source.kind}, {source.where}" if source else None
+    return Needed(name, own.LICENCE, found, accepts=[OWN], own_path=path)
 
 
 def _weights(model: str, looked_in: Sequence[Path]) -> Needed:

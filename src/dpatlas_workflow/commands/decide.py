@@ -10,6 +10,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,21 +28,12 @@ from dpatlas_workflow.config.atlas import Atlas, read_more_runs
 from dpatlas_workflow.config.load import load_config
 from dpatlas_workflow.config.root import General
 from dpatlas_workflow.cost.estimate import seconds_per_run
-from dpatlas_workflow.evidence.claim_file import STATISTICAL
-from dpatlas_workflow.evidence.claims import (
-    Claims,
-    LookRecords,
-    at_tier,
-    judge_claims,
-    judge_entry,
-    read_claims,
-    read_papers,
-)
+from dpatlas_workflow.evidence.claim_file import STATISTICAL, Claims, at_tier, read_claims
+from dpatlas_workflow.evidence.claims import LookRecords, judge_claims, judge_entry, read_papers
 from dpatlas_workflow.evidence.comparisons import PaperRecords
 from dpatlas_workflow.evidence.looks import LOOKS, chance_to_decide
-from dpatlas_workflow.evidence.more_runs import Condition, OpenEntry, Round, next_round
+from dpatlas_workflow.evidence.more_runs import Condition, OpenEntry, next_round
 from dpatlas_workflow.evidence.verdicts import CLAIMS, INCONCLUSIVE
-from dpatlas_workflow.records import Record
 
 # Runs Snakemake with these arguments; its exit code.
 Runner = Callable[[Sequence[str]], int]
@@ -60,15 +52,13 @@ def main(arguments: Sequence[str], runner: Runner | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     real(gt=0).check("--hours", options.hours)
-    if options.cores != "all":
-        integer(ge=1).check("--cores", _whole(options.cores))
+    if (cores := options.cores) != "all":
+        integer(ge=1).check("--cores", int(cores) if cores.isdecimal() else cores)
     # Snakemake ignores a missing one, and would run everything on this machine.
-    places = (Path(), Path("profiles"))
-    named = options.profile not in (None, "none")
-    if named and not any((each / options.profile).exists() for each in places):
-        raise InputError(
-            "--profile", f"{options.profile}, which is not there", "a folder of a profile"
-        )
+    profiles = [Path(), Path("profiles")] if options.profile not in (None, "none") else []
+    if profiles and not any((folder / options.profile).exists() for folder in profiles):
+        found = f"{options.profile}, which is not there"
+        raise InputError("--profile", found, "a folder of a profile")
     config = load_config(options.configfile)
     if not config.verdicts:
         raise InputError("verdicts", "false", "a config whose runs carry verdicts")
@@ -78,12 +68,10 @@ def main(arguments: Sequence[str], runner: Runner | None = None) -> int:
     files = ["--configfile", *map(str, options.configfile)] if options.configfile else []
     words = ["--cores", options.cores, *profile, *files]
     report: dict[str, Any] = {}
+    budget_s, run = options.hours * 3600, runner or snakemake
     # What Snakemake prints too, which inherits it.
-    elsewhere = contextlib.redirect_stdout(sys.stderr if options.json else sys.stdout)
-    with elsewhere:
-        code = decide(
-            config, options.hours * 3600, runner or snakemake, words, options.dry_run, report=report
-        )
+    with contextlib.redirect_stdout(sys.stderr if options.json else sys.stdout):
+        code = decide(config, budget_s, run, words, options.dry_run, report=report)
     if options.json:
         print(strict_json(report))
     return code
@@ -116,13 +104,13 @@ def decide(
         if planned is None:
             print("no inconclusive claim is left that the remaining time may decide")
             break
-        print(_announced(number, planned, conditions), flush=True)
         raised = {name: [conditions[name].runs, to] for name, to in sorted(planned.runs.items())}
-        a_round: dict[str, Any] = {
-            "cpu_s": planned.cpu_s,
-            "entries": [*planned.entries],
-            "runs": raised,
-        }
+        entries, cpu_s = [*planned.entries], planned.cpu_s
+        print(f"round {number}: about {duration(cpu_s)} of CPU for {', '.join(entries)}")
+        print(
+            *(f"  {name}: {a} -> {b} runs" for name, (a, b) in raised.items()), sep="\n", flush=True
+        )
+        a_round: dict[str, Any] = {"cpu_s": cpu_s, "entries": entries, "runs": raised}
         report["rounds"].append(a_round)
         if dry_run:
             return 0
@@ -181,35 +169,32 @@ class State:
         """The inconclusive entries that have intervals, and read runs that can be added to."""
         looks = {key: LookRecords(records) for key, records in self.papers.items()}
         found = []
-        for entry in (entry for claim in claims.claims for entry in claim.entries):
-            if entry.kind != STATISTICAL:
-                continue
+        for entry in (entry for entry in claims.entries if entry.kind == STATISTICAL):
             judged = judge_entry(claims, entry, looks.get(entry.paper))
             decision = judged.decision
-            if judged.verdict != INCONCLUSIVE or decision is None or not judged.read:
-                continue
-            error = claims.error(entry.paper)
-            chances = {
-                look: chance_to_decide(decision.evidence, error, look)
-                for look in LOOKS
-                if look > decision.look
-            }
-            names = tuple(record.condition for record in judged.read)
-            found.append(OpenEntry(entry.id, decision.look, chances, names))
+            if judged.verdict == INCONCLUSIVE and decision is not None and judged.read:
+                evidence, error = decision.evidence, claims.error(entry.paper)
+                later = [look for look in LOOKS if look > decision.look]
+                chances = {look: chance_to_decide(evidence, error, look) for look in later}
+                names = tuple(record.condition for record in judged.read)
+                found.append(OpenEntry(entry.id, decision.look, chances, names))
         return found
 
     def conditions(self) -> dict[str, Condition]:
         """Every condition whose runs can be added to, by its id."""
-        costs = self.costs()
-        return {
-            record.condition: Condition(
-                record.spec.runs,
-                record.spec.runs // len(record.ids),
-                self._seconds(record, costs),
-            )
-            for paper in self.papers.values()
-            for record in LookRecords(paper).repeated.values()
-        }
+        costs, found = self.costs(), {}
+        for paper in self.papers.values():
+            for record in LookRecords(paper).repeated.values():
+                runs, blocks = record.spec.runs, len(record.ids)
+                paths = (Path(self.atlas.record(name)) for name in record.ids)
+                files = [str(path.with_name("cost.json")) for path in paths]
+                measured = [costs[file] for file in files if file in costs]
+                # As measured; of records without their cost, as estimated.
+                cpu_s = self._per_run[record.ids[0]]
+                if measured:
+                    cpu_s = sum(measured) / len(measured) / (runs / blocks)
+                found[record.condition] = Condition(runs, runs // blocks, cpu_s)
+        return found
 
     def costs(self) -> dict[str, float]:
         """CPU seconds of every record that is there, by path."""
@@ -220,15 +205,6 @@ class State:
         """Raise conditions to so many runs in `more_runs.json`."""
         path = self.folder / MORE_RUNS
         write_json(path, {**read_more_runs(path), **runs})
-
-    def _seconds(self, record: Record[Any], costs: Mapping[str, float]) -> float:
-        """CPU seconds of a run: as measured, or estimated for records without their cost."""
-        paths = [str(Path(self.atlas.record(name)).with_name("cost.json")) for name in record.ids]
-        measured = [costs[path] for path in paths if path in costs]
-        if measured:
-            blocks = record.spec.runs / len(record.ids)
-            return sum(measured) / len(measured) / blocks
-        return self._per_run[record.ids[0]]
 
 
 def snakemake(words: Sequence[str]) -> int:
@@ -246,29 +222,16 @@ def snakemake(words: Sequence[str]) -> int:
 
 def _finished(atlas: Atlas) -> dict[str, int]:
     """Runs by condition, from 0 on without a gap, whose records are there; where there are any."""
-    blocks: dict[str, dict[int, tuple[int, bool]]] = {}
+    blocks: dict[str, dict[int, int]] = defaultdict(dict)
     for spec_id, spec in atlas.specs.items():
-        if FIRST_RUN in spec.fields:
-            there = Path(atlas.record(spec_id)).is_file()
-            of_condition = blocks.setdefault(spec.condition, {})
-            of_condition[spec.fields[FIRST_RUN]] = spec.fields[RUNS], there
-    finished = {}
-    for condition, of_condition in blocks.items():
-        runs = 0
-        while runs in of_condition and of_condition[runs][1]:
-            runs += of_condition[runs][0]
-        if runs and condition in atlas.config.more_runs:
-            finished[condition] = runs
+        more = FIRST_RUN in spec.fields and spec.condition in atlas.config.more_runs
+        if more and Path(atlas.record(spec_id)).is_file():
+            blocks[spec.condition][spec.fields[FIRST_RUN]] = spec.fields[RUNS]
+    finished: dict[str, int] = {}
+    for condition, sizes in blocks.items():
+        while size := sizes.get(finished.get(condition, 0)):
+            finished[condition] = finished.get(condition, 0) + size
     return finished
-
-
-def _announced(number: int, planned: Round, conditions: Mapping[str, Condition]) -> str:
-    lines = [
-        f"round {number}: about {duration(planned.cpu_s)} of CPU for {', '.join(planned.entries)}"
-    ]
-    for name, runs in sorted(planned.runs.items()):
-        lines.append(f"  {name}: {conditions[name].runs} -> {runs} runs")
-    return "\n".join(lines)
 
 
 def _standing(rows: Sequence[Mapping[str, str]]) -> str:
@@ -282,7 +245,3 @@ def _open(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     entries = [row for row in rows if row["kind"] == STATISTICAL and row["comparisons"]]
     names = [row["claim"] for row in entries if row["verdict"] == INCONCLUSIVE]
     return {"statistical_entries": len(entries), "inconclusive": names}
-
-
-def _whole(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text

@@ -6,7 +6,6 @@ a claim such as kl-4. Two targets are compared: the first line names the first c
 differs, in the order settings, data, code, versions, device, machine.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,9 +38,12 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     real(ge=0).check("--tolerance", options.tolerance)
-    targets = [each for each in (options.target, options.new) if each is not None]
+    targets = [target for target in (options.target, options.new) if target is not None]
     try:
-        print(_said(targets, options))
+        traces = [find(target, options.results, options.tier) for target in targets]
+        result = compare(traces[0], traces[1], options.tolerance) if traces[1:] else traces[0]
+        text = describe_comparison if traces[1:] else describe
+        print(json.dumps(result, indent=1) if options.json else text(result, full=options.all))
     except InputError:
         raise
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -49,11 +51,3 @@ def main(arguments: Sequence[str]) -> int:
         allowed = "files as they were made: dpatlas verify FOLDER, of the run, names the others"
         raise InputError(" or ".join(targets), found, allowed) from None
     return 0
-
-
-def _said(targets: Sequence[str], options: argparse.Namespace) -> str:
-    traces = [find(each, options.results, options.tier) for each in targets]
-    result = compare(traces[0], traces[1], options.tolerance) if traces[1:] else traces[0]
-    if options.json:
-        return json.dumps(result, indent=1)
-    return (describe_comparison if traces[1:] else describe)(result, full=options.all)

@@ -28,9 +28,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("key", help="of the config, of rules and folders: such as my_paper")
     parser.add_argument("--prefix", help="of the ids of its claims; without it the letters of KEY")
     options = parser.parse_args(arguments)
-    prefix = options.prefix
-    if prefix is None:
-        prefix = re.sub("[^a-z]", "", options.key)[:12]
+    letters = re.sub("[^a-z]", "", options.key)[:12]
+    prefix = letters if options.prefix is None else options.prefix
     _check(options.key, prefix)
     root = project_root()
     folders = {
@@ -40,9 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     }
     for folder in folders.values():
         if folder.exists():
-            raise InputError(
-                "KEY", f"{options.key!r}, and {folder} is there", "a key without files"
-            )
+            found = f"{options.key!r}, and {folder} is there"
+            raise InputError("KEY", found, "a key without files")
     names = {
         "@KEY@": options.key,
         "@PREFIX@": prefix,
@@ -53,8 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     }
     for part, folder in folders.items():
         for path in sorted((EXAMPLE / part).rglob(f"*{ENDING}")):
-            target = folder / _filled(str(path.relative_to(EXAMPLE / part)), names)
-            target = target.with_suffix("")
+            name = _filled(str(path.relative_to(EXAMPLE / part)), names)
+            target = folder / name.removesuffix(ENDING)
             write_atomic(target, _filled(path.read_text(encoding="utf-8"), names))
             print(target.relative_to(root))
     for path, text in _generated(folders["paper"]).items():

@@ -39,18 +39,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--gpus", type=int, default=1, help="GPUs for it, unless device is cpu")
     parser.add_argument("--json", action="store_true", help="for tools")
     options = parser.parse_args(arguments)
-    cores = options.cores
-    if cores is None:
-        cores = os.cpu_count()
+    cores: int = (os.cpu_count() or 1) if options.cores is None else options.cores
     integer(ge=1, le=MOST_CORES).check("--cores", cores)
     integer(ge=1, le=MOST_CORES).check("--gpus", options.gpus)
     if options.results.exists() and not options.results.is_dir():
         raise InputError("--results", f"{options.results}, a file", "a folder of past runs")
     config = load_config(options.config) if options.config else load_tier(options.tier)
     atlas = Atlas(config, options.results)
-    past = past_runs(options.results, platform.machine())
-    where = (config.device, past, cores, atlas.tier, options.gpus)
-    plan = make_plan(jobs_of(atlas), *where, targets_of(atlas))
+    past, jobs, targets = (
+        past_runs(options.results, platform.machine()),
+        jobs_of(atlas),
+        targets_of(atlas),
+    )
+    plan = make_plan(jobs, config.device, past, cores, atlas.tier, options.gpus, targets)
     plan["download_mb"] = download_mb(atlas)
     print(json.dumps(plan, indent=1) if options.json else describe_plan(plan))
     return 0

@@ -65,40 +65,28 @@ def waiting_of(config: General, results: Path) -> tuple[Waiting, ...]:
     # Without past runs: a busy machine's would scale the hours of all others.
     plan = make_plan(jobs_of(atlas), config.device, (), 1, atlas.tier, targets=targets)
     missing = {file.name for file in needed(atlas) if file.found is None}
-    return tuple(
-        Waiting(
-            row["target"],
-            row["place"],
-            row["jobs"],
-            row["done"],
-            row["cpu_hours"],
-            row["gpu_hours"],
-            tuple(sorted(missing & _published_files(atlas, row["target"]))),
-            _missing_conditions(atlas, row["target"]),
-        )
-        for row in plan["targets"]
-        if row["done"] < row["jobs"]
-    )
-
-
-def _missing_conditions(atlas: Atlas, product: str) -> tuple[str, ...]:
-    paths = (Path(path) for path in atlas.behind(product))
-    specs = (atlas.spec(path.parent.name) for path in paths if not path.is_file())
-    return tuple(dict.fromkeys(spec.condition.rpartition("-")[0] for spec in specs))
+    columns = {"name": "target", "place": "place", "runs": "jobs", "there": "done"}
+    columns |= {name: name for name in ("cpu_hours", "gpu_hours")}
+    waiting = []
+    for row in (row for row in plan["targets"] if row["done"] < row["jobs"]):
+        files = tuple(sorted(missing & _published_files(atlas, row["target"])))
+        paths = (Path(path) for path in atlas.behind(row["target"]))
+        specs = (atlas.spec(path.parent.name) for path in paths if not path.is_file())
+        conditions = dict.fromkeys(spec.condition.rpartition("-")[0] for spec in specs)
+        values = {name: row[column] for name, column in columns.items()}
+        waiting.append(Waiting(**values, files=files, conditions=tuple(conditions)))
+    return tuple(waiting)
 
 
 def _published_files(atlas: Atlas, product: str) -> set[str]:
     """Names, as `needed` has them, of the data sets and weights behind a figure or table."""
-    specs = [atlas.spec(each) for each in atlas.needed_for(product)]
-    sets = {
-        spec.fields[field]["name"]
-        for spec in specs
-        for field in ("data", "public_data")
-        if field in spec.fields
-    }
-    imported = [spec for spec in specs if spec.fields["kind"] == "imported"]
-    names = {name for spec in imported for name in (spec.slug, spec.fields["model"])}
-    return sets | {f"weights of {name}" for name in names}
+    names = set()
+    for spec in (atlas.spec(name) for name in atlas.needed_for(product)):
+        fields = spec.fields
+        names |= {fields[set_]["name"] for set_ in ("data", "public_data") if set_ in fields}
+        if fields["kind"] == "imported":
+            names |= {f"weights of {spec.slug}", f"weights of {fields['model']}"}
+    return names
 
 
 def config_of(tier: str, results: Path) -> General:

@@ -18,15 +18,9 @@ difference, but for manifest.txt, which comes last.
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpatlas.base.arrays import read_arrays
-from dpatlas.base.files import read_json
 from dpatlas.base.folders import DEFAULT_TIER, RESULTS
-from dpatlas.data import features, prepared
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
-from dpatlas_workflow.report import verify
-from dpatlas_workflow.report.index import MANIFEST
-
-WEIGHTS = "weights.npz"
+from dpatlas_workflow.report.verify import differences
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,20 +38,3 @@ def main(arguments: Sequence[str]) -> int:
     lines = differences(folder)
     print(*(lines or [f"{folder}: everything is as it was made"]), sep="\n")
     return EXIT_FAILED_RUN if lines else 0
-
-
-def differences(folder: Path) -> list[str]:
-    """A line for each difference in a run or a published run; InputError for any other folder."""
-    loads = {"data": prepared.load, "features": features.load, "backbone": _check_weights}
-    return verify.differences(folder, loads)
-
-
-def _check_weights(folder: Path) -> None:
-    # models.backbone would load torch for it.
-    path, recorded = folder / WEIGHTS, read_json(folder / MANIFEST)["sha256"]
-    try:
-        now = prepared.content_sha256(read_arrays(path))
-    except (OSError, ValueError):
-        raise InputError(str(path), "a missing or damaged file", "the weights") from None
-    if now != recorded:
-        raise InputError(str(path), f"sha256 {now[:16]}", f"{recorded[:16]} as in {MANIFEST}")

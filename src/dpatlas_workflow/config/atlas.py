@@ -7,11 +7,10 @@ import contextlib
 import fcntl
 import functools
 import importlib.util
-import itertools
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -43,8 +42,8 @@ NODE_MB = 400
 MOST_RUNS = 10_000
 # Tiers whose published verdicts a page of another tier shows beside its own.
 COUNTING = ("embedded", "workstation", "printed", "paper")
-FIGURE_KINDS = ("pdf", "png", "svg", "csv", "json")
-TABLE_KINDS = ("csv", "md", "tex")
+SUFFIXES = {"figure": ("pdf", "png", "svg", "csv", "json"), "table": ("csv", "md", "tex")}
+Groups = dict[str, dict[str, list[Spec]]]
 
 
 class Atlas:
@@ -59,15 +58,23 @@ class Atlas:
             key: block for key, block in all_blocks().items() if getattr(config, key).enabled
         }
         # What the config asks for, and the part of it that the run has: all, or what is there.
-        self.asked: dict[str, dict[str, list[Spec]]] = {
+        self._planned: Groups = {
             key: block.load("settings").groups(config) for key, block in self.blocks.items()
         }
-        self.groups = self._there() if config.partial else self.asked
+        self.groups = self._planned
+        if config.partial:
+            self.groups = {
+                key: {name: list(self._first_there(specs)) for name, specs in groups.items()}
+                for key, groups in self._planned.items()
+            }
+            if not any(specs for groups in self.groups.values() for specs in groups.values()):
+                raise InputError("partial", f"no run in {self.folder}", "false, to run it first")
         # All tunings, whether or not a spec waits for their outcome.
+        tunings = (getattr(b.load("settings"), "tunings", None) for b in self.blocks.values())
         self.tunings: dict[str, Spec] = distinct(
             spec
-            for block in self.blocks.values()
-            for spec in _tunings(block, config)
+            for tunings_of in filter(None, tunings)
+            for spec in tunings_of(config)
             if not config.partial or self._is_there(spec)
         )
         in_groups = distinct(
@@ -80,32 +87,21 @@ class Atlas:
         }
         self._known = {**self.tunings, **self.specs}
 
-    def _there(self) -> dict[str, dict[str, list[Spec]]]:
-        """The part of `asked` whose records are there; InputError if there is none.
-
-        Of a condition, the blocks of runs before the first that is not there.
-        """
-        there: dict[str, dict[str, list[Spec]]] = {}
-        for key, groups in self.asked.items():
-            there[key] = {}
-            for name, specs in groups.items():
-                ended: set[str] = set()
-                there[key][name] = []
-                for spec in specs:
-                    if spec.condition in ended or not self._is_there(spec):
-                        ended.add(spec.condition)
-                    else:
-                        there[key][name].append(spec)
-        if not any(itertools.chain(*(groups.values() for groups in there.values()))):
-            raise InputError("partial", f"no run in {self.folder}", "false, to run it first")
-        return there
+    def _first_there(self, specs: Iterable[Spec]) -> Iterator[Spec]:
+        """Specs whose records are there; of a condition, the blocks before the first that lacks."""
+        ended: set[str] = set()
+        for spec in specs:
+            if spec.condition in ended or not self._is_there(spec):
+                ended.add(spec.condition)
+            else:
+                yield spec
 
     def _is_there(self, spec: Spec) -> bool:
         return (self.folder / "runs" / spec.key / spec.id / "record.json").is_file()
 
-    def is_whole(self, key: str, group: str) -> bool:
+    def _is_whole(self, key: str, group: str) -> bool:
         """Whether the run has all that the config asks for of a block's group."""
-        return len(self.groups[key][group]) == len(self.asked[key][group])
+        return len(self.groups[key][group]) == len(self._planned[key][group])
 
     def _is_shown(self, key: str, product: Product) -> bool:
         """A figure needs all its runs, a table some of every group of which it asks for any.
@@ -113,12 +109,9 @@ class Atlas:
         Of what a table may lack it needs none.
         """
         if product.kind == "figure":
-            return all(self.is_whole(key, name) for name in product.needs)
-        return all(
-            self.groups[key][name] or not self.asked[key][name]
-            for name in product.needs
-            if name not in product.may_lack
-        )
+            return all(self._is_whole(key, name) for name in product.needs)
+        needed = set(product.needs) - set(product.may_lack)
+        return all(self.groups[key][name] or not self._planned[key][name] for name in needed)
 
     @functools.cached_property
     def products(self) -> dict[str, Product]:
@@ -130,8 +123,7 @@ class Atlas:
             if self._is_shown(key, product)
         ]
         # Of equal kind they stay in the order in which their blocks name them.
-        in_order = sorted(products, key=lambda product: product.kind)
-        return {product.name: product for product in in_order}
+        return {each.name: each for each in sorted(products, key=lambda each: each.kind)}
 
     @functools.cached_property
     def block_of_product(self) -> dict[str, Block]:
@@ -141,14 +133,13 @@ class Atlas:
     @functools.cached_property
     def left_out(self) -> dict[str, InputError]:
         """By name, why the config makes no such figure or table."""
-        missing = InputError(
-            "partial", "true, and runs behind this are missing", "false, to run them"
-        )
+        found = "true, and runs behind this are missing"
+        missing = InputError("partial", found, "false, to run them")
         return {
             name: missing
             if block.key in self.blocks
             else InputError(f"{block.key}.enabled", f"false, and {name} asked for", "true")
-            for name, (_, block) in all_products().items()
+            for name, block in self.block_of_product.items()
             if name not in self.products
         }
 
@@ -164,11 +155,10 @@ class Atlas:
 
     def product_files(self) -> list[str]:
         """Figure and table files for readers, relative to the tier's folder."""
-        kinds = {"figure": FIGURE_KINDS, "table": TABLE_KINDS}
         return [
-            f"{each.folder}/{name}.{suffix}"
-            for name, each in self.products.items()
-            for suffix in kinds[each.kind]
+            f"{product.folder}/{name}.{suffix}"
+            for name, product in self.products.items()
+            for suffix in SUFFIXES[product.kind]
         ]
 
     def kinds(self, key: str) -> dict[str, list[str]]:
@@ -217,17 +207,13 @@ class Atlas:
         """Ids of all specs that have to run for a figure or table: tunings and backbones, too."""
         key = self.block_of_product[name].key
         needed: set[str] = set()
-        waiting = self.ids(key, *self.products[name].needs)
+        waiting = set(self.ids(key, *self.products[name].needs))
         while waiting:
-            needed.update(waiting)
-            before = (self._before(spec_id) for spec_id in waiting)
-            waiting = sorted({*itertools.chain(*before)} - needed)
+            needed |= waiting
+            specs = [self._known[spec_id] for spec_id in waiting]
+            before = {each for spec in specs for each in (waits_for(spec), *_backbones(spec))}
+            waiting = {each for each in before if each} - needed
         return [spec_id for spec_id in self.specs if spec_id in needed]
-
-    def _before(self, spec_id: str) -> list[str]:
-        """Ids of the tuning and the backbones that a spec waits for."""
-        tuning = waits_for(self._known[spec_id])
-        return [*([tuning] if tuning else []), *_backbones(self._known[spec_id])]
 
     def all_records(self) -> list[str]:
         """Record paths of every spec."""
@@ -255,11 +241,9 @@ class Atlas:
         Raises InputError, naming the key of its kind's part of the block, for fields that do not go
         together.
         """
-        if spec_id not in self._jobs:
-            self._jobs[spec_id] = self._planned(self._known[spec_id])
-        return self._jobs[spec_id]
-
-    def _planned(self, spec: Spec) -> PlannedJob:
+        if spec_id in self._jobs:
+            return self._jobs[spec_id]
+        spec = self._known[spec_id]
         fields = parse_spec(spec.fields, f"{spec.key}.{spec.fields['kind']}")
         cost, tuning = cost_of(fields), waits_for(spec)
         data, public_data = (
@@ -267,18 +251,19 @@ class Atlas:
             for name in ("data", "public_data")
         )
         features = self._features_of(spec, fields)
-        return PlannedJob(
+        self._jobs[spec_id] = PlannedJob(
             spec=spec,
             fields=fields,
-            record=self.record(spec.id),
+            record=self.record(spec_id),
             data=data,
             public_data=public_data,
             backbones=[self.backbone(name) for name in _backbones(spec)],
             features=[f"{self.features(features.id)}/manifest.json"] if features else [],
             tuning=[self.record(tuning)] if tuning else [],
-            device=self._with_precision(self.config.device if cost.gpu else "cpu"),
+            device=self.features_device() if cost.gpu else "cpu",
             memory_mb=cost.memory_mb(fields) + NODE_MB,
         )
+        return self._jobs[spec_id]
 
     def _manifest(self, name: str) -> str:
         return f"{self.folder}/data/{name}/manifest.json"
@@ -310,30 +295,19 @@ class Atlas:
 
         waiting: of a partial run, how many jobs of a group are done, of how many.
         """
-        papers = {
-            key: {
-                **self._settings(key),
-                "groups": {
-                    name: [spec.id for spec in specs] if self.is_whole(key, name) else []
-                    for name, specs in groups.items()
-                },
-                **self._waiting(key),
-            }
-            for key, groups in self.groups.items()
-            if key in PAPERS
-        }
-        flags = {"verdicts": self.config.verdicts}
-        if self.config.partial:
-            flags["partial"] = True
-        return canonical_json({**papers, **flags})
-
-    def _waiting(self, key: str) -> dict[str, dict[str, list[int]]]:
-        waiting = {
-            name: [len(specs), len(self.asked[key][name])]
-            for name, specs in self.groups[key].items()
-            if not self.is_whole(key, name)
-        }
-        return {"waiting": waiting} if waiting else {}
+        content: dict[str, Any] = {"verdicts": self.config.verdicts}
+        content |= {"partial": True} if self.config.partial else {}
+        for key, groups in self.groups.items():
+            if key in PAPERS:
+                ids, waiting = {}, {}
+                for name, specs in groups.items():
+                    whole = self._is_whole(key, name)
+                    ids[name] = [spec.id for spec in specs] if whole else []
+                    if not whole:
+                        waiting[name] = [len(specs), len(self._planned[key][name])]
+                content[key] = {**self._settings(key), "groups": ids}
+                content[key] |= {"waiting": waiting} if waiting else {}
+        return canonical_json(content)
 
     def write_lists(self) -> None:
         """Write what jobs read by file: lists that grow with the number of records.
@@ -349,7 +323,7 @@ class Atlas:
         """
         lists = {name: self.behind(name) for name in self.products}
         lists |= {"claims": self.claim_records(), "products": self.product_files()}
-        texts = {f"{name}.txt": _lines(lines) for name, lines in lists.items()}
+        texts = {f"{name}.txt": "".join(f"{x}\n" for x in lines) for name, lines in lists.items()}
         texts["claims.json"] = self.claim_settings()
         digest, folder = sha256(canonical_json(texts)), self.folder / "lists"
         texts |= {f"captions/{name}.rst": each.caption for name, each in self.products.items()}
@@ -447,7 +421,8 @@ class Atlas:
 
     def features_device(self) -> str:
         """Where features are computed: cpu, cuda or auto, the latter two maybe with -tf32."""
-        return self._with_precision(self.config.device)
+        device, precision = self.config.device, self.config.precision
+        return device if device == "cpu" or precision == "float32" else f"{device}-{precision}"
 
     def backbone(self, spec_id: str) -> str:
         """Folder of the backbone that the spec trains."""
@@ -458,17 +433,16 @@ class Atlas:
         """Name under `data.own` of every own data set in use, by the data set's id."""
         if not self.config.data.own:
             return {}
-        used = {each: json.loads(options) for each, options in self.data_sets.items()}
-        return {each: options["name"] for each, options in used.items() if "own" in options}
+        used = {name: json.loads(options) for name, options in self.data_sets.items()}
+        return {name: options["name"] for name, options in used.items() if "own" in options}
 
-    def own_path(self, name: str) -> str | None:
-        """Path, as the config gives it, of the data set of this id; None if it is no own one."""
-        own_name = self.own_sets.get(name)
+    def _own_path(self, name: str | None) -> str | None:
+        own_name = self.own_sets.get(name or "")
         return own_name and self.config.data.own[own_name].path
 
     def own_state(self, name: str) -> str | None:
         """What changes with the files of the data set of this id; None if it is no own one."""
-        path = self.own_path(name)
+        path = self._own_path(name)
         return path and own.state(path)
 
     def data_source(self, name: str | None = None) -> str:
@@ -476,7 +450,7 @@ class Atlas:
 
         name: the id of one data set; an own one has a path of its own.
         """
-        if path := name and self.own_path(name):
+        if path := self._own_path(name):
             return shlex.join([f"--own-path={path}"])
         data = self.config.data
         # In one word: a folder's name may begin with a dash.
@@ -488,13 +462,9 @@ class Atlas:
 
     def check_data_root(self) -> None:
         """InputError if data.root names no folder that can be read."""
-        root = self.config.data.root
-        if root is None:
+        if (root := self.config.data.root) is None:
             return
-        try:
-            folder = Path(root).expanduser()
-        except RuntimeError:  # the home of an unknown user
-            folder = Path(root)
+        folder = Path(os.path.expanduser(root))  # noqa: PTH111  (keeps the home of no user as it is)
         if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
             found = "no permission to read it" if folder.is_dir() else "no such folder"
             raise InputError("data.root", f"{root!r}, {found}", "a readable folder, or null")
@@ -506,14 +476,6 @@ class Atlas:
             if found := own.path_error(path):
                 where = f"data.own.{name}.path"
                 raise InputError(where, f"{path!r}, {found}", "a readable folder or .npz file")
-
-    def _with_precision(self, device: str) -> str:
-        precision = self.config.precision
-        return device if device == "cpu" or precision == "float32" else f"{device}-{precision}"
-
-
-def _lines(words: Sequence[str]) -> str:
-    return "".join(f"{word}\n" for word in words)
 
 
 def _lock(stream: IO[str], kind: int) -> None:
@@ -544,12 +506,6 @@ def read_more_runs(path: Path) -> dict[str, int]:
     return content
 
 
-def _tunings(block: Block, config: General) -> list[Spec]:
-    """The specs of a block's tunings."""
-    tunings = getattr(block.load("settings"), "tunings", None)
-    return tunings(config) if tunings else []
-
-
 def waits_for(spec: Spec) -> str | None:
     """Id of the tuning that has to run before the spec; None where its choice is known."""
     fields = spec.fields
@@ -557,7 +513,6 @@ def waits_for(spec: Spec) -> str | None:
 
 
 def _backbones(spec: Spec) -> list[str]:
-    """Ids of the backbones that a spec takes features of, in its order."""
     one = spec.fields.get("backbone")
     return spec.fields.get("backbones", [one] if one else [])
 

@@ -109,7 +109,6 @@ class Backbones(Model):
 
     @model_validator(mode="after")
     def _are_defined(self) -> "Backbones":
-        """Refuse names in `train` that are not defined, and settings that do not apply."""
         check_named("train", self.train, f"{KEY}.backbones", list(self.backbones))
         for name in self.train:
             _check(f"backbones.{name}", self.backbones[name])
@@ -176,12 +175,10 @@ def check_private(
         raise InputError(f"{place}.features", found, "penultimate")
     if backbone.source != data.name:
         return
-    shared = [label for label in data.classes if label in (backbone.classes or data.classes)]
-    if shared:
+    if shared := [each for each in data.classes if each in (backbone.classes or data.classes)]:
         found = f"{name}, trained on {', '.join(map(str, shared))} of {data.name}"
-        raise InputError(
-            f"{place}.backbone", found, "one that was trained on none of the private classes"
-        )
+        allowed = "one that was trained on none of the private classes"
+        raise InputError(f"{place}.backbone", found, allowed)
 
 
 def weights_file(config: General, spec: Spec) -> str:
@@ -191,32 +188,28 @@ def weights_file(config: General, spec: Spec) -> str:
 
 
 def _check(place: str, backbone: Backbone) -> None:
-    """InputError for settings that do not apply to this backbone, and for missing ones."""
     explicit: dict[str, Any] = backbone.plain()
-    if backbone.source not in IMPORTED:
-        for source, models in IMPORTED.items():
-            if backbone.model in models:
-                raise InputError(
-                    f"{place}.source", backbone.source, f"{source} for {backbone.model}"
-                )
-        for key, what in {
-            "image_shape": "takes its images' shape",
-            **dict.fromkeys(OF_FILE, "reads no weights"),
-        }.items():
+    source, model = backbone.source, backbone.model
+
+    def refuse(key: str, allowed: str) -> InputError:
+        return InputError(f"{place}.{key}", explicit.get(key, "nothing"), allowed)
+
+    if source not in IMPORTED:
+        for publisher, models in IMPORTED.items():
+            if model in models:
+                raise refuse("source", f"{publisher} for {model}")
+        for key in ("image_shape", *OF_FILE):
             if key in explicit:
-                allowed = f"nothing: a backbone that is trained here {what}"
-                raise InputError(f"{place}.{key}", explicit[key], allowed)
+                what = "reads no weights" if key in OF_FILE else "takes its images' shape"
+                raise refuse(key, f"nothing: a backbone that is trained here {what}")
         return
-    settings = OF_IMPORTED + (OF_FILE if backbone.source in FROM_FILES else ())
-    for key, value in explicit.items():
+    settings = OF_IMPORTED + (OF_FILE if source in FROM_FILES else ())
+    for key in explicit:
         if key not in settings:
-            allowed = f"{', '.join(settings)}: weights of {backbone.source} are not trained here"
-            raise InputError(f"{place}.{key}", value, allowed)
-    if backbone.model not in IMPORTED[backbone.source]:
-        raise InputError(f"{place}.model", backbone.model, ", ".join(IMPORTED[backbone.source]))
+            raise refuse(key, f"{', '.join(settings)}: weights of {source} are not trained here")
+    if model not in IMPORTED[source]:
+        raise refuse("model", ", ".join(IMPORTED[source]))
     if "image_shape" not in explicit:
-        allowed = "channels, height and width of the records that it will see"
-        raise InputError(f"{place}.image_shape", "nothing", allowed)
-    if backbone.source in FROM_FILES and "file" not in explicit:
-        allowed = f"path of a checkpoint of {backbone.source}: no address of it is known here"
-        raise InputError(f"{place}.file", "nothing", allowed)
+        raise refuse("image_shape", "channels, height and width of the records that it will see")
+    if source in FROM_FILES and "file" not in explicit:
+        raise refuse("file", f"path of a checkpoint of {source}: no address of it is known here")

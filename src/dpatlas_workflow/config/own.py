@@ -48,11 +48,10 @@ def check_backbone(
 
 def path_error(path: str) -> str | None:
     """What is wrong with the path of an own set, in words; None if it can be read."""
-    located_path = located(path)
-    if located_path is None:
+    if (file := located(path)) is None:
         return "no folder and no .npz file"
-    needed = os.R_OK | (os.X_OK if located_path.is_dir() else 0)
-    return None if os.access(located_path, needed) else "no permission to read it"
+    needed = os.R_OK | (os.X_OK if file.is_dir() else 0)
+    return None if os.access(file, needed) else "no permission to read it"
 
 
 def state(path: str) -> str:

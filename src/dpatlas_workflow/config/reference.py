@@ -63,7 +63,6 @@ def editor_schema() -> dict[str, Any]:
 
 
 def _rows(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[str]:
-    """A table with a row for every key below a node."""
     yield "| key | type and range | | meaning |\n|---|---|---|---|"
     for place, inner, required in walk(schema, node):
         needed = "required" if required else "optional"

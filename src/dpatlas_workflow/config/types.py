@@ -96,7 +96,6 @@ class PrivateName:
     names: tuple[str, ...]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """A text that is one of these names."""
         return AfterValidator(self._check).__get_pydantic_core_schema__(source, handler)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
@@ -129,7 +128,6 @@ class DataSet(Model):
 
     @model_validator(mode="after")
     def _is_there(self, info: ValidationInfo) -> "DataSet":
-        """Refuse more records and other classes than the data set has."""
         check_records("", self.plain())
         definition = (info.context or {}).get("own", {}).get(self.name)
         if definition:

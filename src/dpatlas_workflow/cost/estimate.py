@@ -4,7 +4,6 @@
 on one core and on a GPU; `tools/seconds.py` writes it from finished runs.
 """
 
-import csv
 import functools
 import math
 from collections import defaultdict
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpatlas.base.costs import read_cost
+from dpatlas.base.files import read_rows
 from dpatlas.base.records import read_record
 from dpatlas.errors import InputError
 from dpatlas_workflow.config.atlas import Atlas
@@ -44,10 +44,8 @@ class Seconds:
 
 @functools.cache
 def _measured() -> dict[Kind, Seconds]:
-    text = Path(__file__).with_name("seconds.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
-    names = ("start_s", "unit_s", "gpu_unit_s")
-    return {(row["block"], row["kind"]): Seconds(*(float(row[n]) for n in names)) for row in rows}
+    rows = read_rows(Path(__file__).with_name("seconds.csv"))
+    return {(block, kind): Seconds(*map(float, of)) for block, kind, *of in map(dict.values, rows)}
 
 
 def seconds_of(kind: Kind) -> Seconds:
@@ -87,12 +85,8 @@ def minutes(seconds: float, attempt: int = 1) -> int:
 
 def seconds_per_run(atlas: Atlas) -> dict[str, float]:
     """Estimated seconds of a run, its share of its job, by id of specs whose runs are repeated."""
-    specs = {name: atlas.job(name).fields for name in atlas.specs}
-    return {
-        name: job_seconds(atlas, name) / spec.runs
-        for name, spec in specs.items()
-        if hasattr(spec, "runs")
-    }
+    runs = {name: getattr(atlas.job(name).fields, "runs", None) for name in atlas.specs}
+    return {name: job_seconds(atlas, name) / of for name, of in runs.items() if of}
 
 
 @dataclass(frozen=True)
@@ -113,9 +107,7 @@ def past_runs(results: Path, machine: str) -> list[PastRun]:
     Skips what cannot be read, and records of unknown kinds or without their backbone's: an estimate
     must not fail for an old file.
     """
-    costs = sorted(
-        results.glob("*/runs/*/*/cost.json"), key=lambda path: path.stat().st_mtime, reverse=True
-    )
+    costs = sorted(results.glob("*/runs/*/*/cost.json"), key=lambda path: -path.stat().st_mtime)
     return [run for path in costs[:NEWEST_RUNS] for run in _read(path, machine)]
 
 
@@ -134,9 +126,9 @@ def _read(path: Path, machine: str) -> Iterator[PastRun]:
             return
     except (InputError, KeyError, TypeError, ValueError):
         return
-    kind, tier = (spec.key, spec.kind), path.parents[3].name
+    kind = spec.key, spec.kind
     estimated_s = seconds_of(kind).of(amount, gpu)
-    yield PastRun(tier, kind, gpu, amount, actual_s, estimated_s)
+    yield PastRun(path.parents[3].name, kind, gpu, amount, actual_s, estimated_s)
 
 
 class Estimates:

@@ -97,21 +97,21 @@ class Standing(logging.Handler):
             return
         names = ", ".join(self.jobs[n].name for n in self.running if n in self.jobs)
         if names and (self.terminal or now - self.last >= SECONDS_BETWEEN_LINES):
-            self.last = now
-            self._state(names)
+            self.last, left = now, duration(self.left())
+            text = f"{len(self.done)} of {len(self.jobs)} jobs, {left} left: {names}"
+            if self.terminal:
+                self._write(f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K")
+            else:
+                self._say(text)
 
     def left(self) -> float:
         """Seconds left, by the estimates, and by how they did so far."""
-        elapsed = time.monotonic() - self.began
-        total = sum(job.seconds for job in self.jobs.values())
-        finished = sum(self.jobs[number].seconds for number in self.done)
-        begun = sum(
-            min(self.jobs[number].seconds, time.monotonic() - since)
-            for number, since in self.running.items()
-        )
+        now, seconds = time.monotonic(), {n: job.seconds for n, job in self.jobs.items()}
+        total, finished = sum(seconds.values()), sum(seconds[number] for number in self.done)
+        begun = sum(min(seconds[number], now - since) for number, since in self.running.items())
         if finished < TELLING * total:
             return (total - finished - begun) / self.cores
-        return (total - finished - begun) * elapsed / (finished + begun)
+        return (total - finished - begun) * (now - self.began) / (finished + begun)
 
     def _finished(self, number: int) -> None:
         self.running.pop(number, None)
@@ -119,14 +119,6 @@ class Standing(logging.Handler):
             self.done.add(number)
             if self.jobs[number].shown:
                 self._say(self.jobs[number].shown)
-
-    def _state(self, names: str) -> None:
-        text = f"{len(self.done)} of {len(self.jobs)} jobs, {duration(self.left())} left: {names}"
-        if self.terminal:
-            width = shutil.get_terminal_size().columns - 1
-            self._write(f"\r{text[:width]}\x1b[K")
-        else:
-            self._say(text)
 
     def _say(self, text: str) -> None:
         self._write(f"\r{text}\x1b[K\n" if self.terminal else f"{text}\n")

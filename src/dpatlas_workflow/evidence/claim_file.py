@@ -1,25 +1,41 @@
-"""What a paper's claims.yaml may hold: claims and their parts; tests say what else they take."""
+"""What a paper's claims.yaml may hold, beside the arguments of tests, and the claims in it."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from dpatlas.base.fields import Model, Once, optional, setting
+from dpatlas.base.guard import real
+from dpatlas.base.schema import validated
+from dpatlas.base.yaml_files import read_checked
 from dpatlas.errors import InputError
-from dpatlas_workflow.evidence.verdicts import OURS, origin_of
+from dpatlas_workflow.evidence.looks import LOOKS
+from dpatlas_workflow.evidence.tests import TESTS, ColumnTest, in_words
+from dpatlas_workflow.evidence.verdicts import OURS, PAPER, origin_of
+from dpatlas_workflow.registry import all_papers
 
-STATISTICAL = "statistical"
+FILE, STATISTICAL = "claims.yaml", "statistical"
+# Chance of any wrong statistical verdict on the claims of one paper in one tier.
+FAMILY_ERROR = 0.05
+# Fields that parts have from their claim where they do not say otherwise; those that are lists.
+INHERITED = (
+    *("place", "statement", "kind", "evidence"),
+    *("asserts", "deviations", "pilots", "margin", "margin_from", "printed"),
+)
+LISTS = ("evidence", "deviations")
+Tests = Mapping[str, type[ColumnTest]]
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
 Text = Annotated[str, Field(min_length=1)]
-Evidence = Annotated[
+File = Annotated[
     str,
     Field(pattern=r"^(figures/[a-z0-9_]+\.(pdf|png|csv)|tables/[a-z0-9_]+\.(csv|md|tex))$"),
 ]
-
-
 Place = Annotated[Text, setting("Where the paper says so; `ours` for a claim of our own.")]
-Statement = Annotated[Text, setting("The claim in our words.")]
 Kind = Annotated[
     Literal["exact", "statistical", "qualitative", "identity"],
     setting(
@@ -29,7 +45,7 @@ Kind = Annotated[
     ),
 ]
 Files = Annotated[
-    Once[Evidence],
+    Once[File],
     setting(
         "Figures and tables on which the verdict can be seen, relative to the tier's results "
         "folder.",
@@ -39,45 +55,6 @@ Files = Annotated[
 Expected = Annotated[
     Text,
     setting("What counts as reproduced; {field} stands for the value of an argument of the test."),
-]
-Asserts = Annotated[
-    Text,
-    setting(
-        "What the paper states, in our words, and for which settings; of a claim of our own, which "
-        "question it answers."
-    ),
-]
-Deviations = Annotated[
-    list[Text], setting("How our protocol differs from the paper's for this claim.")
-]
-Pilots = Annotated[
-    Text,
-    setting("What had been run and seen when test, settings and margin of the claim were fixed."),
-]
-Margin = Annotated[
-    float,
-    setting(
-        "Smallest effect that matters, in the unit of the compared quantity: half the smallest "
-        "printed difference that the paper calls better, else 1 point of accuracy or 5 %. An "
-        "effect that is surely smaller is not reproduced. Comparisons with two limits, and those "
-        "that can only refute, have none.",
-        gt=0,
-    ),
-]
-MarginFrom = Annotated[Text, setting("Where the margin comes from; never from our own spread.")]
-Printed = Annotated[
-    dict[Text, float],
-    setting(
-        "Contrasts that the paper prints, by what they are of, in the unit of the compared "
-        "quantity; the page shows them beside ours, and they decide nothing."
-    ),
-]
-Elsewhere = Annotated[
-    dict[Text, dict[Text, Any]],
-    setting(
-        "By tier, arguments of the test that take another value there: scenarios and levels that "
-        "this tier has in the place of the others."
-    ),
 ]
 OldVerdict = Literal[
     "reproduced", "not reproduced", "not contradicted", "inconclusive", "not run at this tier"
@@ -105,14 +82,40 @@ class ClaimKeys(Model):
     model_config = ConfigDict(extra="allow")
 
     id: str
-    statement: Statement
-    asserts: Asserts = optional()
-    deviations: Deviations = optional()
-    pilots: Pilots = optional()
-    margin: Margin = optional()
-    margin_from: MarginFrom = optional()
-    printed: Printed = optional()
-    elsewhere: Elsewhere = optional()
+    statement: Text = setting("The claim in our words.")
+    asserts: Text = setting(
+        "What the paper states, in our words, and for which settings; of a claim of our own, which "
+        "question it answers.",
+        default=None,
+    )
+    deviations: list[Text] = setting(
+        "How our protocol differs from the paper's for this claim.", default=None
+    )
+    pilots: Text = setting(
+        "What had been run and seen when test, settings and margin of the claim were fixed.",
+        default=None,
+    )
+    margin: float = setting(
+        "Smallest effect that matters, in the unit of the compared quantity: half the smallest "
+        "printed difference that the paper calls better, else 1 point of accuracy or 5 %. An "
+        "effect that is surely smaller is not reproduced. Comparisons with two limits, and those "
+        "that can only refute, have none.",
+        gt=0,
+        default=None,
+    )
+    margin_from: Text = setting(
+        "Where the margin comes from; never from our own spread.", default=None
+    )
+    printed: dict[Text, float] = setting(
+        "Contrasts that the paper prints, by what they are of, in the unit of the compared "
+        "quantity; the page shows them beside ours, and they decide nothing.",
+        default=None,
+    )
+    elsewhere: dict[Text, dict[Text, Any]] = setting(
+        "By tier, arguments of the test that take another value there: scenarios and levels that "
+        "this tier has in the place of the others.",
+        default=None,
+    )
     restated: Restated = setting(
         "What it said before, where it was changed after its runs had been seen.", default=None
     )
@@ -205,3 +208,192 @@ class WrittenClaims(Model):
         "The claims that a reader should know first.", min_length=1, max_length=4
     )
     claims: list[WrittenClaim] = setting("The claims.", min_length=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a claim and its parts have alike."""
+
+    id: str
+    paper: str
+    place: str
+    statement: str
+    kind: str
+    evidence: tuple[str, ...]
+    asserts: str = ""
+    deviations: tuple[str, ...] | None = None
+    pilots: str = ""
+    restated: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> str:
+        """Whose question it is, one of `ORIGINS`."""
+        return origin_of(self.place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimEntry(Statement):
+    """One question of a claims.yaml: a claim without parts, or a part with what it inherits."""
+
+    claim: str
+    expected: str
+    test: str
+    arguments: Mapping[str, Any]
+    margin: float = 0.0
+    margin_from: str = ""
+    printed: Mapping[str, float] = field(default_factory=dict)
+    elsewhere: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    other_reading: bool = False
+
+    @property
+    def origin(self) -> str:
+        """Whose question it is, one of `ORIGINS`."""
+        return origin_of(self.place, other_reading=self.other_reading)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim(Statement):
+    """A claim and its entries: one for the whole, or one per part."""
+
+    entries: tuple[ClaimEntry, ...]
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether a row for the conjunction follows the entries' rows."""
+        return self.entries[0].id != self.id
+
+    def counts(self, entry: ClaimEntry) -> bool:
+        """Whether this part counts: no other reading does, nor ours for a claim of the paper."""
+        return not entry.other_reading and (self.origin == OURS or entry.origin == PAPER)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A paper in one sentence; `main`: the claims to know first, each in a clause, by id."""
+
+    text: str
+    authors: str
+    main: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The claims of all papers, checked; headlines by paper."""
+
+    claims: tuple[Claim, ...]
+    family_error: float = FAMILY_ERROR
+    headlines: Mapping[str, Headline] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> list[ClaimEntry]:
+        """Those of all claims."""
+        return [entry for claim in self.claims for entry in claim.entries]
+
+    def planned(self, paper: str) -> int:
+        """How many statistical entries of a paper share its error, run in this tier or not."""
+        return sum(entry.paper == paper and entry.kind == STATISTICAL for entry in self.entries)
+
+    def error(self, paper: str) -> float:
+        """Chance to miss of one entry's intervals at one look."""
+        return self.family_error / self.planned(paper) / len(LOOKS)
+
+    def changed(self, change: Callable[[ClaimEntry], ClaimEntry]) -> "Claims":
+        """The claims with every entry changed."""
+        claims = (
+            replace(claim, entries=tuple(map(change, claim.entries))) for claim in self.claims
+        )
+        return replace(self, claims=tuple(claims))
+
+
+def read_claims(files: Mapping[str, Path] | None = None, tests: Tests = TESTS) -> Claims:
+    """Read and check the claims.yaml of every paper, or of those with a path in `files`.
+
+    Raises InputError for what `WrittenClaims` refuses, an id given twice, one that is not its
+    claim's or, in `main`, no claim's, a test that does not exist, and arguments that a test does
+    not take or lacks.
+    """
+    if files is None:
+        files = {key: paper.folder / FILE for key, paper in all_papers().items()}
+    claims: list[Claim] = []
+    headlines, ids = {}, Counter[str]()
+    for paper, path in files.items():
+        written = read_checked(path, WrittenClaims)
+        of_paper = [_claim(paper, of.model_dump(exclude_none=True), tests) for of in written.claims]
+        claims += of_paper
+        entries = (entry for claim in of_paper for entry in claim.entries)
+        ids.update([claim.id for claim in of_paper] + [e.id for e in entries if e.id != e.claim])
+        ((repeated, times),) = ids.most_common(1)
+        if times > 1:
+            raise InputError(str(path), f"id {repeated} twice", "each id once")
+        main = {each.claim: each.says for each in written.main}
+        if unknown := set(main) - set(ids):
+            raise InputError(f"main of {path}", min(unknown), "ids of its claims and their parts")
+        headlines[paper] = Headline(written.headline, written.authors, main)
+    return Claims(tuple(claims), headlines=headlines)
+
+
+def at_tier(claims: Claims, tier: str) -> Claims:
+    """The claims with the arguments that their tests take at a tier."""
+    return claims.changed(lambda e: replace(e, arguments=e.elsewhere.get(tier, e.arguments)))
+
+
+def with_margins(claims: Claims, factor: float) -> Claims:
+    """The claims with all margins multiplied; InputError for a factor that is not above 0."""
+    real(gt=0).check("--margin-factor", factor)
+    return claims.changed(lambda entry: replace(entry, margin=factor * entry.margin))
+
+
+def check_evidence(claims: Claims, products: Sequence[str], papers: Collection[str]) -> None:
+    """Raise InputError if evidence on one of `papers` names a file that is not among `products`."""
+    for claim in claims.claims:
+        for path in (*claim.evidence, *(p for e in claim.entries for p in e.evidence)):
+            if path not in products and claim.paper in papers:
+                raise InputError(f"evidence of {claim.id}", path, "a file that a rule makes")
+
+
+def expected_text(entry: ClaimEntry) -> str:
+    """The column `expected`: that key with the arguments; InputError for a field that is none."""
+    where, less = (in_words(entry.arguments.get(name, {})) for name in ("where", "less"))
+    values = {**where, **{f"less_{name}": value for name, value in less.items()}}
+    words = {
+        name: ", ".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in {**values, **entry.arguments}.items()
+    }
+    try:
+        return entry.expected.format(**words)
+    except (KeyError, IndexError, ValueError) as error:
+        fields = ", ".join(words)
+        raise InputError(f"expected of {entry.id}", error, f"fields among {fields}") from None
+
+
+def _claim(paper: str, written: dict[str, Any], tests: Tests) -> Claim:
+    claim, written = written["id"], {"paper": paper, **written}
+    inherited = {name: written[name] for name in ("paper", *INHERITED) if name in written}
+    parts = written.get("parts", [written])
+    entries = tuple(_entry(claim, inherited | part, tests) for part in parts)
+    return Claim(entries=entries, **_fields_of(Claim, written))
+
+
+def _entry(claim: str, given: dict[str, Any], tests: Tests) -> ClaimEntry:
+    """The entry with the arguments of its test, as the test's signature allows them."""
+    own = _fields_of(ClaimEntry, given)
+    given = {name: value for name, value in given.items() if name not in own}
+    entry = ClaimEntry(claim=claim, **own, arguments=given)
+    if entry.claim not in (entry.id, entry.id[:-1]):
+        raise InputError(f"part of {claim}", entry.id, f"{claim} and a letter")
+    if entry.test not in tests:
+        raise InputError(f"test of {entry.id}", entry.test, "one of " + ", ".join(tests))
+    model = tests[entry.test]
+    elsewhere = {
+        tier: validated(model, {**given, **other}, place=f"{entry.id} elsewhere.{tier}: ").plain()
+        for tier, other in entry.elsewhere.items()
+    }
+    arguments = validated(model, given, place=f"{entry.id}: ").plain()
+    entry = replace(entry, arguments=arguments, elsewhere=elsewhere)
+    expected_text(entry)
+    return entry
+
+
+def _fields_of(kind: type[Statement], given: Mapping[str, Any]) -> dict[str, Any]:
+    own = {each.name for each in dataclasses.fields(kind)}
+    return {name: tuple(v) if name in LISTS else v for name, v in given.items() if name in own}

@@ -1,6 +1,5 @@
 """What a claim's test hands over, and what it is given: the records of one paper by group."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dpatlas.errors import InputError
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.registry import block_of
-from dpatlas_workflow.statistics import Comparison, Estimate
+from dpatlas_workflow.statistics import Comparison
 
 if TYPE_CHECKING:
     # The light core has no pandas, and it reads published comparisons.
@@ -36,13 +35,6 @@ class Evidence:
         estimates = [c.estimate for group in self.alternatives for c in group]
         with_interval = [each for each in estimates if not each.exact]
         return min(each.runs for each in with_interval or estimates)
-
-
-def exact_comparison(
-    label: str, value: float, *, above: float = -math.inf, below: float = math.inf
-) -> Comparison:
-    """The comparison of a computed number, which has no interval, with its limits."""
-    return Comparison(label, Estimate(value, 0.0, math.inf, 1), above=above, below=below)
 
 
 class NotRun(Exception):

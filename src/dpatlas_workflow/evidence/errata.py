@@ -91,9 +91,7 @@ def document(key: str, errata: Sequence[Erratum]) -> str:
         f"What they rest on and what a status means: [errata]({ROOT}/docs/errata.md). Made of "
         f"`{FILE}` by `{MADE_BY}`.",
     ]
-    for erratum in errata:
-        lines += _entry(erratum)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(line for erratum in errata for line in _entry(erratum)), ""])
 
 
 def written() -> dict[Path, str]:
@@ -113,22 +111,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _entry(erratum: Erratum) -> list[str]:
-    tests = [
-        f"[{test.partition('::')[2]}]({ROOT}/{test.partition('::')[0]})"
-        for test in erratum.shown_by
-    ]
+    tests = [test.partition("::") for test in erratum.shown_by]
     rows = {
         "Printed": erratum.printed,
         "Corrected": erratum.corrected,
         "Derivation": erratum.derivation,
         "Consequence": erratum.consequence,
         "What would change our mind": erratum.would_change,
-        "Shown by": ", ".join(tests),
+        "Shown by": ", ".join(f"[{name}]({ROOT}/{file})" for file, _, name in tests),
+        "Seen in": ", ".join(f"`{name}`" for name in erratum.products),
+        "Claims": ", ".join(erratum.claims),
     }
-    if erratum.products:
-        rows["Seen in"] = ", ".join(f"`{name}`" for name in erratum.products)
-    if erratum.claims:
-        rows["Claims"] = ", ".join(erratum.claims)
     title = f"## {erratum.place}: {erratum.said}"
     return ["", title, "", *(f"- **{name}.** {text}" for name, text in rows.items() if text)]
 

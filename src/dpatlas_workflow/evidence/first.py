@@ -11,13 +11,8 @@ from pathlib import Path
 
 from dpatlas.base.files import write_atomic
 from dpatlas.errors import ArgumentParser, InputError, RunError, run_command
-from dpatlas_workflow.evidence.claims import (
-    at_tier,
-    judge_claims,
-    read_claims,
-    read_papers,
-    write_claims,
-)
+from dpatlas_workflow.evidence.claim_file import at_tier, read_claims
+from dpatlas_workflow.evidence.claims import judge_claims, read_papers, write_claims
 from dpatlas_workflow.evidence.errata import read_errata
 from dpatlas_workflow.evidence.verdicts import CLAIMS
 from dpatlas_workflow.registry import block_of

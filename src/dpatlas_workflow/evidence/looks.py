@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from dpatlas_workflow.evidence.comparisons import Evidence
 from dpatlas_workflow.evidence.verdicts import OPPOSITE, SMALLER
@@ -23,7 +24,6 @@ from dpatlas_workflow.statistics import (
     POWER,
     Comparison,
     Judged,
-    judge,
     refutation,
     weigh,
 )
@@ -72,14 +72,8 @@ class Decision:
 
         Each with whether it holds and whether it fails, by the interval that counts for either.
         """
-        judged, to_hold, to_fail = (
-            [each for group in groups for each in group]
-            for groups in (self.judged, self.to_hold, self.to_fail)
-        )
-        every = [
-            (each, may_hold.holds, may_fail.fails)
-            for each, may_hold, may_fail in zip(judged, to_hold, to_fail, strict=True)
-        ]
+        groups = (chain.from_iterable(of) for of in (self.judged, self.to_hold, self.to_fail))
+        every = [(j, hold.holds, fail.fails) for j, hold, fail in zip(*groups, strict=True)]
         every.sort(key=lambda row: row[0].most if self.answer == FAILS else row[0].least)
         every.sort(key=lambda row: row[0] is not self.decisive)
         return every[:count]
@@ -89,10 +83,9 @@ class Decision:
         """Why the comparison that decides has no interval; empty if it has one, or no look yet."""
         if not self.look or (self.decisive.low, self.decisive.high) != EVERYTHING:
             return ""
-        if _no_spread(self.decisive.comparison):
-            return (
-                f"{self.decisive.comparison.estimate.equal:.0%} of the runs are equal: no interval"
-            )
+        comparison = self.decisive.comparison
+        if _no_spread(comparison):
+            return f"{comparison.estimate.equal:.0%} of the runs are equal: no interval"
         return "the intervals of two looks exclude each other"
 
 
@@ -150,33 +143,26 @@ class Intervals:
         self, alternatives: Sequence[Sequence[Comparison]], level: float
     ) -> list[list[Judged]]:
         """The comparisons of one look with their intervals at `level`."""
-        return [
-            self._group(number, comparisons, level)
-            for number, comparisons in enumerate(alternatives)
-        ]
-
-    def _group(self, number: int, comparisons: Sequence[Comparison], level: float) -> list[Judged]:
-        repeated: Counter[object] = Counter()
-        group = []
-        for comparison in comparisons:
-            name = (comparison.label, comparison.above, comparison.below, comparison.veto)
-            key = (number, *name, repeated[name])
-            repeated[name] += 1
-            low, high = self._intersected(key, comparison, level)
-            group.append(Judged(comparison, low, high))
-        return group
+        groups: list[list[Judged]] = []
+        for number, comparisons in enumerate(alternatives):
+            repeated: Counter[object] = Counter()
+            groups.append([])
+            for comparison in comparisons:
+                name = (comparison.label, comparison.above, comparison.below, comparison.veto)
+                repeated[name] += 1
+                ends = self._intersected((number, name, repeated[name]), comparison, level)
+                groups[-1].append(Judged(comparison, *ends))
+        return groups
 
     def _intersected(
         self, key: tuple[object, ...], comparison: Comparison, level: float
     ) -> tuple[float, float]:
-        judged = judge(comparison, level)
-        low, high = judged.low, judged.high
+        low, high = comparison.estimate.interval(level)
         if self._spread and _no_spread(comparison):
             low, high = EVERYTHING
         before = self._seen.get(key, EVERYTHING)
         if before[0] <= before[1]:
-            before = max(low, before[0]), min(high, before[1])
-            self._seen[key] = before
+            before = self._seen[key] = max(low, before[0]), min(high, before[1])
         return before if before[0] <= before[1] else EVERYTHING
 
 
@@ -195,13 +181,18 @@ def chance_to_decide(evidence: Evidence, error: float, runs: int) -> float:
     Of that look alone, without the intersection with others; where several comparisons have to
     hold, of the one that is least likely to.
     """
-    shares_to_hold, shares_to_fail = _shares(evidence)
+    hold, fail = _levels(evidence, error)
     at = [[_scaled(c, runs) for c in group] for group in evidence.alternatives]
-    hold, fail = 1 - error / shares_to_hold, 1 - error / shares_to_fail
-    return max(
-        max(min(_chance_to_hold(c, hold) for c in group) for group in at),
-        min(max(_chance_to_fail(c, fail) for c in group) for group in at),
-    )
+
+    def to_hold(comparison: Comparison) -> float:
+        inside = min(_distances(comparison, comparison.estimate.value))
+        return 1.0 if comparison.veto else comparison.estimate.power(hold, inside)
+
+    def to_fail(comparison: Comparison) -> float:
+        beyond = comparison.margin - min(_distances(comparison, comparison.estimate.value))
+        return 0.0 if comparison.shows_only else comparison.estimate.power(fail, beyond)
+
+    return max(max(min(map(to_hold, of)) for of in at), min(max(map(to_fail, of)) for of in at))
 
 
 def runs_to_decide(evidence: Evidence, error: float, after: int) -> int | None:
@@ -229,8 +220,7 @@ def runs_to_decide(evidence: Evidence, error: float, after: int) -> int | None:
 def _look(
     evidence: Evidence, look: int, error: float, to_hold: Intervals, to_fail: Intervals
 ) -> Decision:
-    shares_to_hold, shares_to_fail = _shares(evidence)
-    hold_level, fail_level = 1 - error / shares_to_hold, 1 - error / shares_to_fail
+    hold_level, fail_level = _levels(evidence, error)
     # A claim whose effect is at most 0 has such a comparison in every alternative, and all of an
     # alternative have to hold: one wrong interval in each at most, so alternatives share the error.
     # A claim that is true by the margin has an alternative of which every comparison is, any of
@@ -239,33 +229,30 @@ def _look(
     answer, decisive = weigh(may_hold)
     may_fail = to_fail.judge(evidence.alternatives, fail_level)
     refuting = refutation(may_fail)
-    both = may_hold, may_fail
+    judged, level, because, failure = may_hold, hold_level, "", ""
     if answer == HOLDS:
         surely = refuting is not None and not refuting.opposite
         because = how_held(refuting if refuting and surely else decisive, surely=surely)
-        return Decision(HOLDS, because, decisive, hold_level, look, evidence, may_hold, *both)
-    if refuting:
-        because, level = how_failed(refuting), fail_level
+    elif refuting:
+        answer, decisive, judged, level = FAILS, refuting, may_fail, fail_level
+        because = how_failed(refuting)
         failure = OPPOSITE if refuting.opposite else SMALLER
-        return Decision(
-            FAILS, because, refuting, level, look, evidence, may_fail, *both, failure=failure
-        )
-    if answer == FAILS:
+    elif answer == FAILS:
         # Only by intervals that are too narrow to refute one of so many comparisons.
-        decisive = weigh(may_fail)[1]
-        return Decision(OPEN, "", decisive, fail_level, look, evidence, may_fail, *both)
-    return Decision(OPEN, "", decisive, hold_level, look, evidence, may_hold, *both)
+        answer, decisive, judged, level = OPEN, weigh(may_fail)[1], may_fail, fail_level
+    of_look = (look, evidence, judged, may_hold, may_fail)
+    return Decision(answer, because, decisive, level, *of_look, failure=failure)
 
 
 def _without_look(evidence: Evidence) -> Decision:
-    """Every comparison with an interval of its own at level `ALONE`, without a verdict."""
     judged = Intervals().judge(evidence.alternatives, ALONE)
     return Decision(OPEN, "", weigh(judged)[1], ALONE, 0, evidence, judged, judged, judged)
 
 
-def _shares(evidence: Evidence) -> tuple[int, int]:
-    """Among how many intervals the error of a look is shared: to hold, and to fail."""
-    return len(evidence.alternatives), max(map(len, evidence.alternatives))
+def _levels(evidence: Evidence, error: float) -> tuple[float, float]:
+    """Of the intervals among which the error of a look is shared: to hold, and to fail."""
+    groups = evidence.alternatives
+    return 1 - error / len(groups), 1 - error / max(map(len, groups))
 
 
 def how_held(decisive: Judged, *, surely: bool) -> str:
@@ -297,7 +284,6 @@ def _no_spread(comparison: Comparison) -> bool:
 
 
 def _scaled(comparison: Comparison, runs: int) -> Comparison:
-    """The comparison with what its estimate would be over so many runs of such spread."""
     seen = comparison.estimate
     if _no_spread(comparison) or seen.runs < 2:
         unknown = replace(seen, standard_error=math.inf)
@@ -308,21 +294,5 @@ def _scaled(comparison: Comparison, runs: int) -> Comparison:
     return replace(comparison, estimate=scaled)
 
 
-def _chance_to_hold(comparison: Comparison, level: float) -> float:
-    if comparison.veto:
-        return 1.0
-    estimate = comparison.estimate
-    return estimate.power(level, min(_distances(comparison, estimate.value)))
-
-
-def _chance_to_fail(comparison: Comparison, level: float) -> float:
-    if comparison.shows_only:
-        return 0.0
-    estimate = comparison.estimate
-    beyond = comparison.margin - min(_distances(comparison, estimate.value))
-    return estimate.power(level, beyond)
-
-
 def _distances(comparison: Comparison, value: float) -> tuple[float, float]:
-    """How far inside each limit a value lies; infinite for a limit that there is not."""
     return value - comparison.above, comparison.below - value

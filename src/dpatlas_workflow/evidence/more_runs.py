@@ -93,9 +93,7 @@ class Raises:
         best = 0.0
         for look in entry.later_looks:
             after = self.up_to(entry, look)
-            decided = sum(
-                each.chances.get(look, 0.0) for each in waiting if after.serve(each, look)
-            )
+            decided = sum(e.chances.get(look, 0.0) for e in waiting if after.serve(e, look))
             # What has the runs already, but for another entry of this round, costs nothing more.
             best = max(best, decided / max(self.cost(entry, look), 1e-9))
         return best
@@ -111,24 +109,19 @@ def next_round(
     fits into `budget_s` with `SLACK`; the round ends at `SHARE` of that.
     """
     raises = Raises(conditions, {})
-    waiting = [
-        each
-        for each in entries
-        if each.later_looks
-        and any(each.chances.values())
-        and not raises.serve(each, each.later_looks[0])
-    ]
+    open_entries = (e for e in entries if e.later_looks and any(e.chances.values()))
+    waiting = [entry for entry in open_entries if not raises.serve(entry, entry.later_looks[0])]
     chosen: list[str] = []
     spent = 0.0
     while waiting and not (chosen and spent >= SHARE * budget_s):
-        costs = {each.id: raises.cost(each, each.later_looks[0]) for each in waiting}
-        affordable = [each for each in waiting if SLACK * (spent + costs[each.id]) <= budget_s]
+        costs = {entry.id: raises.cost(entry, entry.later_looks[0]) for entry in waiting}
+        affordable = [entry for entry in waiting if SLACK * (spent + costs[entry.id]) <= budget_s]
         if not affordable:
             break
         best = max(affordable, key=lambda entry: raises.promise(entry, waiting))
         spent += costs[best.id]
         raises = raises.up_to(best, best.later_looks[0])
-        served = [each.id for each in waiting if raises.serve(each, each.later_looks[0])]
+        served = [entry.id for entry in waiting if raises.serve(entry, entry.later_looks[0])]
         chosen += served
-        waiting = [each for each in waiting if each.id not in served]
+        waiting = [entry for entry in waiting if entry.id not in served]
     return Round(raises.runs, tuple(chosen), spent) if raises.runs else None

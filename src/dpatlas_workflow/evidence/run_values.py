@@ -32,15 +32,15 @@ def samples_of(row: Mapping[str, str]) -> list[list[float]]:
 
     Raises InputError for what is no such text.
     """
-    text = row.get("values") or ""
-    try:
-        samples = [[float(each) for each in part.split()] for part in text.split("|")]
-    except ValueError as error:
-        raise InputError(f"comparisons.csv, {row['claim']}, values", error, "numbers") from None
-    if not text:
+    if not (text := row.get("values") or ""):
         return []
+    where = f"comparisons.csv, {row['claim']}, values"
+    try:
+        samples = [[float(value) for value in part.split()] for part in text.split("|")]
+    except ValueError as error:
+        raise InputError(where, error, "numbers") from None
     if len(samples) > 2 or not all(samples):
-        raise InputError(f"comparisons.csv, {row['claim']}, values", text[:40], "one or two groups")
+        raise InputError(where, text[:40], "one or two groups")
     return samples
 
 
@@ -75,10 +75,8 @@ def differences_from_values(row: Mapping[str, str]) -> list[str]:
     # Rounded values move the half width by their rounding times the quantile of Student's law.
     room = size * (1 + (half / last.standard_error if last.standard_error else 0.0))
     lows, highs = zip(*intervals, strict=True)
-    for name, end, outer, inner in (
-        ("low", low, lows[-1], max(lows)),
-        ("high", high, highs[-1], min(highs)),
-    ):
+    ends = ("low", low, lows[-1], max(lows)), ("high", high, highs[-1], min(highs))
+    for name, end, outer, inner in ends:
         if _beyond(end, outer, inner, room):
             found.append(f"{name} {end:g} in place of {inner:.6g}")
     return found

@@ -8,6 +8,7 @@ what is compared; {braces} in them stand for columns of the rows compared.
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -44,6 +45,8 @@ SCALES: dict[str, Callable[..., np.ndarray]] = {
     "log": np.log,
     "log2": np.log2,
 }
+# Rows by value on an axis.
+Sweep = dict[Any, pd.DataFrame]
 
 
 class ColumnTest(Model):
@@ -140,27 +143,20 @@ class ColumnTest(Model):
         rows = make(taken) if make else columns(taken, self.table)
         if make and rows.empty:
             return rows
-        for name in (*self.at_least, *self.at_most):
-            if name not in rows:
-                raise InputError(f"where of {self.label}", name, ", ".join(rows.columns))
-        for name, least in self.at_least.items():
-            rows = rows[rows[name] >= least]
-            self._need(rows, {name: least})
-        for name, most in self.at_most.items():
-            rows = rows[rows[name] <= most]
-            self._need(rows, {name: most})
+        for compare, limits in ((operator.ge, self.at_least), (operator.le, self.at_most)):
+            for name, limit in limits.items():
+                rows = rows[compare(self._column(rows, name), limit)]
+                self._need(rows, {name: limit})
         by_record, every = "record" in self.by, rows
         for name in sorted(values, key=lambda name: name not in self.may_lack):
             if name not in rows and all(name in fields_of(record) for record in taken):
                 continue
-            if name not in rows:
-                raise InputError(f"where of {self.label}", name, ", ".join(rows.columns))
+            column = self._column(rows, name)
             wanted = [rows.steps.min()] if values[name] == [LAST] else values[name]
             if wanted == [LARGEST]:
-                largest = every.groupby("record")[name].transform("max")[rows.index]
-                kept = rows[rows[name] == largest]
+                kept = rows[column == every.groupby("record")[name].transform("max")[rows.index]]
             else:
-                kept = rows[rows[name].isin(wanted)]
+                kept = rows[column.isin(wanted)]
             if name in self.may_lack or not by_record:
                 for value in wanted:
                     of_value = kept if value == LARGEST else kept[kept[name] == value]
@@ -180,15 +176,16 @@ class ColumnTest(Model):
                     raise NotRun(f"{record} has no row with {named}")
         return rows
 
+    def _column(self, rows: pd.DataFrame, name: str) -> "pd.Series[Any]":
+        if name not in rows:
+            raise InputError(f"where of {self.label}", name, ", ".join(rows.columns))
+        return rows[name]
+
     def resolved(self, records: PaperRecords, at: Where) -> dict[str, Any]:
         """These values, with numbers for the names of settings; NotRun for a setting not there."""
         horizons, found = records.settings.get("horizons", {}), dict(at)
         for name, value in at.items():
-            if (
-                isinstance(value, str)
-                and value.startswith(SETTING)
-                and value not in (LAST, LARGEST, ANY)
-            ):
+            if isinstance(value, str) and value.startswith(SETTING) and value not in SPECIAL:
                 key, _, half = value.removeprefix(SETTING).partition("/")
                 if key not in horizons:
                     raise NotRun(f"the config has no horizon {key}")
@@ -211,10 +208,9 @@ class ColumnTest(Model):
                 raise NotRun(self.lacking.get(name, default).format(**of_all))
             # The words may be about another column than the one that lacks.
             about = ("{value", f"{{{name}")
-            told = self.lacking and (
-                "{" not in self.lacking or any(n in self.lacking for n in about)
-            )
-            raise NotRun(self.lacking.format(value=value, **value_of) if told else default)
+            if self.lacking and ("{" not in self.lacking or any(n in self.lacking for n in about)):
+                default = self.lacking.format(value=value, **value_of)
+            raise NotRun(default)
 
     def by_run(self, rows: pd.DataFrame, column: str | None = None) -> "pd.Series[float]":
         """The values of a cell's runs by number; Undecided for runs without one, or without log."""
@@ -309,8 +305,7 @@ class Normal(ColumnTest):
             for at in rows.to_dict("records"):
                 known = float(at[self.column]), float(at[self.error])
                 estimate = Estimate(*known, math.inf, int(at[self.draws]))
-                label = self.label.format(**at)
-                yield Comparison(label, estimate, *self.limits, veto=self.veto)
+                yield Comparison(self.label.format(**at), estimate, *self.limits, veto=self.veto)
 
 
 class Difference(ColumnTest):
@@ -350,9 +345,7 @@ class AlongAxis(ColumnTest):
     )
     falls: bool = setting("Whether its fall is compared, not its rise.", default=False)
 
-    def sweeps(
-        self, records: PaperRecords
-    ) -> Iterator[tuple[dict[str, Any], dict[Any, pd.DataFrame]]]:
+    def sweeps(self, records: PaperRecords) -> Iterator[tuple[dict[str, Any], Sweep]]:
         """Cells with their rows by value on the axis, ascending; NotRun for too few of them."""
         for at, rows in self.cells(records):
             found = dict(list(rows.groupby(self.axis)))
@@ -364,9 +357,8 @@ class AlongAxis(ColumnTest):
             if len(found) < self.least and isinstance(self.lacking, dict):
                 self._need((), {self.axis: len(found)}, at)
             if len(found) < self.least:
-                named = self.named(at)
-                needed = f"the claim needs {self.least}"
-                raise NotRun(f"{named} has {len(found)} values of {self.axis}; {needed}")
+                values = f"{len(found)} values of {self.axis}"
+                raise NotRun(f"{self.named(at)} has {values}; the claim needs {self.least}")
             for of_value in found.values():
                 self.by_run(of_value)
             yield at, found
@@ -376,15 +368,14 @@ class AlongAxis(ColumnTest):
         names = (*self.where, *self.by)
         return ", ".join(at[name] for name in names if isinstance(at[name], str))
 
-    def pair(
-        self, at: Mapping[str, Any], sweep: Mapping[Any, pd.DataFrame], high: Any, low: Any
-    ) -> tuple[dict[str, Any], Estimate]:
-        """What the label of a pair of values on the axis says, and the difference."""
+    def compared(self, at: Mapping[str, Any], sweep: Sweep, high: Any, low: Any) -> Comparison:
+        """The value at `high` less that at `low`, or the other way round where it falls."""
         first, second = (low, high) if self.falls else (high, low)
         words = {**at, "high": high, "low": low}
         for end, value in (("high", high), ("low", low)):
             words |= {f"{end}_{name}": of for name, of in sweep[value].iloc[0].items()}
-        return words, self.difference(sweep[first], sweep[second])
+        estimate = self.difference(sweep[first], sweep[second])
+        return Comparison(self.label.format(**words), estimate, *self.limits)
 
 
 class Change(AlongAxis):
@@ -401,8 +392,7 @@ class Change(AlongAxis):
             values = list(sweep)
             ends = [(values[0], values[-1])]
             for low, high in ends if self.between == "ends" else itertools.pairwise(values):
-                words, estimate = self.pair(at, sweep, high, low)
-                yield Comparison(self.label.format(**words), estimate, *self.limits)
+                yield self.compared(at, sweep, high, low)
 
 
 class Slope(AlongAxis):
@@ -418,7 +408,7 @@ class Slope(AlongAxis):
         for at, sweep in self.sweeps(records):
             yield self.slope(at, sweep)
 
-    def slope(self, at: Mapping[str, Any], sweep: Mapping[Any, pd.DataFrame]) -> Comparison:
+    def slope(self, at: Mapping[str, Any], sweep: Sweep) -> Comparison:
         """Of one cell, over the runs that all values on the axis have."""
         values = pd.DataFrame({value: self.by_run(rows) for value, rows in sweep.items()}).dropna()
         x: np.ndarray = SCALES[self.scale](np.array(list(sweep), float))
@@ -444,11 +434,11 @@ class Rises(Slope):
         """Of each cell the slope, then the pairs."""
         for at, sweep in self.sweeps(records):
             yield self.slope(at, sweep)
+            fall = math.log1p(self.fall) if self.log else self.fall
+            pairs = self.model_copy(update={"label": self.pair_label})
             for low, high in itertools.pairwise(sweep):
-                words, estimate = self.pair(at, sweep, high, low)
-                label = self.pair_label.format(**words)
-                fall = math.log1p(self.fall) if self.log else self.fall
-                yield Comparison(label, estimate, above=-fall, veto=True)
+                pair = pairs.compared(at, sweep, high, low)
+                yield Comparison(pair.label, pair.estimate, above=-fall, veto=True)
 
 
 class Concave(AlongAxis):
@@ -500,13 +490,6 @@ class Peak(AlongAxis):
             found[0] += [self.compared(at, sweep, self.peak, other) for other in others]
         return Evidence(found)
 
-    def compared(
-        self, at: Mapping[str, Any], sweep: Mapping[Any, pd.DataFrame], high: Any, low: Any
-    ) -> Comparison:
-        """The value at `high` less that at `low`."""
-        words, estimate = self.pair(at, sweep, high, low)
-        return Comparison(self.label.format(**words), estimate, *self.limits)
-
 
 TESTS: dict[str, type[ColumnTest]] = {
     "mean": Mean,
@@ -528,7 +511,6 @@ def in_words(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _points(where: Where) -> Iterator[dict[str, Value]]:
-    """Each combination of the values, the last column's fastest."""
     for values in itertools.product(*map(_list, where.values())):
         yield dict(zip(where, values, strict=True))
 

@@ -40,13 +40,15 @@ def same_question(row: Mapping[str, str], other: Mapping[str, str] | None) -> bo
     # A tier that was published before margins decided has no such column.
     if other is None or ("margin" in row) != ("margin" in other):
         return False
-    same = all(row.get(column) == other.get(column) for column in ("statement", "kind"))
-    return same and _asked(row) == _asked(other)
-
-
-def _asked(row: Mapping[str, str]) -> str:
-    """What is expected; of a claim with parts without the words that depend on their verdicts."""
-    return re.sub(r"^(all \d+ parts|its part) .*", r"\1", row.get("expected", ""))
+    # Of a claim with parts some words of what is expected depend on their verdicts.
+    questions = (
+        (
+            *(side.get(column) for column in ("statement", "kind")),
+            re.sub(r"^(all \d+ parts|its part) .*", r"\1", side.get("expected", "")),
+        )
+        for side in (row, other)
+    )
+    return len(set(questions)) == 1
 
 
 def is_part(row: Mapping[str, str]) -> bool:

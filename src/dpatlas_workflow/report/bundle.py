@@ -93,7 +93,11 @@ def read_bundle(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         raise InputError(str(path), error.strerror, ALLOWED) from None
     except (tarfile.TarError, OSError, EOFError, zlib.error, UnicodeError) as error:
         raise InputError(str(path), f"a damaged archive ({error})", ALLOWED) from None
-    about = _about(path, contents.pop(NAME, b""))
+    try:
+        content = json.loads(contents.pop(NAME, b""))
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: {NAME}", "no or another content", ALLOWED) from None
+    about = checked(About, content, f"{path}: {NAME}")
     stated: Mapping[str, str] = about["files"]
     found = {name: sha256(content) for name, content in contents.items()}
     for name in sorted(stated.keys() | found.keys()):
@@ -121,14 +125,6 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
             stream = archive.extractfile(member)
             assert stream is not None
             yield name, stream.read()
-
-
-def _about(path: Path, content: bytes) -> dict[str, Any]:
-    try:
-        about = json.loads(content)
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: {NAME}", "no or another content", ALLOWED) from None
-    return checked(About, about, f"{path}: {NAME}")
 
 
 def records_in(names: Iterable[str]) -> list[str]:

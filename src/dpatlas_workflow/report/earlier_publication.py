@@ -4,15 +4,13 @@ A tier of hours is run paper by paper, a tier of days figure by figure: publishi
 away the others. Records, data and code behind what is kept follow from the index.
 """
 
-import csv
-import io
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpatlas_workflow.evidence.claim_file import read_claims
 from dpatlas_workflow.evidence.claims import conjunction_row
-from dpatlas_workflow.evidence.claims import read_claims as written_claims
 from dpatlas_workflow.evidence.verdicts import NOT_RUN, same_question
 from dpatlas_workflow.report.index import Content, Index, block_key
 from dpatlas_workflow.report.state import require_as_made
@@ -51,22 +49,18 @@ class Earlier:
         neither the run nor the earlier publication had these.
         """
         kept = {row["claim"] for row in rows if self.keeps(row)}
-        merged = {
-            row["claim"]: self.index.claims[row["claim"]] if row["claim"] in kept else row
-            for row in rows
-        }
-        for claim in written_claims().claims if self.partial and kept else ():
-            every = {claim.id, *(each.id for each in claim.entries)}
+        merged = {row["claim"]: row for row in rows}
+        merged |= {name: self.index.claims[name] for name in kept}
+        for claim in read_claims().claims if self.partial and kept else ():
+            names = [entry.id for entry in claim.entries]
             ours = claim.paper in self.blocks and claim.has_parts
-            if ours and kept & every and every <= merged.keys():
-                parts = [merged[each.id] for each in claim.entries]
-                whole = conjunction_row(
-                    claim, [{**part, "runs": int(part["runs"])} for part in parts]
-                )
+            if ours and kept & {claim.id, *names} and {claim.id, *names} <= merged.keys():
+                parts = [{**merged[name], "runs": int(merged[name]["runs"])} for name in names]
+                row = conjunction_row(claim, parts)
                 # Of the claim's figures and tables some may not be there yet.
-                files = ";".join(filter(None, (part["evidence"] for part in parts))).split(";")
-                whole["evidence"] = ";".join(dict.fromkeys(files))
-                merged[claim.id] = {**merged[claim.id], **{k: str(v) for k, v in whole.items()}}
+                files = ";".join(str(part["evidence"]) for part in parts).split(";")
+                row["evidence"] = ";".join(dict.fromkeys(filter(None, files)))
+                merged[claim.id] = {**merged[claim.id], **{k: str(v) for k, v in row.items()}}
         return [*merged.values()]
 
     def waiting(self, waits: Sequence[Content] | None, made: Collection[str]) -> list[Any] | None:
@@ -74,12 +68,10 @@ class Earlier:
 
         made: every figure and table of the run's blocks. None if nothing was partial.
         """
-        old = [
-            each
-            for each in self.index.publication.get("waiting", ())
-            if each["name"] in self.products or (self.products and each["name"] not in made)
-        ]
-        new = [each for each in waits or () if each["name"] not in self.products]
+        kept = self.products
+        past = self.index.publication.get("waiting", ()) if kept else ()
+        old = [entry for entry in past if entry["name"] in kept or entry["name"] not in made]
+        new = [entry for entry in waits or () if entry["name"] not in kept]
         return new + old if old or waits is not None else None
 
 
@@ -102,12 +94,3 @@ def earlier_publication(
     files = {path: sha for path, sha in recorded.items() if Path(path).stem in products}
     require_as_made(target, files, "its manifest", "the file as it was published")
     return Earlier(index, products, files, blocks, shown is not None)
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Rows in these columns; what an older file has no column for is empty."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n", restval="", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()

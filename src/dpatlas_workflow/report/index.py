@@ -42,37 +42,32 @@ class Shape(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", defer_build=True)
 
 
-class Used(Shape):
-    """A record behind a figure or table."""
-
+class _Used(Shape):
     path: str
     sha256: str
 
 
-class Lineage(Shape):
-    """lineage/NAME.json of a figure or table."""
-
+# lineage/NAME.json of a figure or table.
+class _Lineage(Shape):
     name: str
     kind: Literal["figure", "table"]
     tier: str
     module: str
     code_digest: str
     settings: Content
-    records: dict[str, Used]
+    records: dict[str, _Used]
     outputs: dict[str, str]
     versions: Content
 
 
-class Arrays(Shape):
-    """What says of arrays which they are: by itself, or in what was made from them."""
-
+# What says of arrays which they are: by itself, or in what was made from them.
+class _Arrays(Shape):
     sha256: str
     source: Content | None = None
 
 
-class RecordFile(Shape):
-    """record.json of any kind."""
-
+# record.json of any kind.
+class _Record(Shape):
     id: str
     key: str
     spec: Content
@@ -80,43 +75,35 @@ class RecordFile(Shape):
     code_digest: str
     versions: Content
     device: str
-    data: Arrays | None
+    data: _Arrays | None
     seeds: Content | None
     ledger: Content | None
     metrics: Content
 
 
-class DataManifest(Arrays):
-    """manifest.json of a prepared data set."""
-
+# manifest.json of a prepared data set, and of a backbone's features with what these were made from.
+class _DataManifest(_Arrays):
     options: Content
     source: Content
 
 
-class Made(Shape):
-    """What features were made from."""
-
+class _Made(Shape):
     id: str
     sha256: str
 
 
-class FeaturesManifest(Shape):
-    """manifest.json of a backbone's features."""
-
+class _FeaturesManifest(Shape):
     sha256: str
-    data: Made
-    backbone: Made
+    data: _Made
+    backbone: _Made
 
 
-class CostFile(Shape):
-    """cost.json beside a record."""
-
+class _Cost(Shape):
     device: str
 
 
-class PublishedRecord(Shape):
-    """A record as a publication says it; `data`, `ledger` and `versions` by digest."""
-
+# A record as a publication says it; `data`, `ledger` and `versions` by digest.
+class _PublishedRecord(Shape):
     sha256: str
     code_digest: str
     device: str
@@ -128,11 +115,10 @@ class PublishedRecord(Shape):
     processor: str | None = None
 
 
-class Publication(Shape):
-    """manifest.json of a publication, as of the first one."""
-
-    products: dict[str, Lineage]
-    records: dict[str, PublishedRecord]
+# manifest.json of a publication, as of the first one.
+class _Publication(Shape):
+    products: dict[str, _Lineage]
+    records: dict[str, _PublishedRecord]
     data: dict[str, Content]
     versions: list[Content]
     code: Content
@@ -155,17 +141,17 @@ def checked(shape: type[Shape], content: Any, path: Path | str) -> Content:
 
 def read_lineage(path: Path | str) -> Content:
     """A lineage file; InputError if it is missing, torn or of another shape."""
-    return checked(Lineage, read_json(path), path)
+    return checked(_Lineage, read_json(path), path)
 
 
 def read_record(path: Path) -> Content:
     """A record as the JSON that it is: one of before its kind had a class can be traced too."""
-    return checked(RecordFile, read_json_record(path), path)
+    return checked(_Record, read_json_record(path), path)
 
 
 def read_publication(path: Path) -> Content:
     """The manifest of a publication; InputError for anything of another shape."""
-    content = checked(Publication, read_json(path), path)
+    content = checked(_Publication, read_json(path), path)
     for name, lineage in content["products"].items():
         if lacking := sorted(set(lineage["records"]) - content["records"].keys()):
             found = f"{lacking[0]}, a record that it lacks"
@@ -176,7 +162,7 @@ def read_publication(path: Path) -> Content:
 def cost_beside(record: Path) -> Content | None:
     """What the run of a record cost, from the file beside it; None without one."""
     path = record.with_name(COST)
-    return checked(CostFile, read_cost(path), path) if path.is_file() else None
+    return checked(_Cost, read_cost(path), path) if path.is_file() else None
 
 
 def job_module(key: str, kind: str | None) -> str:
@@ -254,8 +240,8 @@ def product_node(path: Path, lineage: Mapping[str, Any]) -> Node:
 def record_node(path: Path, facts: Mapping[str, Any]) -> Node:
     """A record at `path`, which may be gone; facts: its fields, or those that are known."""
     inputs = inputs_used(facts)
-    used = [facts.get("data"), *inputs.values()]
-    shas = frozenset(each["sha256"] for each in used if each and "sha256" in each)
+    used = (facts.get("data"), *inputs.values())
+    shas = frozenset(made["sha256"] for made in used if made and "sha256" in made)
     module = job_module(facts["key"], (facts.get("spec") or {}).get("kind"))
     return Node("record", facts["id"], path, module, {**facts, **inputs}, {}, shas)
 
@@ -263,9 +249,9 @@ def record_node(path: Path, facts: Mapping[str, Any]) -> Node:
 def arrays_node(path: Path) -> Node:
     """A prepared data set or a backbone's features, by the manifest beside the arrays."""
     kind, content = path.resolve().parent.parent.name, read_json(path)
-    checked(DataManifest if kind == "data" else FeaturesManifest, content, path)
-    made_from = [] if kind == "data" else [content["data"], content["backbone"]]
-    shas = frozenset(each["sha256"] for each in made_from)
+    checked(_DataManifest if kind == "data" else _FeaturesManifest, content, path)
+    made_from = () if kind == "data" else (content["data"], content["backbone"])
+    shas = frozenset(made["sha256"] for made in made_from)
     return Node(kind, path.resolve().parent.name, path, MAKERS[kind], content, {}, shas)
 
 
@@ -295,9 +281,8 @@ class Index:
         if (self.folder / "lineage").is_dir():
             paths = sorted(self.folder.glob("lineage/*.json"))
             return {path.stem: product_node(path, read_lineage(path)) for path in paths}
-        path = self.folder / MANIFEST
         lineages = self.publication.get("products", {}).items()
-        return {name: product_node(path, lineage) for name, lineage in lineages}
+        return {name: product_node(self.folder / MANIFEST, facts) for name, facts in lineages}
 
     @cached_property
     def record_paths(self) -> dict[str, Path]:
@@ -351,22 +336,23 @@ class Index:
     def users(self, node: Node) -> list[str]:
         """Names of what a record, data set or set of features went into."""
         if node.kind == "record":
-            names = [name for name, each in self.products.items() if node.name in each.inputs]
+            names = [name for name, of in self.products.items() if node.name in of.inputs]
             weights = node.path.parent / "backbone" / MANIFEST
             sha = read_json(weights).get("sha256") if weights.is_file() else None
         else:
             names, sha = [], node.facts["sha256"]
         if sha:
-            features = self.folder.glob(f"features/*/{MANIFEST}")
-            made = [arrays_node(path) for path in sorted(features)]
+            made = [
+                arrays_node(path) for path in sorted(self.folder.glob(f"features/*/{MANIFEST}"))
+            ]
             made += [self.record(name) for name in self.record_paths]
-            names += [each.name for each in made if sha in each.inputs]
+            names += [user.name for user in made if sha in user.inputs]
         return names
 
     def claims_on(self, names: Iterable[str]) -> list[dict[str, str]]:
         """Claims whose evidence is one of these figures or tables, with verdicts."""
-        rows = self.claims.values()
-        return [verdict_of(row) for row in rows if set(names) & set(evidence_of(row))]
+        wanted = set(names)
+        return [verdict_of(row) for row in self.claims.values() if wanted & {*evidence_of(row)}]
 
 
 def verdict_of(row: Mapping[str, str]) -> dict[str, str]:

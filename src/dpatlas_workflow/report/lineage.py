@@ -20,14 +20,14 @@ What does not apply or is not known is null. All is read from the `Index` of a t
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpatlas.base.files import read_json
 from dpatlas.base.folders import command
 from dpatlas.errors import InputError
-from dpatlas_workflow.evidence.verdicts import CLAIMS, read_comparisons
+from dpatlas_workflow.evidence.verdicts import CLAIMS, is_part, read_comparisons
 from dpatlas_workflow.report.index import (
     COST,
     MAKERS,
@@ -64,10 +64,8 @@ def find(target: str, results: Path, tier: str) -> Trace:
     Raises InputError, with what comes near, for what is neither.
     """
     index, path = Index(results / tier), Path(target)
-    if path.name == target and index.folder.is_dir():
-        named = _by_name(target, index)
-        if named is not None:
-            return named
+    if path.name == target and index.folder.is_dir() and (named := _by_name(target, index)):
+        return named
     if path.is_dir() and Index(path).is_run:
         return trace_run(Index(path))
     if path.exists():
@@ -75,12 +73,12 @@ def find(target: str, results: Path, tier: str) -> Trace:
     if path.name != target:
         raise InputError(target, "no such file", _near_files(path))
     if not index.folder.is_dir():
-        missing = f"no such file, and no results of tier {tier} in {results}"
-        runs = sorted(each.name for each in results.glob("*/") if Index(each).is_run)
+        runs = sorted(run.name for run in results.glob("*/") if Index(run).is_run)
         allowed = f"--tier {' or '.join(runs)}" if runs else "a path, or a name after a run"
         if results.is_dir() and Index(results).is_run:
-            itself = results.resolve()
-            allowed = f"--results {os.path.relpath(itself.parent)} --tier {itself.name}"
+            run = results.resolve()
+            allowed = f"--results {os.path.relpath(run.parent)} --tier {run.name}"
+        missing = f"no such file, and no results of tier {tier} in {results}"
         raise InputError(target, missing, allowed)
     records = [*index.record_paths, *index.publication.get("records", {})]
     near = _near(target, [*index.products, *index.claims, *records, *index.arrays])
@@ -93,9 +91,9 @@ def find(target: str, results: Path, tier: str) -> Trace:
 def _by_name(name: str, index: Index) -> Trace | None:
     if name in index.products:
         return _trace_named(index, index.products[name])
-    if name in index.record_paths or name in index.publication.get("records", {}):
-        recorded = index.publication.get("records", {}).get(name, {}).get("sha256")
-        return _with_users(index.record(name), index, recorded)
+    published = index.publication.get("records", {})
+    if name in index.record_paths or name in published:
+        return _with_users(index.record(name), index, published.get(name, {}).get("sha256"))
     if name in index.arrays:
         return trace(index.arrays[name])
     return _trace_claim(index, name) if name in index.claims else None
@@ -130,10 +128,9 @@ def trace(path: Path | str) -> Trace:
 def trace_run(index: Index) -> Trace:
     """The trace of all results of a tier, or of a published run."""
     tier = index.folder.resolve().name
-    whole = _together(_trace_named(index, node) for node in index.products.values())
-    known = {record["id"] for record in whole["records"]}
-    others = [index.record(name) for name in index.record_paths if name not in known]
-    whole["records"] += [_node(node) for node in others]
+    behind = _together(_trace_named(index, node) for node in index.products.values())
+    known = {record["id"] for record in behind["records"]}
+    behind["records"] += [_node(index.record(n)) for n in index.record_paths if n not in known]
     return {
         "kind": "run",
         "name": tier,
@@ -141,12 +138,11 @@ def trace_run(index: Index) -> Trace:
         "file": str(index.folder),
         "command": command("", tier),
         "claims": [verdict_of(row) for row in index.claims.values()],
-        **whole,
+        **behind,
     }
 
 
 def _trace_named(index: Index, node: Node) -> Trace:
-    """The trace of a figure or table; of an edited file of it, if any."""
     paths = {index.folder / f"{node.kind}s" / name: s for name, s in node.facts["outputs"].items()}
     there = {path: sha256_now(path) == sha for path, sha in paths.items() if path.is_file()}
     if not there:
@@ -171,7 +167,6 @@ def _trace_product(path: Path) -> Trace:
 
 
 def _product(node: Node, path: Path, index: Index) -> Trace:
-    """The trace of a figure or table by one of its files, or by its lineage."""
     sha, lineage = file_sha256(path), node.facts
     return {
         "kind": node.kind,
@@ -195,13 +190,8 @@ def _product(node: Node, path: Path, index: Index) -> Trace:
 
 def _code(node: Node) -> Trace:
     digest, now = node.code_digest, node.code_now
-    unchanged = as_made(digest, now)
-    return {
-        "module": node.module,
-        "code_digest": digest,
-        "code_now": now,
-        "code_unchanged": unchanged,
-    }
+    code = {"module": node.module, "code_digest": digest, "code_now": now}
+    return {**code, "code_unchanged": as_made(digest, now)}
 
 
 def _node(node: Node, recorded: str | None = None) -> Trace:
@@ -213,14 +203,13 @@ def _node(node: Node, recorded: str | None = None) -> Trace:
     is_record, present = node.kind == "record", path.is_file()
     folder = _above(path, 3 if is_record else 2)
     if is_record:
-        sha = sha256_now(path)
         facts["extra"] = _weights(path.parent / "backbone" / MANIFEST)
         if features := facts["features"]:
             manifest = folder / "features" / features["id"] / MANIFEST
             facts["features"] = {**features, "manifest": str(manifest)}
     else:
-        sha = facts["sha256"]
         facts |= {"key": node.kind, **_of_arrays(node)}
+    sha = sha256_now(path) if is_record else facts["sha256"]
     in_tier = not is_record or _above(path.resolve(), 2).name == "runs"
     tier = folder.resolve().name if in_tier else None
     in_results = folder.resolve().parent.name == "results"
@@ -244,41 +233,40 @@ def _node(node: Node, recorded: str | None = None) -> Trace:
 
 
 def _weights(manifest: Path) -> Trace | None:
-    """What a record that made a backbone says of it."""
     if not manifest.is_file():
         return None
-    content = read_json(manifest)
     names = ("architecture", "features", "parameters", "sha256")
-    return {"weights": {name: content.get(name) for name in names}}
+    return {"weights": _some(read_json(manifest), *names)}
+
+
+def _some(content: Mapping[str, Any], *names: str) -> Trace:
+    return {name: content.get(name) for name in names}
 
 
 def _of_arrays(node: Node) -> Trace:
-    """What a data set or features say in place of spec and data."""
-    content, extra = node.facts, ("licence", "counts", "shapes")
+    content = node.facts
     if node.kind == "data":
         return {
-            "spec": {**content["options"], "preprocessing": content.get("preprocessing")},
-            "data": {name: content.get(name) for name in ("name", "what", "source")},
-            "extra": {name: content.get(name) for name in extra},
+            "spec": {**content["options"], **_some(content, "preprocessing")},
+            "data": _some(content, "name", "what", "source"),
+            "extra": _some(content, "licence", "counts", "shapes"),
         }
     return {
         "spec": {name: content[name]["id"] for name in ("data", "backbone")},
         "data": {"name": content["data"]["id"], "sha256": content["data"]["sha256"]},
-        "extra": {"arrays": content.get("arrays")},
+        "extra": _some(content, "arrays"),
         "features": None,
         "backbone": content["backbone"],
     }
 
 
 def _with_users(node: Node, index: Index, recorded: str | None = None) -> Trace:
-    """A record, data or features with what uses it, and the claims on that."""
     users = index.users(node)
     claims = index.claims_on(set(users) & index.products.keys())
     return {**_node(node, recorded), "used_by": users, "claims": claims}
 
 
 def _trace_claim(index: Index, name: str) -> Trace:
-    """The trace of a claim, or of a part."""
     tier, row = index.folder.resolve().name, index.claims[name]
     behind = [index.products[each] for each in evidence_of(row) if each in index.products]
     return {
@@ -288,12 +276,12 @@ def _trace_claim(index: Index, name: str) -> Trace:
         "file": str(index.folder / CLAIMS),
         "command": command("claims", tier),
         "entry": row,
-        "compared": [each for each in read_comparisons(index.folder) if each["claim"] == name],
+        "compared": [row for row in read_comparisons(index.folder) if row["claim"] == name],
         # A part is named after its claim, with a letter.
         "parts": [
             verdict_of(part)
-            for each, part in index.claims.items()
-            if each[:-1] == name and each[-1].isalpha()
+            for part in index.claims.values()
+            if part["claim"][:-1] == name and is_part(part)
         ],
         **_together(_trace_named(index, node) for node in behind),
     }
@@ -301,9 +289,8 @@ def _trace_claim(index: Index, name: str) -> Trace:
 
 def _together(products: Iterable[Trace]) -> dict[str, list[Trace]]:
     """Products without records, and every record behind them once."""
-    every = list(products)
-    records = {record["id"]: record for product in every for record in product["records"]}
-    bare = [{k: v for k, v in product.items() if k != "records"} for product in every]
+    bare = [{**product} for product in products]
+    records = {record["id"]: record for product in bare for record in product.pop("records")}
     return {"products": bare, "records": list(records.values())}
 
 
@@ -315,7 +302,6 @@ def _above(path: Path, levels: int) -> Path:
 
 
 def _near(target: str, names: list[str]) -> list[str]:
-    """Names that `target` is a part of, then those that look like it."""
     holding = [name for name in names if target.lower() in name.lower()]
     alike = difflib.get_close_matches(target, names, NEAR)
     return list(dict.fromkeys([*holding[:NEAR], *alike]))[:NEAR]
@@ -324,5 +310,5 @@ def _near(target: str, names: list[str]) -> list[str]:
 def _near_files(path: Path) -> str:
     if not path.parent.is_dir():
         return f"a path that exists: there is no folder {path.parent}"
-    near = _near(path.name, sorted(each.name for each in path.parent.iterdir()))
+    near = _near(path.name, sorted(file.name for file in path.parent.iterdir()))
     return f"{', '.join(near)} of that folder" if near else f"a file or the name of {KINDS}"

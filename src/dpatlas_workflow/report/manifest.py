@@ -11,12 +11,7 @@ from pathlib import Path
 from dpatlas.base.files import read_json, read_text, remove_parts, write_atomic
 from dpatlas.base.folders import command
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas_workflow.report.state import (
-    RERUN,
-    file_differences,
-    require_as_made,
-    sha256_now,
-)
+from dpatlas_workflow.report.state import RERUN, file_differences, require_as_made, sha256_now
 
 NAME = "manifest.txt"
 VERDICTS, FOLDERS = ("claims.csv", "comparisons.csv"), ("figures", "tables")
@@ -77,18 +72,14 @@ def require_products_as_made(folder: Path, files: Iterable[Path]) -> None:
         lineage = folder / "lineage" / f"{path.stem}.json"
         if path.parent.name not in FOLDERS or not lineage.is_file():
             continue
+        again = f"{command(f'--force {path.stem}', folder.name)} makes it again"
         content = read_json(lineage)
         outputs = content.get("outputs") if isinstance(content, dict) else None
         if not isinstance(outputs, dict) or path.name not in outputs:
-            found = f"no outputs with {path.name}"
-            raise InputError(str(lineage), found, f"a lineage: {_forced(path.stem, folder)}")
+            raise InputError(str(lineage), f"no outputs with {path.name}", f"a lineage: {again}")
         recorded = {path.relative_to(folder).as_posix(): outputs[path.name]}
-        allowed = f"the file as it was made: {_forced(path.stem, folder)}"
+        allowed = f"the file as it was made: {again}"
         require_as_made(folder, recorded, f"lineage/{lineage.name}", allowed)
-
-
-def _forced(name: str, folder: Path) -> str:
-    return f"{command(f'--force {name}', folder.name)} makes it again"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -21,8 +21,8 @@ from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas_workflow.config.atlas import COUNTING
 from dpatlas_workflow.config.load import project_root
 from dpatlas_workflow.config.products import Product, all_products
-from dpatlas_workflow.evidence.claims import Claims, Headline
-from dpatlas_workflow.evidence.claims import read_claims as read_written_claims
+from dpatlas_workflow.evidence.claim_file import Claims, Headline
+from dpatlas_workflow.evidence.claim_file import read_claims as read_written_claims
 from dpatlas_workflow.evidence.errata import Erratum, Status, read_errata
 from dpatlas_workflow.evidence.printed import CONFIDENCE
 from dpatlas_workflow.evidence.verdicts import (
@@ -167,7 +167,7 @@ def build_page(
                 read_item(source, path, (products or {}).get(path.stem)),
                 elsewhere=_elsewhere(path, beside) if whole else {},
             )
-            for path in source.products(show)
+            for path in source.files(show)
         ],
         source.rows,
     )
@@ -175,14 +175,25 @@ def build_page(
     tables = {name: (other.rows, other.comparisons) for name, other in beside.items()}
     every = cards(source.rows, source.comparisons, written, tables)
     headlines = written.headlines if written else {}
-    tiers = _counts(tier, every)
+    theirs = [card for card in every if not card.ours]
+    # How many of the papers' own claims have which outcome; this tier first.
+    tiers = {tier: Counter(outcome(card.row) for card in theirs)} | {
+        name: Counter(card.others.get(name, NOT_RUN) for card in theirs)
+        for name in told_alike(every)
+    }
+    papers = len({card.row.get("paper", "") for card in every})
+    number_of_papers = NUMBERS[papers] if papers < len(NUMBERS) else papers
     page = _template().render(
         tier=tier,
         meaning=TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
         address=source.address,
         version=__version__,
         verdicts=VERDICTS,
-        outcomes=[each for each in OUTCOMES if each != NOT_REPRODUCED or _any(tiers, each)],
+        outcomes=[
+            kind
+            for kind in OUTCOMES
+            if kind != NOT_REPRODUCED or any(counts[kind] for counts in tiers.values())
+        ],
         in_short=IN_SHORT,
         first_words=FIRST_WORDS,
         not_run=NOT_RUN,
@@ -190,7 +201,7 @@ def build_page(
         remarks=Counter(
             REMARKS[erratum.status] for of_paper in (errata or {}).values() for erratum in of_paper
         ),
-        papers_in_words=_papers_in_words(len({card.row.get("paper", "") for card in every})),
+        papers_in_words=f"{number_of_papers} paper{'s' if papers != 1 else ''}",
         tiers=tiers,
         meanings={name: TIERS.get(name, OWN_TIER) for name in tiers},
         on_page={item.name for item in items},
@@ -246,9 +257,11 @@ def _products() -> dict[str, Product]:
 
 
 def _elsewhere(path: Path, beside: Mapping[str, Source]) -> dict[str, Item]:
-    """The figure or table of this name in other tiers that have it."""
-    paths = {tier: other.folder / path.parent.name / path.name for tier, other in beside.items()}
-    return {tier: read_item(beside[tier], path) for tier, path in paths.items() if path.is_file()}
+    return {
+        tier: read_item(other, there)
+        for tier, other in beside.items()
+        if (there := other.folder / path.parent.name / path.name).is_file()
+    }
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -335,36 +348,18 @@ def _sections(
     return sections
 
 
-def _papers_in_words(count: int) -> str:
-    number = NUMBERS[count] if count < len(NUMBERS) else str(count)
-    return f"{number} paper{'s' if count != 1 else ''}"
-
-
-def _counts(tier: str, every: Sequence[Card]) -> dict[str, Counter[str]]:
-    """How many of the papers' own claims have which outcome, by tier; this tier first."""
-    theirs = [card for card in every if not card.ours]
-    return {tier: Counter(outcome(card.row) for card in theirs)} | {
-        name: Counter(card.others.get(name, NOT_RUN) for card in theirs)
-        for name in told_alike(every)
-    }
-
-
-def _any(tiers: Mapping[str, Counter[str]], kind: str) -> bool:
-    return any(counted[kind] for counted in tiers.values())
-
-
 def _claims_first(rows: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
     """Rows with every conjunction before its parts; `depth` is 0 for a claim, 1 for a part."""
     names = [row["claim"] for row in rows]
     parents = [parent_of(name, names) for name in names]
-    first = {parent: place for place, parent in reversed([*enumerate(parents)])}
-    depths = [int(name != parent) for name, parent in zip(names, parents, strict=True)]
-    order = sorted(range(len(rows)), key=lambda place: (first[parents[place]], depths[place]))
-    return [{**rows[place], "depth": depths[place]} for place in order]
+    deeper = [
+        (parents.index(parent), {**row, "depth": int(row["claim"] != parent)})
+        for row, parent in zip(rows, parents, strict=True)
+    ]
+    return [row for _, row in sorted(deeper, key=lambda each: (each[0], each[1]["depth"]))]
 
 
 def _script_hash(script: str) -> str:
-    """What a content security policy asks for to let this one script run."""
     digest = hashlib.sha256(str(script).encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 

@@ -2,12 +2,12 @@
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dpatlas.errors import InputError
-from dpatlas_workflow.evidence.claims import Claims, Headline
+from dpatlas_workflow.evidence.claim_file import Claims, Headline
 from dpatlas_workflow.evidence.run_values import samples_of
 from dpatlas_workflow.evidence.verdicts import (
     INCONCLUSIVE,
@@ -153,10 +153,10 @@ class Card:
     def outcomes(self) -> list[tuple[str, str]]:
         """The outcome, and which parts failed so where not all did: a pair per kind of failure."""
         counting = [each.row for each in self.questions if each.counts]
-        failed: dict[str, list[str]] = {}
+        failed: dict[str, list[str]] = defaultdict(list)
         for row in counting:
             if row["verdict"] == NOT_REPRODUCED:
-                failed.setdefault(outcome(row), []).append(row["claim"][-1])
+                failed[outcome(row)].append(row["claim"][-1])
         if not failed or [len(counting)] == [len(letters) for letters in failed.values()]:
             return [(outcome(self.row), "")]
         return [
@@ -222,92 +222,80 @@ def cards(
     that state and expect the same in all their parts are taken.
     """
     names = {row["claim"] for row in rows}
-    groups: dict[str, list[Mapping[str, str]]] = {}
+    groups: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     for row in rows:
-        groups.setdefault(parent_of(row["claim"], names), []).append(row)
+        groups[parent_of(row["claim"], names)].append(row)
     said = protocols(written) if written else {}
     elsewhere = {tier: _by_claim(*tables) for tier, tables in beside.items()}
     here = _by_claim(rows, compared)
     found = []
     for name, group in groups.items():
-        whole = next(row for row in group if row["claim"] == name)
+        own = next(row for row in group if row["claim"] == name)
         alike = {
             tier: there
             for tier, there in elsewhere.items()
             if all(same_question(row, there.get(row["claim"], (None,))[0]) for row in group)
         }
-        questions = [
-            Question(
-                row,
-                said.get(row["claim"], NOTHING),
-                _plot(here[row["claim"]], said.get(row["claim"], NOTHING).printed),
-                {tier: _question(there[row["claim"]]) for tier, there in alike.items()},
-            )
-            for row in ([row for row in group if row is not whole] or group)
-        ]
-        others = {tier: outcome(there[name][0]) for tier, there in alike.items()}
-        found.append(Card(name, whole, said.get(name, NOTHING), questions, others))
+        questions = []
+        for row in [row for row in group if row is not own] or group:
+            id, protocol = row["claim"], said.get(row["claim"], NOTHING)
+            others = {
+                tier: Question(there[id][0], NOTHING, _plot(there[id], {}))
+                for tier, there in alike.items()
+            }
+            plot = _plot(here[id], protocol.printed)
+            questions.append(Question(row, protocol, plot, others))
+        outcomes = {tier: outcome(there[name][0]) for tier, there in alike.items()}
+        found.append(Card(name, own, said.get(name, NOTHING), questions, outcomes))
     return found
 
 
 def takeaways(headline: Headline, rows: Sequence[Mapping[str, str]]) -> list[Takeaway]:
     """The main claims of a paper, then of our own, by the outcomes that these rows give them."""
     judged = {row["claim"]: row for row in rows}
-    grouped: dict[tuple[bool, str], list[tuple[str, str]]] = {}
+    grouped: dict[tuple[bool, str], list[tuple[str, str]]] = defaultdict(list)
     for claim, clause in headline.main.items():
         if row := judged.get(claim):
-            key = origin_of(row["place"]) == OURS, outcome(row)
-            grouped.setdefault(key, []).append((claim, clause))
+            grouped[origin_of(row["place"]) == OURS, outcome(row)].append((claim, clause))
     order = [(ours, kind) for ours in (False, True) for kind in OUTCOMES]
-    return [Takeaway(key[1], key[0], grouped[key]) for key in order if key in grouped]
+    return [
+        Takeaway(kind, ours, grouped[ours, kind]) for ours, kind in order if (ours, kind) in grouped
+    ]
 
 
 def protocols(claims: Claims) -> dict[str, ClaimProtocol]:
     """The protocol of every row that has something to say, by its id."""
     shown = {}
     for claim in claims.claims:
-        shared = ClaimProtocol(claim.asserts, claim.deviations, claim.pilots)
-        shown[claim.id] = shared
+        shared = shown[claim.id] = ClaimProtocol(claim.asserts, claim.deviations, claim.pilots)
         for entry in claim.entries:
-            own = ClaimProtocol(
-                entry.asserts, entry.deviations, entry.pilots, entry.margin_from, entry.printed
-            )
-            shown[entry.id] = _beyond(own, shared) if claim.has_parts else own
-    return {name: each for name, each in shown.items() if each != NOTHING}
+            own = {name: getattr(entry, name) for name in ClaimProtocol.__dataclass_fields__}
+            for name in ("asserts", "deviations", "pilots") if claim.has_parts else ():
+                # The row of the claim says it already.
+                if own[name] == getattr(shared, name):
+                    own[name] = getattr(NOTHING, name)
+            shown[entry.id] = ClaimProtocol(**own)
+    return {name: protocol for name, protocol in shown.items() if protocol != NOTHING}
 
 
 def _by_claim(rows: Rows, compared: Rows) -> dict[str, tuple[Mapping[str, str], Rows]]:
-    """By claim its row of claims.csv, and those of comparisons.csv."""
-    found: dict[str, list[Mapping[str, str]]] = {row["claim"]: [] for row in rows}
-    for each in compared:
-        found.setdefault(each["claim"], []).append(each)
-    return {row["claim"]: (row, found[row["claim"]]) for row in rows}
+    of_claim: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+    for row in compared:
+        of_claim[row["claim"]].append(row)
+    return {row["claim"]: (row, of_claim[row["claim"]]) for row in rows}
 
 
-def _question(there: tuple[Mapping[str, str], Rows]) -> Question:
-    return Question(there[0], NOTHING, _plot(there))
+def _plot(judged: tuple[Mapping[str, str], Rows], printed: Mapping[str, float]) -> Plot | None:
+    """The plot of the first rows of comparisons.csv of a row of claims.csv; None without rows.
 
-
-def _plot(
-    there: tuple[Mapping[str, str], Rows], printed: Mapping[str, float] | None = None
-) -> Plot | None:
-    row, compared = there
-    # What a withdrawn verdict had compared is not what the claim asks now.
-    rows = compared if row["verdict"] != NOT_RUN else ()
-    return plot_of(rows, row.get("comparisons", ""), printed or {})
-
-
-def plot_of(rows: Rows, total: str, printed: Mapping[str, float]) -> Plot | None:
-    """The plot of the first rows of comparisons.csv of an entry; None without rows.
-
-    printed: contrasts of the paper, shown below ours.
-
-    total: how many comparisons the entry has, as claims.csv writes it.
-
-    Raises InputError for a cell that is no number.
+    printed: contrasts of the paper, shown below ours. Raises InputError for a cell that is no
+    number.
     """
-    if not rows:
+    row, rows = judged
+    # What a withdrawn verdict had compared is not what the claim asks now.
+    if not rows or row["verdict"] == NOT_RUN:
         return None
+    total = int(row.get("comparisons") or 0)
     rows = rows[:MOST_STRIPS]
     read = [_numbers(row) for row in rows]
     finite = [value for each in read for value in each.values() if math.isfinite(value)]
@@ -321,13 +309,13 @@ def plot_of(rows: Rows, total: str, printed: Mapping[str, float]) -> Plot | None
         return round(100 * (min(max(value, least), most) - least) / (most - least), 1)
 
     strips = [_strip(row, numbers, at) for row, numbers in zip(rows, read, strict=True)]
-    zone = strips[0].zone
-    told = [
+    more, zone = max(0, total - len(strips)), strips[0].zone
+    strips += [
         Strip(f"in the paper: {what}", zone, None, None, at(value), value, None, "printed", False)
         for what, value in printed.items()
     ]
     ticks = [(at(value), f"{value:.6g}".replace("-", "−")) for value in nice_ticks(least, most)]
-    return Plot([*strips, *told], ticks, max(0, int(total or 0) - len(strips)))
+    return Plot(strips, ticks, more)
 
 
 def nice_ticks(least: float, most: float) -> list[float]:
@@ -345,12 +333,14 @@ def _strip(
     observed, low, high = numbers["observed"], numbers["low"], numbers["high"]
     exact = low == high or (math.isinf(low) and math.isinf(high))
     state = "holds" if row["holds"] == "1" else "fails" if row["fails"] == "1" else "open"
-    if state == "fails" and low <= numbers["below"] and numbers["above"] <= high and not exact:
+    above, below, margin = numbers["above"], numbers["below"], float(row["margin"] or 0)
+    if state == "fails" and low <= below and above <= high and not exact:
         state = SMALLER
+    ends = (above, above + margin) if math.isfinite(above) else (below - margin, below)
     return Strip(
         label=row["comparison"],
-        zone=(at(numbers["above"]), at(numbers["below"])),
-        small=_small(numbers, float(row["margin"] or 0), at),
+        zone=(at(above), at(below)),
+        small=(at(ends[0]), at(ends[1])) if margin else None,
         line=None if exact else (at(low), at(high)),
         dot=at(observed) if math.isfinite(observed) else None,
         shown=observed,
@@ -362,7 +352,6 @@ def _strip(
 
 
 def _run_lines(places: Sequence[float]) -> str:
-    """The path of `Strip.runs`, each line from the end of the one before; places: in percent."""
     units = sorted({round(place * RUNS_WIDTH / 100) for place in places})
     steps = zip(units, [0, *units], strict=False)
     return "M0 1" + "".join(f"m{here - before}-1v1" for here, before in steps) if units else ""
@@ -371,16 +360,6 @@ def _run_lines(places: Sequence[float]) -> str:
 def _runs(row: Mapping[str, str]) -> Sequence[float]:
     samples = samples_of(row) if row["decides"] == "1" else []
     return samples[0] if len(samples) == 1 else ()
-
-
-def _small(
-    numbers: Mapping[str, float], margin: float, at: Callable[[float], float]
-) -> tuple[float, float] | None:
-    if not margin:
-        return None
-    if math.isfinite(numbers["above"]):
-        return at(numbers["above"]), at(numbers["above"] + margin)
-    return at(numbers["below"] - margin), at(numbers["below"])
 
 
 def _numbers(row: Mapping[str, str]) -> dict[str, float]:
@@ -392,14 +371,3 @@ def _numbers(row: Mapping[str, str]) -> dict[str, float]:
         }
     except ValueError as error:
         raise InputError(f"comparisons.csv, {row['claim']}", error, "numbers") from None
-
-
-def _beyond(own: ClaimProtocol, shared: ClaimProtocol) -> ClaimProtocol:
-    """A part's protocol without what the row of its claim says already."""
-    return ClaimProtocol(
-        own.asserts if own.asserts != shared.asserts else "",
-        own.deviations if own.deviations != shared.deviations else None,
-        own.pilots if own.pilots != shared.pilots else "",
-        own.margin_from,
-        own.printed,
-    )

@@ -2,7 +2,7 @@
 
 import base64
 import gzip
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,10 +73,10 @@ class Item:
     @property
     def diverged(self) -> list[str]:
         """A sentence for every condition of which a run diverged."""
-        conditions: dict[str, list[int | None]] = {}
+        conditions: dict[str, list[int | None]] = defaultdict(list)
         for record in self.records:
             if record["diverged"]:
-                conditions.setdefault(condition_of(record), []).extend(record["diverged"])
+                conditions[condition_of(record)] += record["diverged"]
         return [
             f"{name}: {bad} of {len(runs)} runs diverged"
             for name, runs in conditions.items()
@@ -128,12 +128,8 @@ def caption_html(caption: str, name: str) -> Markup:
     from docutils.core import publish_parts
     from docutils.utils import SystemMessage
 
-    settings = {
-        "file_insertion_enabled": False,
-        "raw_enabled": False,
-        "halt_level": 2,
-        "report_level": 5,
-    }
+    settings: dict[str, Any] = {"file_insertion_enabled": False, "raw_enabled": False}
+    settings |= {"halt_level": 2, "report_level": 5}
     try:
         parts = publish_parts(caption, writer="html5", settings_overrides=settings)
     except SystemMessage as error:
@@ -144,11 +140,8 @@ def caption_html(caption: str, name: str) -> Markup:
 def data_sources(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each data set once, with the number of jobs that used it; attacks need none."""
     by_digest: dict[str, dict[str, Any]] = {}
-    for record in records:
-        if record["data"] is None:
-            continue
-        source = by_digest.setdefault(record["data"]["sha256"], {**record["data"], "jobs": 0})
-        source["jobs"] += 1
+    for data in (record["data"] for record in records if record["data"] is not None):
+        by_digest.setdefault(data["sha256"], {**data, "jobs": 0})["jobs"] += 1
     return list(by_digest.values())
 
 
@@ -162,8 +155,7 @@ def ledgers(records: Iterable[Mapping[str, Any]]) -> list[tuple[int, dict[str, A
     for record in records:
         ledger = record["ledger"]
         statement = {key: in_words(ledger[key]) for key in LEDGER if ledger.get(key)}
-        text = canonical_json(statement)
-        statements[text] = statement
+        statements[text := canonical_json(statement)] = statement
         counts[text] += 1
     shown, first_uses = [], dict[tuple[str, str], int]()
     for number, (text, count) in enumerate(counts.most_common(), 1):
@@ -178,9 +170,9 @@ def ledgers(records: Iterable[Mapping[str, Any]]) -> list[tuple[int, dict[str, A
 
 def run_kinds(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What made the numbers: a row per block and kind of jobs, with everything that they share."""
-    kinds: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    kinds: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for record in records:
-        kinds.setdefault((record["key"], record["spec"]["kind"]), []).append(record)
+        kinds[record["key"], record["spec"]["kind"]].append(record)
     return [
         {
             "key": key,
@@ -202,10 +194,9 @@ def _distinct(values: Iterable[Any]) -> list[str]:
 
 def in_order_of_claims(items: Sequence[Item], claims: Sequence[Mapping[str, str]]) -> list[Item]:
     """The items in the order in which the claims call on them, the others behind."""
-    places = {row["claim"]: place for place, row in enumerate(claims)}
+    names = [row["claim"] for row in claims]
     return sorted(
-        items,
-        key=lambda item: places[item.claims[0]["claim"]] if item.claims else len(places),
+        items, key=lambda i: names.index(i.claims[0]["claim"]) if i.claims else len(names)
     )
 
 

@@ -16,13 +16,12 @@ NOT_PUBLISHED: Record = {"cost": None, "diverged": []}
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Index):
     """The results of a tier. address: what leads from the page to their folder, with a slash.
 
     A publication has no records; its manifest says of each what it was made of.
     """
 
-    folder: Path
     address: str = "../"
 
     @cached_property
@@ -35,12 +34,7 @@ class Source:
         """Rows of comparisons.csv; none where the verdicts are of before there was one."""
         return read_comparisons(self.folder)
 
-    @cached_property
-    def index(self) -> Index:
-        """What made the files of the folder."""
-        return Index(self.folder)
-
-    def products(self, show: Collection[str] | None = None) -> list[Path]:
+    def files(self, show: Collection[str] | None = None) -> list[Path]:
         """The chart of each figure and the csv of each table, of these names or of all.
 
         Raises InputError for a verdict whose figure or table is not there.
@@ -55,32 +49,35 @@ class Source:
 
     def lineage(self, name: str) -> dict[str, Any]:
         """Where a figure or table came from; InputError if nothing says so."""
-        if not self.index.publication:
+        if not self.publication:
             return read_lineage(self.folder / "lineage" / f"{name}.json")
-        if name not in self.index.products:
-            raise InputError(str(self.folder / MANIFEST), f"no {name}", "a manifest")
-        return dict(self.index.products[name].facts)
+        if product := self.products.get(name):
+            return dict(product.facts)
+        raise InputError(str(self.folder / MANIFEST), f"no {name}", "a manifest")
 
     def trace(self, name: str) -> str:
         """What leads from the page to the file that names the records behind a figure or table."""
-        return self.address + (MANIFEST if self.index.publication else f"lineage/{name}.json")
+        return self.address + (MANIFEST if self.publication else f"lineage/{name}.json")
 
     def records(self, names: Mapping[str, Any]) -> list[Record]:
         """What is known of the records of a lineage, with their cost and where runs diverged.
 
         Raises InputError for a record that is missing or damaged.
         """
-        return [self._record(name, names[name]) for name in sorted(names)]
-
-    def _record(self, name: str, used: Mapping[str, str]) -> Record:
-        path = self.folder / used["path"]
-        if not self.index.publication:
-            record = read_record(path)
-            return {**record, "cost": cost_beside(path), "diverged": diverged_at(record)}
-        facts = self.index.record(name, path).facts
-        # Of an older publication it is not known which record has which.
-        versions = facts["versions"] or _united(self.index.publication["versions"])
-        return {**facts, "ledger": facts["ledger"] or {}, "versions": versions} | NOT_PUBLISHED
+        found = []
+        for name in sorted(names):
+            path = self.folder / names[name]["path"]
+            if self.publication:
+                facts = self.record(name, path).facts
+                # Of an older publication it is not known which record has which.
+                versions = facts["versions"] or _united(self.publication["versions"])
+                ledger = facts["ledger"] or {}
+                found.append({**facts, "ledger": ledger, "versions": versions} | NOT_PUBLISHED)
+            else:
+                record = read_record(path)
+                cost = cost_beside(path)
+                found.append({**record, "cost": cost, "diverged": diverged_at(record)})
+        return found
 
 
 def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -48,14 +48,10 @@ def printed_lines(
     nearest = [
         row for _, rows in groupby(of_runs, itemgetter("claim")) for row in islice(rows, NEAREST)
     ]
-    return [
-        *_table("Printed numbers", NUMBERS, [_number(pair) for pair in pairs], OF_NUMBERS),
-        *_table(
-            "What the text says of curves",
-            ORDERS,
-            [_order(statements[row["claim"]], row) for row in nearest],
-        ),
-    ]
+    numbers = [_number(pair) for pair in pairs]
+    orders = [_order(statements[row["claim"]], row) for row in nearest]
+    lines = _table("Printed numbers", NUMBERS, numbers, OF_NUMBERS)
+    return lines + _table("What the text says of curves", ORDERS, orders)
 
 
 def cell(text: str) -> str:
@@ -75,14 +71,12 @@ def _table(
 def _number(pair: PrintedComparison) -> list[str]:
     low, high = pair.interval
     here = f"{pair.ours.value:.4g} ({low:.4g} to {high:.4g})"
-    inside = "yes" if low <= pair.printed <= high else "no"
+    inside, both = "yes" if low <= pair.printed <= high else "no", "no spread is printed"
     if pair.difference is None or pair.difference_interval is None:
         inside, both = "", ""
     elif pair.printed_error:
         least, most = pair.difference_interval
         both = f"{pair.difference:.3g} ({least:.3g} to {most:.3g})"
-    else:
-        both = "no spread is printed"
     return [pair.what, f"{pair.printed:g}", here, inside, both, f"{pair.ours.runs}", pair.setting]
 
 

@@ -12,8 +12,10 @@ the run is partial also what waits in it.
 import csv
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from dpatlas.base.progress import duration
 from dpatlas.base.specs import FIRST_RUN, RUNS, condition_id
 from dpatlas.errors import InputError
 from dpatlas_workflow.config.products import all_products
+from dpatlas_workflow.evidence.claims import csv_text
 from dpatlas_workflow.evidence.printed import printed_comparisons
 from dpatlas_workflow.evidence.verdicts import (
     CLAIMS,
@@ -42,7 +45,7 @@ from dpatlas_workflow.evidence.verdicts import (
 )
 from dpatlas_workflow.registry import all_blocks
 from dpatlas_workflow.report import state
-from dpatlas_workflow.report.earlier_publication import Earlier, csv_text, earlier_publication
+from dpatlas_workflow.report.earlier_publication import Earlier, earlier_publication
 from dpatlas_workflow.report.index import (
     MANIFEST,
     README,
@@ -82,6 +85,12 @@ class Expected:
     blocks: tuple[str, ...]
     waiting: tuple["Waiting", ...] | None = None
 
+    @property
+    def files(self) -> list[tuple[str, str, str]]:
+        """Folder, name and suffix of every file of a figure or table that is published."""
+        parts = {"figures": self.figures, "tables": self.tables}
+        return [(part, name, x) for part in parts for name in parts[part] for x in SUFFIXES[part]]
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -104,13 +113,11 @@ class Waiting:
     @property
     def words(self) -> str:
         """What it waits for."""
-        hours = self.gpu_hours or self.cpu_hours
-        device = "a GPU" if self.gpu_hours else "CPU"
+        hours = duration(3600 * (self.gpu_hours or self.cpu_hours))
         files = f"; files: {', '.join(self.files)}" if self.files else ""
-        named = ", ".join(self.conditions[:MOST_NAMED])
-        more = len(self.conditions) - MOST_NAMED
-        others = f" and {more} more" if more > 0 else ""
-        return f"about {duration(3600 * hours)} of {device}{files}; for {named}{others}"
+        named, more = ", ".join(self.conditions[:MOST_NAMED]), len(self.conditions) - MOST_NAMED
+        words = f"about {hours} of {'a GPU' if self.gpu_hours else 'CPU'}{files}; for {named}"
+        return words + (f" and {more} more" if more > 0 else "")
 
 
 def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -> Path:
@@ -123,30 +130,33 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
     check_writable(docs)
     require_replaceable(target)
     nodes = complete_run(expected, run)
-    ran, partial = read_claims(run, "statement"), expected.waiting is not None
-    earlier = earlier_publication(target, expected.blocks, nodes if partial else None)
-    claims = earlier.claims(ran)
+    rows, waits = read_claims(run, "statement"), expected.waiting
+    earlier = earlier_publication(target, expected.blocks, None if waits is None else nodes)
+    claims, past = earlier.claims(rows), earlier.index.publication
+    copied = [f"{part}/{name}.{suffix}" for part, name, suffix in expected.files]
     files = {path: (target / path).read_bytes() for path in earlier.files}
-    same = claims == ran
-    files[CLAIMS] = (run / CLAIMS).read_bytes() if same else csv_text([*ran[0]], claims)
-    files[COMPARISONS] = _comparisons(run, ran, earlier)
-    for folder, suffixes in SUFFIXES.items():
-        for name in getattr(expected, folder):
-            for path in (f"{folder}/{name}.{suffix}" for suffix in suffixes):
-                files[path] = (run / path).read_bytes()
+    files |= {path: (run / path).read_bytes() for path in (CLAIMS, COMPARISONS, *copied)}
+    kept = {row["claim"]: row for row in rows if earlier.keeps(row)}
+    if claims != rows:
+        files[CLAIMS] = csv_text(claims, [*rows[0]]).encode()
+    if kept:
+        order = [row["claim"] for row in rows]
+        reader = csv.DictReader(files[COMPARISONS].decode().splitlines())
+        past_rows = [row for row in read_comparisons(target) if row["claim"] in kept]
+        compared = sorted([*reader, *past_rows], key=lambda row: order.index(row["claim"]))
+        files[COMPARISONS] = csv_text(compared, [*(reader.fieldnames or ())]).encode()
     if (run / CONFIG).is_file():
-        config, old = read_json(run / CONFIG), target / CONFIG
+        old = target / CONFIG
         before = read_json(old) if earlier.products and old.is_file() else {}
         others = before.keys() & all_blocks().keys() - {*expected.blocks}
-        files[CONFIG] = public_config({**config, **{key: before[key] for key in others}})
+        config = {**read_json(run / CONFIG), **{key: before[key] for key in others}}
+        files[CONFIG] = public_config(config)
     manifest = {"tier": expected.tier, "commit": commit, **_manifest(Index(run), nodes, earlier)}
     made = {name for name, (_, block) in all_products().items() if block.key in expected.blocks}
-    waits = None if expected.waiting is None else [asdict(each) for each in expected.waiting]
-    waiting = earlier.waiting(waits, made)
+    waiting = earlier.waiting(None if waits is None else [asdict(each) for each in waits], made)
     manifest |= {} if waiting is None else {"waiting": waiting}
     if earlier.products:
         # What was kept before comes from further back still.
-        past = earlier.index.publication
         commits = dict.fromkeys(earlier.products, past["commit"]) | past.get("kept", {})
         manifest["kept"] = {name: commits[name] for name in earlier.products}
         manifest |= {name: past[name] for name in ("read_again",) if name in past}
@@ -162,28 +172,12 @@ def publish(expected: Expected, results: Path, docs: Path, commit: str | None) -
 
 def require_replaceable(target: Path) -> None:
     """InputError if `target` holds anything that a publication would not have written."""
-    allowed = "another folder: --docs DIR"
-    if not target.is_dir():
-        if target.exists() or target.is_symlink():
-            raise InputError(str(target), "a file", allowed)
-        return
-    path = target / MANIFEST
-    files = read_publication(path)["files"] if path.is_file() else {}
-    if others := unnamed(target, [*files, *([MANIFEST, README] if path.is_file() else [])]):
+    path, allowed = target / MANIFEST, "another folder: --docs DIR"
+    if not target.is_dir() and (target.exists() or target.is_symlink()):
+        raise InputError(str(target), "a file", allowed)
+    files = [*read_publication(path)["files"], MANIFEST, README] if path.is_file() else []
+    if others := unnamed(target, files):
         raise InputError(str(target / others[0]), "a file that no publication wrote", allowed)
-
-
-def _comparisons(run: Path, rows: Sequence[Mapping[str, str]], earlier: Earlier) -> bytes:
-    """comparisons.csv of the run, with the old comparisons of claims that are kept, in order."""
-    order = {row["claim"]: index for index, row in enumerate(rows)}
-    kept = {row["claim"] for row in rows if earlier.keeps(row)}
-    content = (run / COMPARISONS).read_bytes()
-    if not kept:
-        return content
-    old = [row for row in read_comparisons(earlier.index.folder) if row["claim"] in kept]
-    reader = csv.DictReader(content.decode().splitlines())
-    merged = sorted([*reader, *old], key=lambda row: order[row["claim"]])
-    return csv_text(list(reader.fieldnames or []), merged)
 
 
 def commit_of(folder: Path) -> str | None:
@@ -212,28 +206,24 @@ def complete_run(expected: Expected, run: Path) -> dict[str, Node]:
     if not run.is_dir():
         raise InputError(str(run), "no such folder", f"the results of a run at {expected.tier}")
     nodes, numbers = {}, [*VERDICTS]
-    for folder, suffixes in SUFFIXES.items():
-        for name, records in getattr(expected, folder).items():
-            path = run / "lineage" / f"{name}.json"
-            if not path.is_file():
-                raise InputError(str(path), "no such file", RERUN)
-            nodes[name] = node = product_node(path, read_lineage(path))
-            # A file that the lineage does not name is of unknown origin.
-            copied = dict.fromkeys((f"{folder}/{name}.{suffix}" for suffix in suffixes), "")
-            require_as_made(run, copied | {**node.files}, path.name)
-            _check_records(node, set(records))
-            numbers.append(f"{folder}/{name}.csv")
+    for part, name, _ in (file for file in expected.files if file[2] == "csv"):
+        path = run / "lineage" / f"{name}.json"
+        if not path.is_file():
+            raise InputError(str(path), "no such file", RERUN)
+        nodes[name] = node = product_node(path, read_lineage(path))
+        # A file that the lineage does not name is of unknown origin.
+        copied = dict.fromkeys((f"{part}/{name}.{suffix}" for suffix in SUFFIXES[part]), "")
+        require_as_made(run, copied | {**node.files}, path.name)
+        planned = set(getattr(expected, part)[name])
+        for ids, found in (
+            (planned - node.inputs, "nothing of"),
+            (node.inputs - planned, "more than the config asks:"),
+        ):
+            if ids:
+                raise InputError(str(path), f"{found} {min(ids)}", RERUN)
+        numbers.append(f"{part}/{name}.csv")
     require_numbers_as_made(run, numbers)
     return nodes
-
-
-def _check_records(node: Node, asked: set[str]) -> None:
-    for ids, what in (
-        (asked - node.inputs, "nothing of"),
-        (node.inputs - asked, "more than the config asks:"),
-    ):
-        if ids:
-            raise InputError(str(node.path), f"{what} {min(ids)}", RERUN)
 
 
 def public_config(config: dict[str, Any]) -> bytes:
@@ -247,57 +237,57 @@ def public_config(config: dict[str, Any]) -> bytes:
 
 def _more_runs(records: Mapping[str, Mapping[str, Any]]) -> bytes:
     """Runs by condition, of records by id: where `decide` added any, the config alone has fewer."""
-    runs: dict[str, int] = {}
+    runs: dict[str, int] = defaultdict(int)
     for name, spec in ((name, record["spec"]) for name, record in records.items()):
         if FIRST_RUN in spec:
             condition = condition_id(name.rpartition("-")[0], spec)
-            runs[condition] = max(runs.get(condition, 0), spec[FIRST_RUN] + spec[RUNS])
+            runs[condition] = max(runs[condition], spec[FIRST_RUN] + spec[RUNS])
     return (json.dumps(runs, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _manifest(run: Index, nodes: Mapping[str, Node], earlier: Earlier) -> Content:
-    """What the figures and tables of the run and those that are kept were made of."""
     products = {**earlier.products, **{name: dict(node.facts) for name, node in nodes.items()}}
     made = {
-        name: run.record(name) for name in sorted({n for x in nodes.values() for n in x.inputs})
+        name: run.record(name) for name in sorted({*chain(*(n.inputs for n in nodes.values()))})
     }
     old = earlier.index.publication
     kept = {name for lineage in earlier.products.values() for name in lineage["records"]}
     records: dict[str, Content] = {}
+    # What many records share, by digest.
     data: dict[str | None, Any] = {}
     ledgers: dict[str | None, Any] = {}
     versions: dict[str, Content] = {}
     for name in sorted(kept - made.keys()):
         facts = earlier.index.record(name).facts
-        records[name] = dict(old["records"][name])
-        data[records[name]["data"]] = facts["data"]
-        ledgers[records[name].get("ledger")] = facts["ledger"]
+        record = records[name] = dict(old["records"][name])
+        data[record["data"]] = facts["data"]
+        ledgers[record.get("ledger")] = facts["ledger"]
         if facts["versions"]:
-            records[name]["versions"] = short_digest(facts["versions"])
+            record["versions"] = short_digest(facts["versions"])
         every = [facts["versions"]] if facts["versions"] else old["versions"]
-        versions |= {short_digest(each): each for each in every}
+        versions |= {short_digest(one): one for one in every}
     costs = []
     for name, node in made.items():
-        record, cost = node.facts, cost_beside(node.path)
-        shared = {what: short_digest(record[what]) for what in ("ledger", "versions")}
-        records[name] = {
+        facts, cost = node.facts, cost_beside(node.path)
+        record = records[name] = {
             "sha256": file_sha256(node.path),
-            **{what: record[what] for what in ("code_digest", "device", "seeds", "spec")},
-            "data": record["data"] and record["data"]["sha256"],
-            **shared,
+            **{what: facts[what] for what in ("code_digest", "device", "seeds", "spec")},
+            "data": facts["data"] and facts["data"]["sha256"],
+            **{what: short_digest(facts[what]) for what in ("ledger", "versions")},
             **({"processor": cost["processor"]} if cost and "processor" in cost else {}),
         }
-        data[records[name]["data"]] = record["data"]
-        ledgers[shared["ledger"]] = record["ledger"]
-        versions[shared["versions"]] = record["versions"]
+        data[record["data"]] = facts["data"]
+        ledgers[record["ledger"]] = facts["ledger"]
+        versions[record["versions"]] = facts["versions"]
         costs += [cost] if cost else []
-    code: dict[str, set[str]] = {}
+    code: dict[str, set[str]] = defaultdict(set)
     for lineage in products.values():
-        code.setdefault(lineage["module"], set()).add(lineage["code_digest"])
+        code[lineage["module"]].add(lineage["code_digest"])
     for record in records.values():
-        module = job_module(record["spec"]["key"], record["spec"].get("kind"))
-        code.setdefault(module, set()).add(record["code_digest"])
+        spec = record["spec"]
+        code[job_module(spec["key"], spec.get("kind"))].add(record["code_digest"])
     finished = [cost["finished"] for cost in costs]
+    cpu, wall = (sum(cost[name] for cost in costs) / 3600 for name in ("cpu_s", "wall_s"))
     return {
         "code": {
             module: {"in_run": sorted(digests), "at_publication": state.digest_now(module)}
@@ -305,13 +295,13 @@ def _manifest(run: Index, nodes: Mapping[str, Node], earlier: Earlier) -> Conten
         },
         "products": products,
         "records": records,
-        "data": {sha: each for sha, each in data.items() if sha},
-        "ledgers": {digest: each for digest, each in ledgers.items() if digest},
+        "data": {sha: of for sha, of in data.items() if sha},
+        "ledgers": {digest: ledger for digest, ledger in ledgers.items() if digest},
         "versions": [*versions.values()],
         "cost": {
             "jobs": len(made),
-            "cpu_hours": sum(cost["cpu_s"] for cost in costs) / 3600,
-            "wall_hours": sum(cost["wall_s"] for cost in costs) / 3600,
+            "cpu_hours": cpu,
+            "wall_hours": wall,
             "first_finished": min(finished, default=None),
             "last_finished": max(finished, default=None),
         },
@@ -319,24 +309,18 @@ def _manifest(run: Index, nodes: Mapping[str, Node], earlier: Earlier) -> Conten
 
 
 def _printed(manifest: Mapping[str, Any], folder: Path) -> list[str]:
-    """What README.md has of the printed numbers, at tiers of the papers' own sizes."""
     if manifest["tier"] not in AS_PRINTED:
         return []
-    pairs = [
-        pair
-        for name in _named(manifest, "table")
-        for pair in printed_comparisons(
-            all_blocks()[block_key(manifest["products"][name]["module"])],
-            name,
-            read_rows(folder / f"tables/{name}.csv"),
-        )
-    ]
+    pairs = []
+    for name in _named(manifest, "table"):
+        block = all_blocks()[block_key(manifest["products"][name]["module"])]
+        pairs += printed_comparisons(block, name, read_rows(folder / f"tables/{name}.csv"))
     return printed_lines(pairs, read_claims(folder), read_comparisons(folder))
 
 
 def _named(manifest: Mapping[str, Any], kind: str) -> list[str]:
     """Names of the figures or tables of a publication, in the order of the papers."""
-    names = [name for name, each in manifest["products"].items() if each["kind"] == kind]
+    names = [name for name, of in manifest["products"].items() if of["kind"] == kind]
     order = [*all_products()]
     return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
@@ -345,23 +329,21 @@ def readme(manifest: Mapping[str, Any], folder: Path) -> str:
     """README.md of the publication in a folder that has all its other files but the manifest."""
     claims = read_claims(folder)
     cost, tier = manifest["cost"], manifest["tier"]
-    data = {each["name"]: each["what"] for each in manifest["data"].values() if "what" in each}
-    data = dict(sorted(data.items()))
-    whole = "a part of a run, so far" if "waiting" in manifest else "a complete run"
+    data = {of["name"]: of["what"] for of in manifest["data"].values() if "what" in of}
+    run = "a part of a run, so far" if "waiting" in manifest else "a complete run"
     lines = [
         f"# Results of tier {tier}",
         "",
-        f"Copied by `python -m dpatlas publish --tier {tier}` from {whole} "
+        f"Copied by `python -m dpatlas publish --tier {tier}` from {run} "
         f"of {cost['jobs']} jobs ({duration(3600 * cost['cpu_hours'])} of CPU, finished "
         f"{_days(cost)}). [manifest.json](manifest.json) has checksums, specs, code digests, data "
         "sources and versions; `python -m dpatlas explain` traces each file here to them. "
         f"A run of the same config that finds [{MORE_RUNS}]({MORE_RUNS}) in its folder makes as "
         "many runs.",
         "",
-        *(f"- {name}: {what}" for name, what in data.items()),
+        *(f"- {name}: {what}" for name, what in sorted(data.items())),
         "",
-        *_kept_lines(manifest),
-        *_read_again_lines(manifest),
+        *_past_lines(manifest),
         *_stale_code(manifest["code"]),
         *_waiting_lines(manifest),
         *_printed(manifest, folder),
@@ -375,11 +357,7 @@ def readme(manifest: Mapping[str, Any], folder: Path) -> str:
         "",
         "| claim | whose question | verdict | statement |",
         "|---|---|---|---|",
-        *(
-            f"| {cell(row['claim'])} | {row.get('origin', '')} | {cell(_verdict(row))} | "
-            f"{cell(_statement(row))} |"
-            for row in claims
-        ),
+        *(f"| {' | '.join(map(cell, _words(row)))} |" for row in claims),
         "",
         "## Figures",
     ]
@@ -395,55 +373,46 @@ def readme(manifest: Mapping[str, Any], folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _verdict(row: Mapping[str, str]) -> str:
-    """The verdict with its failure and the reason."""
+def _words(row: Mapping[str, str]) -> list[str]:
+    """Claim, origin, verdict with its failure and reason, and statement."""
     failure = f" ({row['failure']})" if row.get("failure") else ""
-    return ": ".join(filter(None, (row["verdict"] + failure, row.get("because"))))
-
-
-def _statement(row: Mapping[str, str]) -> str:
+    verdict = ": ".join(filter(None, (row["verdict"] + failure, row.get("because"))))
     restated = f" (Restated, {row['restated']}.)" if row.get("restated") else ""
-    return row["statement"] + restated
+    return [row["claim"], row.get("origin", ""), verdict, row["statement"] + restated]
 
 
-def _read_again_lines(manifest: Mapping[str, Any]) -> list[str]:
-    if "read_again" not in manifest:
-        return []
-    reading = manifest["read_again"]
-    done = {
-        "Judged again by the published runs": reading["judged"],
-        "Withdrawn, as another test asks now": reading["withdrawn"],
-    }
-    said = [f"{what}: {', '.join(names)}." for what, names in done.items() if names]
-    first = (
-        f"The verdicts were read again by the claims.yaml files of commit {reading['commit']}, "
-        "from comparisons.csv, without the records."
-    )
-    return [" ".join([first, *said]), ""]
-
-
-def _kept_lines(manifest: Mapping[str, Any]) -> list[str]:
-    if "kept" not in manifest:
-        return []
-    names = ", ".join(manifest["kept"])
-    return [f"Kept from earlier publications, as that run has not made them: {names}.", ""]
+def _past_lines(manifest: Mapping[str, Any]) -> list[str]:
+    """What was kept of earlier publications, and which of the verdicts were read again."""
+    lines = []
+    if "kept" in manifest:
+        names = ", ".join(manifest["kept"])
+        lines += [f"Kept from earlier publications, as that run has not made them: {names}.", ""]
+    if reading := manifest.get("read_again"):
+        said = [
+            f"The verdicts were read again by the claims.yaml files of commit {reading['commit']}, "
+            "from comparisons.csv, without the records."
+        ]
+        for what, names in (
+            ("Judged again by the published runs", reading["judged"]),
+            ("Withdrawn, as another test asks now", reading["withdrawn"]),
+        ):
+            said += [f"{what}: {', '.join(names)}."] if names else []
+        lines += [" ".join(said), ""]
+    return lines
 
 
 def _stale_code(code: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    stale = [name for name, each in code.items() if each["in_run"] != [each["at_publication"]]]
-    if not stale:
-        return []
-    return [
+    stale = [name for name, of in code.items() if of["in_run"] != [of["at_publication"]]]
+    line = (
         "Code that these modules are or import changed between the run and this publication "
-        f"(`explain` has both digests): {', '.join(stale)}.",
-        "",
-    ]
+        f"(`explain` has both digests): {', '.join(stale)}."
+    )
+    return [line, ""] if stale else []
 
 
 def _waiting_lines(manifest: Mapping[str, Any]) -> list[str]:
     if "waiting" not in manifest:
         return []
-    waiting = [Waiting(**each) for each in manifest["waiting"]]
     return [
         "A figure is here if all its runs are, a table with the rows whose runs are; a claim is "
         "judged if all runs of the groups that it reads are here. Hours are estimates at the "
@@ -454,9 +423,8 @@ def _waiting_lines(manifest: Mapping[str, Any]) -> list[str]:
         "| figure or table | in the paper | runs here | waits for |",
         "|---|---|---|---|",
         *(
-            f"| {each.name} | {cell(each.place)} | {each.there} of {each.runs} | "
-            f"{cell(each.words)} |"
-            for each in waiting
+            f"| {row.name} | {cell(row.place)} | {row.there} of {row.runs} | {cell(row.words)} |"
+            for row in (Waiting(**each) for each in manifest["waiting"])
         ),
         "",
     ]

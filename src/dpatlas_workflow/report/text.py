@@ -6,7 +6,7 @@
 import math
 import re
 import textwrap
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,11 +50,9 @@ class Tree:
         """A label and its text, in `most` lines unless the tree is full; no line for no text."""
         if not text:
             return
-        margin = indent + " " * LABEL
-        room = WIDTH - len(margin)
-        head = f"{indent}{label:<{LABEL}}"
+        head, margin = f"{indent}{label:<{LABEL}}", indent + " " * LABEL
         # A path may be wider than the room beside its label.
-        if max(map(len, text.split())) > room:
+        if max(map(len, text.split())) > WIDTH - len(margin):
             self.lines.append(head.rstrip())
             head = margin = f"{indent}  "
         lines = _wrapped(text, head, margin)
@@ -67,22 +65,22 @@ class Tree:
         self.lines += lines
 
     def line(self, text: str, indent: str = "") -> None:
-        """Text without a label, its further lines set in."""
+        """Text without a label."""
         self.lines += _wrapped(text, indent, indent + "  ")
 
     def command(self, words: str | None, indent: str = "  ") -> None:
         """The command that makes it, in lines that a shell takes as they are."""
         if words is None:
             return
-        head, margin = f"{indent}{'make':<{LABEL}}", indent + " " * (LABEL + 2)
-        line, *options = words.split(" --configfile ")
-        lines = [head + line]
-        for option in options:
-            if len(f"{lines[-1]} --configfile {option}") <= WIDTH:
-                lines[-1] += f" --configfile {option}"
+        first, *options = words.split(" --configfile ")
+        lines = [f"{indent}{'make':<{LABEL}}{first}"]
+        for option in (f"--configfile {file}" for file in options):
+            if len(f"{lines[-1]} {option}") <= WIDTH:
+                lines[-1] += f" {option}"
             else:
-                lines.append(f"{margin}--configfile {option}")
-        self.lines += [f"{each} \\" for each in lines[:-1]] + lines[-1:]
+                lines[-1] += " \\"
+                lines.append(f"{indent}{'':<{LABEL + 2}}{option}")
+        self.lines += lines
 
     def names(self, names: Sequence[str], most: int = NAMED) -> str:
         """The names, or the first few and how many more."""
@@ -96,45 +94,56 @@ class Tree:
         if not texts:
             return
         self.lines += ["", title]
-        shown = texts if self.full else texts[:most]
-        for text in shown:
+        for text in texts if self.full else texts[:most]:
             self.line(text, "  ")
-        if len(shown) < len(texts):
+        if len(texts) > most and not self.full:
             self.cut = True
-            self.lines.append(f"  and {len(texts) - len(shown)} more")
+            self.lines.append(f"  and {len(texts) - most} more")
 
     def text(self) -> str:
         """All lines, and how to see more."""
         return "\n".join([*self.lines, *(["", f"  {MORE}"] if self.cut else [])])
 
+    def claims(self, claims: Sequence[Mapping[str, str]], where: str = "on it") -> None:
+        """How many claims there are, and their names by verdict."""
+        if claims:
+            self.add("claims", f"{len(claims)} {where}; {self.verdicts(claims)}", most=3)
+
+    def verdicts(self, claims: Sequence[Mapping[str, str]]) -> str:
+        """The names of claims by verdict."""
+        names: dict[str, list[str]] = defaultdict(list)
+        for row in claims:
+            names[row["verdict"]].append(row["claim"])
+        return "; ".join(f"{verdict}: {self.names(of, 6)}" for verdict, of in names.items())
+
 
 def describe(trace: Trace, full: bool = False) -> str:
     """The tree: what it is, then its records, those of a kind as one unless `full`."""
-    tree = Tree(full)
-    if trace["kind"] in ("record", "data", "features"):
+    tree, kind = Tree(full), trace["kind"]
+    if kind in ("record", "data", "features"):
         _node(tree, trace)
         return tree.text()
-    of = f" of {trace['entry']['paper']}" if trace["kind"] == "claim" else ""
-    tier = "" if trace["kind"] == "run" else f", tier {trace['tier']}"
-    tree.lines.append(f"{trace['name']}  ({trace['kind']}{of}{tier})")
-    if trace["kind"] == "claim":
+    of = f" of {trace['entry']['paper']}" if kind == "claim" else ""
+    tier = "" if kind == "run" else f", tier {trace['tier']}"
+    tree.lines.append(f"{trace['name']}  ({kind}{of}{tier})")
+    if kind == "claim":
         _claim(tree, trace)
-    elif trace["kind"] == "run":
+    elif kind == "run":
         tree.add("folder", trace["file"])
         tree.command(trace["command"])
-        _claims(tree, trace["claims"], "in all")
+        tree.claims(trace["claims"], "in all")
         if not full:
             _overview(tree, trace)
             return tree.text()
     else:
         tree.add("file", f"{trace['file']}, {MADE[trace['as_made']]}")
         tree.command(trace["command"])
-        tree.add("code", _code(tree, [trace]))
+        tree.add("code", _code([trace]))
         tree.add("settings", _words(trace["settings"]), most=3)
         tree.add("versions", _words(trace["versions"]), most=2)
-        _claims(tree, trace["claims"])
+        tree.claims(trace["claims"])
     for product in trace.get("products", ()):
-        code = _code(tree, [product])
+        code = _code([product])
         tree.add(product["kind"], f"{product['name']}, {MADE[product['as_made']]}; {code}")
     for members in _groups(trace["records"], full):
         tree.lines.append("")
@@ -143,19 +152,17 @@ def describe(trace: Trace, full: bool = False) -> str:
 
 
 def _overview(tree: Tree, trace: Trace) -> None:
-    """A line for each kind of records of a whole run."""
-    names = [product["name"] for product in trace["products"]]
+    products = trace["products"]
+    names = [product["name"] for product in products]
     tree.add("products", f"{len(names)}: {tree.names(names, 6)}")
-    edited = [each["name"] for each in trace["products"] if each["as_made"] is False]
-    tree.add("edited", ", ".join(edited))
+    tree.add("edited", ", ".join(p["name"] for p in products if p["as_made"] is False))
     tree.lines.append("")
     for members in _groups(trace["records"], full=False):
         kind = (members[0]["spec"] or {}).get("kind", "")
-        states = Counter(_code_state(member) for member in members)
-        code = ", ".join(states) if len(states) == 1 else "partly other code"
+        code, *others = {_code_state(member) for member in members}
         spent = sum(member["cost"]["cpu_s"] for member in members if member["cost"])
-        cost = f"{duration(spent)} of CPU" if spent else ""
-        words = filter(None, [_states(members), code, cost])
+        words = [_states(members), "partly other code" if others else code]
+        words += [f"{duration(spent)} of CPU"] if spent else []
         tree.add(f"{len(members)}", f"{members[0]['key']} {kind}: {'; '.join(words)}")
     tree.cut = True
 
@@ -171,20 +178,18 @@ def _node(tree: Tree, trace: Trace) -> None:
     _facts(tree, [trace], "  ", _shown(tree, trace["spec"] or {}))
     _extra(tree, trace["extra"] or {})
     tree.add("used by", tree.names(trace.get("used_by", ()), 6))
-    _claims(tree, trace.get("claims", ()))
+    tree.claims(trace.get("claims", ()))
 
 
 def _extra(tree: Tree, extra: Mapping[str, Any]) -> None:
-    """What only data sets, features and backbones have to say."""
     if tree.full:
         for name, value in extra.items():
             tree.add(name, in_words(value))
         return
     tree.add("licence", extra.get("licence"), most=1)
-    counts = (extra.get("counts") or {}).items()
-    tree.add("records", ", ".join(f"{name} {sum(each.values())}" for name, each in counts))
-    arrays = (extra.get("arrays") or {}).items()
-    shapes = [f"{name} {' x '.join(map(str, each['shape']))}" for name, each in arrays]
+    counts, arrays = ((extra.get(name) or {}).items() for name in ("counts", "arrays"))
+    tree.add("records", ", ".join(f"{name} {sum(of.values())}" for name, of in counts))
+    shapes = (f"{name} {' x '.join(map(str, of['shape']))}" for name, of in arrays)
     tree.add("arrays", ", ".join(shapes))
     tree.add("weights", _words(extra.get("weights")), most=2)
     tree.cut = True
@@ -192,20 +197,19 @@ def _extra(tree: Tree, extra: Mapping[str, Any]) -> None:
 
 def _claim(tree: Tree, trace: Trace) -> None:
     row = trace["entry"]
-    tree.add("says", row.get("statement"))
-    tree.add("place", row.get("place"))
+    for label, column in (("says", "statement"), ("place", "place")):
+        tree.add(label, row.get(column))
     tree.add("verdict", f"{row['verdict']} ({row.get('kind')}, {row.get('runs') or 0} runs)")
     tree.add("expected", row.get("expected"))
     tree.add("observed", observed_text(row))
-    for compared in trace["compared"]:
-        if compared.get("decides") == "1":
-            samples = (" ".join(f"{v:.4g}" for v in sample) for sample in samples_of(compared))
-            tree.add("runs", " | ".join(samples), most=3)
+    for compared in (row for row in trace["compared"] if row.get("decides") == "1"):
+        samples = (" ".join(f"{v:.4g}" for v in sample) for sample in samples_of(compared))
+        tree.add("runs", " | ".join(samples), most=3)
     if because := row.get("because"):
         margin = f"; margin {row['margin']}" if row.get("margin") else ""
         tree.add("because", because + margin)
     tree.add("note", row.get("note"), most=2)
-    tree.add("parts", _verdicts(trace["parts"], tree))
+    tree.add("parts", tree.verdicts(trace["parts"]))
     tree.command(trace["command"])
 
 
@@ -213,18 +217,16 @@ def _group(tree: Tree, members: Sequence[Trace]) -> None:
     first, indent = members[0], "    "
     specs = [member["spec"] or {} for member in members]
     names = dict.fromkeys(name for spec in specs for name in spec)
-    varying = [
-        name for name in names if len({canonical_json(spec.get(name)) for spec in specs}) > 1
-    ]
+    varying = [n for n in names if len({canonical_json(spec.get(n)) for spec in specs}) > 1]
     common = {name: value for name, value in specs[0].items() if name not in varying}
-    count = "1 record" if len(members) == 1 else f"{len(members)} records"
+    count = f"{len(members)} record{'s' * (len(members) > 1)}"
     kind = f", {specs[0]['kind']}" if "kind" in specs[0] else ""
     tree.lines.append(f"  {count} of {first['key']}{kind}: {_states(members)}")
     if not tree.full:
         word = "ids" if len(members) <= NAMED + 1 else "e.g."
         tree.add(word, tree.names([member["id"] for member in members]), indent)
         varied = [
-            f"{name} {_some_values(tree, [spec.get(name) for spec in specs])}"
+            f"{name} {_some_values(tree, dict.fromkeys(plain(s.get(name)) for s in specs))}"
             for name in varying
             if name not in IN_OTHER_LINES
         ]
@@ -252,26 +254,24 @@ def _facts(tree: Tree, members: Sequence[Trace], indent: str, spec: Mapping[str,
             tree.add(label, distinct[0] + more, indent, most)
 
     line("data", (data_text(member, tree.digits) for member in members))
-    line("features", (_upstream(tree, member["features"]) for member in members))
-    line("backbone", (_upstream(tree, member["backbone"]) for member in members))
-    line("code", [_code(tree, members)])
+    for name in ("features", "backbone"):
+        line(name, (_upstream(tree, member[name]) for member in members))
+    line("code", [_code(members)])
     line("versions", (_words(member["versions"]) for member in members), 2)
     if tree.full or not any(member["cost"] for member in members):
         line("device", (member["device"] for member in members))
     line("seeds", (seeds_text(member["seeds"]) for member in members), 1)
-    whole = tree.full and len(members) == 1
-    tree.add("ledger", _ledgers(tree, members, whole), indent, most=1)
+    tree.add("ledger", _ledgers(tree, members), indent, most=1)
     tree.add("cost", cost_text(members), indent)
 
 
 def _groups(records: Iterable[Trace], full: bool) -> list[list[Trace]]:
-    """Records of a kind; those that also share all facts if `full`."""
     shared = ("code_digest", "data", "features", "backbone", "versions", "device", "seeds")
-    groups: dict[str, list[Trace]] = {}
+    groups: dict[str, list[Trace]] = defaultdict(list)
     for record in records:
-        kind = (record["spec"] or {}).get("kind")
         facts = [record[name] for name in shared] if full else []
-        groups.setdefault(canonical_json([record["key"], kind, *facts]), []).append(record)
+        kind = (record["spec"] or {}).get("kind")
+        groups[canonical_json([record["key"], kind, *facts])].append(record)
     return list(groups.values())
 
 
@@ -282,30 +282,16 @@ def _shown(tree: Tree, spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return {k: v for k, v in spec.items() if v is not None and k not in IN_OTHER_LINES}
 
 
-def _claims(tree: Tree, claims: Sequence[Mapping[str, str]], where: str = "on it") -> None:
-    if claims:
-        tree.add("claims", f"{len(claims)} {where}; {_verdicts(claims, tree)}", most=3)
-
-
-def _verdicts(claims: Sequence[Mapping[str, str]], tree: Tree) -> str:
-    by: dict[str, list[str]] = {}
-    for each in claims:
-        by.setdefault(each["verdict"], []).append(each["claim"])
-    return "; ".join(f"{verdict}: {tree.names(names, 6)}" for verdict, names in by.items())
-
-
 def _states(members: Sequence[Trace]) -> str:
     words = {True: "as used", False: "CHANGED since", None: "there"}
-    counts = Counter(
-        words[member["as_used"]] if member["present"] else "not here" for member in members
-    )
     if len(members) == 1 and not members[0]["present"]:
         return f"not here, sha256 {(members[0]['sha256_in_lineage'] or 'unknown')[:SHORT]}"
+    counts = Counter(words[m["as_used"]] if m["present"] else "not here" for m in members)
     if len(counts) == 1:
         return next(iter(counts))
-    changed = [member["id"] for member in members if member["as_used"] is False]
-    named = f" ({', '.join(changed)})" if changed else ""
-    return ", ".join(f"{number} {word}" for word, number in counts.items()) + named
+    changed = ", ".join(member["id"] for member in members if member["as_used"] is False)
+    counted = ", ".join(f"{number} {word}" for word, number in counts.items())
+    return counted + (f" ({changed})" if changed else "")
 
 
 def data_text(trace: Mapping[str, Any], length: int | None = None) -> str | None:
@@ -313,20 +299,13 @@ def data_text(trace: Mapping[str, Any], length: int | None = None) -> str | None
 
     None where it is not known.
     """
-    data = trace["data"]
-    if data is None:
-        return _without_data_set(trace["spec"] or {}, length)
-    sha256 = f", sha256 {data['sha256'][:length]}" if data.get("sha256") else ""
-    source = source_text(data.get("source") or {}, length)
-    return f"{data['name']}{sha256}" + (f", from {source}" if source else "")
-
-
-def _without_data_set(spec: Mapping[str, Any], length: int | None) -> str | None:
-    """The records of one's own training (`dpatlas.train`), or that a spec names no data set.
-
-    None without a spec, of which nothing is known.
-    """
+    if data := trace["data"]:
+        sha256 = f", sha256 {data['sha256'][:length]}" if data.get("sha256") else ""
+        source = source_text(data.get("source") or {}, length)
+        return f"{data['name']}{sha256}" + (f", from {source}" if source else "")
+    spec = trace["spec"] or {}
     settings, records = spec.get("settings"), spec.get("records")
+    # One's own training (`dpatlas.train`).
     if isinstance(settings, Mapping) and isinstance(records, Mapping) and "data" in settings:
         known = str(records.get("data") or "")
         if DIGEST.fullmatch(known):
@@ -341,37 +320,33 @@ def source_text(source: Mapping[str, Any], length: int | None = None) -> str:
     named = " ".join(str(source[name]) for name in ("kind", "file") if source.get(name))
     algorithm, _, digest = (source.get("checksum") or "").rpartition(":")
     checksum = f" ({algorithm or 'checksum'} {digest[:length]})" if digest else ""
-    return f"{named}{checksum}" if named else ""
+    return named and named + checksum
 
 
 def _upstream(tree: Tree, source: Mapping[str, Any] | None) -> str | None:
     if not source or "sha256" not in source:
         return None
-    device = f", on {source['device']}" if source.get("device") else ""
-    manifest = f", {source['manifest']}" if tree.full and source.get("manifest") else ""
-    return f"{source.get('id', '')}, sha256 {source['sha256'][: tree.digits]}{device}{manifest}"
+    words = [source.get("id", ""), f"sha256 {source['sha256'][: tree.digits]}"]
+    words += [f"on {source['device']}"] if source.get("device") else []
+    words += [source["manifest"]] if tree.full and source.get("manifest") else []
+    return ", ".join(words)
 
 
-def _code(tree: Tree, traces: Sequence[Trace]) -> str | None:
-    """Module and digest, and whether today's code is the same, once for all that share them."""
-    texts = list(dict.fromkeys(_one_code(trace) for trace in traces if trace["code_digest"]))
+def _code(traces: Sequence[Trace]) -> str | None:
+    texts: dict[str, None] = {}
+    for trace in (trace for trace in traces if trace["code_digest"]):
+        text = f"{trace['module']} {trace['code_digest']}, "
+        text += _code_state(trace).removeprefix("code ")
+        changed = trace["code_now"] and not trace["code_unchanged"]
+        texts[text + (f": now {trace['code_now']}" if changed else "")] = None
     if not texts and traces[0]["kind"] == "data":
         return f"{traces[0]['module']}, no digest kept"
     return "; ".join(texts) or None
 
 
 def _code_state(trace: Trace) -> str:
-    if trace["code_unchanged"]:
-        return "code as now"
-    return "code CHANGED since" if trace["code_now"] else "no such module now"
-
-
-def _one_code(trace: Trace) -> str:
-    now = _code_state(trace).removeprefix("code ")
-    changed = (
-        f": now {trace['code_now']}" if trace["code_now"] and not trace["code_unchanged"] else ""
-    )
-    return f"{trace['module']} {trace['code_digest']}, {now}{changed}"
+    changed = "code CHANGED since" if trace["code_now"] else "no such module now"
+    return "code as now" if trace["code_unchanged"] else changed
 
 
 def seeds_text(seeds: Mapping[str, Any] | None) -> str:
@@ -379,25 +354,21 @@ def seeds_text(seeds: Mapping[str, Any] | None) -> str:
     return in_words(dict(sorted((seeds or {}).items(), key=lambda item: "(" in str(item[1]))))
 
 
-def _some_values(tree: Tree, values: Sequence[Any]) -> str:
-    distinct = list(dict.fromkeys(plain(value) or "none" for value in values))
+def _some_values(tree: Tree, values: Iterable[str]) -> str:
+    distinct = [value or "none" for value in values]
     if len(distinct) <= VALUES:
         return " | ".join(distinct)
     tree.cut = True
     return f"{' | '.join(distinct[:NAMED])} | ... ({len(distinct)})"
 
 
-def _ledgers(tree: Tree, traces: Sequence[Trace], whole: bool = False) -> str | None:
-    """The guarantees of the ledgers, each once; everything that they say if `whole`."""
+def _ledgers(tree: Tree, traces: Sequence[Trace]) -> str | None:
+    """The guarantees of the ledgers, each once; of one alone in full everything that it says."""
     texts: dict[str, None] = {}
-    for trace in traces:
-        ledger = trace["ledger"] or {}
-        words = ("epsilon", "delta", "guaranteed", "claimed")
-        if whole:
-            words = (*words, *(name for name in ledger if name not in words))
-        given = [
-            f"{word}: {in_words(ledger[word])}" for word in words if ledger.get(word) is not None
-        ]
+    for ledger in (trace["ledger"] or {} for trace in traces):
+        words = dict.fromkeys(("epsilon", "delta", "guaranteed", "claimed"))
+        words |= dict.fromkeys(ledger if tree.full and len(traces) == 1 else ())
+        given = (f"{w}: {in_words(ledger[w])}" for w in words if ledger.get(w) is not None)
         texts["; ".join(given) or ledger.get("mechanism", "")] = None
     ledgers = list(filter(None, texts))
     if tree.full or len(ledgers) < 2:
@@ -411,11 +382,10 @@ def cost_text(records: Sequence[Mapping[str, Any]]) -> str | None:
     costs = [record["cost"] for record in records if record["cost"]]
     if not costs:
         return None
-    wall, cpu = (sum(cost[name] for cost in costs) for name in ("wall_s", "cpu_s"))
+    wall, cpu = (duration(sum(cost[name] for cost in costs)) for name in ("wall_s", "cpu_s"))
     peak = max(cost["peak_memory_mb"] for cost in costs)
     devices = ", ".join(dict.fromkeys(cost["device"] for cost in costs))
-    spent = f"wall {duration(wall)}, CPU {duration(cpu)}, peak memory {peak:.0f} MB"
-    return f"{spent}, on {devices}"
+    return f"wall {wall}, CPU {cpu}, peak memory {peak:.0f} MB, on {devices}"
 
 
 def _words(values: Mapping[str, Any] | None) -> str:
@@ -443,43 +413,44 @@ def in_words(value: Any) -> str:
 def describe_comparison(result: Mapping[str, Any], full: bool = False) -> str:
     """The comparison `result`; `full` shortens nothing."""
     tree, first, every = Tree(full), result["first_cause"], all_differences(result)
-    of = {name: [each for each in every if each["what"] == name] for name in RESULTS}
+
+    def of(*what: str) -> list[Difference]:
+        return [found for name in what for found in every if found["what"] == name]
+
     if first is not None:
         tree.line(f"first cause: {_difference(first, full)}")
     elif result["same"]:
         tree.line("no difference: nothing that is known of them differs")
     else:
-        gap = max(each["largest_relative"] for each in every)
+        gap = max(found["largest_relative"] for found in every)
         words = f"no difference beyond a relative {result['tolerance']:g}"
         tree.line(f"{words}: numbers differ by up to {gap:.2g} of the larger")
     tree.add("old", result["old"])
     tree.add("new", result["new"])
     if result["same"]:
         return tree.text()
-    causes = [each for each in every if each["what"] not in RESULTS and each != first]
-    tree.section("also differs", [_difference(each, full) for each in causes], MOST_CAUSES)
+    causes = [found for found in every if found["what"] not in RESULTS and found != first]
+    tree.section("also differs", [_difference(found, full) for found in causes], MOST_CAUSES)
     if first and first["what"] == UNEXPLAINED:
         tree.section("looked at, and found equal or not known", [ORDER], 1)
-    effects = [each for name in RESULTS if name not in ("metrics", "bytes") for each in of[name]]
-    tree.section("what follows", [_difference(each, full) for each in effects], MOST_CAUSES)
+    effects = of(*(name for name in RESULTS if name not in ("metrics", "bytes")))
+    tree.section("what follows", [_difference(found, full) for found in effects], MOST_CAUSES)
     both = " that both have" * ("records" in result)
+
+    def gap_of(difference: Difference) -> float:
+        gap = difference.get("largest_relative")
+        return math.inf if gap is None else gap
+
     # What is not a number, or is there in one only, comes first: it says most.
-    ranked = sorted(of["metrics"], key=lambda each: -_gap(each))
-    none = {
-        "same": f"none differs{both and f' in the records{both}'}",
-        "unknown": "not known: a record is not here",
-    }
-    words = none.get(result["metrics"], "")
-    tree.section("metrics", [_metric(each, full) for each in ranked] or [words], MOST_METRICS)
-    files = [f"{each['name']}{_ids(each, full)}{_by(each)}" for each in of["bytes"]]
+    ranked = sorted(of("metrics"), key=gap_of, reverse=True)
+    none = f"none differs{both and f' in the records{both}'}"
+    if result["metrics"] == "unknown":
+        none = "not known: a record is not here"
+    tree.section("metrics", [_metric(found, full) for found in ranked] or [none], MOST_METRICS)
+    files = [f"{found['name']}{_ids(found, full)}{_by(found)}" for found in of("bytes")]
     same = f"every output{both} is the same"
     tree.section("bytes", [f"differ: {tree.names(files, 6)}" if files else same], 1)
     return tree.text()
-
-
-def _gap(difference: Difference) -> float:
-    gap = difference.get("largest_relative")
-    return math.inf if gap is None else gap
 
 
 def _by(difference: Difference) -> str:
@@ -490,54 +461,45 @@ def _by(difference: Difference) -> str:
 
 
 def _metric(difference: Difference, full: bool) -> str:
-    name, by = difference["name"], _by(difference)
-    old, new = _pair(difference, full)
+    name, by, pair = difference["name"], _by(difference), _pair(difference, full)
     by = f",{by}" if by else ""
     if difference["values"] == 1:
-        return f"{name}: {old} -> {new}{by}"
+        return f"{name}: {pair}{by}"
     records = len(difference.get("ids", ()))
     where = f" of {records} records" if records > 1 else ""
     count = f"{difference['changed']} of {difference['values']} values{where} differ{by}"
-    return f"{name}: {count}; the first {old} -> {new}"
+    return f"{name}: {count}; the first {pair}"
 
 
 def _difference(difference: Difference, full: bool) -> str:
     text = f"{difference['what']} {difference['name'] or ''}".rstrip()
     if difference["old"] is not None or difference["new"] is not None:
-        text += ": {} -> {}".format(*_pair(difference, full))
+        text += f": {_pair(difference, full)}"
     note = f" ({difference['note']})" if "note" in difference else ""
     return text + _ids(difference, full) + note
 
 
 def _ids(difference: Difference, full: bool) -> str:
-    ids = difference.get("ids")
-    if not ids:
-        return ""
-    if full or len(ids) <= NAMED:
-        return f" [{', '.join(ids)}]"
-    return f" [{len(ids)} records, e.g. {ids[0]}]"
+    ids = difference.get("ids", ())
+    if len(ids) > NAMED and not full:
+        return f" [{len(ids)} records, e.g. {ids[0]}]"
+    return f" [{', '.join(ids)}]" if ids else ""
 
 
-def _pair(difference: Difference, full: bool) -> tuple[str, str]:
+def _pair(difference: Difference, full: bool) -> str:
     """Old and new, as short as they can be told apart."""
     sides = difference["old"], difference["new"]
     texts = [repr(side) if isinstance(side, float) else plain(side) for side in sides]
-    if full:
-        return texts[0], texts[1]
-    if all(isinstance(side, float) for side in sides):
-        rounded = [f"{side:.6g}" for side in sides]
-        texts = rounded if rounded[0] != rounded[1] else texts
-    texts = [text[:SHORT] if DIGEST.fullmatch(text) else text for text in texts]
-    old, new = (text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..." for text in texts)
-    return old, new
+    if not full:
+        if all(isinstance(side, float) for side in sides):
+            rounded = [f"{side:.6g}" for side in sides]
+            texts = rounded if rounded[0] != rounded[1] else texts
+        texts = [text[:SHORT] if DIGEST.fullmatch(text) else text for text in texts]
+        texts = [t if len(t) <= LONGEST else f"{t[: LONGEST - 3]}..." for t in texts]
+    return " -> ".join(texts)
 
 
 def _wrapped(text: str, head: str, margin: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=head,
-        subsequent_indent=margin,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    wrapper = textwrap.TextWrapper(WIDTH, initial_indent=head, subsequent_indent=margin)
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    return wrapper.wrap(text)

@@ -1,12 +1,13 @@
 """What of a run or a publication is not as it was made: files, records, code, and intervals."""
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpatlas.base.arrays import read_arrays
 from dpatlas.base.canonical import canonical_json, sha256
 from dpatlas.base.files import read_json
+from dpatlas.data import features, prepared
 from dpatlas.errors import InputError, refusal
 from dpatlas_workflow.evidence.run_values import differences_from_values
 from dpatlas_workflow.evidence.verdicts import CLAIMS, COMPARISONS, read_comparisons
@@ -34,15 +35,11 @@ MADE_FROM = {
     "features": f"features/*/{MANIFEST}",
     "backbone": f"runs/*/*/backbone/{MANIFEST}",
 }
-Load = Callable[[Path], object]
+WEIGHTS = "weights.npz"
 
 
-def differences(folder: Path, loads: Mapping[str, Load]) -> list[str]:
-    """A line for each difference in a run or a published run; InputError for any other folder.
-
-    loads: what reads the arrays of a folder of data, features or a backbone, by the keys of
-    `MADE_FROM`, and refuses damaged ones.
-    """
+def differences(folder: Path) -> list[str]:
+    """A line for each difference in a run or a published run; InputError for any other folder."""
     if not any((folder / name).is_dir() for name in ("runs", "lineage")):
         if not (folder / MANIFEST).is_file():
             raise InputError(str(folder), "neither runs nor a manifest", "the results of a run")
@@ -53,15 +50,29 @@ def differences(folder: Path, loads: Mapping[str, Load]) -> list[str]:
         *product_differences(folder),
         *record_differences(folder),
     ]
+    # They refuse damaged arrays.
+    loads: dict[str, Callable[[Path], object]]
+    loads = {"data": prepared.load, "features": features.load, "backbone": _check_weights}
     for what, load in loads.items():
+
+        def check(path: Path, load: Callable[[Path], object] = load) -> list[str]:
+            load(path.parent)
+            return []
+
         for path in sorted(folder.glob(MADE_FROM[what])):
-            lines += refused(folder, path, functools.partial(_loaded, load))
+            lines += refused(folder, path, check)
     return list(dict.fromkeys(lines))  # manifest.txt and a lineage may both say it
 
 
-def _loaded(load: Load, path: Path) -> tuple[()]:
-    load(path.parent)
-    return ()
+def _check_weights(folder: Path) -> None:
+    # models.backbone would load torch for it.
+    path, recorded = folder / WEIGHTS, read_json(folder / MANIFEST)["sha256"]
+    try:
+        now = prepared.content_sha256(read_arrays(path))
+    except (OSError, ValueError):
+        raise InputError(str(path), "a missing or damaged file", "the weights") from None
+    if now != recorded:
+        raise InputError(str(path), f"sha256 {now[:16]}", f"{recorded[:16]} as in {MANIFEST}")
 
 
 def product_differences(run: Path) -> list[str]:
@@ -71,22 +82,22 @@ def product_differences(run: Path) -> list[str]:
     among figures and tables that no lineage names.
     """
     lines: list[str] = []
-    read: dict[str, set[str]] = {}
+    named: set[str] = set()
+    torn: set[str] = set()
 
     def check(path: Path) -> Iterator[str]:
         node = product_node(path, read_lineage(path))
-        read[path.stem] = {*node.files}
+        torn.remove(path.stem)
+        named.update(node.files)
         yield from file_differences(run, node.files)
         if changed := node.code_difference:
             yield f"{node.kind}s/{path.stem}: {changed}"
 
-    torn = set()
     for path in sorted(run.glob("lineage/*.json")):
+        torn.add(path.stem)
         lines += refused(run, path, check)
-        torn |= {path.stem} - read.keys()
-    names = {name for files in read.values() for name in files}
     files = [f"{folder}/{name}" for folder in SUFFIXES for name in _visible(run / folder)]
-    others = (name for name in files if name not in names and Path(name).stem not in torn)
+    others = (name for name in files if name not in named and Path(name).stem not in torn)
     return lines + [f"{name}: no lineage names it" for name in others]
 
 
@@ -101,8 +112,9 @@ def record_differences(run: Path) -> list[str]:
 
     Inputs are data, features and backbone. An opened bundle has none to compare with.
     """
-    opened = (run / BUNDLE).is_file()
-    made = {} if opened else {what: _manifests(run, where) for what, where in MADE_FROM.items()}
+    made: dict[str, dict[str, Any]] = {}
+    if not (run / BUNDLE).is_file():
+        made = {what: _manifests(run, where) for what, where in MADE_FROM.items()}
     lines: list[str] = []
     for path in sorted(run.glob(f"runs/**/{RECORD}")):
         name = path.relative_to(run)

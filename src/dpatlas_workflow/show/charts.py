@@ -170,7 +170,6 @@ def _other(panel: Panel, ends: Ends) -> Chart:
 
 
 def _entry(look: Look) -> Chart:
-    """An entry of a legend."""
     entry: Chart = {"label": in_unicode(look.label).replace("\n", " "), "color": to_hex(look.color)}
     if look.linestyle:
         entry |= {"dash": DASHES[look.linestyle], "width": look.width}
@@ -180,7 +179,6 @@ def _entry(look: Look) -> Chart:
 
 
 def _opening(look: Look) -> bool | str:
-    """Whether the marker is white inside, or the half of it that is not."""
     return look.fill == "none" if look.fill in ("none", "full") else look.fill
 
 
@@ -224,7 +222,6 @@ def _shorts(values: Iterable[float], digits: int = DIGITS) -> list[Any]:
 
 
 def _short(value: float, digits: int = DIGITS) -> Any:
-    """A number to so many digits; None if it is not finite."""
     if not math.isfinite(value):
         return None
     rounded = float(f"{value:.{digits}g}")

@@ -52,7 +52,13 @@ def main(arguments: Sequence[str]) -> int:
         "module": options.module,
         "code_digest": digest,
         "settings": settings,
-        "records": _sources(paths, options.lineage.parent.parent),
+        "records": {
+            path.parent.name: {
+                "path": Path(os.path.relpath(path, options.lineage.parent.parent)).as_posix(),
+                "sha256": sha256(path.read_bytes()),
+            }
+            for path in paths
+        },
         "outputs": {file: sha256(content) for file, content in files.items()},
         "versions": versions(*PACKAGES),
     }
@@ -68,13 +74,3 @@ def _settings(text: str) -> Settings:
     if not isinstance(settings, dict):
         raise InputError("--settings", repr(text[:80]), "a JSON object")
     return settings
-
-
-def _sources(paths: Sequence[Path], root: Path) -> dict[str, dict[str, str]]:
-    return {
-        path.parent.name: {
-            "path": Path(os.path.relpath(path, root)).as_posix(),
-            "sha256": sha256(path.read_bytes()),
-        }
-        for path in paths
-    }

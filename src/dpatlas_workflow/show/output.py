@@ -79,11 +79,11 @@ def words_below(shown: ShownFigure, tier: str) -> list[str]:
 
 
 def _notes(shown: ShownFigure) -> list[str]:
-    return [*shown.notes, *([FEW_NOTE] if any(map(_of_few_runs, shown.rows)) else [])]
+    few = any(0 < (row.get("runs_used") or 0) < LEAST_RUNS for row in shown.rows)
+    return [*shown.notes, *([FEW_NOTE] if few else [])]
 
 
 def _pictures(shown: ShownFigure, lines: list[str]) -> dict[str, bytes]:
-    """The figure with these lines below it, by format."""
     figure = plot(shown)
     # The layout makes room for a label of the whole figure, which it does not for a free text.
     figure.set_figheight(figure.get_figheight() + NOTE_LINE * len(lines))
@@ -99,10 +99,6 @@ def _pictures(shown: ShownFigure, lines: list[str]) -> dict[str, bytes]:
         figure.savefig(buffer, format=kind, metadata=metadata)
         pictures[kind] = buffer.getvalue()
     return pictures
-
-
-def _of_few_runs(row: Row) -> bool:
-    return 0 < (row.get("runs_used") or 0) < LEAST_RUNS
 
 
 def _with_values(note: str) -> str:
@@ -139,8 +135,7 @@ def to_csv(columns: Sequence[str], rows: Sequence[Row], tier: str) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*columns, *LAST_COLUMNS])
     for row in rows:
-        extra = set(row) - {*columns, "runs"}
-        if extra:
+        if extra := set(row) - {*columns, "runs"}:
             raise TypeError(f"row with unknown columns {sorted(extra)}")
         cells = [_cell(row.get(column)) for column in columns]
         writer.writerow([*cells, tier, ";".join(row["runs"])])

@@ -84,7 +84,6 @@ def entry(look: Look) -> Line2D:
 
 
 def _style(look: Look) -> dict[str, Any]:
-    """A look as arguments of `plot`."""
     white = look.fill == "none"
     return {
         "color": look.color,
@@ -142,7 +141,6 @@ def _draw_grid(
 
 
 def _scale(axes: Axes, drawn: DrawnAxis, axis: Axis, ends: Ends, inches: float) -> None:
-    """Scale, ends, label and ticks of an axis."""
     name = "x" if drawn is axes.xaxis else "y"
     scale, (low, high) = "log" if axis.log else "linear", ends
     axes.set(**{f"{name}scale": scale, f"{name}lim": ends, f"{name}label": axis.label})
