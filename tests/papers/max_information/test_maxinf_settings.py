@@ -13,13 +13,13 @@ from dpatlas.formulas.max_information.kappa import kappa_of_form
 from dpatlas_workflow.config.load import load_config, load_tier, read_config, validate
 from dpatlas_workflow.papers.max_information.looks import check_paid, label_of
 from dpatlas_workflow.papers.max_information.records.certificates import CertificatesSpec
-from dpatlas_workflow.papers.max_information.records.certified import SetLooks
+from dpatlas_workflow.papers.max_information.records.certified import PriorGrid, SetLooks
 from dpatlas_workflow.papers.max_information.register import GENERATED, looks_of, records_name
 from dpatlas_workflow.papers.max_information.selection import settings_of
-from dpatlas_workflow.papers.max_information.settings import KEY, Grid, groups, priors_of
+from dpatlas_workflow.papers.max_information.settings import KEY, groups, priors_of
 
 # The paper's on MNIST.
-GRID = Grid(
+GRID = PriorGrid(
     zetas=[0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05],
     lrs=[5, 20, 50, 100],
     epochs=[1, 3, 5, 10, 20],
