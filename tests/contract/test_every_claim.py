@@ -4,7 +4,8 @@ import functools
 
 import pytest
 from block_worlds import worlds_of
-from committed_claims import CLAIMS, claim_rows
+from committed_claims import CLAIMS
+from judged_once import claim_rows
 
 from dpatlas.base.records import RunsFields
 from dpatlas_workflow.config.products import products_of
