@@ -91,20 +91,6 @@ def test_the_fall_along_a_ladder_is_a_factor_less_that_of_the_rate():
     assert row_of(groups, "feat-7c")["observed"] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("measure", "condition", "blurred"),
-    [
-        ("overlap", ("private", 5000), {"1a"}),
-        ("overlap", ("private", MOST, "n", "even"), {"1b"}),
-        ("risk_private", ("private", MOST), {"2a", "2c", "2e", "3a", "3c"}),
-        ("risk_private", ("private", 128, "ladder"), {"7a", "7c"}),
-        ("cosine", ("printed", MOST, "n", "odd"), {"5a"}),
-    ],
-)
-def test_noise_between_runs_leaves_a_claim_open(measure, condition, blurred):
-    judged(shift(measure, 0.2 * (-1.0) ** np.arange(RUNS), *condition), INCONCLUSIVE, *blurred)
-
-
 def test_what_conditions_and_kinds_of_features_of_a_run_share_is_subtracted():
     shared = np.linspace(-0.15, 0.15, RUNS)
 
