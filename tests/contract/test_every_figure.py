@@ -45,13 +45,15 @@ def draw(name, records, settings):
 def rows_and_chart(name):
     """The csv rows of a figure of made-up records, and its chart, which has the numbers drawn."""
     shown = draw(name, *worlds_of(FIGURES[name][0].key).SHOWN[name]())
-    return shown_rows(shown), chart_of(name, shown)
+    # Laid out with its notes, and saved in no format.
+    return shown_rows(shown), chart_of(name, shown, METADATA={})
 
 
-def chart_of(name, shown):
-    """The chart, without the pictures beside it, which test_every_product draws."""
+def chart_of(name, shown, **changes):
+    """The chart, without the pictures beside it, which test_every_product saves."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output, "_pictures", lambda *_: {})
+        for attribute, value in changes.items():
+            patch.setattr(output, attribute, value)
         return json.loads(output.figure_files(name, shown, "trial")[f"{name}.json"])
 
 
@@ -146,5 +148,5 @@ def test_no_interval_is_drawn_of_fewer_than_three_runs(name):
     of_few = [row for row in shown.rows if 0 < (row.get("runs_used") or 0) < LEAST_RUNS]
     assert all(row.get("low") is row.get("high") is None for row in of_few)
     drawn(shown)
-    chart = chart_of(name, shown)
+    chart = chart_of(name, shown, _pictures=lambda *_: {})
     assert (output.FEW_NOTE in chart["notes"]) == bool(of_few)
