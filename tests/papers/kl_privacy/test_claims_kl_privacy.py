@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from committed_claims import CLAIMS
 from figure_samples import select
 from kl_sample_records import INITS
 from kl_world import (
     HORIZONS,
-    REFUTING,
     RUNS,
     STEPS,
     by,
@@ -96,20 +94,6 @@ def test_steps_at_which_the_bound_overflows_are_left_out():
         row["gradient_change"] *= 100.0 if row["step"] > 1 else 1.0
     row = row_of(paper(groups), "kl-6a")
     assert row["verdict"] == REPRODUCED and row["comparisons"] < usual
-
-
-def test_the_error_is_shared_over_the_paper_s_entries_and_to_refute_over_comparisons():
-    true_rows = verdicts(paper(true_groups()))
-    assert CLAIMS.planned("kl_privacy") == 36
-    # The slope and two neighbouring pairs; all have to hold, so none takes error from the others.
-    assert true_rows["kl-3a"]["comparisons"] == 3
-    error = CLAIMS.error("kl_privacy")
-    assert error == pytest.approx(0.05 / 36 / 4)
-    for entry in ("kl-2", "kl-3a"):
-        assert float(true_rows[entry]["level"]) == pytest.approx(1 - error, abs=1e-5)
-    assert true_rows["kl-1a"]["level"] == ""
-    refuted = row_of(changed(REFUTING["kl-3d"]), "kl-3d")
-    assert float(refuted["level"]) == pytest.approx(1 - error / 3, abs=1e-5)
 
 
 def test_a_record_that_was_picked_from_the_runs_shows_a_bound_and_refutes_none():

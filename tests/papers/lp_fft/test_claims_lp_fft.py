@@ -208,7 +208,6 @@ OF_FEATURES = {"2a", "2b", "2c", "2d", "2e", "3a", "3b"}
 @pytest.mark.parametrize(
     ("change", "missing", "note"),
     [
-        (lambda records: records.pop("strategies"), OF_STRATEGIES, "strategies"),
         (with_another_scenario, OF_STRATEGIES, "group strategies has no scenario "),
         (without_noise(0.0, "strategies"), {"5a", "5b"}, "noise 0"),
         (with_one_level, {"6a", "6c", "6d", "10b"}, "lora"),
