@@ -244,6 +244,10 @@ class TestPrivacyUtility:
         ]
         assert set(diamonds) == set(accuracies.values())
 
+    def test_every_share_is_shown(self):
+        rows = select(show("lpfft_privacy_utility", *two_levels()).rows, strategy="lp-fft")
+        assert {row["share"] for row in rows} == {0.25, 0.5}
+
     @pytest.mark.parametrize(
         ("noises", "labels"),
         [
