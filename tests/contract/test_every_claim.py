@@ -4,14 +4,20 @@ import functools
 
 import pytest
 from block_worlds import worlds_of
-from committed_claims import CLAIMS, claim_rows
+from committed_claims import CLAIMS
+from judged_once import claim_rows
 
+from dpatlas.base.records import RunsFields
 from dpatlas_workflow.config.products import products_of
 from dpatlas_workflow.evidence.claims import check_evidence
+from dpatlas_workflow.evidence.comparisons import PaperRecords
+from dpatlas_workflow.evidence.looks import LOOKS
 from dpatlas_workflow.evidence.verdicts import (
     IDENTITY,
+    INCONCLUSIVE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
+    NOT_RUN,
     REPRODUCED,
 )
 from dpatlas_workflow.registry import all_papers
@@ -32,13 +38,13 @@ def of_records(other):
     ]
 
 
-def verdicts(key, records):
-    return {name: row["verdict"] for name, row in claim_rows(key, records).items()}
-
-
 @functools.cache
+def rows_in_true_world(key):
+    return claim_rows(key, worlds_of(key).world())
+
+
 def true_verdicts(key):
-    return verdicts(key, worlds_of(key).world())
+    return {name: row["verdict"] for name, row in rows_in_true_world(key).items()}
 
 
 @pytest.mark.parametrize("entry", of_records("REFUTED"))
@@ -75,3 +81,27 @@ def test_its_evidence_is_among_the_paper_s_figures_and_tables(paper):
     check_evidence(CLAIMS, products, [paper.key])
     ids = [claim.id for claim in CLAIMS.claims if claim.paper == paper.key]
     assert ids == [f"{paper.prefix}-{number}" for number in range(1, len(ids) + 1)]
+
+
+@pytest.mark.parametrize("key", all_papers())
+def test_fewer_runs_than_the_first_look_decide_none_of_its_entries_of_runs(key):
+    world, all_runs = worlds_of(key).world(), rows_in_true_world(key)
+    cut = {
+        name: [
+            each.cut(LOOKS[0] - 1) if isinstance(each.spec, RunsFields) else each for each in group
+        ]
+        for name, group in world.groups.items()
+    }
+    rows = claim_rows(key, PaperRecords(world.settings, cut))
+    statistical = {entry.id for entry in ENTRIES if entry.kind == "statistical"}
+    of_runs = {name for name in statistical & all_runs.keys() if all_runs[name]["runs"] == LOOKS[0]}
+    assert of_runs
+    assert {rows[name]["verdict"] for name in of_runs} == {INCONCLUSIVE}
+
+
+@pytest.mark.parametrize("key", all_papers())
+def test_without_the_runs_that_an_entry_reads_it_is_not_run_and_says_which(key):
+    rows = claim_rows(key, PaperRecords(worlds_of(key).world().settings, {}))
+    for entry in (entry for entry in ENTRIES if entry.paper == key):
+        row = rows[entry.id]
+        assert row["verdict"] == NOT_RUN and entry.arguments["group"] in row["note"], entry.id

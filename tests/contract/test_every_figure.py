@@ -9,11 +9,11 @@ import math
 import numpy as np
 import pytest
 from block_worlds import worlds_of
-from figure_samples import shown_rows
+from figure_samples import drawn, shown_rows
 
 from dpatlas.base.records import RunsFields
 from dpatlas_workflow.config.products import all_products
-from dpatlas_workflow.show.output import FEW_NOTE, figure_files
+from dpatlas_workflow.show import output
 from dpatlas_workflow.show.rows import LEAST_RUNS
 
 FIGURES = {
@@ -45,8 +45,16 @@ def draw(name, records, settings):
 def rows_and_chart(name):
     """The csv rows of a figure of made-up records, and its chart, which has the numbers drawn."""
     shown = draw(name, *worlds_of(FIGURES[name][0].key).SHOWN[name]())
-    files = figure_files(name, shown, "trial")
-    return shown_rows(shown), json.loads(files[f"{name}.json"])
+    # Laid out with its notes, and saved in no format.
+    return shown_rows(shown), chart_of(name, shown, METADATA={})
+
+
+def chart_of(name, shown, **changes):
+    """The chart, without the pictures beside it, which test_every_product saves."""
+    with pytest.MonkeyPatch.context() as patch:
+        for attribute, value in changes.items():
+            patch.setattr(output, attribute, value)
+        return json.loads(output.figure_files(name, shown, "trial")[f"{name}.json"])
 
 
 @each_figure
@@ -109,16 +117,18 @@ def test_the_csv_holds_the_numbers_that_are_drawn_with_their_intervals_and_no_ot
         return
     named = (each for panel in shown.panels for each in panel.series if each.look.label)
     series = [each for each in named if each.look.label not in GUIDES and not each.edge]
-    drawn = {
+    drawn_points = {
         rounded(y, *(ends[place] if ends else math.nan for ends in (each.low, each.high)))
         for each in series
         for place, y in enumerate(each.y)
     }
-    assert {rounded(*map(row.get, ("value", "low", "high"))) for row in rows} - drawn == set()
+    assert {
+        rounded(*map(row.get, ("value", "low", "high"))) for row in rows
+    } - drawn_points == set()
     known = {
         rounded(number)[0] for row in shown.rows for number in row.values() if is_number(number)
     }
-    assert {number for point in drawn for number in point if number is not None} <= known
+    assert {number for point in drawn_points for number in point if number is not None} <= known
 
 
 def rounded(*numbers):
@@ -137,5 +147,6 @@ def test_no_interval_is_drawn_of_fewer_than_three_runs(name):
     shown = draw(name, few, settings)
     of_few = [row for row in shown.rows if 0 < (row.get("runs_used") or 0) < LEAST_RUNS]
     assert all(row.get("low") is row.get("high") is None for row in of_few)
-    chart = json.loads(figure_files(name, shown, "trial")[f"{name}.json"])
-    assert (FEW_NOTE in chart["notes"]) == bool(of_few)
+    drawn(shown)
+    chart = chart_of(name, shown, _pictures=lambda *_: {})
+    assert (output.FEW_NOTE in chart["notes"]) == bool(of_few)

@@ -18,6 +18,7 @@ from figure_samples import (
 )
 
 from dpatlas.base.records import RunsFields
+from dpatlas.errors import InputError
 from dpatlas_workflow.config.products import all_products, products_of
 from dpatlas_workflow.registry import all_blocks
 from dpatlas_workflow.show import make
@@ -26,6 +27,18 @@ PRODUCTS = [
     pytest.param(block, product, id=product.name) for product, block in all_products().values()
 ]
 SMALLEST = 6
+# Figures of exactly one record of every kind that they show.
+OF_ONE_RECORD = [
+    "sgld_privacy_loss",
+    "sgld_counterexample",
+    "sgld_utility",
+    "maxinf_coefficients",
+    "maxinf_kappa",
+    "lpfft_theory",
+    "lpfft_distortion",
+    "lpfft_sensitivity",
+    "lpfft_imbalance",
+]
 # Backbones trained on one set of public images share the rows of one of them.
 SHARED_ROWS = {"pretrain_samples"}
 
@@ -93,3 +106,20 @@ def _in_line(axes, other, name):
 def test_there_are_records_for_every_product_and_no_other(block):
     products = {product.name for product in products_of(block)}
     assert set(worlds_of(block.key).SHOWN) == products
+
+
+@pytest.mark.parametrize("name", OF_ONE_RECORD)
+def test_a_figure_of_one_record_of_a_kind_refuses_two_and_none(name):
+    _, block = all_products()[name]
+    shown = worlds_of(block.key).SHOWN
+    records, settings = shown[name]()
+    make_it = getattr(importlib.import_module(block.product_module(name)), name)
+    kinds = {each.kind for each in records}
+    others = [each for make_of in shown.values() for each in make_of()[0]]
+    for record in records:
+        with pytest.raises(InputError, match=f"2 of kind {record.kind}"):
+            make_it([*records, record], settings)
+        left = [each for each in records if each is not record]
+        left += [each for each in others if each.kind not in kinds][:1]
+        with pytest.raises(InputError, match=f"0 of kind {record.kind}"):
+            make_it(left, settings)

@@ -7,7 +7,8 @@ import itertools
 
 import numpy as np
 import sgld_records
-from committed_claims import claim_rows, record_change
+from committed_claims import record_change
+from judged_once import claim_row, claim_rows
 from sgld_records import arm, finetune_arm, long_arm, protocol_arm
 
 from dpatlas_workflow.evidence.comparisons import PaperRecords
@@ -147,6 +148,11 @@ def groups():
 
 def verdicts(groups):
     return claim_rows("dp_sgld", PaperRecords({}, groups))
+
+
+def row_of(groups, name):
+    """The row of one entry or claim."""
+    return claim_row("dp_sgld", PaperRecords({}, groups), name)
 
 
 def runs_of_arm(record, **keys):

@@ -54,15 +54,6 @@ def show(name, records=None):
     return maker(name)(records or [RECORDS[name]()], {})
 
 
-@pytest.mark.parametrize("name", RECORDS)
-def test_a_figure_needs_exactly_one_record_of_its_kind(name):
-    record = RECORDS[name]()
-    with pytest.raises(InputError, match="2 of kind"):
-        show(name, [record, record])
-    with pytest.raises(InputError, match="0 of kind"):
-        show(name, [compared()])
-
-
 def test_the_region_shows_the_largest_excess_and_lines_the_scanned_noise_next_to_the_theorem_s():
     record = growing_excess_record()
     shown = show("sgld_counterexample", [record]).rows

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import yaml
 
 from dpatlas.base.seeds import Noise
 from dpatlas.base.specs import Spec
@@ -16,23 +17,12 @@ from dpatlas_workflow.run.command import kind_of
 
 MIXED = [-0.5, 1.0, 0.5]
 BASE = {"n": 60, "p": 6, "d": 5, "epsilon": 2.0}
-FIELDS = {
-    "key": "feature_learning",
-    "kind": "simulation",
-    "seed": 0,
-    "noise_source": "keyed",
-    "link": "mixed",
-    "polynomial": MIXED,
-    "axis": "n",
-    "points": [{**BASE, "n": 40}, BASE],
-    "delta": 1e-5,
-    "runs": 3,
-    "steps": 4,
-    "n_test": 30,
-    "sharing": "split",
-    "clip_quantiles": {"first": 0.5, "second": 0.9},
-    "penalty_per_neuron": 1e-3,
-}
+FIELDS = yaml.safe_load("""
+{key: feature_learning, kind: simulation, seed: 0, noise_source: keyed, link: mixed, axis: n,
+ delta: 1.0e-5, runs: 3, steps: 4, n_test: 30, sharing: split,
+ clip_quantiles: {first: 0.5, second: 0.9}, penalty_per_neuron: 1.0e-3}
+""")
+FIELDS |= {"polynomial": MIXED, "points": [{**BASE, "n": 40}, BASE]}
 FEATURES = ("private", "direction", "nonprivate", "random", "random-both", "printed")
 
 
@@ -43,15 +33,8 @@ def spec_of(**changes):
 def run(spec, folder):
     """The record's bytes."""
     module, kind = kind_of(spec)
-    execute(
-        spec,
-        kind,
-        module=module,
-        data=None,
-        record=folder / "record.json",
-        checkpoints=folder / "checkpoints",
-        device="cpu",
-    )
+    paths = {"record": folder / "record.json", "checkpoints": folder / "checkpoints"}
+    execute(spec, kind, module=module, data=None, device="cpu", **paths)
     return (folder / "record.json").read_bytes()
 
 

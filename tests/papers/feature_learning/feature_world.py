@@ -7,10 +7,11 @@ layer is private follows from the settings alone.
 from dataclasses import replace
 
 import numpy as np
-from committed_claims import CLAIMS, claim_rows, record_change
+from committed_claims import record_change
 from feature_records import BASE, simulation
 from feature_records import change as change_part
 from figure_samples import select
+from judged_once import claim_row, claim_rows, with_claims
 
 from dpatlas.base.seeds import generator, seed
 from dpatlas_workflow.evidence.comparisons import PaperRecords
@@ -75,17 +76,18 @@ def verdicts(groups):
     return claim_rows("feature_learning", paper(groups))
 
 
+def row_of(groups, name):
+    """The row of one entry or claim."""
+    return claim_row("feature_learning", paper(groups), name)
+
+
 def paper(groups):
     return PaperRecords({}, groups)
 
 
 def named(*parts):
     """Ids of entries, with those of the claims that they count for."""
-    ids = {f"feat-{part}" for part in parts}
-    wholes = (claim for claim in CLAIMS.claims for entry in claim.entries if entry.id in ids)
-    return ids | {
-        claim.id for claim in wholes if any(claim.counts(e) and e.id in ids for e in claim.entries)
-    }
+    return with_claims(f"feat-{part}" for part in parts)
 
 
 def record_of(groups, axis="n", link="mixed"):

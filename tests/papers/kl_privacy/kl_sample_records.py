@@ -30,15 +30,7 @@ MANIFEST = {"name": "digits", "shapes": {"x_train": [20, 4], "x_add": [5, 4]}}
 
 
 def training_record(
-    init="lecun",
-    depth=3,
-    width=8,
-    steps=8,
-    runs=RUNS,
-    diverged=0,
-    curve=None,
-    noise=0.3,
-    **fields,
+    init="lecun", depth=3, width=8, steps=8, runs=RUNS, diverged=0, curve=None, noise=0.3, **fields
 ):
     """A `training` record whose last `diverged` runs diverged; it shows all of its steps.
 
@@ -143,21 +135,10 @@ def linearized_record(init="lecun", depths=(2, 3, 4), widths=(4, 8, 16), runs=RU
         at = {"width": width, "B": constant(width, 3)}
         columns = distances(*[1 / width] * 2)
         by_width += [at | row for row in rows_of({"run": range(runs)}, **columns)]
+    sizes = {"width": 8, "widths": list(widths), "width_depth": 3, "n_train": n, "runs": runs}
+    budget = {"epsilon": epsilon, "min_steps": 100, "time": 0.05, "sigma": 0.01, "watched": 0}
     spec = LinearizedSpec(
-        kind="linearized",
-        **COMMON,
-        init=init,
-        depths=list(depths),
-        width=8,
-        widths=list(widths),
-        width_depth=3,
-        n_train=n,
-        epsilon=epsilon,
-        runs=runs,
-        min_steps=100,
-        time=0.05,
-        sigma=0.01,
-        watched=0,
+        kind="linearized", **COMMON, init=init, depths=list(depths), **sizes, **budget
     )
     metrics = {"n_train": n, "n_add": 5, "sphere_records": 16}
     metrics |= {"depths": by_depth, "shares": by_share, "widths": by_width}

@@ -4,8 +4,9 @@ import itertools
 import math
 
 import numpy as np
-from committed_claims import claim_rows, record_change
+from committed_claims import record_change
 from figure_samples import select
+from judged_once import claim_row, claim_rows
 from kl_sample_records import INITS, constants_record, linearized_record, training_record
 
 from dpatlas_workflow.evidence.comparisons import PaperRecords
@@ -67,6 +68,11 @@ def paper(groups, horizons=HORIZONS):
 
 def verdicts(records):
     return claim_rows("kl_privacy", records)
+
+
+def row_of(records, name):
+    """The row of one entry or claim."""
+    return claim_row("kl_privacy", records, name)
 
 
 def find(groups, group, init, **spec):

@@ -23,8 +23,6 @@ from dpatlas_workflow.papers.kl_privacy.readings import drift_constants, largest
 from dpatlas_workflow.records import joined
 from dpatlas_workflow.statistics import mean_estimate
 
-FIGURES = names_of("kl_privacy", "figure")
-
 
 def show(name, records=None, settings=SETTINGS):
     records = RECORDS[name]() if records is None else records
@@ -89,7 +87,7 @@ def test_conditions_that_lost_runs_are_marked_and_named(lost):
     assert f"He, runs diverged: {lost} of {RUNS} at depth 3" in shown.notes
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", names_of("kl_privacy", "figure"))
 def test_every_figure_names_its_data_set(name):
     assert "digits" in show(name).notes[0]
 

@@ -1,8 +1,9 @@
 """Records in which every claim of lp_fft holds, and changes that make one fail."""
 
 import numpy as np
-from committed_claims import claim_rows, record_change
+from committed_claims import record_change
 from figure_samples import select
+from judged_once import claim_row, claim_rows
 from lpfft_sample_records import arm, curves, followed, trained
 from lpfft_theory_sample_records import theory_record
 
@@ -152,6 +153,11 @@ def groups():
 
 def verdicts(records):
     return claim_rows("lp_fft", PaperRecords({}, records))
+
+
+def row_of(records, name):
+    """The row of one entry or claim."""
+    return claim_row("lp_fft", PaperRecords({}, records), name)
 
 
 def changed(change):

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 
-from dpatlas.errors import InputError
 from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.backbones import backbone_spec
 from dpatlas_workflow.config.load import load_tier, read_config, validate
@@ -182,93 +181,3 @@ def test_controls_are_given_as_many_rates_as_lp_fft(tier):
         if spec.key == KEY:
             last = {STRATEGIES[each][-1] for each in spec.fields["strategies"] if "-" in each}
             assert len({len(spec.fields["lrs"][part]) for part in last}) <= 1
-
-
-def fewer_rates(block):
-    block["lrs"]["full"] = block["lrs"]["full"][:-1]
-
-
-def private_classes_in_pretraining(block):
-    """A backbone trained on other classes of the data set: a class of both may share records."""
-    data = {**block["scenarios"][0]["data"], "name": "letters", "classes": ["A", "B"]}
-    block["scenarios"][0] |= {"data": data, "backbone": "letters-t"}
-
-
-def same_entry_twice(block):
-    entry = {**block["scenarios"][0], "name": "twice"}
-    block["scenarios"] += [entry, dict(entry)]
-
-
-def two_backbones_under_one_name(block):
-    entry = {**block["scenarios"][0], "name": "twice"}
-    other = {**entry, "backbone": "strokes-xs", "noise_multipliers": [77], "epsilons": []}
-    block["scenarios"] += [entry, other]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            first(strategies=["fft", "lp-fft"]),
-            "lp_fft.scenarios.0.strategies: found lp-fft without lp; allowed: lp too",
-        ),
-        (first(strategies=["lp", "fft-fft"]), "found fft-fft without fft"),
-        (
-            first(strategies=["lp", "lora"], lora_rank=None),
-            "lp_fft.scenarios.0.strategies: found lora; allowed: a lora_rank with it",
-        ),
-        (
-            lambda block: block["lora"][0].update(strategies=["lp", "fft"]),
-            "lp_fft.lora.0.strategies: found fft; allowed: no lora_rank with it",
-        ),
-        (
-            lambda block: block["clip_sweep"].update(strategies=["fft", "lp-fft"]),
-            "lp_fft.clip_sweep.strategies: found lp-fft without lp",
-        ),
-        (first(batch=1151), "lp_fft.scenarios.0.batch: found 1151; allowed: at most n_train"),
-        (
-            lambda block: block["clip_sweep"].update(scenario="nothing"),
-            "lp_fft.clip_sweep.scenario: found 'nothing'; allowed: one of inverted-t",
-        ),
-        (
-            first(noise_multipliers=[], epsilons=[]),
-            "lp_fft.scenarios.0.noise_multipliers: found none; allowed: a privacy level",
-        ),
-        (
-            lambda block: block.update(relation="replace_one", accountant="rdp"),
-            "lp_fft.accountant: found rdp for Poisson batches under replace_one",
-        ),
-        (fewer_rates, "scenarios.0.lrs: found 4 for head, 3 for full"),
-        (
-            private_classes_in_pretraining,
-            "lp_fft.scenarios.0.backbone: found letters-t, trained on",
-        ),
-        (same_entry_twice, "again"),
-        (two_backbones_under_one_name, "strokes-xs"),
-    ],
-)
-def test_settings_that_cannot_go_together_are_refused_before_any_job(config, change, message):
-    with pytest.raises(InputError) as caught:
-        Atlas(validate(changed(config, change)))
-    assert str(caught.value).startswith("lp_fft") and message in str(caught.value)
-
-
-def test_a_backbone_that_was_not_trained_here_has_no_pretraining_task(config):
-    imported = copy.deepcopy(config)
-    imported["pretrain"]["backbones"]["published"] = {
-        "source": "imagenet",
-        "model": "imagenet-resnet18",
-        "options": {},
-        "image_shape": [1, 8, 8],
-    }
-    imported["pretrain"]["train"].append("published")
-    imported[KEY]["feature_quality"][0]["backbone"] = "published"
-    with pytest.raises(InputError, match="feature_quality: found 'published'"):
-        Atlas(validate(imported))
-
-
-def test_a_paper_that_starts_from_backbones_needs_them(config):
-    off = copy.deepcopy(config)
-    off["pretrain"]["enabled"] = False
-    with pytest.raises(InputError, match="pretrain"):
-        groups_of(off)

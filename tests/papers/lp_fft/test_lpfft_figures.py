@@ -244,14 +244,9 @@ class TestPrivacyUtility:
         ]
         assert set(diamonds) == set(accuracies.values())
 
-    def test_panels_share_axes_looks_and_shares(self):
-        other = [strategies_record(noise, "other", arms=FEW_ARMS) for noise in (1.0, 4.0)]
-        shown = show("lpfft_privacy_utility", *two_levels(), *other)
-        assert len(set(shown.ends("x"))) == len(set(shown.ends("y"))) == 1
-        shares = {
-            row["share"] for row in select(shown.rows, scenario="inverted-t", strategy="lp-fft")
-        }
-        assert shares == {0.25, 0.5}
+    def test_every_share_is_shown(self):
+        rows = select(show("lpfft_privacy_utility", *two_levels()).rows, strategy="lp-fft")
+        assert {row["share"] for row in rows} == {0.25, 0.5}
 
     @pytest.mark.parametrize(
         ("noises", "labels"),

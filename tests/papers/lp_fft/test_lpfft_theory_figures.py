@@ -5,7 +5,6 @@ import pytest
 from figure_samples import drawn, maker, select
 from lpfft_theory_sample_records import RECORDS, theory_record
 
-from dpatlas.errors import InputError
 from dpatlas_workflow.statistics import Estimate
 
 
@@ -20,17 +19,6 @@ def rows_of_the_theory_figure():
 
 def values(rows, column="value", **keys):
     return [row[column] for row in select(rows, **keys)]
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_a_figure_needs_exactly_one_record_of_its_kinds(name):
-    records = RECORDS[name]()
-    for record in records:
-        with pytest.raises(InputError, match=f"2 of kind {record.kind}"):
-            show(name, *records, record)
-        others = [theory_record("dynamics" if record.kind != "dynamics" else "distortion")]
-        with pytest.raises(InputError, match=f"0 of kind {record.kind}"):
-            show(name, *others)
 
 
 def test_simulated_means_have_the_intervals_of_their_standard_errors(theory):

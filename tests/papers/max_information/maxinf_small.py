@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import torch
+import yaml
 from small_jobs import labelled, run_main
 
 from dpatlas.base.specs import Spec
@@ -24,37 +25,14 @@ DP_SGD = {"kind": "dp-sgd", **TUPLE}
 NOISE_ONLY = {"kind": "noise-only", **TUPLE}
 INDEPENDENT = {"kind": "independent"}
 LOOKS = {"number": 1, "registered": True, "others": []}
-FIELDS = {
-    "key": "max_information",
-    "kind": "certificates",
-    "seed": 0,
-    "noise_source": "keyed",
-    "data": {"name": "small"},
-    "looks": LOOKS,
-    "model": "mlp",
-    "options": {"widths": [6]},
-    "objective": "fclassic",
-    "loss": "per-class",
-    "grid": {
-        "zetas": [0.1, 0.2],
-        "lrs": [2.0, 4.0],
-        "epochs": [1, 2],
-        "taus": [0.2, 0.4],
-        "m": 8,
-        "sigma": 1.0,
-    },
-    "priors": [INDEPENDENT, DP_SGD, NOISE_ONLY],
-    "taus": [0.2, 0.4],
-    "K1": 8,
-    "K2": 2,
-    "delta": 0.05,
-    "delta_mc": 0.0125,
-    "beta": 0.025,
-    "runs": 2,
-    "draws": 1500,
-    "test_repetitions": 3,
-    "training": {"lr": 0.1, "momentum": 0.9, "batch": 8, "epochs": 3},
-}
+FIELDS = yaml.safe_load("""
+{key: max_information, kind: certificates, seed: 0, noise_source: keyed, data: {name: small},
+ model: mlp, options: {widths: [6]}, objective: fclassic, loss: per-class,
+ grid: {zetas: [0.1, 0.2], lrs: [2.0, 4.0], epochs: [1, 2], taus: [0.2, 0.4], m: 8, sigma: 1.0},
+ taus: [0.2, 0.4], K1: 8, K2: 2, delta: 0.05, delta_mc: 0.0125, beta: 0.025, runs: 2, draws: 1500,
+ test_repetitions: 3, training: {lr: 0.1, momentum: 0.9, batch: 8, epochs: 3}}
+""")
+FIELDS |= {"looks": LOOKS, "priors": [INDEPENDENT, DP_SGD, NOISE_ONLY]}
 
 
 def spec_of(**changes):

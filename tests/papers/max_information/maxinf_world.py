@@ -8,8 +8,9 @@ import math
 
 import maxinf_sample_records as samples
 import numpy as np
-from committed_claims import claim_rows, record_change
+from committed_claims import record_change
 from figure_samples import select
+from judged_once import claim_row, claim_rows
 from maxinf_sample_records import PRIORS, TAUS, typed
 
 from dpatlas_workflow.evidence.comparisons import PaperRecords
@@ -93,6 +94,11 @@ def changed(*changes):
 
 def verdicts(groups):
     return claim_rows("max_information", paper(groups))
+
+
+def row_of(groups, name):
+    """The row of one entry or claim."""
+    return claim_row("max_information", paper(groups), name)
 
 
 def claims(*parts):

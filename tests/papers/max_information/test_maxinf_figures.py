@@ -7,32 +7,16 @@ from figure_samples import select, shown_rows
 from maxinf_sample_records import (
     AXES,
     BASE,
-    FIGURES,
-    RECORDS,
-    certificates_record,
     kappa_record,
     show,
     simulation_record,
 )
 
-from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.kappa import (
     batch_moment_exponent,
     kappa_per_record,
 )
 from dpatlas.formulas.max_information.mechanisms import leading_term_ratio
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_needs_exactly_one_record_of_its_kinds(name):
-    records = RECORDS[name]()
-    for record in records:
-        kind = record["spec"]["kind"]
-        with pytest.raises(InputError, match=f"2 of kind {kind}"):
-            show(name, *records, record)
-        others = [other for other in records if other is not record]
-        with pytest.raises(InputError, match=f"0 of kind {kind}"):
-            show(name, *others, certificates_record())
 
 
 def test_ratios_of_coefficients_are_those_of_lemma_6():

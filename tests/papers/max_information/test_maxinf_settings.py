@@ -10,17 +10,16 @@ from dpatlas.base.canonical import canonical_json, sha256
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.kappa import kappa_of_form
-from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.load import load_config, load_tier, read_config, validate
 from dpatlas_workflow.papers.max_information.looks import check_paid, label_of
 from dpatlas_workflow.papers.max_information.records.certificates import CertificatesSpec
-from dpatlas_workflow.papers.max_information.records.certified import SetLooks
+from dpatlas_workflow.papers.max_information.records.certified import PriorGrid, SetLooks
 from dpatlas_workflow.papers.max_information.register import GENERATED, looks_of, records_name
 from dpatlas_workflow.papers.max_information.selection import settings_of
-from dpatlas_workflow.papers.max_information.settings import KEY, Grid, groups, priors_of
+from dpatlas_workflow.papers.max_information.settings import KEY, groups, priors_of
 
 # The paper's on MNIST.
-GRID = Grid(
+GRID = PriorGrid(
     zetas=[0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05],
     lrs=[5, 20, 50, 100],
     epochs=[1, 3, 5, 10, 20],
@@ -138,43 +137,6 @@ def test_without_fixed_priors_every_prior_of_the_grid_stands_in_one_job():
         assert len(priors) == len(set(priors)) == 1 + tuples + controls
         assert (jobs[0]["tuples"], jobs[0]["taus"]) == (certified["K1"], grid["taus"])
         assert all({**job, "priors": 0} == {**jobs[0], "priors": 0} for job in jobs)
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "words"),
-    [
-        ("delta_mc", 0.03, "delta"),
-        ("certificates.sets.0.grid.m", 2000, "certificates.sets.0.grid.m: found 2000"),
-        ("certificates.sets.0.data.n_test", 500, "certificates.sets.0.data: found 1937 records"),
-        ("certificates.sets.1.grid.lrs", [100, 123.456], "sets.1.grid.lrs: found 123.456"),
-        ("looks.digits-1.set.grid.m", 2000, "looks.digits-1.set.grid.m: found 2000"),
-        ("agreement.set", 9, "agreement.set: found 9"),
-        (
-            "certificates.sets.0.fixed.dp_sgd.tau",
-            0.3,
-            "0.fixed.dp_sgd.tau: found 0.3; allowed",
-        ),
-        (
-            "certificates.sets.0.fixed.dp_sgd.lr",
-            20,
-            "0.fixed.dp_sgd: found zeta 0.04, lr 20",
-        ),
-        ("certificates.runs_per_job", 5, "runs: found 12; allowed: at most runs_per_job = 5"),
-        # Poisson batches cannot be asked for.
-        ("certificates.sampler", "poisson", "sampler: found a key that does not exist"),
-    ],
-)
-def test_settings_that_cannot_go_together_are_refused_before_any_job(path, value, words):
-    *parents, last = path.split(".")
-
-    def change(block):
-        for name in parents:
-            block = block[int(name) if name.isdigit() else name]
-        block[last] = value
-
-    with pytest.raises(InputError) as caught:
-        Atlas(after(change))
-    assert words in str(caught.value)
 
 
 def test_the_register_is_only_ever_added_to():
