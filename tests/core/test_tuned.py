@@ -286,4 +286,4 @@ def test_shipped_settings_name_the_arms_of_their_jobs():
         arms = long_training.compared(
             checked_fields(long_training.KIND.record.spec, spec.fields, "--spec: ")
         )
-        assert set(spec.fields["chosen"]) == {long_training.name_of(arm) for arm in arms}
+        assert set(spec.fields["chosen"]) == {arm.name for arm in arms}

@@ -256,5 +256,5 @@ def test_the_kinds_are_all_that_save_a_checkpoint():
     assert {path.stem for path, text in texts.items() if "job.save(" in text} == {"resume"}
     with_stages = sorted(path.stem for path, text in texts.items() if "Stages(" in text)
     of_kinds = ["backbone", "certified", "curves", "simulation", "training"]
-    # `run` is the training of one's own, whose kills are in train/test_train_own.py.
-    assert with_stages == sorted(["tuning", "reports", "trials", "run", *of_kinds])
+    # The second `training` is of one's own, whose kills are in train/test_train_own.py.
+    assert with_stages == sorted(["tuning", "reports", "trials", "training", *of_kinds])
