@@ -52,8 +52,8 @@ def hostile_data(path, checkout):
 
 def commands(text):
     """Words of every shell command that a dry run prints."""
-    found = re.findall(r"^Shell command: (python -m dpatlas\..*)$", text, re.MULTILINE)
-    for line in found:
+    ours = r"^Shell command: (python -m dpatlas(?:_workflow)?\..*)$"
+    for line in re.findall(ours, text, re.MULTILINE):
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
         yield list(lexer)

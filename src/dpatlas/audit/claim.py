@@ -68,6 +68,8 @@ class Claim:
         self.delta = float(delta)
         if epsilon is not None:
             self.epsilon = printed(epsilon, "epsilon").value
+            # Whoever audits looks for a loss of privacy that the claim allows.
+            real(gt=0).check("epsilon", self.epsilon)
         self._profile: tuple[np.ndarray, np.ndarray] | None = None
 
     @property

@@ -34,7 +34,7 @@ if "DPATLAS_TEST_FORKS" in os.environ and sys.orig_argv[1:2] == ["-m"]:
     if sys.orig_argv[2] == "snakemake":
         if {"-n", "--lint"} & {*sys.orig_argv}:
             handed_over()
-    elif sys.orig_argv[2].startswith("dpatlas."):
+    elif sys.orig_argv[2].startswith(("dpatlas.", "dpatlas_workflow.")):
         handed_over()
 
 # Python itself imports the first module of this name alone.
