@@ -243,8 +243,9 @@ def _explanation(report: EpsilonReport) -> str:
     claim, found = report.claim, report.searched
     assert claim.claimed is not None and found is not None
     printed = claim.claimed.text
-    if not found.hits and report.verdict == GUARANTEED:
-        return f"no single slip gives {printed} ({found.tried} numbers tried)"
+    if not found.hits and found.by_chance and found.nearest is None:
+        chance = f"about {found.by_chance:.1g} of {found.tried} numbers tried would hit by chance"
+        return f"no slip is needed to give {printed}, and {chance}"
     if not found.hits:
         lines = [f"none of the slips known here gives {printed} ({found.tried} numbers tried)"]
         if found.nearest is not None:

@@ -20,7 +20,7 @@ AS_POISSON = "batches accounted as Poisson samples, which they are not"
 # Batches that are dealt end an epoch with a smaller one; Poisson samples are n / batch an epoch.
 AS_COUNTED = f"{AS_POISSON}, n / batch of them an epoch"
 FACTORS = (2, 4, 8)
-# With fewer chance hits than these, one and two departures explain a number that is guaranteed.
+# With fewer chance hits than these, one and two changes explain a number that is guaranteed.
 CHANCE = (0.5, 0.01)
 # So many hits are shown.
 MOST_HITS = 5
@@ -56,8 +56,8 @@ class Search:
     """What was found, the likeliest first, and how much was tried.
 
     tried: different numbers. by_chance: how many of them would hit if they lay at random, evenly in
-    the logarithm, as thick as between half and twice the printed number. nearest: where nothing
-    was found.
+    the logarithm, as thick as between half and twice the printed number. nearest: where no
+    number hits.
     """
 
     hits: tuple[Hit, ...]
@@ -69,8 +69,8 @@ class Search:
 def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
     """Every single slip whose number is the claimed one, to a unit of its last digit.
 
-    Those with the fewest departures. A claim that is `guaranteed` needs no slip: its hits count
-    where chance would hardly give as many (`CHANCE`).
+    Those with the fewest departures. A claim that is `guaranteed` needs no slip: changes count
+    where chance would hardly give as many hits (`CHANCE`).
     """
     assert claim.claimed is not None
     wanted = claim.claimed
@@ -88,12 +88,14 @@ def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
     hits = [hit for hit in made if wanted.hit_by(hit.epsilon)]
     hits.sort(key=lambda hit: (hit.departures, len(hit.changes), abs(hit.epsilon - wanted.value)))
     by_chance = _by_chance(found, hits, wanted)
+    nearest = None
+    if not hits:
+        nearest = min(made, key=lambda hit: abs(hit.epsilon - wanted.value), default=None)
     if guaranteed:
         most = sum(by_chance < share for share in CHANCE)
-        hits = [hit for hit in hits if hit.departures <= most]
-    nearest = min(made, key=lambda hit: abs(hit.epsilon - wanted.value), default=None)
+        hits = [hit for hit in hits if len(hit.changes) <= most]
     tried = len({key[2] for key in found})
-    return Search(tuple(hits[:MOST_HITS]), tried, by_chance, None if hits else nearest)
+    return Search(tuple(hits[:MOST_HITS]), tried, by_chance, nearest)
 
 
 def _by_chance(found: Mapping[Made, Hit], hits: Sequence[Hit], wanted: Printed) -> float:
