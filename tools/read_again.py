@@ -43,7 +43,7 @@ from dpatlas_workflow.evidence.claims import (
     ClaimEntry,
     Claims,
     JudgedEntry,
-    LookRecords,
+    RecordsByLook,
     at_tier,
     comparison_rows,
     conjunction_row,
@@ -222,7 +222,7 @@ def _judged_again(
         # Of the group a test only asks whether the config has it.
         no_record: Any = SimpleNamespace(ids=("none",), key=entry.paper, spec=())
         there = PublishedRuns(groups={entry.arguments["group"]: [no_record]})
-        return judge_entry(claims, entry, LookRecords(there))
+        return judge_entry(claims, entry, RecordsByLook(there))
     # Of many comparisons those closest to the verdict's turning are published: the last one stands
     # for the others, so that the error is shared among as many.
     missing = int(was["comparisons"] or 0) - len(compared)
@@ -243,7 +243,7 @@ def _judge(claims: Claims, entry: ClaimEntry, compared: Sequence[Row], missing: 
         return Evidence([every + every[-1:] * missing])
 
     tests: Any = {entry.test: lambda **arguments: SimpleNamespace(evidence=evidence)}
-    return judge_entry(claims, entry, LookRecords(PublishedRuns()), tests)
+    return judge_entry(claims, entry, RecordsByLook(PublishedRuns()), tests)
 
 
 def _estimate(row: Row, runs: int) -> Estimate:

@@ -27,11 +27,7 @@ class Command(NamedTuple):
 COMMANDS = {
     name: Command(about, f"dpatlas.commands.{name}", extra)
     for name, about, extra in (
-        (
-            "epsilon",
-            "check a claimed epsilon: every valid accounting, the likely slip",
-            "train",
-        ),
+        ("epsilon", "check a claimed epsilon: valid accountings, and the likely slip", "train"),
         ("bound", "evaluate one of the papers' formulas, or list them", "train"),
         ("audit", "does a training keep its epsilon? Of FILE.py:FUNCTION, or our own", "train"),
         ("certify", "an upper bound on the error of one's own network, made random", "train"),
@@ -44,15 +40,15 @@ COMMANDS = {
 @functools.cache
 def commands() -> Mapping[str, Command]:
     """The library's commands, and those of what is installed beside it."""
-    found = dict(COMMANDS)
+    known = dict(COMMANDS)
     for entry in entry_points(group=GROUP):
-        found |= entry.load()
-    return found
+        known |= entry.load()
+    return known
 
 
 def listed() -> dict[str, str]:
     """What the help lists: a line for every command."""
-    return {name: each.about for name, each in commands().items() if each.about}
+    return {name: command.about for name, command in commands().items() if command.about}
 
 
 def usage() -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from dpatlas_workflow.evidence.claims import LookRecords, judge_claims, judge_entry, read_claims
+from dpatlas_workflow.evidence.claims import RecordsByLook, judge_claims, judge_entry, read_claims
 
 CLAIMS = read_claims()
 
@@ -12,7 +12,7 @@ def claim_rows(key, records, only=None):
     claims = [only] if only else [claim for claim in CLAIMS.claims if claim.paper == key]
     entries = [entry for claim in claims for entry in claim.entries]
     # The error is shared among all of them.
-    looks = LookRecords(records)
+    looks = RecordsByLook(records)
     judged = {entry.id: judge_entry(CLAIMS, entry, looks) for entry in entries}
     rows = judge_claims(replace(CLAIMS, claims=tuple(claims)), {}, "test", judged=judged)
     return {row["claim"]: row for row in rows}

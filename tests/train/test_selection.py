@@ -17,7 +17,7 @@ from dpatlas.commands.train import main
 from dpatlas.data import prepared
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas.train.inputs import Inputs
-from dpatlas.train.run import SettledTraining
+from dpatlas.train.training import TrainingBySettings
 
 RANGES = {"lr": [0.001, 10.0], "max_grad_norm": [0.1, 2.0]}
 SELECT = {"law": "geometric", "expected_trials": 4.0, **RANGES, "score_noise": 2.0}
@@ -36,7 +36,7 @@ def selecting(settings=None, **changes):
 def trials(monkeypatch):
     """Settings, model, right answers and initial weights of every trial, as they come."""
     seen = []
-    real_training, real_right = SettledTraining._training, Inputs.right
+    real_training, real_right = TrainingBySettings._training, Inputs.right
 
     def training(self, model, noise, phase, trial):
         started = real_training(self, model, noise, phase, trial)
@@ -51,7 +51,7 @@ def trials(monkeypatch):
             seen[-1]["right"] = count
         return count
 
-    monkeypatch.setattr(SettledTraining, "_training", training)
+    monkeypatch.setattr(TrainingBySettings, "_training", training)
     monkeypatch.setattr(Inputs, "right", right)
     return seen
 

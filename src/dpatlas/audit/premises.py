@@ -230,7 +230,7 @@ def _steps(claim: Claim, pairs: Sequence[Pair]) -> Premise | None:
     found = f"{most} sums" if most == least else f"{least} to {most} sums"
     status, note = VIOLATED if most > claim.steps else HOLDS, ""
     if most == least < claim.steps:
-        note = "fewer sums than accounted, in every run as many, break no epsilon"
+        note = "fewer sums than accounted break no epsilon: every run has this number"
     elif least < most <= claim.steps and claim.relation == "add_remove":
         status, note = UNTESTED, "a number of sums that varies may depend on who is present"
         if _skips_empty_batches(claim, [pair.with_.sums for pair in pairs]):
@@ -245,8 +245,9 @@ def _steps(claim: Claim, pairs: Sequence[Pair]) -> Premise | None:
 def _skips_empty_batches(claim: Claim, counts: Sequence[int]) -> bool:
     """Whether the numbers of sums of runs are those of Poisson batches that are not empty.
 
-    Of a phase of T steps at rate q these are Binomial(T, 1 - (1 - q)^n). Without a constant number
-    of sums nothing else explains their mean, to four of its standard errors.
+    Of a phase of T steps at rate q these are Binomial(T, 1 - (1 - q)^n). Their mean is compared to
+    four of its standard errors. Numbers that vary for another reason, which depends on no record,
+    would have to have the same mean to be taken for these.
     """
     mean = variance = 0.0
     for phase in claim.phases:
@@ -255,8 +256,8 @@ def _skips_empty_batches(claim: Claim, counts: Sequence[int]) -> bool:
             empty = (1 - phase.batch / phase.n) ** phase.n
         mean += phase.steps * (1 - empty)
         variance += phase.steps * empty * (1 - empty)
-    differs = abs(float(np.mean(counts)) - mean)
-    return min(counts) < max(counts) and differs <= 4 * math.sqrt(variance / len(counts))
+    deviation = abs(float(np.mean(counts)) - mean)
+    return min(counts) < max(counts) and deviation <= 4 * math.sqrt(variance / len(counts))
 
 
 def _sensitivity(claim: Claim, pairs: Sequence[Pair], reason: str) -> Premise:

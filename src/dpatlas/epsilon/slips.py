@@ -22,7 +22,7 @@ AS_COUNTED = f"{AS_POISSON}, n / batch of them an epoch"
 FACTORS = (2, 4, 8)
 # With fewer chance hits than these, one and two changes explain a number that is guaranteed.
 CHANCE = (0.5, 0.01)
-# So many hits are shown.
+# Hits that a report lists, of those with the fewest departures.
 MOST_HITS = 5
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e6
 DELTAS = (1e-4, 1e-5, 1e-6)
@@ -240,9 +240,9 @@ def _micro_batches(
     batch = claim.phases[0].batch or 1
     for size in (size for size in range(1, batch) if batch % size == 0):
         words = f"steps counted in micro-batches of {size}, {batch // size} to an update"
-        for rounding in (math.ceil, math.floor):
+        for rounding, last in ((math.ceil, ""), (math.floor, ", the last of an epoch left out")):
             yield (
-                words,
+                f"{words}{last}",
                 lambda phase, size=size, rounding=rounding: _by_micro_batch(  # type: ignore[misc]
                     phase, size, rounding
                 ),

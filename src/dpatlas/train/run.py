@@ -17,7 +17,7 @@ from dpatlas.train.earlier import earlier_records, say_what_adds_up
 from dpatlas.train.inputs import Inputs
 from dpatlas.train.prepared import prepared_set
 from dpatlas.train.settings import TrainSettings
-from dpatlas.train.training import PACKAGES, SettledTraining, Shown
+from dpatlas.train.training import PACKAGES, Shown, TrainingBySettings
 
 
 class OwnSpec(SpecFields):
@@ -73,7 +73,7 @@ def train(
         sources = {"data_root": data_root, "allow_download": allow_download}
         prepared = prepared_set(settings.data, base, output, **sources)
     with numerics(device):
-        training = SettledTraining(Inputs(settings, base, prepared))
+        training = TrainingBySettings(Inputs(settings, base, prepared))
     spec = Spec.of({"key": "train", "kind": "settings_file", **training.identity}, name)
     folder = output / spec.id
     with only_process(output, spec.id):

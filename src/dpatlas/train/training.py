@@ -76,7 +76,7 @@ def _where(error: Exception, model: nn.Module) -> str:
     return where
 
 
-class SettledTraining:
+class TrainingBySettings:
     """Trainings by the settings: their plan, and what they give as a job."""
 
     def __init__(self, inputs: Inputs):

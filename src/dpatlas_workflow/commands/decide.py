@@ -29,7 +29,7 @@ from dpatlas_workflow.config.load import load_config
 from dpatlas_workflow.config.root import General
 from dpatlas_workflow.cost.estimate import seconds_per_run
 from dpatlas_workflow.evidence.claim_file import STATISTICAL, Claims, at_tier, read_claims
-from dpatlas_workflow.evidence.claims import LookRecords, judge_claims, judge_entry, read_papers
+from dpatlas_workflow.evidence.claims import RecordsByLook, judge_claims, judge_entry, read_papers
 from dpatlas_workflow.evidence.comparisons import PaperRecords
 from dpatlas_workflow.evidence.looks import LOOKS, chance_to_decide
 from dpatlas_workflow.evidence.more_runs import Condition, OpenEntry, next_round
@@ -167,7 +167,7 @@ class State:
 
     def open_entries(self, claims: Claims) -> list[OpenEntry]:
         """The inconclusive entries that have intervals, and read runs that can be added to."""
-        looks = {key: LookRecords(records) for key, records in self.papers.items()}
+        looks = {key: RecordsByLook(records) for key, records in self.papers.items()}
         found = []
         for entry in (entry for entry in claims.entries if entry.kind == STATISTICAL):
             judged = judge_entry(claims, entry, looks.get(entry.paper))
@@ -184,7 +184,7 @@ class State:
         """Every condition whose runs can be added to, by its id."""
         costs, found = self.costs(), {}
         for paper in self.papers.values():
-            for record in LookRecords(paper).repeated.values():
+            for record in RecordsByLook(paper).repeated.values():
                 runs, blocks = record.spec.runs, len(record.ids)
                 paths = (Path(self.atlas.record(name)) for name in record.ids)
                 files = [str(path.with_name("cost.json")) for path in paths]

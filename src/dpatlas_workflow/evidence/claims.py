@@ -138,7 +138,7 @@ def judge_entries(
     claims: Claims, papers: Mapping[str, PaperRecords], tests: Tests = TESTS
 ) -> dict[str, "JudgedEntry"]:
     """What the runs say of every entry, by its id; arguments as of `judge_claims`."""
-    looks = {key: LookRecords(records) for key, records in papers.items()}
+    looks = {key: RecordsByLook(records) for key, records in papers.items()}
     return {e.id: judge_entry(claims, e, looks.get(e.paper), tests) for e in claims.entries}
 
 
@@ -417,7 +417,7 @@ class JudgedEntry:
         return sum(costs[name] * runs for name, runs in missing.items())
 
 
-class LookRecords:
+class RecordsByLook:
     """The records of a paper, and their first runs for each look.
 
     repeated: the conditions whose runs can be added to, by the id of their first block.
@@ -448,7 +448,7 @@ class LookRecords:
 def judge_entry(
     claims: Claims,
     entry: ClaimEntry,
-    looks: LookRecords | None,
+    looks: RecordsByLook | None,
     tests: Tests = TESTS,
 ) -> JudgedEntry:
     """The verdict on an entry; looks: None if its paper is not part of the run."""

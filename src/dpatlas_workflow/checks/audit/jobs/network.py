@@ -4,7 +4,7 @@ from dpatlas.data.prepared import MANIFEST
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.train.inputs import Inputs
 from dpatlas.train.settings import TrainSettings
-from dpatlas.train.training import PACKAGES, SettledTraining
+from dpatlas.train.training import PACKAGES, TrainingBySettings
 from dpatlas_workflow.checks.audit.records.network import RECORD, NetworkSpec, NetworkTraining
 
 
@@ -22,7 +22,7 @@ def train(job: Job) -> Outcome:
             **fields.part(NetworkTraining),
         }
     )
-    return SettledTraining(Inputs(settings, prepared=job.prepared)).outcome(job)
+    return TrainingBySettings(Inputs(settings, prepared=job.prepared)).outcome(job)
 
 
 KIND = Kind(train, record=RECORD, packages=PACKAGES)
