@@ -138,8 +138,9 @@ def test_more_runs_are_blocks_of_their_own_and_run_nothing_again(smoke):
     assert "results/smoke/more_runs.json: utility: found 'many'; allowed: " in line
 
 
-def test_a_change_of_the_plot_runs_the_plots_only(smoke):
-    with smoke.edit("src/dpatlas_workflow/show/look.py", "THIN = 0.6", "THIN = 0.7"):
+@pytest.mark.parametrize("name", ["look", "output", "plot"])
+def test_a_change_of_the_plot_runs_the_plots_only(smoke, name):
+    with smoke.edit(f"src/dpatlas_workflow/show/{name}.py", "\n\n\n", "\n\n\nEDITED = 1\n\n\n"):
         planned = smoke.planned("--configfile", SMOKE)
     assert planned.pop("page") == planned.pop("manifest") == 1
     atlas = smoke_atlas()

@@ -36,7 +36,8 @@ for name, product in ATLAS.products.items():
             folder=subpath(output.shown, parent=True),
             records=f"{LISTS}/{name}.txt",
             settings=ATLAS.settings(block.key),
-            code=code_digest(block.product_module(name)),
+            # What it shows, and what draws that and writes its files.
+            code=code_digest(block.product_module(name), "dpatlas_workflow.show.make"),
         shell:
             "python -m dpatlas_workflow.show {params.module} --tier {params.tier} "
             "--settings {params.settings:q} --output {params.folder:q} "

@@ -28,7 +28,8 @@ TIER_WARNINGS = {"smoke": "smoke settings: numbers mean nothing"}
 LAST_COLUMNS = ("tier", "runs")
 INTERVALS_NOTE = "verdicts rest on intervals of their own, most of them wider: see claims.csv"
 FEW_NOTE = f"values of fewer than {LEAST_RUNS} runs have no interval"
-NOTE_CHARACTERS_PER_INCH = 20
+# Of ordinary words: at 20 a line of wide letters ended beyond the figure.
+NOTE_CHARACTERS_PER_INCH = 18
 NOTE_LINE = 0.12
 # Stands for a space of a formula while lines are broken.
 IN_FORMULA = "\0"
