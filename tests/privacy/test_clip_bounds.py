@@ -137,7 +137,9 @@ def counts(sampler, steps=300, **changes):
         other.append(float(sums["head.bias"][0] - clipped.gradients["head.bias"][0]) / bound)
 
     bounds = [settings["max_grad_norm"]]
-    run = training([phase(sampler, **settings)], network("linear"), Noise(), on_update=see)
+    run = training(
+        [phase(sampler, **settings)], network("linear"), Noise("counts", "keyed"), on_update=see
+    )
     for _ in range(steps):
         run.step()
         bounds.append(run.state()[1]["max_grad_norm"])
