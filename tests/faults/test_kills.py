@@ -11,7 +11,7 @@ from collections import Counter
 import psutil
 import pytest
 import yaml
-from runs_on_disk import SMOKE, end, files_of, jobs_in, jobs_of, pixels_of, said, start
+from runs_on_disk import SMOKE, end, files_of, forks_of, jobs_in, jobs_of, pixels_of, said, start
 
 from dpatlas_workflow.config.atlas import KEYS
 
@@ -31,13 +31,17 @@ CONFIG = {"tier": TIER, **LONG, **OFF}
 SEED = 20240229
 MODES = (
     "a job",
+    "a fork",
     "snakemake and its jobs",
     "a job, then snakemake",
     "snakemake alone",
     "a time limit",
 )
 # Minutes: less than a job takes, and more than it needs to get on.
-LIMIT = {"DPATLAS_JOB_TIMEOUT": "0.03"}
+ENVIRONMENTS = {
+    "a time limit": {"DPATLAS_JOB_TIMEOUT": "0.03"},
+    "a fork": {"DPATLAS_FORKS": None},
+}
 # A checkpoint every 20 s would lie between two kills by luck only.
 OFTEN = ("src/dpatlas/jobs/job.py", "CHECKPOINTS = 20.0", "CHECKPOINTS = 0.2")
 CONFIGS = ("--configfile", SMOKE, "long.yaml")
@@ -105,10 +109,10 @@ def stop(process):
 
 def strike(checkout, mode, draws):
     """Start a run and disturb it at a drawn moment; 1, or 0 where there was nothing to disturb."""
-    process = run(checkout, environment=LIMIT if mode == "a time limit" else None)
+    process = run(checkout, environment=ENVIRONMENTS.get(mode))
     try:
         struck = mode != "a time limit" and hit(process, checkout, mode, draws)
-        if mode in ("a job", "a time limit"):
+        if mode in ("a job", "a fork", "a time limit"):
             code = process.wait(timeout=1800)
             if mode == "a time limit":
                 struck = code == 1
@@ -139,6 +143,8 @@ def hit(process, checkout, mode, draws):
         elif fresh := saved_since(checkout, began):
             time.sleep(draws.uniform(0.0, 1.0))
             jobs = [job for job in jobs_of(process, checkout) if slug_of(job) in fresh]
+            if mode == "a fork":
+                jobs = forks_of(process)
             if jobs and (mode == "snakemake alone" or end(draws.choice(jobs))):
                 return process.poll() is None
         time.sleep(0.02)

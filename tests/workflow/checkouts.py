@@ -1,14 +1,14 @@
 """Copies of the project in which the workflow runs as its users run it."""
 
-import atexit
 import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+from dpatlas.base.fork import LIBRARIES, start_server
 
 PROJECT = Path(__file__).resolve().parents[2]
 PARTS = (
@@ -22,6 +22,10 @@ PARTS = (
 )
 SMOKE = "workflow/tiers/smoke.yaml"
 FORKS = PROJECT / "tests/forks"
+OF_SNAKEMAKE = (
+    *("snakemake.cli", "snakemake.report", "snakemake_executor_plugin_slurm", "pulp"),
+    *("docutils.parsers.rst", "yaml"),
+)
 
 
 class Checkout:
@@ -85,30 +89,19 @@ def planned_in(result: subprocess.CompletedProcess) -> dict[str, int]:
 
 
 def forked(python_path: str, prefix: tuple[str, ...] = ()) -> dict[str, str]:
-    """Environment variables that make dry runs and jobs forks of the fork server.
+    """Environment variables that make dry runs and jobs forks of one server.
 
     python_path: PYTHONPATH of the commands, extended here. prefix: command that the server is
-    started with, such as one that takes the network away. Empty on systems other than Linux, where
-    a process that has loaded such libraries cannot safely fork.
+    started with, such as one that takes the network away.
     """
-    if sys.platform != "linux":
-        return {}
-    start = (FORKS / "start/sitecustomize.py").resolve(strict=True).parent
-    path = os.pathsep.join([str(start), python_path])
-    return {"PYTHONPATH": path, "DPATLAS_TEST_FORKS": fork_server(prefix)}
+    path = os.pathsep.join([str(FORKS.resolve(strict=True)), python_path])
+    return {"PYTHONPATH": path, **server(prefix)}
 
 
 @functools.cache
-def fork_server(prefix: tuple[str, ...]) -> str:
-    """Start a fork server, which ends with this process; returns the path of its socket."""
-    folder = tempfile.mkdtemp()
-    path = str(Path(folder, "forks"))
-    command = [*prefix, sys.executable, str(FORKS / "fork_server.py"), path]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert server.stdout.readline() == b"listening\n"
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    atexit.register(server.stdin.close)
-    return path
+def server(prefix: tuple[str, ...]) -> dict[str, str]:
+    """Start a server that has Snakemake loaded as well."""
+    return start_server([*LIBRARIES, *OF_SNAKEMAKE], prefix)
 
 
 class Edit:

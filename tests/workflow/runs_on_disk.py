@@ -15,12 +15,17 @@ FOLDERS_OF_THE_RUN = ("logs/", "benchmarks/")
 
 
 def start(checkout, cores, *arguments, environment=None):
-    """Snakemake in a session of its own, with more `environment`; what it says goes to run.log."""
+    """Snakemake in a session of its own, with more `environment`; what it says goes to run.log.
+
+    Its jobs are processes of their own, unless `environment` lets it start a server of forks.
+    """
+    environment = {"DPATLAS_FORKS": ""} | (environment or {})
+    environment = {name: value for name, value in environment.items() if value is not None}
     with (checkout.folder / "run.log").open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "snakemake", "--cores", str(cores), *arguments],
             cwd=checkout.folder,
-            env={**checkout.environment, **(environment or {})},
+            env={**checkout.environment, **environment},
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -63,13 +68,22 @@ def jobs_of(process, checkout):
     return [each for each in started if _runs(each, checkout)]
 
 
+def forks_of(process):
+    """Processes that a server of this Snakemake forked."""
+    try:
+        started = psutil.Process(process.pid).children(recursive=True)
+        return [each for each in started if "--serve" in each.parent().cmdline()]
+    except psutil.Error:
+        return []
+
+
 def _runs(process, checkout):
     """Whether it is a job's interpreter, not the shell around it."""
     try:
         words, folder = process.cmdline(), process.cwd()
     except psutil.Error:
         return False
-    return folder == str(checkout.folder) and words[1:3] == ["-m", "dpatlas_workflow.run"]
+    return folder == str(checkout.folder) and words[3:4] == ["dpatlas_workflow.run"]
 
 
 def end(process):

@@ -13,6 +13,7 @@ from dpatlas_workflow.config.load import load_config
 from dpatlas.base.digest import check_code_of, code_digest, remember_code
 from dpatlas.base.environment import keep_caches_in, put_own_python_first
 from dpatlas.base.files import check_writable, write_json
+from dpatlas.base.fork import SERVER, start_server
 from dpatlas.errors import EXIT_BAD_INPUT, InputError
 from dpatlas_workflow.cost.estimate import job_seconds, minutes, seconds_per_run
 from dpatlas_workflow.config.atlas import Atlas
@@ -138,6 +139,10 @@ SHOWN, SHORT = 2, 1
 SHORT_SECONDS = 60
 
 
+# Loading libraries once for all jobs costs what it saves in two.
+FORKS_PAY = 4
+
+
 onstart:
     # Here, so that a dry run and a list need no folder that can be written.
     try:
@@ -152,12 +157,15 @@ onstart:
     # has ended, and each time it looks at all that wait. Where cores are the limit, it is not needed.
     if workflow.local_exec and hasattr(workflow.scheduler, "job_rate_limiter"):
         workflow.scheduler.job_rate_limiter = None
+    waiting = list(workflow.dag.needrun_jobs())
+    if workflow.local_exec and len(waiting) >= FORKS_PAY and SERVER not in os.environ:
+        os.environ.update(start_server())
     if STANDING:
         jobs = {
             job.jobid: planned(
                 ATLAS, job.rule.name, dict(job.wildcards).get("id", ""), job.output
             )
-            for job in workflow.dag.needrun_jobs()
+            for job in waiting
         }
         STANDING.begin(jobs, workflow.resource_settings.cores)
 

@@ -39,7 +39,7 @@ rule data_set:
         state=lambda wildcards: ATLAS.own_state(wildcards.id),
         code=lambda wildcards: code_digest(*ATLAS.data_modules(wildcards.id)),
     shell:
-        "python -m dpatlas.data.prepare --options {params.options:q} "
+        "python -m dpatlas.base.fork dpatlas.data.prepare --options {params.options:q} "
         "--output {params.folder:q} {resources.source} > {log:q} 2>&1"
 
 
@@ -63,5 +63,5 @@ rule weights_file:
         state=lambda wildcards: ATLAS.weights_state(wildcards.id),
         code=code_digest("dpatlas.data.fetch_weights"),
     shell:
-        "python -m dpatlas.data.fetch_weights {params.weights} --output {output:q} "
+        "python -m dpatlas.base.fork dpatlas.data.fetch_weights {params.weights} --output {output:q} "
         "{resources.source} > {log:q} 2>&1"

@@ -25,6 +25,6 @@ rule first:
             "dpatlas_workflow.evidence.first", "dpatlas_workflow.papers.dp_sgld.claims"
         ),
     shell:
-        "python -m dpatlas_workflow.evidence.first --claim sgld-7 --tier {params.tier} {params.verdicts} "
+        "python -m dpatlas.base.fork dpatlas_workflow.evidence.first --claim sgld-7 --tier {params.tier} {params.verdicts} "
         "--figure {input.figure:q} --records {input.records:q} --output {params.folder:q} "
         "> {log:q} 2>&1"

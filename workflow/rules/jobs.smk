@@ -20,8 +20,6 @@ for key in ATLAS.blocks:
                 cost=f"{ATLAS.folder}/runs/{key}/{{id}}/cost.json",
             log:
                 f"{LOGS}/{key}_{kind}/{{id}}.log",
-            benchmark:
-                f"{ATLAS.folder}/benchmarks/{key}_{kind}/{{id}}.tsv"
             wildcard_constraints:
                 id=any_of(ids, set(chain(*ATLAS.kinds(key).values())) - set(ids)),
             priority: SHORT if seconds_of(ids) < SHORT_SECONDS else 0
@@ -42,8 +40,12 @@ for key in ATLAS.blocks:
                 device=lambda wildcards: ATLAS.job(wildcards.id).device,
                 code=code_digest(ATLAS.blocks[key].job_module(kind)),
             shell:
-                "python -m dpatlas_workflow.run --spec {params.spec:q} {params.inputs} "
+                "python -m dpatlas.base.fork dpatlas_workflow.run --spec {params.spec:q} {params.inputs} "
                 "--record {output.record:q} --checkpoints {params.checkpoints:q} "
                 "--device {params.device} > {log:q} 2>&1"
 
-        workflow.get_rule(f"{key}_{kind}").docstring = ATLAS.blocks[key].about(kind)
+        made = workflow.get_rule(f"{key}_{kind}")
+        made.docstring = ATLAS.blocks[key].about(kind)
+        # Snakemake cannot measure a fork, whose time and memory are in cost.json.
+        if not workflow.local_exec or workflow.remote_exec:
+            made.benchmark = f"{ATLAS.folder}/benchmarks/{key}_{kind}/{{id}}.tsv"

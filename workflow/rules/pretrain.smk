@@ -30,7 +30,7 @@ rule pretrain_backbone:
         backbone=subpath(output.manifest, parent=True),
         code=code_digest(ATLAS.blocks["pretrain"].job_module("backbone")),
     shell:
-        "python -m dpatlas_workflow.run --spec {params.spec:q} --data {input.data:q} "
+        "python -m dpatlas.base.fork dpatlas_workflow.run --spec {params.spec:q} --data {input.data:q} "
         "--backbone {params.backbone:q} --record {output.record:q} "
         "--checkpoints {params.checkpoints:q} --device {params.device} > {log:q} 2>&1"
 
@@ -62,7 +62,7 @@ rule pretrain_imported:
         backbone=subpath(output.manifest, parent=True),
         code=code_digest(ATLAS.blocks["pretrain"].job_module("imported")),
     shell:
-        "python -m dpatlas_workflow.run --spec {params.spec:q} "
+        "python -m dpatlas.base.fork dpatlas_workflow.run --spec {params.spec:q} "
         "--backbone {params.backbone:q} --record {output.record:q} "
         "--checkpoints {params.checkpoints:q} --weights-file={input.weights:q} "
         "> {log:q} 2>&1"
@@ -107,6 +107,6 @@ rule features:
         device=ATLAS.features_device(),
         code=code_digest("dpatlas_workflow.run.features"),
     shell:
-        "python -m dpatlas_workflow.run.features --data {input.data:q} "
+        "python -m dpatlas.base.fork dpatlas_workflow.run.features --data {input.data:q} "
         "--backbone {params.backbone:q} --output {params.folder:q} --device {params.device} "
         "> {log:q} 2>&1"

@@ -39,7 +39,7 @@ for name, product in ATLAS.products.items():
             # What it shows, and what draws that and writes its files.
             code=code_digest(block.product_module(name), "dpatlas_workflow.show.make"),
         shell:
-            "python -m dpatlas_workflow.show {params.module} --tier {params.tier} "
+            "python -m dpatlas.base.fork dpatlas_workflow.show {params.module} --tier {params.tier} "
             "--settings {params.settings:q} --output {params.folder:q} "
             "--lineage {output.lineage:q} --records {params.records:q} > {log:q} 2>&1"
 

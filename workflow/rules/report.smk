@@ -32,7 +32,7 @@ rule claims:
             *(f"{paper.package}.claims" for paper in all_papers().values()),
         ),
     shell:
-        "python -m dpatlas_workflow.evidence.claims --tier {params.tier} "
+        "python -m dpatlas.base.fork dpatlas_workflow.evidence.claims --tier {params.tier} "
         "--settings {params.lists:q}/claims.json "
         "--records {params.lists:q}/claims.txt --products {params.lists:q}/products.txt "
         "--costs {params.lists:q}/costs.json "
@@ -56,7 +56,7 @@ rule manifest:
         folder=subpath(output[0], parent=True),
         code=code_digest("dpatlas_workflow.report.manifest"),
     shell:
-        "python -m dpatlas_workflow.report.manifest --results {params.folder:q} --output {output:q} "
+        "python -m dpatlas.base.fork dpatlas_workflow.report.manifest --results {params.folder:q} --output {output:q} "
         "--files {input:q} > {log:q} 2>&1"
 
 
@@ -91,6 +91,6 @@ rule page:
         beside=lambda _, input: [Path(file).parent for file in input.beside],
         partial="--partial" if ATLAS.config.partial else "",
     shell:
-        "python -m dpatlas_workflow.report.page --tier {params.tier} --results {params.folder:q} "
+        "python -m dpatlas.base.fork dpatlas_workflow.report.page --tier {params.tier} --results {params.folder:q} "
         "--about {input.about:q} --show {params.show} --beside {params.beside:q} {params.partial} "
         "--output {output:q} > {log:q} 2>&1"

@@ -29,5 +29,5 @@ rule tuned:
     params:
         code=code_digest("dpatlas_workflow.report.tuned"),
     shell:
-        "python -m dpatlas_workflow.report.tuned --records {input.records:q} --output {output:q} "
+        "python -m dpatlas.base.fork dpatlas_workflow.report.tuned --records {input.records:q} --output {output:q} "
         "> {log:q} 2>&1"
