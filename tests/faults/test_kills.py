@@ -1,12 +1,12 @@
 """kill -9 of jobs, of Snakemake, and of both, at seeded moments, until a run gets through."""
 
 import contextlib
-import json
 import os
 import random
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 
 import psutil
 import pytest
@@ -142,9 +142,8 @@ def hit(process, checkout, mode, draws):
                 return True
         elif fresh := saved_since(checkout, began):
             time.sleep(draws.uniform(0.0, 1.0))
-            jobs = [job for job in jobs_of(process, checkout) if slug_of(job) in fresh]
-            if mode == "a fork":
-                jobs = forks_of(process)
+            running = forks_of(process) if mode == "a fork" else jobs_of(process, checkout)
+            jobs = [job for job in running if slug_of(job) in fresh]
             if jobs and (mode == "snakemake alone" or end(draws.choice(jobs))):
                 return process.poll() is None
         time.sleep(0.02)
@@ -162,12 +161,10 @@ def saved_since(checkout, began):
 
 
 def slug_of(job):
-    """The slug of the spec that the process runs; none once it has ended."""
-    try:
-        words = job.cmdline()
-        return json.loads(words[words.index("--spec") + 1])["slug"]
-    except (psutil.Error, ValueError):
-        return None
+    """The slug of the spec that the process runs, by the log it writes; none once it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{job.pid}/fd/1").readlink().stem.rpartition("-")[0]
+    return None
 
 
 def resumed_in(checkout):

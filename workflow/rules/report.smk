@@ -69,6 +69,7 @@ rule page:
         errata=ATLAS.files("errata.yaml"),
         about="workflow/report/claims.rst",
         beside=ATLAS.published_elsewhere(),
+        published=ATLAS.published_here(),
         lineage=expand(f"{LINEAGE}/{{name}}.json", name=[*ATLAS.figures, *ATLAS.tables]),
         figures=expand(f"{FIGURES}/{{name}}.json", name=ATLAS.figures),
         numbers=expand(f"{FIGURES}/{{name}}.csv", name=ATLAS.figures),
@@ -89,8 +90,11 @@ rule page:
         captions=ATLAS.captions,
         show=[*ATLAS.figures, *ATLAS.tables],
         beside=lambda _, input: [Path(file).parent for file in input.beside],
+        published=lambda _, input: [
+            f"--published={Path(file).parent}" for file in input.published
+        ],
         partial="--partial" if ATLAS.config.partial else "",
     shell:
         "python -m dpatlas.base.fork dpatlas_workflow.report.page --tier {params.tier} --results {params.folder:q} "
-        "--about {input.about:q} --show {params.show} --beside {params.beside:q} {params.partial} "
+        "--about {input.about:q} --show {params.show} --beside {params.beside:q} {params.published:q} {params.partial} "
         "--output {output:q} > {log:q} 2>&1"

@@ -182,6 +182,11 @@ class Atlas:
         paths = (block.folder / name for block in all_blocks().values())
         return [os.path.relpath(path, project_root()) for path in paths if path.is_file()]
 
+    def published_here(self) -> list[str]:
+        """The published verdicts of this tier, relative to the project; none if there are none."""
+        name = f"docs/results/{self.tier}/claims.csv"
+        return [name] if (project_root() / name).is_file() else []
+
     def published_elsewhere(self) -> list[str]:
         """The published verdicts of the other tiers that count, relative to the project."""
         names = (f"docs/results/{tier}/claims.csv" for tier in COUNTING if tier != self.tier)

@@ -6,8 +6,8 @@ Each paper's folder has `claims.yaml`, what is claimed and when it counts as rep
 `claims.py`, how the numbers are taken from its records.
 
 Statistical verdicts: every comparison inside a claim gets two-sided Student t intervals over runs,
-at looks after 12, 24, 48 and 96 runs. The statistical entries of one paper share the error
-(Bonferroni): each has `FAMILY_ERROR` / entries, a quarter of it at each look. An entry is
+at looks after 6, 12, 24, 48 and 96 runs. The statistical entries of one paper share the error
+(Bonferroni): each has `FAMILY_ERROR` / entries, a fifth of it at each look. An entry is
 reproduced only if all its comparisons hold, so a wrong "reproduced" needs a wrong interval in one
 known comparison, and its intervals have the level 1 - error (divided among alternatives, where any
 of several would do). It is not reproduced if one of them fails, which could happen by chance in

@@ -29,7 +29,7 @@ from dpatlas_workflow.statistics import (
 )
 
 # Numbers of runs at which verdicts are read.
-LOOKS = (12, 24, 48, 96)
+LOOKS = (6, 12, 24, 48, 96)
 # Level of each interval before the first look, where nothing is decided.
 ALONE = 0.95
 # Above this number of runs, `runs_to_decide` does not search.

@@ -21,7 +21,7 @@ from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas_workflow.config.atlas import COUNTING
 from dpatlas_workflow.config.load import project_root
 from dpatlas_workflow.config.products import Product, all_products
-from dpatlas_workflow.evidence.claim_file import Claims, Headline
+from dpatlas_workflow.evidence.claim_file import STATISTICAL, Claims, Headline
 from dpatlas_workflow.evidence.claim_file import read_claims as read_written_claims
 from dpatlas_workflow.evidence.errata import Erratum, Status, read_errata
 from dpatlas_workflow.evidence.printed import CONFIDENCE
@@ -145,6 +145,7 @@ def build_page(
     about: str = "",
     written: Claims | None = None,
     beside: Mapping[str, Source] | None = None,
+    published: Source | None = None,
     whole: bool = False,
     partial: bool = False,
 ) -> str:
@@ -154,8 +155,8 @@ def build_page(
     to show; without it every one that is there, also what an earlier config left. errata: by paper.
     about: reStructuredText above the claims. written: the claims.yaml of all papers. beside: other
     tiers, by name, whose verdicts and comparisons stand beside those of this one; `whole`: so do
-    their figures and tables. partial: whether a part of the run is
-    shown.
+    their figures and tables. published: this tier's publication, for what more runs decided.
+    partial: whether a part of the run is shown.
 
     Raises InputError for a file that is missing or damaged, for a caption that is no
     reStructuredText, and for a verdict whose figure or table is not there.
@@ -196,6 +197,8 @@ def build_page(
         ],
         in_short=IN_SHORT,
         first_words=FIRST_WORDS,
+        waiting=_waiting(source.rows),
+        decided=_decided(published, theirs) if published else None,
         not_run=NOT_RUN,
         ours=sum(card.ours for card in every),
         remarks=Counter(
@@ -217,6 +220,22 @@ def build_page(
         kinds=run_kinds(records.values()),
     )
     return BREAKS.sub("", page)
+
+
+def _waiting(rows: Sequence[dict[str, str]]) -> dict[str, Any] | None:
+    """How many statistical questions are open, of how many, after how many runs; None if none is."""
+    questions = [row for row in rows if row["kind"] == STATISTICAL and row.get("runs")]
+    waiting = [row for row in questions if row["verdict"] == INCONCLUSIVE]
+    runs = sorted({int(row["runs"]) for row in waiting})
+    return {"open": len(waiting), "of": len(questions), "runs": runs} if waiting else None
+
+
+def _decided(published: Source, theirs: Sequence[Card]) -> dict[str, Any]:
+    """How many of the papers' own claims have which outcome there, and the most runs of a look."""
+    ids = {card.id for card in theirs}
+    looks = [int(row["look"]) for row in published.rows if row.get("look")]
+    counts = Counter(outcome(row) for row in published.rows if row["claim"] in ids)
+    return {"counts": counts, "runs": max(looks, default=0)}
 
 
 def check_site(published: Path) -> None:
@@ -275,6 +294,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--beside", nargs="*", default=[], type=Path, help="folders of other published tiers"
     )
+    parser.add_argument("--published", type=Path, help="folder of this tier's publication")
     parser.add_argument("--partial", action="store_true", help="a part of the run is shown")
     options = parser.parse_args(arguments)
     page = build_page(
@@ -286,6 +306,7 @@ def main(arguments: Sequence[str]) -> int:
         about=read_text(options.about, "a text file") if options.about else "",
         written=read_written_claims(),
         beside={folder.name: Source(folder) for folder in options.beside},
+        published=options.published and Source(options.published),
         partial=options.partial,
     )
     remove_parts(options.output.parent, options.output.name)
