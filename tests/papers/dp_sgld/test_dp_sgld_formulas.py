@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
-from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.theorems import (
     claimed_epsilon,
@@ -234,37 +233,3 @@ def test_step_sizes_that_only_the_utility_results_leave_out_are_told_apart():
     assert claimed_rdp_constant(2.0, **SETTING, beta=1.0, eta=0.51, K=3) > 0
     with pytest.raises(InputError, match=r"eta: found 0.51; .*<= 1/\(2 beta\) = 0.5"):
         excess_risk(1.0, 0.1, 0.51, 3, 1.0, 1, 0.1, 1.0)
-
-
-CLAIM = dict(alpha=2, L=1, lam=0.1, beta=2.0, n=100, sigma2=0.1, eta=0.1, K=5)
-FULL = dict(eta=0.5, lam=0.1, beta=1.0, sensitivity=0.1, sigma2=0.1, K=5)
-EXACT = dict(n=100, m=1, sigma2=0.02, eta=0.5, K=1, radius=1.0, alpha=2.0, x_prime=0)
-GIVEN = dict(L=1, lam=0.1, beta=1, n=10, m=2, sigma2=0.1, eta=0.5, K=3, delta=1e-5)
-SIGMA2 = dict(eps=1e-3, delta=1e-5, L=1, lam=0.1, n=10, sum_eta=1)
-UTILITY = dict(eps=24, delta=1e-5, L=1, lam=0.1, beta=1, n=10, d=3, xi2=1)
-
-
-@pytest.mark.parametrize(
-    "name, inputs, complaint",
-    [
-        ("dp-sgld-claimed-rdp-constant", {**CLAIM, "eta": 0.5}, "eta: found 0.5; .*< 1/beta = 0.5"),
-        ("dp-sgld-claimed-rdp-constant", {**CLAIM, "lam": 3}, "lam: found 3; .*<= beta = 2"),
-        ("dp-sgld-conditional-epsilon", {**GIVEN, "eta": 1}, "eta: found 1; .*< 1/beta = 1"),
-        ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 0}, "m: found 0; .*a whole number >= 1"),
-        ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 11}, "m: found 11; .*<= n = 10"),
-        ("noisy-gd-gdp", {**FULL, "eta": 2.0}, "eta: found 2.0; allowed: .*< 2/beta = 2"),
-        ("dp-sgld-exact-renyi", {**EXACT, "sigma2": 1e-9}, "sigma2: found 1e-09; .*>= 0.0009"),
-        (
-            "dp-sgld-steps",
-            dict(eps=1, delta=1e-5, beta=1, lam=0.1, n=10, d=3),
-            "d: found 3; allowed: a whole number < 2.17",
-        ),
-        ("dp-sgld-claimed-sigma2", SIGMA2, "eps: found 0.001; allowed: .*= 0.00576"),
-        ("dp-sgld-utility", UTILITY, r"eps: found 24; allowed: .*2 log\(1/delta\) = 23.0"),
-    ],
-)
-def test_arguments_that_a_theorem_leaves_out_are_refused_with_what_is_allowed(
-    name, inputs, complaint
-):
-    with pytest.raises(InputError, match=f"^{name}: {complaint}"):
-        evaluate(name, inputs)

@@ -116,22 +116,3 @@ def test_the_second_layer_is_not_private_for_replaced_records_at_larger_epsilons
     """With 2 C_a / n it is up to `first`, and from there to the end of Assumption 3's range not."""
     for eps in (*epsilons(delta), first * (1 - 1e-3), first * (1 + 1e-3)):
         assert (second_layer_delta(eps, delta, "replace_one") > delta) == (eps > first)
-
-
-NOISE = {"d": 64, "n": 20_000, "q": 2}
-LEVEL = {"eps": 2.0, "delta": 1e-5}
-
-
-@pytest.mark.parametrize(
-    ("name", "inputs", "complaint"),
-    [
-        ("feature-noise-assumption4", {**NOISE, "d": 1}, "d: found 1; allowed: .* >= 2"),
-        ("feature-layer2-mu", {**LEVEL, "eps": 0}, "eps: found 0; allowed: a number > 0"),
-        ("feature-layer2-delta", {**LEVEL, "relation": "both"}, "one of add_remove, replace_one"),
-        ("feature-eps-n", {"n": 64, "d": 64}, "n: found 64; allowed: a whole number > d = 64"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):
-    with pytest.raises(InputError, match=f"^{name}: .*{complaint}") as caught:
-        evaluate(name, inputs)
-    assert "\n" not in str(caught.value)

@@ -14,7 +14,6 @@ from scipy.special import expit, logsumexp
 from scipy.stats import binom
 
 from dpatlas.base.files import read_rows
-from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.kappa import (
     FORMS,
@@ -161,27 +160,6 @@ def test_lemma_6_holds(alpha, beta, step):
     assert leading_term_ratio(alpha * (1 - step), beta) < ratio
     assert leading_term_ratio(alpha, beta * (1 - step)) < ratio
     assert 0.25 < ratio <= leading_term_ratio(3, 0.5) < 1.95
-
-
-RUN = dict(m=250, zeta=0.1, sigma=2.0, T=4, E=1, beta=0.01)
-
-
-@pytest.mark.parametrize(
-    "name, inputs, complaint",
-    [
-        ("kappa", {**RUN, "batches": "poisson"}, "batches: found 'poisson'; allowed: one of disj"),
-        ("kappa-repaired", {**RUN, "batches": "poisson"}, "batches: found 'poisson'"),
-        ("kappa-explicit", {**RUN, "beta": 0}, "beta: found 0; allowed: a number > 0 and < 1"),
-        ("kappa-repaired", {**RUN, "E": 1001}, "E: found 1001; .* <= 1000"),
-        ("kappa-per-record", {**RUN, "n": 999}, r"T: found 4; .*<= floor\(n/m\) = 3"),
-        ("batch-moment-exponent", {"y": 0.5}, "y: found 0.5; allowed: a number >= 0 and < 0.5"),
-        ("leading-term-ratio", {"alpha": 5, "beta": 0.9}, r"alpha: found 5; .*<= .* = 2\.5"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):
-    with pytest.raises(InputError, match=f"^{name}: {complaint}") as caught:
-        evaluate(name, inputs)
-    assert "\n" not in str(caught.value)
 
 
 def test_printed_kappas_follow_from_the_grid_and_from_one_pair_only():
