@@ -108,10 +108,6 @@ class TestAccuracy:
             "CIFAR10, resnet18, No DP: accuracy, %": (70.2, pytest.approx(90.0, abs=0.1)),
         }
 
-    def test_records_of_the_other_schedule_alone_are_refused(self):
-        with pytest.raises(InputError, match="none of kind accuracy, decreasing"):
-            sgld_accuracy_decreasing([accuracy_record(ROWS, schedule="constant")], {})
-
 
 def test_the_headline_is_drawn_along_n_for_every_reading():
     shown = sgld_along_n([protocol_record(n) for n in LEADS], {})

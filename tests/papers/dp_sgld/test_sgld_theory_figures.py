@@ -4,7 +4,7 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from figure_samples import blocks_of, csv_rows, maker, select
+from figure_samples import csv_rows, maker, select
 from sgld_records import (
     SCHEDULES,
     accuracy_record,
@@ -18,7 +18,6 @@ from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.published import PRINTED_TABLE_4, PUBLISHED_RUNS
 from dpatlas.formulas.dp_sgld.theorems import table4_ratio
 from dpatlas_workflow.papers.dp_sgld import printed
-from dpatlas_workflow.records import joined
 from dpatlas_workflow.statistics import mean_estimate
 
 TABLE_4 = files(printed) / "table4_constants.csv"
@@ -78,16 +77,6 @@ def test_measured_risk_is_mean_and_t_interval_of_its_logarithm():
     half = (estimate.interval(0.95)[1] - estimate.value) / estimate.value
     in_logs = np.log([row["low"], row["high"]])
     np.testing.assert_allclose(in_logs - np.log(estimate.value), [-half, half])
-
-
-def test_blocks_of_runs_are_one_condition_and_every_row_names_them_all():
-    record = utility_record()
-    whole = joined(blocks_of(record, 1))
-    assert len(whole) == 1
-    ids = list(whole[0].ids)
-    assert len(set(ids)) == record.spec.runs == 3
-    rows = show("sgld_utility", whole).rows
-    assert rows == [{**row, "runs": tuple(ids)} for row in show("sgld_utility", [record]).rows]
 
 
 def test_theorems_beyond_the_last_step_stand_in_the_notes():

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from figure_samples import drawn, maker, select
+from figure_samples import maker, select
 from lpfft_sample_records import (
     BACKBONE,
     CONTROL_ARMS,
@@ -36,8 +36,6 @@ from dpatlas_workflow.show.panel import PRINTED
 from dpatlas_workflow.show.rows import grouped
 from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN
 
-FIGURES = [name for name in RECORDS if name not in ("lpfft_strategies", "lpfft_lora")]
-
 
 def show(name, *records):
     return maker(name)(list(records) or RECORDS[name](), {})
@@ -57,20 +55,6 @@ def titles_of(shown):
 def test_epsilon_is_not_said_to_cover_neighbours_that_are_private_records(name, record):
     (note,) = (note for note in show(name, record()).notes if "$\\varepsilon$ covers" in note)
     assert re.search(r"covers all .* and not .* where private records vote without noise", note)
-
-
-def test_a_single_comparison_of_losses_has_room_for_its_marker():
-    figure = drawn(show("lpfft_feature_quality", feature_record(conditions=[(1.0, 3.0)])))
-    figure.draw_without_rendering()
-    low, high = (figure.axes[place] for place in (1, 2))
-    assert min(axes.get_window_extent().height for axes in (low, high)) > 0.3 * figure.dpi
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_records_of_other_kinds_alone_are_refused(name):
-    other = umap_record() if name != "lpfft_umap" else feature_record()
-    with pytest.raises(InputError, match="--records"):
-        show(name, other)
 
 
 @pytest.mark.parametrize(
@@ -148,12 +132,6 @@ class TestBudgetSweep:
         assert darkness == sorted(darkness)
         used = [{each.look.color for each in panel.series} for panel in shown.panels]
         assert used[0] == {colors[0], colors[2]} and used[1] == {colors[1], colors[2]}
-
-    def test_a_name_of_a_level_is_of_one_data_set(self):
-        other = strategies_record(4.0, "other", arms=FEW_ARMS, data="fonts")
-        looks = show("lpfft_budget_sweep", strategies_record(4.0), other).looks
-        assert [look.label.partition(":")[0] for look in looks] == ["digits", "fonts"]
-        assert len({look.color for look in looks}) == 2
 
     def test_controls_stand_at_their_share(self):
         records = two_levels(arms=MAIN_ARMS + CONTROL_ARMS)

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from figure_samples import maker, select, shown_rows
+from figure_samples import select, shown_rows
 from maxinf_sample_records import (
     GRID,
     PRIORS,
@@ -20,7 +20,6 @@ from dpatlas.formulas.max_information.published import PAPER_GRID, TABLE_1
 from dpatlas_workflow.papers.max_information.looks import label_of
 from dpatlas_workflow.papers.max_information.records.certified import SetLooks
 from dpatlas_workflow.papers.max_information.selection import PAID, RIGOROUS, UNIVERSE, settings_of
-from dpatlas_workflow.records import joined
 from dpatlas_workflow.show.output import table_files
 
 ONE_EPOCH = PRIORS[2]
@@ -40,22 +39,6 @@ def ours(*records):
 
 def rows_of(record, **keys):
     return select(record["metrics"]["rows"], **keys)
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_blocks_of_runs_are_shown_as_one_condition(name):
-    whole = certificates_record()
-    blocks = []
-    for run in range(3):
-        metrics = {**whole["metrics"], "rows": rows_of(whole, run=run)}
-        spec = {**whole["spec"], "first_run": run, "runs": 1}
-        name_of_block = f"certificates-digits-run{run}-{whole['spec_digest'][:8]}"
-        blocks.append({**whole, "id": name_of_block, "spec": spec, "metrics": metrics})
-    (record,) = joined(typed(blocks))
-    shown = maker(name)([record], {}).rows
-    single = maker(name)(typed([whole]), {}).rows
-    assert [{**row, "runs": 0} for row in shown] == [{**row, "runs": 0} for row in single]
-    assert shown[0]["runs"] == [block["id"] for block in blocks]
 
 
 class TestSelected:

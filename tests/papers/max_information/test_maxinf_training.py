@@ -135,7 +135,7 @@ def loss_by_autograd(one, number, weight, mean, rho):
     [
         *(("mlp", objective, "bounded") for objective in get_args(Objective)),
         *(("mlp", objective, "per-class") for objective in get_args(Objective)[:2]),
-        *(("bayes-cnn9", objective, "bounded") for objective in ("flambda", "bbb")),
+        ("bayes-cnn9", "flambda", "bounded"),
     ],
 )
 def test_steps_descend_the_whole_objective_of_every_posterior_with_momentum(name, objective, loss):
