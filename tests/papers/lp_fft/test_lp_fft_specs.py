@@ -109,16 +109,6 @@ def test_every_condition_has_a_tuning_that_does_not_depend_on_runs_or_seed(confi
     assert {spec.id for spec in tunings(validate(other))} == set(tuned)
 
 
-def test_1_and_1_0_are_one_run(config):
-    def as_reals(block):
-        scenario, quality = block["scenarios"][0], block["feature_quality"][0]
-        scenario["noise_multipliers"] = list(map(float, scenario["noise_multipliers"]))
-        block["lrs"] = {part: list(map(float, rates)) for part, rates in block["lrs"].items()}
-        quality["lp_lr"], quality["lrs"] = float(quality["lp_lr"]), list(map(float, quality["lrs"]))
-
-    assert ids(changed(config, as_reals)) == ids(config)
-
-
 def test_rates_of_the_clip_sweep_go_with_the_bound_from_the_scenario_s_own(config):
     def halve(block):
         for scenario in block["scenarios"]:

@@ -162,18 +162,6 @@ class TestBudgetSweep:
         (unswept,) = select(clip, max_grad_norm=1.0)
         assert (unswept["group"], unswept["noise_multiplier"]) == ("strategies", 4.0)
 
-    def test_intervals_of_few_runs_do_not_stretch_accuracy_beyond_its_range(self):
-        record = strategies_record(1.0, runs=3)
-        for row in record.tables["runs"]:
-            row["accuracy"] = [0.8, 0.99, 0.99][row["run"]]
-        shown = show("lpfft_budget_sweep", record)
-        assert max(row["high"] for row in shown.rows) > 1.02
-        assert shown.ends("y")[0][1] == 1.02
-
-    def test_without_two_phases_there_is_nothing_to_show(self):
-        with pytest.raises(InputError, match="no strategy of two phases"):
-            show("lpfft_budget_sweep", strategies_record(arms=(("lp", 1.0), ("fft", 0.0))))
-
 
 class TestPrivacyUtility:
     def test_every_strategy_is_drawn_against_its_epsilon_and_without_privacy_to_the_right(self):
@@ -221,10 +209,6 @@ class TestPrivacyUtility:
             if each.look.label == PRINTED.label
         ]
         assert set(diamonds) == set(accuracies.values())
-
-    def test_every_share_is_shown(self):
-        rows = select(show("lpfft_privacy_utility", *two_levels()).rows, strategy="lp-fft")
-        assert {row["share"] for row in rows} == {0.25, 0.5}
 
     @pytest.mark.parametrize(
         ("noises", "labels"),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from figure_samples import drawn, maker, select
+from figure_samples import maker, select
 from lpfft_theory_sample_records import RECORDS, theory_record
 
 from dpatlas_workflow.statistics import Estimate
@@ -63,23 +63,6 @@ def test_brackets_are_those_of_the_last_noise_but_one_and_of_the_worst_draw():
     assert values(rows, panel="FFT bracket", series="zeroth") == [worst["start"], *worst["zeroth"]]
     assert values(rows, panel="FFT bracket", series="diffusion") == worst["diffusion"]
     assert values(rows, "x", panel="FFT bracket", series="zeroth") == [0.0, *record.facts["times"]]
-
-
-def test_the_legend_of_a_slowly_falling_bound_covers_no_curve():
-    record = theory_record("dynamics")
-    for row in record.tables["relu"]:
-        shares = {"upper": 0.95, "zeroth": 0.8, "diffusion": 0.5, "lower": 0.5}
-        for name, share in shares.items():
-            row[name] = [row["start"] * share**number for number in (1, 2)]
-    figure = drawn(show("lpfft_theory", record))
-    figure.draw_without_rendering()
-    (panel,) = (axes for axes in figure.axes if axes.get_title().startswith("Thm 4.2"))
-    box = panel.get_legend().get_window_extent()
-    for line in panel.get_lines():
-        x, y = panel.transData.transform(line.get_xydata()).T
-        places = np.linspace(x[0], x[-1], 200)
-        points = zip(places, np.interp(places, x, y), strict=True)
-        assert not any(box.contains(*point) for point in points)
 
 
 def test_distortion_is_shown_with_the_record_s_intervals():

@@ -27,7 +27,6 @@ from dpatlas_workflow.papers.max_information.jobs import certificates as certifi
 from dpatlas_workflow.papers.max_information.jobs.posteriors import PosteriorTraining
 from dpatlas_workflow.papers.max_information.jobs.problem import normalised
 from dpatlas_workflow.papers.max_information.records.certified import Normalise
-from dpatlas_workflow.records import joined, parse_record
 
 DRAWS = 1500
 LEVEL = (N, 8, 2, 0.05, 0.0125, 0.025)
@@ -239,22 +238,6 @@ def test_a_run_is_the_same_in_whichever_block_and_beside_whichever_priors(data, 
     assert alone == rows[6:]
     few = {"priors": [small.DP_SGD], "taus": [0.4], "runs": 1, "first_run": 1}
     close_rows(metrics_of(spec_of(**dealt, **few), data, tmp_path)["rows"], rows[9:10])
-
-
-@pytest.mark.parametrize("dealt", [{}, REDEALT], ids=["fixed", "redealt"])
-def test_blocks_of_runs_join_to_all_runs_and_the_first_can_be_cut_out(data, tmp_path, dealt):
-    given = {"priors": [small.DP_SGD], "taus": [0.2], "draws": 50, "runs": 1, **dealt}
-    blocks = [
-        parse_record(json.loads(run(spec_of(**given, first_run=number), data, tmp_path)), "here")
-        for number in range(3)
-    ]
-    (whole,) = joined(blocks)
-    assert [row["run"] for row in whole.tables["rows"]] == [0, 1, 2]
-    assert whole.tables["rows"] == [row for block in blocks for row in block.tables["rows"]]
-    assert whole.cut(2).tables["rows"] == whole.tables["rows"][:2]
-    blocks[1].facts["parameters"] = 1
-    with pytest.raises(InputError, match="parameters"):
-        joined(blocks)
 
 
 def test_every_run_is_dealt_its_records_and_all_its_priors_the_same(data, tmp_path, monkeypatch):
