@@ -10,20 +10,16 @@ from scipy import stats
 from sgld_records import (
     accuracy_record,
     arm,
-    finetune_arm,
-    finetune_record,
     long_arm,
     long_training_record,
 )
 from sgld_world import LEADS, protocol_record
 
-from dpatlas.errors import InputError
 from dpatlas_workflow.papers.dp_sgld.figures.sgld_accuracy_constant import sgld_accuracy_constant
 from dpatlas_workflow.papers.dp_sgld.figures.sgld_accuracy_decreasing import (
     sgld_accuracy_decreasing,
 )
 from dpatlas_workflow.papers.dp_sgld.figures.sgld_along_n import sgld_along_n
-from dpatlas_workflow.papers.dp_sgld.figures.sgld_finetune import sgld_finetune
 from dpatlas_workflow.papers.dp_sgld.figures.sgld_long_training import sgld_long_training
 from dpatlas_workflow.papers.dp_sgld.jobs.long_training import METHODS
 from dpatlas_workflow.papers.dp_sgld.printed import TABLES
@@ -70,32 +66,6 @@ class TestAccuracy:
         single = [{**row, "accuracy": [0.5]} for row in ROWS]
         row = rows_of("t", sgld_accuracy_constant([accuracy_record(single)], {}))[0]
         assert row["accuracy_standard_error"] == "" and row["accuracy_mean"] == "0.5"
-
-    def test_each_problem_has_a_part_that_says_what_is_compared(self):
-        raw = {"data": {"name": "breast_cancer"}, "backbone": None, "features": "raw"}
-        without = {"backbone": None, "features": None}
-        records = [accuracy_record(ROWS), accuracy_record(ROWS, without, **raw)]
-        shown = sgld_accuracy_constant(records, {})
-        first, second = (part.caption for part in shown.parts)
-        assert "features of strokes-s:" in first and "(7 records scaled down" in first
-        assert "breast_cancer, raw columns:" in second
-        text = table_files("t", shown, "trial")["t.md"].decode()
-        assert all(word in text for word in ("K = epochs", "K = steps", "equal guarantee"))
-
-    def test_the_paper_s_protocol_comes_first_with_its_best_epochs_and_the_l2_term(self):
-        shown = sgld_accuracy_decreasing([accuracy_record(ROWS), protocol_record(4000)], {})
-        assert [part.caption.partition(":")[0] for part in shown.parts] == [
-            "The paper's protocol",
-            "Tuned methods, ours",
-        ]
-        rows = rows_of("t", shown)[:4]
-        assert [row["method"] for row in rows] == ["dp-sgld", "dp-sgd", "dp-sgd", "no-dp"]
-        assert [row["weight_decay"] for row in rows] == ["", "0.001", "0.0", "0.001"]
-        assert {row["schedule"] for row in rows} == {"decreasing"}
-        for row in rows:
-            gained = float(row["best_epoch_mean"]) - float(row["accuracy_mean"])
-            assert gained == pytest.approx(0.01)
-        assert "DP-SGD, no L2 term" in table_files("t", shown, "trial")["t.md"].decode()
 
     def test_rows_of_the_paper_s_protocol_stand_beside_the_printed_ones(self):
         shown = sgld_accuracy_decreasing([accuracy_record(ROWS), protocol_record(4000)], {})
@@ -191,19 +161,6 @@ def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_a
         assert all(row["source"] != "printed" for row in shown(*other).rows)
 
 
-def test_rows_of_fine_tuning_say_what_is_trained_and_what_is_guaranteed():
-    arms = [
-        finetune_arm("no-dp", "head", 21, None),
-        finetune_arm("dp-sgd", "last block", 75, 1.0),
-    ]
-    head, block = rows_of("t", sgld_finetune([finetune_record(arms)], {}))
-    assert (head["unfreeze"], head["trained_parameters"]) == ("head", "21")
-    assert head["guaranteed_epsilon"] == "" and block["guaranteed_epsilon"] == "4.0"
-    assert block["noise_multiplier"] == "6.6" and block["architecture"] == "small-cnn-s"
-    with pytest.raises(InputError, match="none of kind finetune"):
-        sgld_finetune([accuracy_record(ROWS)], {})
-
-
 class TestLongTraining:
     def shown(self):
         rows = [
@@ -212,9 +169,6 @@ class TestLongTraining:
         ]
         return sgld_long_training([long_training_record(rows)], {})
 
-    def test_accuracy_is_in_percent_on_its_axis_alone(self):
-        assert [panel.y.percent for panel in self.shown().panels] == [True, False]
-
     def test_points_have_the_t_interval_of_their_runs(self):
         rows = [row for row in self.shown().rows if row["quantity"] == "accuracy"]
         half = stats.t.ppf(0.975, 2) * 0.05 / np.sqrt(3)
@@ -222,11 +176,3 @@ class TestLongTraining:
         for row in rows:
             assert row["value"] == pytest.approx(0.85)
             assert (row["low"], row["high"]) == pytest.approx((0.85 - half, 0.85 + half))
-
-    def test_the_csv_has_the_cost_of_all_iterates_beside_the_guarantee(self):
-        files = figure_files("f", self.shown(), "trial")
-        rows = csv_rows(files["f.csv"])
-        cost = [row for row in rows if row["quantity"] == "ordinary epsilon"]
-        assert len(cost) == 6 and {row["value"] for row in cost} == {"4.0"}
-        assert {row["guaranteed_epsilon"] for row in cost} == {"4.0"}
-        assert {row["tuned_by"] for row in cost} == {"digits-tuning-01234567"}

@@ -79,12 +79,6 @@ def test_measured_risk_is_mean_and_t_interval_of_its_logarithm():
     np.testing.assert_allclose(in_logs - np.log(estimate.value), [-half, half])
 
 
-def test_theorems_beyond_the_last_step_stand_in_the_notes():
-    note = show("sgld_utility").notes[-1]
-    assert note.startswith("beyond the axis: Thm 4.3 at epsilon = 0.5: 3 at K = 5e+02")
-    assert "Thm 4.4" in note and "Thm 4.1" not in note
-
-
 def constants(*records):
     return maker("sgld_constants")(list(records) or [compared()], {})
 

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from figure_samples import blocks_of, maker, names_of, select
+from figure_samples import blocks_of, maker, select
 from kl_sample_records import (
     INITS,
     RECORDS,
@@ -85,11 +85,6 @@ def test_conditions_that_lost_runs_are_marked_and_named(lost):
     assert opened == {row["value"] for row in marked if "value" in row}
     assert sum(each.edge for each in series) == (4 if lost == RUNS else 0)
     assert f"He, runs diverged: {lost} of {RUNS} at depth 3" in shown.notes
-
-
-@pytest.mark.parametrize("name", names_of("kl_privacy", "figure"))
-def test_every_figure_names_its_data_set(name):
-    assert "digits" in show(name).notes[0]
 
 
 def test_bounds_follow_lemma_and_corollary_under_both_conventions():

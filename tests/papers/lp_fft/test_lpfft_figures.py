@@ -14,11 +14,9 @@ from lpfft_sample_records import (
     RECORDS,
     clip_records,
     feature_record,
-    lora_records,
     strategies_record,
     umap_record,
 )
-from matplotlib.colors import to_rgb
 from scipy import stats
 
 from dpatlas.errors import InputError
@@ -84,11 +82,6 @@ class TestRows:
         row = arms.arm_rows(strategies_record(runs=1))[0]
         assert (row["low"], row["high"], row["standard_error"]) == (None, None, None)
 
-    def test_rates_and_steps_stand_by_phase(self):
-        one, _, two, _ = arms.arm_rows(strategies_record())
-        assert (one["lr_first"], one["lr_second"], one["steps_second"]) == (3.0, None, None)
-        assert (two["lr_second"], two["steps_first"], two["steps_second"]) == (0.3, 15, 45)
-
     def test_the_same_strategy_at_the_same_level_twice_is_refused(self):
         records = [strategies_record(runs=4), strategies_record(runs=5)]
         with pytest.raises(InputError, match="each strategy once at each level"):
@@ -111,35 +104,6 @@ class TestRows:
 
 
 class TestBudgetSweep:
-    def test_every_scenario_of_two_phases_and_lora_has_a_panel(self):
-        alone = strategies_record(4.0, "only-lp", arms=(("lp", 1.0), ("fft", 0.0)))
-        other = two_levels(scenario="other", arms=FEW_ARMS)
-        shown = show("lpfft_budget_sweep", alone, *two_levels(), *other, *lora_records())
-        assert titles_of(shown) == ["inverted-t", "other", "lora, LoRA of rank 8"]
-        lora = {row["strategy"] for row in select(shown.rows, group="lora")}
-        assert lora == {"lp", "lp-lora", "lora"}
-
-    def test_a_level_looks_the_same_in_all_panels(self):
-        other = [strategies_record(noise, "other", arms=FEW_ARMS) for noise in (1.0, 4.0)]
-        shown = show("lpfft_budget_sweep", *two_levels(), *other)
-        assert [look.label for look in shown.looks] == [
-            "digits: noise 0, not private",
-            r"digits: noise 1, $\varepsilon$ = 10.9",
-            r"digits: noise 4, $\varepsilon$ = 1.6",
-        ]
-        colors = [look.color for look in shown.looks]
-        darkness = [1 - np.mean(to_rgb(color)) for color in colors]
-        assert darkness == sorted(darkness)
-        used = [{each.look.color for each in panel.series} for panel in shown.panels]
-        assert used[0] == {colors[0], colors[2]} and used[1] == {colors[1], colors[2]}
-
-    def test_controls_stand_at_their_share(self):
-        records = two_levels(arms=MAIN_ARMS + CONTROL_ARMS)
-        shown = show("lpfft_budget_sweep", *records)
-        controls = [each for each in shown.panels[0].series if each.told]
-        assert {each.told for each in controls} == {("LP-LP (control)",), ("FFT-FFT (control)",)}
-        assert {x for each in controls for x in each.x} == {0.5}
-
     def test_scenarios_with_another_best_share_stand_in_front_on_the_same_axes(self):
         best = {"a": 1.0, "b": 1.0, "c": 0.0}
         records = [strategies_record(4.0, name, arms=FEW_ARMS) for name in best]
@@ -210,36 +174,8 @@ class TestPrivacyUtility:
         ]
         assert set(diamonds) == set(accuracies.values())
 
-    @pytest.mark.parametrize(
-        ("noises", "labels"),
-        [
-            ((0.0, 1.0, 4.0), ["1.6", "11", r"$\infty$"]),
-            ((0.0,), [r"$\infty$"]),
-            ((4.0,), ["1.6"]),
-        ],
-    )
-    def test_ticks_are_the_epsilons(self, noises, labels):
-        shown = show("lpfft_privacy_utility", *(strategies_record(noise) for noise in noises))
-        assert list(shown.panels[0].x.words.values()) == labels
-
 
 class TestFeatureQuality:
-    def test_losses_are_drawn_with_their_intervals_in_the_look_of_their_answer(self):
-        shown = show("lpfft_feature_quality", feature_record(1.0), feature_record(4.0))
-        losses = select(shown.rows, part="early loss")
-        for panel, task in zip(shown.panels[-2:], ("private", "public"), strict=True):
-            found = {
-                (row["answer"], row["value"], row["low"], row["high"])
-                for row in select(losses, task=task)
-            }
-            assert found == {
-                (answer, *numbers)
-                for answer, look in lpfft_feature_quality.ANSWERS.items()
-                for each in panel.series
-                for numbers in zip(each.x, each.left, each.right, strict=True)
-                if each.look == look
-            }
-
     def test_a_curve_is_the_mean_of_the_runs_at_every_step(self):
         record = feature_record()
         rows = lpfft_feature_quality.curve_rows(record)
@@ -280,14 +216,6 @@ class TestFeatureQuality:
         assert {row["answer"] for row in alone} == {OPEN}
         assert {row["low"] for row in alone} == {None}
 
-    def test_one_strategy_alone_has_curves_and_no_losses(self):
-        record = feature_record()
-        curves = record.tables["curves"]
-        curves[:] = select(curves, strategy="fft")
-        shown = show("lpfft_feature_quality", record)
-        assert {row["part"] for row in shown.rows} == {"curve"}
-        assert len(shown.grids) == 1
-
     def test_backbones_are_told_apart_and_their_noises_stand_together(self):
         few = ((4.0, 10.0),)
         records = [
@@ -305,10 +233,6 @@ class TestFeatureQuality:
         ]
         assert shown.panels[4].y.words[2] == "fonts-s: noise 1, head scale 4, rate 10"
         assert len([note for note in shown.notes if note.startswith("digits from")]) == 2
-
-    @pytest.mark.parametrize(("per_noise", "in_a_line"), [(1, 4), (2, 4), (3, 3), (5, 4), (6, 3)])
-    def test_a_noise_starts_a_line_where_it_can(self, per_noise, in_a_line):
-        assert lpfft_feature_quality._in_a_line(per_noise) == in_a_line
 
 
 class TestUmap:

@@ -159,17 +159,6 @@ def test_repetitions_of_an_agreement_are_added_up():
 
 
 class TestGrid:
-    def test_every_prior_and_deviation_has_a_row_with_all_kappas(self):
-        rows = show("maxinf_grid").rows
-        assert [row["selected_runs"] for row in rows] == [0, 3, 0, 3, 0, 0, 0, 3]
-        private = select(rows, prior="dp-sgd")
-        assert [(row["E"], row["tau"]) for row in private] == [
-            (epochs, tau) for epochs in (1, 5) for tau in TAUS
-        ]
-        for row in private:
-            assert row["kappa_tight"] < row["kappa_optimised"] < row["kappa_explicit"]
-            assert (row["kappa_repaired"] > row["kappa_optimised"]) == (row["E"] > 1)
-
     def test_an_infinite_kappa_has_a_mean_and_no_deviation(self):
         record = certificates_record(form="repaired")
         for row in rows_of(record, E=5):
