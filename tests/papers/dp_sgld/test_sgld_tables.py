@@ -5,14 +5,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+import sgld_records as samples
 from figure_samples import csv_rows
 from scipy import stats
-from sgld_records import (
-    accuracy_record,
-    arm,
-    long_arm,
-    long_training_record,
-)
 from sgld_world import LEADS, protocol_record
 
 from dpatlas_workflow.papers.dp_sgld.figures.sgld_accuracy_constant import sgld_accuracy_constant
@@ -28,16 +23,16 @@ from dpatlas_workflow.show.panel import PRINTED
 from dpatlas_workflow.show.rows import where
 
 ROWS = [
-    arm("no-dp", epsilon=None),
-    arm("dp-sgd", "published", relation="add_remove"),
-    arm("dp-sgd", "guaranteed"),
+    samples.arm("no-dp", epsilon=None),
+    samples.arm("dp-sgd", "published", relation="add_remove"),
+    samples.arm("dp-sgd", "guaranteed"),
     *(
-        arm("dp-sgld", comparison, schedule)
+        samples.arm("dp-sgld", comparison, schedule)
         for comparison in ("published", "theorem", "guaranteed")
         for schedule in ("constant", "decreasing")
     ),
-    arm("noisy-gd", "theorem", "constant"),
-    arm("repaired-cyclic", "guaranteed", "constant"),
+    samples.arm("noisy-gd", "theorem", "constant"),
+    samples.arm("repaired-cyclic", "guaranteed", "constant"),
 ]
 
 
@@ -48,8 +43,8 @@ def rows_of(name, shown):
 class TestAccuracy:
     def test_each_table_has_its_own_schedule_and_both_have_dp_sgd(self):
         """DP-SGD that accounts for add_remove stands in both comparisons that allow it."""
-        constant = rows_of("t", sgld_accuracy_constant([accuracy_record(ROWS)], {}))
-        decreasing = rows_of("t", sgld_accuracy_decreasing([accuracy_record(ROWS)], {}))
+        constant = rows_of("t", sgld_accuracy_constant([samples.accuracy_record(ROWS)], {}))
+        decreasing = rows_of("t", sgld_accuracy_decreasing([samples.accuracy_record(ROWS)], {}))
         assert len(constant) == 1 + 3 + 3 + 2 and len(decreasing) == 1 + 3 + 3
         for rows, schedule in ((constant, "constant"), (decreasing, "decreasing")):
             assert {row["schedule"] for row in rows} == {"", schedule}
@@ -58,17 +53,17 @@ class TestAccuracy:
             assert dp_sgd[0] == dp_sgd[1] | {"comparison": "published"}
 
     def test_means_and_standard_errors_are_over_runs_and_one_run_has_no_error(self):
-        shown = sgld_accuracy_constant([accuracy_record(ROWS)], {})
+        shown = sgld_accuracy_constant([samples.accuracy_record(ROWS)], {})
         row = rows_of("t", shown)[0]
         assert float(row["accuracy_mean"]) == pytest.approx(0.85)
         assert float(row["accuracy_standard_error"]) == pytest.approx(0.05 / np.sqrt(3))
         assert "85.0 ± 2.9" in table_files("t", shown, "trial")["t.md"].decode()
         single = [{**row, "accuracy": [0.5]} for row in ROWS]
-        row = rows_of("t", sgld_accuracy_constant([accuracy_record(single)], {}))[0]
+        row = rows_of("t", sgld_accuracy_constant([samples.accuracy_record(single)], {}))[0]
         assert row["accuracy_standard_error"] == "" and row["accuracy_mean"] == "0.5"
 
     def test_rows_of_the_paper_s_protocol_stand_beside_the_printed_ones(self):
-        shown = sgld_accuracy_decreasing([accuracy_record(ROWS), protocol_record(4000)], {})
+        shown = sgld_accuracy_decreasing([samples.accuracy_record(ROWS), protocol_record(4000)], {})
         pairs = list(TABLES["sgld_accuracy_decreasing"](rows_of("t", shown)))
         assert {pair.setting for pair in pairs} == {"digits, strokes-s, n = 4000"}
         found = {pair.what: (pair.printed, pair.ours.value) for pair in pairs}
@@ -164,10 +159,10 @@ def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_a
 class TestLongTraining:
     def shown(self):
         rows = [
-            long_arm(method, comparison, steps)
+            samples.long_arm(method, comparison, steps)
             for steps, (method, comparison) in product((10, 100), METHODS.items())
         ]
-        return sgld_long_training([long_training_record(rows)], {})
+        return sgld_long_training([samples.long_training_record(rows)], {})
 
     def test_points_have_the_t_interval_of_their_runs(self):
         rows = [row for row in self.shown().rows if row["quantity"] == "accuracy"]

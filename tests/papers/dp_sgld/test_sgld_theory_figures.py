@@ -4,15 +4,8 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
+import sgld_records as samples
 from figure_samples import csv_rows, maker, select
-from sgld_records import (
-    SCHEDULES,
-    accuracy_record,
-    arm,
-    growing_excess_record,
-    growing_losses_record,
-    utility_record,
-)
 
 from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.published import PRINTED_TABLE_4, PUBLISHED_RUNS
@@ -29,23 +22,23 @@ def compared(schedule="both"):
 
     def row(method, comparison, accuracy, schedule=None, guaranteed=1.0):
         stated = {"guaranteed_epsilon": guaranteed, "accuracy": [0.8 * accuracy, 0.9 * accuracy]}
-        return arm(method, comparison, schedule, **stated)
+        return samples.arm(method, comparison, schedule, **stated)
 
     rows = [row("dp-sgd", "published", 0.9), row("dp-sgd", "guaranteed", 0.85)]
-    for each in SCHEDULES:
+    for each in samples.SCHEDULES:
         rows += [
             row("dp-sgld", "published", 1.0, each, 300.0),
             row("dp-sgld", "theorem", 0.95, each, 30.0),
             row("dp-sgld", "guaranteed", 0.5, each),
         ]
     seen = {"n_train": 1000, "inputs": 64}
-    return accuracy_record(rows, seen, schedule=schedule, feature_norm=2.0, runs=2)
+    return samples.accuracy_record(rows, seen, schedule=schedule, feature_norm=2.0, runs=2)
 
 
 RECORDS = {
-    "sgld_privacy_loss": growing_losses_record,
-    "sgld_counterexample": growing_excess_record,
-    "sgld_utility": utility_record,
+    "sgld_privacy_loss": samples.growing_losses_record,
+    "sgld_counterexample": samples.growing_excess_record,
+    "sgld_utility": samples.utility_record,
 }
 
 
@@ -54,7 +47,7 @@ def show(name, records=None):
 
 
 def test_the_region_shows_the_largest_excess_and_lines_the_scanned_noise_next_to_the_theorem_s():
-    record = growing_excess_record()
+    record = samples.growing_excess_record()
     shown = show("sgld_counterexample", [record]).rows
     noises = {panel: {row["sigma2"] for row in select(shown, panel=panel)} for panel in PANELS}
     assert noises == {"divergence": {0.1}, "others": {0.1}, "delta": {0.077}}
@@ -68,7 +61,7 @@ def test_the_region_shows_the_largest_excess_and_lines_the_scanned_noise_next_to
 
 
 def test_measured_risk_is_mean_and_t_interval_of_its_logarithm():
-    record = utility_record()
+    record = samples.utility_record()
     risks = select(record.tables["risks"], schedule="constant", epsilon=0.5, step=7)
     estimate = mean_estimate([each["excess_risk"] for each in risks])
     measured = select(show("sgld_utility", [record]).rows, quantity="measured")
@@ -99,7 +92,7 @@ def test_table_4_follows_where_d_counts_classes_and_not_where_it_counts_paramete
 
 def test_our_constants_come_from_the_mean_eigenvalue_and_the_chosen_lambda():
     """One problem in two records is one row."""
-    pair = [compared(schedule=schedule) for schedule in SCHEDULES]
+    pair = [compared(schedule=schedule) for schedule in samples.SCHEDULES]
     (row,) = select(constants(*pair).rows, part="ours")
     assert row["beta"] == pytest.approx(0.31)
     assert row["beta_public"] == pytest.approx(2.01)
@@ -109,7 +102,7 @@ def test_our_constants_come_from_the_mean_eigenvalue_and_the_chosen_lambda():
 
 
 def published(*records):
-    return maker("sgld_published")([growing_losses_record(), *records], {})
+    return maker("sgld_published")([samples.growing_losses_record(), *records], {})
 
 
 def test_published_rows_have_every_count_and_the_recorded_accounting():
@@ -123,7 +116,7 @@ def test_published_rows_have_every_count_and_the_recorded_accounting():
 
 
 def test_accounting_of_other_published_rows_is_refused():
-    record = growing_losses_record()
+    record = samples.growing_losses_record()
     record.tables["published"][0]["steps"] = 1
     with pytest.raises(InputError, match="other published settings"):
         maker("sgld_published")([record], {})

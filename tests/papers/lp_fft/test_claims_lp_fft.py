@@ -5,20 +5,9 @@ That every claim holds and fails where it should is a contract test over worlds.
 
 import math
 
+import lpfft_world as world
 import numpy as np
 import pytest
-from lpfft_world import (
-    RUNS,
-    STEPS,
-    curves_of,
-    distortion_record,
-    dynamics_record,
-    groups,
-    imbalance_record,
-    row_of,
-    sensitivity_record,
-    set_curve,
-)
 
 from dpatlas_workflow.evidence.claims import read_claims
 from dpatlas_workflow.evidence.comparisons import NotRun, PaperRecords
@@ -47,7 +36,7 @@ def answer(entry, record, **changes):
 @pytest.mark.parametrize(("beyond", "expected"), [(0.05, FAILS), (2e-7, HOLDS)])
 def test_a_loss_surely_beyond_either_bound_refutes(loss, side, beyond, expected):
     """Not by less than rounding, nor than the standard error of a mean over paths."""
-    record = dynamics_record()
+    record = world.dynamics_record()
     row = record.tables["relu"][3]
     outwards = 1 if side == "upper" else -1
     row[loss][1] = (1 + outwards * beyond) * row[side][1]
@@ -59,7 +48,7 @@ def test_a_loss_surely_beyond_either_bound_refutes(loss, side, beyond, expected)
 
 
 def test_too_wide_an_interval_leaves_the_head_norm_open():
-    record = dynamics_record()
+    record = world.dynamics_record()
     record.facts["probing"]["norm_standard_error"] = [0.1, 0.1]
     assert answer("lpfft-8b", record)[0] == OPEN
 
@@ -67,7 +56,7 @@ def test_too_wide_an_interval_leaves_the_head_norm_open():
 @pytest.mark.parametrize("unit", [1.0, 1e4])
 def test_errors_are_in_the_unit_of_what_they_are_of(unit):
     """Of ratios, so that no verdict depends on the scale of norms and losses."""
-    record = dynamics_record()
+    record = world.dynamics_record()
     probed, (tuned, *_) = record.facts["probing"], record.tables["fine_tuning"]
     tuned["loss"][-1] = 1.1 * tuned["bound"][-1]
     for part, names in (
@@ -81,7 +70,7 @@ def test_errors_are_in_the_unit_of_what_they_are_of(unit):
 
 
 def test_distortion_is_judged_at_small_variances_alone_and_open_with_few_trials():
-    record = distortion_record()
+    record = world.distortion_record()
     rows = record.tables["clusters"]
     claimed = rows[1]["share"]
     rows[1]["share"] = 0.3
@@ -96,7 +85,7 @@ def test_distortion_is_judged_at_small_variances_alone_and_open_with_few_trials(
 
 
 def test_sensitivities_at_one_number_of_inputs_have_no_exponent():
-    record = sensitivity_record()
+    record = world.sensitivity_record()
     rows = record.tables["start"]
     rows[:] = [row for row in rows if row["d"] == rows[0]["d"]]
     with pytest.raises(NotRun, match=f"one number of inputs, {rows[0]['d']}"):
@@ -105,7 +94,7 @@ def test_sensitivities_at_one_number_of_inputs_have_no_exponent():
 
 def test_the_error_of_an_exponent_is_that_of_both_ratios_over_the_span():
     """By the delta method, with an error of a tenth of either ratio."""
-    record = sensitivity_record()
+    record = world.sensitivity_record()
     rows = record.tables["start"]
     for row in rows:
         row["ball_ratio_error"] = row["ball_ratio"] / 10
@@ -122,7 +111,7 @@ def test_the_error_of_an_exponent_is_that_of_both_ratios_over_the_span():
 )
 def test_a_gap_whose_interval_contains_the_limit_decides_nothing(gap, error, said):
     """As the published one of 1.2 %, with an interval from .96 to 1.45 %; before training none."""
-    record = imbalance_record()
+    record = world.imbalance_record()
     for row in record.tables["gap"]:
         assert row["steps"][0] == 0
         row["gap"][0], row["gap"][-1], row["error"][-1] = 0.5, gap, error
@@ -130,7 +119,7 @@ def test_a_gap_whose_interval_contains_the_limit_decides_nothing(gap, error, sai
 
 
 def test_a_gap_measured_before_the_first_step_alone_says_nothing_about_training():
-    record = imbalance_record()
+    record = world.imbalance_record()
     for row in record.tables["gap"]:
         for name in ("steps", "gap", "error", "eigenvalue"):
             del row[name][1:]
@@ -156,7 +145,7 @@ def test_the_rate_grows_only_where_the_noise_exceeds_the_head():
 
 def test_protection_is_judged_in_the_first_moments_after_probing():
     """The share without LP is that at the start of FFT, so a later fall would be another matter."""
-    record = distortion_record()
+    record = world.distortion_record()
     rows = record.tables["after_probing"]
     assert len({row["fft_span"] for row in rows}) > 1
     late = max(row["fft_span"] for row in rows)
@@ -170,7 +159,7 @@ def test_protection_is_judged_in_the_first_moments_after_probing():
 @pytest.mark.parametrize(("trials", "expected"), [(4, OPEN), (300, HOLDS)])
 def test_a_few_networks_that_all_agree_show_nothing(trials, expected):
     """All are distorted without LP and none with it; their observed shares have no spread."""
-    record = distortion_record()
+    record = world.distortion_record()
     all_of = {"networks": trials, "distorted_at_once": trials, "trials": trials, "count": trials}
     for row in record.tables["after_probing"]:
         row |= {**all_of, "share": 1.0}
@@ -179,17 +168,22 @@ def test_a_few_networks_that_all_agree_show_nothing(trials, expected):
 
 def test_losses_are_means_over_as_many_first_steps_that_train_everything():
     """LP-FFT trains the head for 24 steps; 12 later both have been evaluated within a fifth."""
-    records = groups()
-    set_curve((0.98, 0.97, 0.5, 0.5, 0.5, 0.5, 0.5))(records)
-    row = row_of(records, "lpfft-3b")
+    records = world.groups()
+    world.set_curve((0.98, 0.97, 0.5, 0.5, 0.5, 0.5, 0.5))(records)
+    row = world.row_of(records, "lpfft-3b")
     assert row["verdict"] == NOT_REPRODUCED
     fft, lp_fft = (
-        np.reshape([row["private"] for row in curves_of(records, name)], (RUNS, len(STEPS)))
+        np.reshape(
+            [row["private"] for row in world.curves_of(records, name)],
+            (world.RUNS, len(world.STEPS)),
+        )
         for name in ("fft", "lp-fft")
     )
-    losses = [run[:, 0] - run[:, STEPS.index(step)] for run, step in ((fft, 12), (lp_fft, 36))]
+    losses = [
+        run[:, 0] - run[:, world.STEPS.index(step)] for run, step in ((fft, 12), (lp_fft, 36))
+    ]
     assert row["observed"] == pytest.approx((losses[0] - losses[1]).mean())
     for record in records["feature_quality"]:
         rows = record.tables["curves"]
         rows[:] = [row for row in rows if row["step"] in (0, 60)]
-    assert "evaluated" in row_of(records, "lpfft-3b")["note"]
+    assert "evaluated" in world.row_of(records, "lpfft-3b")["note"]

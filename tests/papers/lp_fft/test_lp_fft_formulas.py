@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
 from dpatlas.errors import InputError
-from dpatlas.formulas.lp_fft.alignment import (
-    cosine_drift,
-    feature_quality,
-    lp_alignment_time,
-    neuron_classes,
-)
+from dpatlas.formulas.lp_fft import alignment
 from dpatlas.formulas.lp_fft.imbalance import imbalance_drift, jensen_gap
 from dpatlas.formulas.lp_fft.linear import (
     backbone_error,
@@ -170,7 +165,7 @@ def test_cosine_drift_is_the_slope_of_the_cosine_along_gradient_flow():
     x = np.array([[1.0, 0.3, 0.1], [0.8, -0.1, 0.2], [-1.0, 0.2, 0.0], [-0.9, -0.3, 0.2]])
     y = np.array([1.0, 1.0, -1.0, -1.0])
     W, v = np.array([[1.0, -1.2, 0.7], [0.2, 0.1, -0.3], [0.3, 0.1, 0.4]]), np.array([0.5, 0.3, -1])
-    classes = neuron_classes(x, y, W)
+    classes = alignment.neuron_classes(x, y, W)
     np.testing.assert_array_equal(classes, [1, -1, 1])
     losses = np.exp(-y * (np.maximum(x @ W, 0) @ v))
     velocity = x.T @ ((y * losses)[:, None] * (x @ W > 0)) * v
@@ -181,7 +176,7 @@ def test_cosine_drift_is_the_slope_of_the_cosine_along_gradient_flow():
         return np.sum(means * W.T, axis=1) / np.linalg.norm(W, axis=0)
 
     slopes = (cosines(W + 1e-6 * velocity) - cosines(W - 1e-6 * velocity)) / 2e-6
-    np.testing.assert_allclose(cosine_drift(x, y, W, v, losses), slopes, atol=1e-8)
+    np.testing.assert_allclose(alignment.cosine_drift(x, y, W, v, losses), slopes, atol=1e-8)
 
 
 def test_coherence_is_the_least_signed_cosine():
@@ -273,14 +268,14 @@ def test_backbone_error_is_zero_for_features_that_span_the_labels():
 
 def test_alignment_time_is_continuous_in_the_noise_and_may_be_infinite():
     arguments = dict(A1=1.5, L0=2.0, least_feature=0.7, head_var=1.0, delta=0.1)
-    without = lp_alignment_time(B1=0.0, **arguments)
-    assert lp_alignment_time(B1=1e-12, **arguments) == pytest.approx(without, rel=1e-6)
+    without = alignment.lp_alignment_time(B1=0.0, **arguments)
+    assert alignment.lp_alignment_time(B1=1e-12, **arguments) == pytest.approx(without, rel=1e-6)
     far = {**arguments, "head_var": 1e6}
-    assert lp_alignment_time(B1=0.0, **far) == math.inf
+    assert alignment.lp_alignment_time(B1=0.0, **far) == math.inf
     settled = 1.5 / 0.7 * math.sqrt(2e6 * math.log(20)) / 0.4
-    assert lp_alignment_time(B1=0.4, **far) == pytest.approx(settled, rel=1e-2)
+    assert alignment.lp_alignment_time(B1=0.4, **far) == pytest.approx(settled, rel=1e-2)
     near, over = (
-        lp_alignment_time(
+        alignment.lp_alignment_time(
             B1=0.4, A1=a, L0=2.0, least_feature=1.0, head_var=1 / math.log(400), delta=0.1
         )
         for a in (699.9, 700.1)
@@ -309,11 +304,11 @@ def test_bad_arrays_are_refused_by_name():
         ("features: found an array of shape", lambda: lp_relu_coefficients(np.ones(3), 1.0)),
         ("y: found labels", lambda: data_coherence(x, np.array([0.0, 1.0]))),
         ("y: found an array of shape", lambda: data_coherence(x, np.ones(3))),
-        ("v: found an array of shape", lambda: cosine_drift(x, y, W, np.ones(2), losses)),
-        ("losses: found an array of", lambda: cosine_drift(x, y, W, v, np.ones(3))),
-        ("W: found neuron 0, in neither", lambda: cosine_drift(x, y, 0 * W, v, losses)),
+        ("v: found an array of shape", lambda: alignment.cosine_drift(x, y, W, np.ones(2), losses)),
+        ("losses: found an array of", lambda: alignment.cosine_drift(x, y, W, v, np.ones(3))),
+        ("W: found neuron 0, in neither", lambda: alignment.cosine_drift(x, y, 0 * W, v, losses)),
         ("eigenvalues: found no negative", lambda: jensen_gap(np.ones(3))),
-        ("features: found a record", lambda: feature_quality(np.array([[1.0], [0.0]]))),
+        ("features: found a record", lambda: alignment.feature_quality(np.array([[1.0], [0.0]]))),
     ):
         with pytest.raises(InputError, match=f"^{complaint}"):
             call()

@@ -16,24 +16,15 @@ from scipy import stats
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import Poisson
 from dpatlas.base.files import read_rows
+from dpatlas_workflow.papers.lp_fft import published
 from dpatlas_workflow.papers.lp_fft.figures.lpfft_lora import lpfft_lora
 from dpatlas_workflow.papers.lp_fft.figures.lpfft_strategies import lpfft_strategies
-from dpatlas_workflow.papers.lp_fft.published import (
-    BATCH,
-    EPOCHS,
-    EPSILONS,
-    TABLE_1,
-    TABLE_2,
-    N,
-    PrintedAccuracy,
-    contradictions,
-)
 from dpatlas_workflow.registry import all_papers
 from dpatlas_workflow.rows import arms as arms_over_runs
 from dpatlas_workflow.show.output import table_files
 
 PRINTED = all_papers()["lp_fft"].folder / "printed"
-EVERY = (*TABLE_1, *TABLE_2)
+EVERY = (*published.TABLE_1, *published.TABLE_2)
 
 
 def strategies(*records):
@@ -78,12 +69,12 @@ def test_lora_stands_in_a_table_of_its_own():
     # Without a run of ours the printed values stand alone.
     alone = lpfft_lora([], {})
     assert {row["source"] for row in alone.rows} == {"printed"}
-    assert len(alone.rows) == len(TABLE_2) and len(alone.parts) == 1
+    assert len(alone.rows) == len(published.TABLE_2) and len(alone.parts) == 1
 
 
 def test_csv_says_of_every_row_where_it_comes_from():
     rows = csv_rows(table_files("t", strategies(), "trial")["t.csv"])
-    assert Counter(row["source"] for row in rows) == {"ours": 8, "printed": len(TABLE_1)}
+    assert Counter(row["source"] for row in rows) == {"ours": 8, "printed": len(published.TABLE_1)}
     ours = [row for row in rows if row["source"] == "ours"]
     assert all("fixed part" in row["rates_chosen_on"] and row["tuned_by"] for row in ours)
     assert [row["epsilon"] for row in ours] == [""] * 4 + ["1.6"] * 4
@@ -97,8 +88,8 @@ def test_cells_that_the_paper_s_csv_remarks_on_are_marked():
     }
     marked = {
         (cell.backbone, cell.method, cell.epsilon)
-        for cell in TABLE_1
-        if contradictions(cell, EVERY)
+        for cell in published.TABLE_1
+        if published.contradictions(cell, EVERY)
     }
     # LP of the transformer at 1.29 differs between the tables as well.
     assert marked == remarked | {("deit", "LP", 1.29)}
@@ -119,24 +110,24 @@ def test_cells_that_the_paper_s_csv_remarks_on_are_marked():
 )
 def test_printed_cells_that_contradict_each_other_are_marked(place, marks):
     (cell,) = (c for c in EVERY if (c.table, c.backbone, c.method, c.epsilon) == place)
-    assert contradictions(cell, EVERY) == marks
+    assert published.contradictions(cell, EVERY) == marks
 
 
 def test_means_within_their_errors_are_not_marked():
-    here = PrintedAccuracy(1, "deit", "LP", 1.0, 90.0, 0.3)
+    here = published.PrintedAccuracy(1, "deit", "LP", 1.0, 90.0, 0.3)
     for other, marked in (
-        (PrintedAccuracy(2, "deit", "LP", 1.0, 91.4, 0.4), False),
-        (PrintedAccuracy(2, "deit", "LP", 1.0, 91.6, 0.4), True),
-        (PrintedAccuracy(1, "resnet18", "LP", 2.0, 90.0, 0.3), False),
+        (published.PrintedAccuracy(2, "deit", "LP", 1.0, 91.4, 0.4), False),
+        (published.PrintedAccuracy(2, "deit", "LP", 1.0, 91.6, 0.4), True),
+        (published.PrintedAccuracy(1, "resnet18", "LP", 2.0, 90.0, 0.3), False),
     ):
-        assert bool(contradictions(here, [other])) == marked
+        assert bool(published.contradictions(here, [other])) == marked
 
 
 def test_printed_epsilons_are_recomputed_at_the_noise_that_fits_best():
-    sampler = Poisson(n=N, batch=BATCH)
-    for noise, expected in EPSILONS.items():
-        phases = [Phase(sampler, noise, EPOCHS * N // BATCH)]
-        epsilon = guarantee(phases, 1 / N, "add_remove", "pld").epsilon
+    sampler = Poisson(n=published.N, batch=published.BATCH)
+    for noise, expected in published.EPSILONS.items():
+        phases = [Phase(sampler, noise, published.EPOCHS * published.N // published.BATCH)]
+        epsilon = guarantee(phases, 1 / published.N, "add_remove", "pld").epsilon
         assert round(epsilon, 2 if epsilon > 10 else 3) == expected
     fits = {cell.epsilon: cell.noise_multiplier for cell in EVERY}
     assert fits == {math.inf: 0.0, 12.28: 1.0, 1.29: 5.0, 0.57: 10.0, 0.26: 20.0}

@@ -15,6 +15,7 @@ from scipy.stats import binom
 
 from dpatlas.base.files import read_rows
 from dpatlas.errors import InputError
+from dpatlas.formulas.max_information import mechanisms
 from dpatlas.formulas.max_information.kappa import (
     FORMS,
     batch_moment_exponent,
@@ -23,15 +24,6 @@ from dpatlas.formulas.max_information.kappa import (
     kappa_repaired,
     kappa_tight,
     standing,
-)
-from dpatlas.formulas.max_information.mechanisms import (
-    gaussian_leading_coefficient,
-    gaussian_root_coefficient,
-    leading_term_ratio,
-    max_information_gaussian,
-    max_information_pure_dp,
-    pure_dp_leading_coefficient,
-    pure_dp_root_coefficient,
 )
 from dpatlas.formulas.max_information.published import PAPER_GRID, TABLE_1
 from dpatlas_workflow.papers.max_information import printed
@@ -131,13 +123,13 @@ def test_lifted_moment_is_that_of_a_normal_norm(y):
 @example(x=1e-3, beta=0.75)
 @given(x=st.floats(1e-3, 1e3), beta=st.floats(1e-9, 0.99))
 def test_gaussian_max_information_is_the_least_over_alpha(x, beta):
-    found = max_information_gaussian(x, beta)
+    found = mechanisms.max_information_gaussian(x, beta)
     limit = 1 / (beta - 0.5) if beta > 0.5 else 1e26
     near = limit * (1 - np.logspace(-15, -1, 200))
     alphas = np.append(np.geomspace(1e-26, near[-1], 4000), near)
     alphas = alphas[alphas * (beta - 0.5) <= 1]
-    values = x**2 * gaussian_leading_coefficient(alphas, beta)
-    values = values + x * gaussian_root_coefficient(alphas, beta)
+    values = x**2 * mechanisms.gaussian_leading_coefficient(alphas, beta)
+    values = values + x * mechanisms.gaussian_root_coefficient(alphas, beta)
     # Near the limit of alpha a square root of 0 takes rounding to 1e-8.
     assert found <= values.min() * (1 + 1e-6)
     assert found >= values.min() * 0.999
@@ -148,18 +140,20 @@ def test_coefficients_of_pure_privacy_are_its_max_information():
     m, ratio, beta, delta = 700, 0.01, 0.02, 1e-3
     eps = ratio * math.sqrt(2 * math.log(1.25 / delta))
     x = math.sqrt(m) * ratio
-    expected = max_information_pure_dp(m, eps, beta)
-    found = x**2 * pure_dp_leading_coefficient(delta) + x * pure_dp_root_coefficient(beta, delta)
+    expected = mechanisms.max_information_pure_dp(m, eps, beta)
+    found = x**2 * mechanisms.pure_dp_leading_coefficient(
+        delta
+    ) + x * mechanisms.pure_dp_root_coefficient(beta, delta)
     assert found == pytest.approx(expected, rel=1e-12)
 
 
 @given(alpha=st.floats(1e-3, 3), beta=st.floats(1e-300, 0.5), step=st.floats(1e-3, 0.9))
 def test_lemma_6_holds(alpha, beta, step):
     """R rises in both arguments and lies in [1/4, 2], with its largest value 1.95 at (3, 1/2)."""
-    ratio = leading_term_ratio(alpha, beta)
-    assert leading_term_ratio(alpha * (1 - step), beta) < ratio
-    assert leading_term_ratio(alpha, beta * (1 - step)) < ratio
-    assert 0.25 < ratio <= leading_term_ratio(3, 0.5) < 1.95
+    ratio = mechanisms.leading_term_ratio(alpha, beta)
+    assert mechanisms.leading_term_ratio(alpha * (1 - step), beta) < ratio
+    assert mechanisms.leading_term_ratio(alpha, beta * (1 - step)) < ratio
+    assert 0.25 < ratio <= mechanisms.leading_term_ratio(3, 0.5) < 1.95
 
 
 def test_printed_kappas_follow_from_the_grid_and_from_one_pair_only():

@@ -2,17 +2,9 @@
 
 import math
 
+import maxinf_sample_records as samples
 import pytest
 from figure_samples import select, shown_rows
-from maxinf_sample_records import (
-    GRID,
-    PRIORS,
-    TABLES,
-    TAUS,
-    agreement_record,
-    certificates_record,
-    typed,
-)
 from maxinf_sample_records import show as show_records
 
 from dpatlas.formulas.max_information.certificates import certificate
@@ -22,11 +14,11 @@ from dpatlas_workflow.papers.max_information.records.certified import SetLooks
 from dpatlas_workflow.papers.max_information.selection import PAID, RIGOROUS, UNIVERSE, settings_of
 from dpatlas_workflow.show.output import table_files
 
-ONE_EPOCH = PRIORS[2]
+ONE_EPOCH = samples.PRIORS[2]
 
 
 def show(name, *records):
-    return show_records(name, *(records or [certificates_record()]))
+    return show_records(name, *(records or [samples.certificates_record()]))
 
 
 def text_of(name, *records):
@@ -43,7 +35,7 @@ def rows_of(record, **keys):
 
 class TestSelected:
     def test_every_kind_of_prior_has_the_row_of_least_certificate_over_runs(self):
-        record = certificates_record()
+        record = samples.certificates_record()
         for row in rows_of(record, prior="independent", run=1):
             row["test_error"] = row["certificate_posterior"] + 1e-6
         rows = ours(record)
@@ -53,7 +45,7 @@ class TestSelected:
         private = rows[-1]
         assert (private["tuples_tried"], private["deviations_tried"]) == (2, 2)
         assert private["selected"] == "zeta 0.01, sigma 1, m 500, E 5, lr 20, tau 0.06"
-        (setting,) = settings_of(typed([record]))
+        (setting,) = settings_of(samples.typed([record]))
         chosen = setting.selected("dp-sgd")
         assert list(chosen.run) == [0, 1, 2]
         for name in ("risk_prior", "kl", "certificate_posterior", "certificate_tight"):
@@ -65,8 +57,8 @@ class TestSelected:
         assert "410 ± 10" in text and "| 2 x 2 of 4 x 2 |" in text
 
     def test_runs_that_select_other_priors_are_counted(self):
-        record = certificates_record()
-        (row,) = rows_of(record, prior="dp-sgd", E=1, run=2, tau=TAUS[0])
+        record = samples.certificates_record()
+        (row,) = rows_of(record, prior="dp-sgd", E=1, run=2, tau=samples.TAUS[0])
         row["certificate_posterior"] = 0.01
         private = ours(record)[2]
         five, one = private["selected"].split("; ")
@@ -76,16 +68,16 @@ class TestSelected:
         assert private["standing"] == "as printed"
 
     def test_standing_is_that_of_the_paid_form_and_of_the_tight_one(self):
-        repaired = certificates_record(form="repaired")
+        repaired = samples.certificates_record(form="repaired")
         rows = ours(repaired)
         assert [row["standing"] for row in rows] == ["rigorous"] * 3
         assert [row["standing_tight"] for row in rows] == ["rigorous", "rigorous", "as printed"]
-        one_epoch = ours(certificates_record(priors=[PRIORS[0], ONE_EPOCH]))
+        one_epoch = ours(samples.certificates_record(priors=[samples.PRIORS[0], ONE_EPOCH]))
         assert one_epoch[-1]["standing"] == "rigorous"
 
     @pytest.mark.parametrize("by", [RIGOROUS, UNIVERSE])
     def test_where_another_certificate_selects_another_prior_it_has_a_row_of_its_own(self, by):
-        record = certificates_record()
+        record = samples.certificates_record()
         assert {row["selected_by"] for row in ours(record)} == {PAID}
         for row in rows_of(record, E=5):
             row[by] = 1.0
@@ -95,25 +87,25 @@ class TestSelected:
         assert paid[f"{by}_mean"] == 1.0 > other[f"{by}_mean"]
 
     def test_a_posterior_that_diverged_has_a_certificate_of_one_and_no_risk(self):
-        record = certificates_record()
+        record = samples.certificates_record()
         for row in rows_of(record, prior="independent", run=1):
             row |= dict.fromkeys(("risk_posterior", "errors_posterior", "kl", "test_error"))
             row |= {f"certificate_{name}": 1.0 for name in ("posterior", "tight", "rigorous")}
             row["diverged"] = 12
         row = ours(record)[0]
         assert (row["diverged_runs"], row["covered_runs"], row["runs_used"]) == (1, 3, 3)
-        (setting,) = settings_of(typed([record]))
+        (setting,) = settings_of(samples.typed([record]))
         left = setting.selected("independent").query("run != 1")
         assert row["kl_mean"] == left.kl.mean()
         bounds = left.certificate_posterior
         assert row["certificate_posterior_mean"] == pytest.approx((bounds.sum() + 1) / 3)
 
-    @pytest.mark.parametrize("name", TABLES)
+    @pytest.mark.parametrize("name", samples.TABLES)
     def test_looks_stand_in_every_row_and_caption_and_the_caption_says_what_tau_is(self, name):
         other = {"look": "digits-1", "n": 6000, "K1": 1}
-        other |= {"grid": {**GRID, "epochs": [1], "taus": [0.03], "sigma": 1.0}}
+        other |= {"grid": {**samples.GRID, "epochs": [1], "taus": [0.03], "sigma": 1.0}}
         looks = {"number": 2, "registered": True, "others": [other]}
-        record = certificates_record(looks=looks, tau_is="variance")
+        record = samples.certificates_record(looks=looks, tau_is="variance")
         record["metrics"] |= label_of(SetLooks.model_validate(looks))
         for shown, label, words in (
             (show(name), False, ("not selected after a look: look 1", "a standard deviation")),
@@ -148,9 +140,9 @@ def test_printed_kappas_and_bounds_stand_beside_their_recomputation():
 
 
 def test_repetitions_of_an_agreement_are_added_up():
-    record = agreement_record(repetitions=3)
+    record = samples.agreement_record(repetitions=3)
     record["metrics"]["rows"][0] |= {"errors": 760}
-    shown = show("maxinf_certificates", certificates_record(), record)
+    shown = show("maxinf_certificates", samples.certificates_record(), record)
     rows = select(shown.rows, part="agreement")
     assert len(rows) == 4
     assert (rows[0]["errors"], rows[0]["pairs"]) == (2160, 3000)
@@ -160,7 +152,7 @@ def test_repetitions_of_an_agreement_are_added_up():
 
 class TestGrid:
     def test_an_infinite_kappa_has_a_mean_and_no_deviation(self):
-        record = certificates_record(form="repaired")
+        record = samples.certificates_record(form="repaired")
         for row in rows_of(record, E=5):
             row["kappa_repaired"] = None
             row["certificate_posterior"] = 1.0
