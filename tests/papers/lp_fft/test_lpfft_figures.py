@@ -1,4 +1,4 @@
-"""What the figures of lp_fft's training show, on made-up records."""
+"""What the figures of lp_fft show: training on made-up records, theory on small simulations."""
 
 import re
 
@@ -17,6 +17,8 @@ from lpfft_sample_records import (
     strategies_record,
     umap_record,
 )
+from lpfft_theory_sample_records import RECORDS as THEORY
+from lpfft_theory_sample_records import theory_record
 from scipy import stats
 
 from dpatlas.errors import InputError
@@ -32,11 +34,11 @@ from dpatlas_workflow.papers.lp_fft.published import TABLE_1
 from dpatlas_workflow.rows import arms as arms_over_runs
 from dpatlas_workflow.show.panel import PRINTED
 from dpatlas_workflow.show.rows import grouped
-from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN
+from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN, Estimate
 
 
 def show(name, *records):
-    return maker(name)(list(records) or RECORDS[name](), {})
+    return maker(name)(list(records) or (RECORDS | THEORY)[name](), {})
 
 
 def two_levels(**options):
@@ -234,6 +236,10 @@ class TestFeatureQuality:
         assert shown.panels[4].y.words[2] == "fonts-s: noise 1, head scale 4, rate 10"
         assert len([note for note in shown.notes if note.startswith("digits from")]) == 2
 
+    @pytest.mark.parametrize(("per_noise", "in_a_line"), [(1, 4), (2, 4), (3, 3), (5, 4), (6, 3)])
+    def test_a_noise_starts_a_line_where_it_can(self, per_noise, in_a_line):
+        assert lpfft_feature_quality._in_a_line(per_noise) == in_a_line
+
 
 class TestUmap:
     def test_csv_holds_exactly_the_points_that_are_drawn_within_limits_of_one_length(self):
@@ -269,3 +275,42 @@ class TestUmap:
         legends = [panel.legend for panel in shown.panels if panel.legend]
         assert [legend.heading for legend in legends] == ["digits", "letters"]
         assert [len(legend.looks) for legend in legends] == [3, 10]
+
+
+@pytest.fixture(scope="module", name="theory")
+def rows_of_the_theory_figure():
+    return show("lpfft_theory").rows
+
+
+def values(rows, column="value", **keys):
+    return [row[column] for row in select(rows, **keys)]
+
+
+def test_simulated_means_have_the_intervals_of_their_standard_errors(theory):
+    probing = theory_record("dynamics").facts["probing"]
+    rows = select(theory, panel="head norm", series="simulated")
+    for row, norm, error in zip(rows, probing["norm"], probing["norm_standard_error"], strict=True):
+        assert (row["low"], row["high"]) == Estimate(norm, error, np.inf, 2).interval(0.95)
+
+
+def test_brackets_are_those_of_the_last_noise_but_one_and_of_the_worst_draw():
+    record = theory_record("dynamics")
+    losses = select(record.tables["relu"], phase="head", draw=0)
+    worst = select(record.tables["relu"], phase="all", heads="random", **{"class": -1})[0]
+    worst["zeroth"][0] = 100 * worst["upper"][0]
+    rows = show("lpfft_theory", record).rows
+    first = next(row for row in losses if row["sigma"] == 0.5)
+    assert values(rows, panel="LP bracket", series="lower") == [first["start"], *first["lower"]]
+    assert values(rows, panel="FFT bracket", series="zeroth") == [worst["start"], *worst["zeroth"]]
+    assert values(rows, panel="FFT bracket", series="diffusion") == worst["diffusion"]
+    assert values(rows, "x", panel="FFT bracket", series="zeroth") == [0.0, *record.facts["times"]]
+
+
+def test_the_gap_is_shown_in_percent_and_formulas_for_uniform_noise_alone():
+    tables, rows = theory_record("imbalance").tables, show("lpfft_imbalance").rows
+    gap = values(rows, panel="Jensen gap in percent", series=r"$\sigma$ = 100")
+    assert gap == pytest.approx([100 * value for value in tables["gap"][1]["gap"]])
+    drift = select(rows, panel="change of the mean eigenvalue")
+    assert values(drift, series="printed, uniform") == tables["drift"][0]["paper"]
+    assert values(drift, series="corrected, uniform") == tables["drift"][0]["exact"]
+    assert len({row["series"] for row in drift}) == 4

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from maxinf_small import STEPS, N, metrics_of, run, save_data, spec_of
-from small_jobs import counted, killed_at, labelled
+from small_jobs import counted, killed_at
 
 from dpatlas.certify.risk import PairErrors
 from dpatlas.data import prepared
@@ -361,20 +361,3 @@ def test_channels_are_normalised_as_grey_levels_between_0_and_1():
     assert scaled.dtype == np.float32
     with pytest.raises(InputError, match="normalise"):
         normalised(stored, data, Normalise(means=[0.5], deviations=[0.2]))
-
-
-def test_the_convolutional_network_is_certified_too(tmp_path):
-    arrays = labelled({"train": 8, "add": 0, "test": 2}, margin=4)
-    # Images of 8 x 8.
-    arrays |= {name: np.tile(x, 4) for name, x in arrays.items() if name.startswith("x")}
-    facts = {"name": "small", "classes": small.CLASSES, "image_shape": [1, 8, 8]}
-    prepared.save(tmp_path / "data", arrays, {**facts, "preprocessing": small.SCALE})
-    (row,) = rows_of(
-        tmp_path / "data" / "manifest.json",
-        tmp_path,
-        **{**ALONE, **grid(m=4), "priors": [{**small.DP_SGD, "m": 4}]},
-        **{"model": "bayes-cnn9", "options": {}, "draws": 4, "test_repetitions": 1},
-        training={**TRAINING, "batch": 4, "epochs": 1},
-    )
-    assert row["kl"] > 0 and row["diverged"] is None
-    assert row["errors_prior"] in range(5) and row["errors_posterior"] in range(5)
