@@ -78,6 +78,83 @@ def test_bad_inputs_are_refused_by_name(inputs, complaint):
         evaluate("kl-step", inputs)
 
 
+CLAIM = dict(alpha=2, L=1, lam=0.1, beta=2.0, n=100, sigma2=0.1, eta=0.1, K=5)
+GIVEN = dict(L=1, lam=0.1, beta=1, n=10, m=2, sigma2=0.1, eta=0.5, K=3, delta=1e-5)
+FULL = dict(eta=2.0, lam=0.1, beta=1.0, sensitivity=0.1, sigma2=0.1, K=5)
+EXACT = dict(n=100, m=1, sigma2=1e-9, eta=0.5, K=1, radius=1.0, alpha=2.0, x_prime=0)
+SIGMA2 = dict(eps=1e-3, delta=1e-5, L=1, lam=0.1, n=10, sum_eta=1)
+UTILITY = dict(eps=24, delta=1e-5, L=1, lam=0.1, beta=1, n=10, d=3, xi2=1)
+LP = {"t": 1.0, "h": 3, "head_var": 0.4, "b_norm2": 0.2, "sigma2": 0.05}
+FFT = dict(t=1, h=3, head_var=2.0, y_norm2=1.0, xty_norm=1.0, sigma2=0.1, d=4)
+DP_SGD = dict(m=250, zeta=0.1, sigma=2.0, T=4, E=1, beta=0.01)
+UNION = dict(K1=100, K2=7, delta=0.05, delta_mc=0.0125, beta=0.025)
+RISK = dict(risk=0.1, kl=10.0, kappa=2.0, n=1000, **UNION)
+NOISE = {"d": 64, "n": 20_000, "q": 2}
+LEVEL = {"eps": 2.0, "delta": 1e-5}
+
+
+@pytest.mark.parametrize(
+    "name, inputs, complaint",
+    [
+        ("dp-sgld-claimed-rdp-constant", {**CLAIM, "eta": 0.5}, "eta: found 0.5; .*< 1/beta = 0.5"),
+        ("dp-sgld-claimed-rdp-constant", {**CLAIM, "lam": 3}, "lam: found 3; .*<= beta = 2"),
+        ("dp-sgld-conditional-epsilon", {**GIVEN, "eta": 1}, "eta: found 1; .*< 1/beta = 1"),
+        ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 0}, "m: found 0; .*a whole number >= 1"),
+        ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 11}, "m: found 11; .*<= n = 10"),
+        ("noisy-gd-gdp", FULL, "eta: found 2.0; allowed: .*< 2/beta = 2"),
+        ("dp-sgld-exact-renyi", EXACT, "sigma2: found 1e-09; .*>= 0.0009"),
+        (
+            "dp-sgld-steps",
+            dict(eps=1, delta=1e-5, beta=1, lam=0.1, n=10, d=3),
+            "d: found 3; allowed: a whole number < 2.17",
+        ),
+        ("dp-sgld-claimed-sigma2", SIGMA2, "eps: found 0.001; allowed: .*= 0.00576"),
+        ("dp-sgld-utility", UTILITY, r"eps: found 24; allowed: .*2 log\(1/delta\) = 23.0"),
+        ("lp-head-norm", {**LP, "t": -1}, "t: found -1; allowed: a number >= 0"),
+        ("lp-loss", {**LP, "y_norm2": 1.0, "b_norm2": 1.5}, "b_norm2: found 1.5; .*<= y_norm2 = 1"),
+        ("least-lp-loss", {"y_norm2": 1, "b_norm2": 2}, "b_norm2: found 2"),
+        ("lp-relu-loss-bound", {"L0": 0, "A": 1, "B": 1, "T": 1}, "L0: found 0"),
+        (
+            "fft-linear-loss-bound",
+            {**FFT, "sigma2": 2.0},
+            r"found inputs with which the formula fails \(A: found -9.14214; allowed: more",
+        ),
+        (
+            "fft-linear-loss-bound",
+            {**FFT, "h": 1, "head_var": 1.0, "sigma2": 0.0},
+            r"found inputs with which the formula fails \(A: found 0; allowed: more",
+        ),
+        ("kappa", {**DP_SGD, "batches": "poisson"}, "batches: found 'poisson'; .* one of disj"),
+        ("kappa-repaired", {**DP_SGD, "batches": "poisson"}, "batches: found 'poisson'"),
+        ("kappa-explicit", {**DP_SGD, "beta": 0}, "beta: found 0; allowed: a number > 0 and < 1"),
+        ("kappa-repaired", {**DP_SGD, "E": 1001}, "E: found 1001; .* <= 1000"),
+        ("kappa-per-record", {**DP_SGD, "n": 999}, r"T: found 4; .*<= floor\(n/m\) = 3"),
+        ("batch-moment-exponent", {"y": 0.5}, "y: found 0.5; allowed: a number >= 0 and < 0.5"),
+        ("leading-term-ratio", {"alpha": 5, "beta": 0.9}, r"alpha: found 5; .*<= .* = 2\.5"),
+        ("certificate", {**RISK, "beta": 0.0375}, r"delta_mc \+ beta: found 0.05; .*< delta"),
+        ("certificate-monte-carlo", {**RISK, "draws": 1000, "beta": 0.04}, r"found 0.0525"),
+        ("certificate-failure", dict(delta=0.1, delta_mc=0.1), r"delta_mc \+ beta: found 0.1"),
+        ("certificate", {**RISK, "kl": math.nan}, "kl: found nan"),
+        ("certificate", {**RISK, "kappa": -1}, "kappa: found -1; .*a number or infinity >= 0"),
+        (
+            "monte-carlo-risk",
+            dict(risk=0.12345, draws=1000, delta_mc=0.1, interval="clopper-pearson"),
+            "risk: found 0.12345; allowed: a multiple of 1/draws",
+        ),
+        ("feature-noise-assumption4", {**NOISE, "d": 1}, "d: found 1; allowed: .* >= 2"),
+        ("feature-layer2-mu", {**LEVEL, "eps": 0}, "eps: found 0; allowed: a number > 0"),
+        ("feature-layer2-delta", {**LEVEL, "relation": "both"}, "one of add_remove, replace_one"),
+        ("feature-eps-n", {"n": 64, "d": 64}, "n: found 64; allowed: a whole number > d = 64"),
+    ],
+)
+def test_what_a_theorem_leaves_out_is_refused_in_one_line_with_what_is_allowed(
+    name, inputs, complaint
+):
+    with pytest.raises(InputError, match=f"^{name}: .*{complaint}") as caught:
+        evaluate(name, inputs)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", [None, 3, ["kl-step"], "", "KL-STEP", "kl-steps"])
 def test_unknown_bound_is_answered_with_known_names(name):
     with pytest.raises(InputError, match=r"allowed: .*kl-"):

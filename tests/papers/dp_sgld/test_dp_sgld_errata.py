@@ -14,31 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpatlas.base.files import read_rows
-from dpatlas.formulas.dp_sgld.exact import (
-    Grid,
-    Law,
-    batch_means,
-    exact_delta,
-    exact_epsilon,
-    exact_renyi,
-)
-from dpatlas.formulas.dp_sgld.guarantees import (
-    cyclic_gd_gdp,
-    noisy_gd_gdp,
-    noisy_gd_gdp_of_steps,
-)
-from dpatlas.formulas.dp_sgld.published import (
-    PRINTED_TABLE_4,
-    PUBLISHED_RUNS,
-    TABLE_4,
-)
-from dpatlas.formulas.dp_sgld.theorems import (
-    claimed_rdp,
-    claimed_rdp_decreasing,
-    sigma2_approximate,
-    smoothness_of_mean,
-    sum_of_steps,
-)
+from dpatlas.formulas.dp_sgld import exact as exact_formulas
+from dpatlas.formulas.dp_sgld import guarantees, published, theorems
 from dpatlas.formulas.dp_sgld.utility import average_risk, excess_risk, utility_rdp
 from dpatlas_workflow.papers.dp_sgld import printed
 from dpatlas_workflow.papers.dp_sgld.claims import ratio_interval, rounded
@@ -59,9 +36,9 @@ CURVATURE, LIPSCHITZ = 1.0, 2.0
 )
 def test_theorem_3_2_is_violated_by_single_records_in_batches(K, alpha, exact, claimed):
     """n = 100, m = 1: one record 1 among zeros against zeros only."""
-    divergence = exact_renyi(100, 1, 0.02, 0.5, K, 1.0, alpha, 0)
+    divergence = exact_formulas.exact_renyi(100, 1, 0.02, 0.5, K, 1.0, alpha, 0)
     assert divergence == pytest.approx(exact, rel=1e-3)
-    bound = claimed_rdp(alpha, LIPSCHITZ, CURVATURE, 100, 0.02, 0.5 * K)
+    bound = theorems.claimed_rdp(alpha, LIPSCHITZ, CURVATURE, 100, 0.02, 0.5 * K)
     assert bound == pytest.approx(claimed, rel=1e-3)
     assert divergence > 7 * bound
 
@@ -72,18 +49,18 @@ def test_calibration_of_theorem_4_2_misses_its_delta_a_hundredfold(K, delta):
 
     Thm 4.2's own K is 13.5.
     """
-    sigma2 = sigma2_approximate(1.0, 1e-5, LIPSCHITZ, CURVATURE, 200)
-    exact = exact_delta(200, 1, sigma2, 0.5, K, 1.0, 1.0, -1)
+    sigma2 = theorems.sigma2_approximate(1.0, 1e-5, LIPSCHITZ, CURVATURE, 200)
+    exact = exact_formulas.exact_delta(200, 1, sigma2, 0.5, K, 1.0, 1.0, -1)
     assert exact == pytest.approx(delta, rel=5e-3)
     assert exact > 100 * 1e-5
-    assert exact_epsilon(200, 1, sigma2, 0.5, K, 1.0, 1e-5, -1) > 6
+    assert exact_formulas.exact_epsilon(200, 1, sigma2, 0.5, K, 1.0, 1e-5, -1) > 6
 
 
 def largest_excess(n, m, noises=(0.005, 0.05, 0.5), etas=(0.5, 0.9)):
     """The largest exact divergence over the claimed one: records, steps, orders, noise."""
     return max(
-        exact_renyi(n, m, sigma2, eta, K, 1.0, alpha, x_prime, rest=rest)
-        / claimed_rdp(alpha, LIPSCHITZ, CURVATURE, n, sigma2, K * eta)
+        exact_formulas.exact_renyi(n, m, sigma2, eta, K, 1.0, alpha, x_prime, rest=rest)
+        / theorems.claimed_rdp(alpha, LIPSCHITZ, CURVATURE, n, sigma2, K * eta)
         for sigma2, eta in itertools.product(noises, etas)
         for x_prime, rest in ((0, 0), (-1, 0), (-1, -1), (-1, 1))
         for K, alpha in itertools.product((1, 2, 5), (1.1, 2.0, 8.0))
@@ -97,8 +74,8 @@ def test_theorem_3_2_holds_for_full_batches(n):
 
 def test_exact_divergence_is_thousands_of_times_the_claimed_one():
     """n = 200, m = 1, one step of .9: the largest excess of the scan in the embedded tier."""
-    divergence = exact_renyi(200, 1, 0.005, 0.9, 1, 1.0, 2.0, -1, rest=-1)
-    assert divergence / claimed_rdp(2.0, LIPSCHITZ, CURVATURE, 200, 0.005, 0.9) > 3000
+    divergence = exact_formulas.exact_renyi(200, 1, 0.005, 0.9, 1, 1.0, 2.0, -1, rest=-1)
+    assert divergence / theorems.claimed_rdp(2.0, LIPSCHITZ, CURVATURE, 200, 0.005, 0.9) > 3000
 
 
 def test_violation_of_theorem_3_2_starts_by_three_records_a_batch():
@@ -108,20 +85,20 @@ def test_violation_of_theorem_3_2_starts_by_three_records_a_batch():
 
 
 def test_printed_epsilon_of_one_follows_from_counting_epochs():
-    for run in PUBLISHED_RUNS:
+    for run in published.PUBLISHED_RUNS:
         assert run.claimed_epsilon("epochs") == pytest.approx(run.printed_epsilon, rel=0.03)
 
 
 def test_epsilon_is_seven_to_twentyseven_when_steps_are_counted():
     """Over real orders; whole ones from 2 on would give up to .5 more."""
-    claims = [run.claimed_epsilon("steps") for run in PUBLISHED_RUNS]
+    claims = [run.claimed_epsilon("steps") for run in published.PUBLISHED_RUNS]
     expected = [26.0, 26.3, 7.2, 25.7, 27.1, 7.2]
     np.testing.assert_allclose(claims, expected, rtol=5e-3)
 
 
 def test_published_step_sizes_are_above_the_limit_of_the_utility_theorems():
     """eta is about 1 / beta on CIFAR-10, where Thms 4.1 and 4.2 take 1 / (2 beta)."""
-    products = [run.eta * run.beta for run in PUBLISHED_RUNS if run.eta is not None]
+    products = [run.eta * run.beta for run in published.PUBLISHED_RUNS if run.eta is not None]
     np.testing.assert_allclose(products, [0.99, 0.9842, 0.4956])
 
 
@@ -129,18 +106,19 @@ def test_published_step_sizes_are_above_the_limit_of_the_utility_theorems():
 def test_closed_form_of_corollary_3_3_is_below_the_steps_of_algorithm_1(condition, K):
     setting = dict(L=1.5, lam=0.1, beta=0.1 * condition, n=1000, sigma2=0.01, K=K)
     exact, closed_form = (
-        claimed_rdp_decreasing(10.0, **setting, steps=steps) for steps in ("exact", "closed-form")
+        theorems.claimed_rdp_decreasing(10.0, **setting, steps=steps)
+        for steps in ("exact", "closed-form")
     )
     assert closed_form < exact
     # By less than what a single step of eta_0 = 1 / (2 beta) costs.
-    assert exact < closed_form + claimed_rdp(10.0, 1.5, 0.1, 1000, 0.01, 5 / condition)
+    assert exact < closed_form + theorems.claimed_rdp(10.0, 1.5, 0.1, 1000, 0.01, 5 / condition)
 
 
 @given(condition=st.floats(1, 1e6), K=st.integers(1, 10**6))
 def test_closed_form_of_corollary_3_3_bounds_the_sum_that_theorem_3_2_prints(condition, K):
     """eta_1 + .. + eta_K, which leaves out eta_0 = 1 / (2 beta)."""
-    printed = sum_of_steps(condition, 1.0, K + 1) - 1 / (2 * condition)
-    closed_form = sum_of_steps(condition, 1.0, K, "closed-form")
+    printed = theorems.sum_of_steps(condition, 1.0, K + 1) - 1 / (2 * condition)
+    closed_form = theorems.sum_of_steps(condition, 1.0, K, "closed-form")
     assert printed < closed_form * (1 + 1e-12)
     assert closed_form < printed + 1 / (2 * condition)
 
@@ -272,7 +250,7 @@ def test_printed_lemma_4_1_and_theorem_4_1_have_half_the_batch_noise():
 def test_printed_lemma_4_3_leaves_out_part_of_its_steps(condition, K):
     """The proof's sum, with eta_0 .. eta_(K-1), is above the integral that replaces it."""
     arguments = dict(beta=condition, lam=1.0, K=K, xi2=1.0, d=1, sigma2=0.0, distance2=0.0)
-    proof = 2 / K * sum_of_steps(condition, 1.0, K)
+    proof = 2 / K * theorems.sum_of_steps(condition, 1.0, K)
     assert average_risk(**arguments) == pytest.approx(proof)
     assert average_risk(**arguments, convention="paper") < proof
 
@@ -305,7 +283,7 @@ def test_smoothness_of_lemma_5_1_is_that_of_the_mean_loss_not_of_every_record():
     probabilities = np.array([0.5, 0.5])
     hessian = (np.diag(probabilities) - np.outer(probabilities, probabilities)) * 10.0**2
     assert np.linalg.eigvalsh(hessian)[-1] + lam == pytest.approx(own)
-    assert own > 90 * smoothness_of_mean(x, lam)
+    assert own > 90 * theorems.smoothness_of_mean(x, lam)
 
 
 def variance(law, grid, k):
@@ -317,24 +295,25 @@ def test_log_sobolev_constant_of_lemma_3_4_holds_only_given_the_batch():
     """c-LSI implies a variance of at most 1 / c = 2 sigma2 / lam = 0.04."""
     sigma2, eta = 0.02, 0.5
     implied = 2 * sigma2 / CURVATURE
-    grid = Grid.of(3.0, 100)
+    grid = exact_formulas.Grid.of(3.0, 100)
     setting = dict(sigma2=sigma2, eta=eta, radius=3.0, reading=grid)
-    balanced = Law(batch_means({1.0: 50, -1.0: 50}, 1), **setting)
+    balanced = exact_formulas.Law(exact_formulas.batch_means({1.0: 50, -1.0: 50}, 1), **setting)
     assert variance(balanced, grid, 1) == pytest.approx(0.28, rel=1e-6)
-    given_batch = Law({1.0: 1.0}, **setting)
+    given_batch = exact_formulas.Law({1.0: 1.0}, **setting)
     assert variance(given_batch, grid, 1) == pytest.approx(0.03, rel=1e-6)
     assert 0.03 < implied < 0.28 / 6
     # Projection to [-1, 1] does not save it.
-    grid = Grid.of(1.0, 100)
-    balanced = Law(
-        batch_means({1.0: 50, -1.0: 50}, 1), **{**setting, "radius": 1.0, "reading": grid}
+    grid = exact_formulas.Grid.of(1.0, 100)
+    balanced = exact_formulas.Law(
+        exact_formulas.batch_means({1.0: 50, -1.0: 50}, 1),
+        **{**setting, "radius": 1.0, "reading": grid},
     )
     assert variance(balanced, grid, 1) > 6 * implied
 
 
 def test_last_column_of_table_4_counts_classes_where_it_says_parameters():
     ratios = [float(row["ratio"]) for row in read_rows(PRINTED / "table4_constants.csv")]
-    for problem, value in zip(TABLE_4, ratios, strict=True):
+    for problem, value in zip(published.TABLE_4, ratios, strict=True):
         by_classes = problem.ratio(problem.classes)
         assert 0.03 < by_classes / value - 1 < 0.09
         by_parameters = problem.ratio(problem.parameters)
@@ -342,16 +321,16 @@ def test_last_column_of_table_4_counts_classes_where_it_says_parameters():
         # Half of eps, as in the proof of Thm 4.4, would be off by two.
         assert 0.5 * by_classes / value < 0.55
     # The authors' delta for X-rays takes the ratio farther away.
-    assert TABLE_4[2].ratio(3, delta=1e-4) / ratios[2] > 1.3
+    assert published.TABLE_4[2].ratio(3, delta=1e-4) / ratios[2] > 1.3
 
 
 def in_print(problem):
-    return rounded(PRINTED_TABLE_4[problem.dataset, problem.backbone][2])
+    return rounded(published.PRINTED_TABLE_4[problem.dataset, problem.backbone][2])
 
 
 def test_last_column_of_table_4_is_off_in_two_rows_whatever_was_rounded():
     """Intervals of what rounds to the printed numbers: only AlexNet's row fits, and barely."""
-    intervals = [(ratio_interval(p, p.classes), in_print(p)) for p in TABLE_4]
+    intervals = [(ratio_interval(p, p.classes), in_print(p)) for p in published.TABLE_4]
     fits = [
         low <= high_print and low_print <= high
         for (low, high), (low_print, high_print) in intervals
@@ -360,14 +339,16 @@ def test_last_column_of_table_4_is_off_in_two_rows_whatever_was_rounded():
     (low, high), printed_interval = intervals[0]
     assert (low, high) == pytest.approx((3.38e-3, 3.50e-3), rel=2e-3)
     assert printed_interval == pytest.approx((3.15e-3, 3.25e-3))
-    for problem in TABLE_4:
+    for problem in published.TABLE_4:
         assert ratio_interval(problem, problem.parameters)[1] < in_print(problem)[0] / 200
 
 
 def test_last_column_of_table_4_follows_in_all_rows_at_one_order_near_26():
     """With d = classes; below 25.4 or above 26.5 some row does not."""
-    ratios = np.array([ratio_interval(p, p.classes) for p in TABLE_4]) * (1 + 2 * math.log(1e5))
-    printed = np.array([in_print(p) for p in TABLE_4])
+    ratios = np.array([ratio_interval(p, p.classes) for p in published.TABLE_4]) * (
+        1 + 2 * math.log(1e5)
+    )
+    printed = np.array([in_print(p) for p in published.TABLE_4])
     # The ratio goes as 1 / alpha.
     least = (ratios[:, 0] / printed[:, 1]).max()
     most = (ratios[:, 1] / printed[:, 0]).min()
@@ -378,8 +359,8 @@ def test_printed_regulariser_does_not_fit_the_printed_smoothness():
     """lam ||W||^2 has curvature 2 lam, which small features leave above beta = .../2 + lam."""
     lam = 0.1
     x = 0.01 * np.eye(3)
-    assert 2 * lam > smoothness_of_mean(x, lam)
-    assert lam < smoothness_of_mean(x, lam)
+    assert 2 * lam > theorems.smoothness_of_mean(x, lam)
+    assert lam < theorems.smoothness_of_mean(x, lam)
 
 
 def quadratic_gdp(etas, lam, sensitivity, sigma2, period=1):
@@ -400,10 +381,10 @@ def quadratic_gdp(etas, lam, sensitivity, sigma2, period=1):
 @given(etas=st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=60), lam=st.floats(1e-3, 1.0))
 def test_hidden_state_bound_is_attained_by_a_quadratic(etas, lam):
     """beta = 1 plays no part: the contraction of a step is 1 - eta lam."""
-    bound = noisy_gd_gdp_of_steps(np.array(etas), lam, 1.0, 0.1, 0.01)
+    bound = guarantees.noisy_gd_gdp_of_steps(np.array(etas), lam, 1.0, 0.1, 0.01)
     assert quadratic_gdp(etas, lam, 0.1, 0.01) == pytest.approx(bound, rel=1e-9)
     eta, K = etas[0], len(etas)
-    bound = noisy_gd_gdp(eta, lam, 1.0, 0.1, 0.01, K)
+    bound = guarantees.noisy_gd_gdp(eta, lam, 1.0, 0.1, 0.01, K)
     assert quadratic_gdp([eta] * K, lam, 0.1, 0.01) == pytest.approx(bound, rel=1e-9)
 
 
@@ -414,6 +395,6 @@ def test_hidden_state_bound_is_attained_by_a_quadratic(etas, lam):
     epochs=st.integers(1, 20),
 )
 def test_cyclic_bound_is_not_undercut_by_a_quadratic(eta, lam, batches, epochs):
-    bound = cyclic_gd_gdp(eta, lam, 1.0, 0.1, 0.01, batches, epochs)
+    bound = guarantees.cyclic_gd_gdp(eta, lam, 1.0, 0.1, 0.01, batches, epochs)
     reached = quadratic_gdp([eta] * (batches * epochs), lam, 0.1, 0.01, batches)
     assert reached <= bound * (1 + 1e-9)

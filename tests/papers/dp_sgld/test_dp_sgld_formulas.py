@@ -9,35 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
-from dpatlas.catalogue import evaluate
 from dpatlas.errors import InputError
-from dpatlas.formulas.dp_sgld.theorems import (
-    claimed_epsilon,
-    claimed_epsilon_real,
-    claimed_rdp,
-    claimed_rdp_constant,
-    claimed_rdp_decreasing,
-    claimed_sigma2,
-    lipschitz,
-    noise_multiplier,
-    radius,
-    sigma2_approximate,
-    smoothness,
-    smoothness_of_mean,
-    step_noise_multiplier,
-    steps_approximate,
-    steps_rdp,
-    sum_of_steps,
-)
-from dpatlas.formulas.dp_sgld.utility import (
-    average_risk,
-    excess_risk,
-    utility_approximate,
-    utility_approximate_decreasing,
-    utility_rdp,
-    utility_rdp_decreasing,
-    warns_about_utility,
-)
+from dpatlas.formulas.dp_sgld import theorems, utility
 
 SETTING = dict(L=1.5, lam=0.1, n=1000, sigma2=0.01)
 positive = st.floats(1e-3, 1e3)
@@ -47,29 +20,29 @@ positive = st.floats(1e-3, 1e3)
 def test_sum_of_decreasing_steps_keeps_its_digits(ratio, lam, K):
     beta = lam * 10**ratio
     steps = [1 / (2 * beta + lam * k / 2) for k in range(K)]
-    assert sum_of_steps(beta, lam, K) == pytest.approx(math.fsum(steps), rel=1e-11, abs=0)
+    assert theorems.sum_of_steps(beta, lam, K) == pytest.approx(math.fsum(steps), rel=1e-11, abs=0)
 
 
 def test_claim_stops_growing_while_composition_does_not():
     """K steps of full-batch composition add up; Thm 3.2 has a limit."""
     alpha, eta = 8.0, 0.5
-    claims = claimed_rdp_constant(
+    claims = theorems.claimed_rdp_constant(
         alpha, **SETTING, beta=1.0, eta=eta, K=np.array([1, 10, 1000, 10**6])
     )
     assert np.all(np.diff(claims) > 0)
     limit = 4 * alpha * 1.5**2 / (0.1 * 1000**2 * 0.01)
     assert claims[2] == pytest.approx(limit, rel=1e-9)
     # One step of Alg. 1 is of the largest constant size.
-    decreasing = claimed_rdp_decreasing(alpha, **SETTING, beta=1.0, K=1)
+    decreasing = theorems.claimed_rdp_decreasing(alpha, **SETTING, beta=1.0, K=1)
     assert claims[0] == pytest.approx(decreasing)
 
 
 @given(sigma2=st.floats(1e-6, 1e3), sum_eta=positive, delta=st.floats(1e-12, 0.5))
 def test_claimed_epsilon_is_the_least_over_all_orders(sigma2, sum_eta, delta):
-    epsilon = claimed_epsilon_real(1.5, 0.1, 1000, sigma2, sum_eta, delta)
-    assert epsilon <= claimed_epsilon(1.5, 0.1, 1000, sigma2, sum_eta, delta) * (1 + 1e-12)
+    epsilon = theorems.claimed_epsilon_real(1.5, 0.1, 1000, sigma2, sum_eta, delta)
+    assert epsilon <= theorems.claimed_epsilon(1.5, 0.1, 1000, sigma2, sum_eta, delta) * (1 + 1e-12)
     orders = 1 + np.geomspace(1e-6, 1e9, 3001)
-    divergences = claimed_rdp(orders, 1.5, 0.1, 1000, sigma2, sum_eta)
+    divergences = theorems.claimed_rdp(orders, 1.5, 0.1, 1000, sigma2, sum_eta)
     converted = divergences + math.log(1 / delta) / (orders - 1)
     assert epsilon <= converted.min() * (1 + 1e-12)
     assert epsilon == pytest.approx(converted.min(), rel=1e-4)
@@ -77,42 +50,44 @@ def test_claimed_epsilon_is_the_least_over_all_orders(sigma2, sum_eta, delta):
 
 @given(eps=st.floats(0.05, 100), delta=st.floats(1e-12, 0.1), sum_eta=positive)
 def test_claimed_noise_gives_the_claimed_epsilon(eps, delta, sum_eta):
-    sigma2 = claimed_sigma2(eps, delta, 1.5, 0.1, 1000, sum_eta)
-    assert claimed_epsilon(1.5, 0.1, 1000, sigma2, sum_eta, delta) == pytest.approx(eps, rel=1e-9)
+    sigma2 = theorems.claimed_sigma2(eps, delta, 1.5, 0.1, 1000, sum_eta)
+    assert theorems.claimed_epsilon(1.5, 0.1, 1000, sigma2, sum_eta, delta) == pytest.approx(
+        eps, rel=1e-9
+    )
     # Without any divergence the largest order, 1999, decides.
-    least = claimed_epsilon(0, 0.1, 1000, sigma2, sum_eta, delta)
+    least = theorems.claimed_epsilon(0, 0.1, 1000, sigma2, sum_eta, delta)
     assert least == pytest.approx(math.log(1 / delta) / 1998)
 
 
 @given(eps=st.floats(0.01, 20), delta=st.floats(1e-10, 0.01))
 def test_noise_of_theorem_4_2_meets_its_target_after_any_number_of_steps(eps, delta):
     alpha = 1 + 2 / eps * math.log(1 / delta)
-    sigma2 = sigma2_approximate(eps, delta, 1.5, 0.1, 1000)
+    sigma2 = theorems.sigma2_approximate(eps, delta, 1.5, 0.1, 1000)
     assert sigma2 == pytest.approx(
         8 * 1.5**2 * (eps + 2 * math.log(1 / delta)) / (eps**2 * 0.1 * 1000**2)
     )
-    divergence = claimed_rdp(alpha, 1.5, 0.1, 1000, sigma2, 1e9)
+    divergence = theorems.claimed_rdp(alpha, 1.5, 0.1, 1000, sigma2, 1e9)
     assert divergence + math.log(1 / delta) / (alpha - 1) == pytest.approx(eps)
 
 
 def test_steps_of_both_schedules_follow_the_theorems():
     arguments = dict(beta=55.0, lam=1e-3, n=50_000, d=5120)
     ratio = 50_000**2 / (4 * math.log(1e5) * 5120)
-    constant = steps_approximate(1.0, 1e-5, **arguments)
+    constant = theorems.steps_approximate(1.0, 1e-5, **arguments)
     assert constant == pytest.approx(2 * 55_000 * math.log(ratio))
-    decreasing = steps_approximate(1.0, 1e-5, **arguments, schedule="decreasing")
+    decreasing = theorems.steps_approximate(1.0, 1e-5, **arguments, schedule="decreasing")
     assert decreasing == pytest.approx(55_000 * ratio)
     # Where r exceeds (beta / lam)^2 the other branch is the larger one.
-    other = steps_rdp(2.0, 1.0, 1.0, 1.0, 1000, 5, schedule="decreasing")
+    other = theorems.steps_rdp(2.0, 1.0, 1.0, 1.0, 1000, 5, schedule="decreasing")
     assert other == pytest.approx((1000**2 / 10) ** 2)
 
 
 def test_noise_multiplier_is_that_of_a_step_at_half_the_inverse_smoothness():
     """Two conventions: over L / m as in DP-SGD's code, over the sensitivity 2 L / m here."""
     eps, delta, L, lam, beta, n, m = 1.0, 1e-5, 3.0, 0.01, 7.0, 4000, 64
-    sigma2 = sigma2_approximate(eps, delta, L, lam, n)
-    multiplier = step_noise_multiplier(1 / (2 * beta), sigma2, L, m)
-    assert noise_multiplier(n, m, eps, delta, beta / lam) == pytest.approx(multiplier / 2)
+    sigma2 = theorems.sigma2_approximate(eps, delta, L, lam, n)
+    multiplier = theorems.step_noise_multiplier(1 / (2 * beta), sigma2, L, m)
+    assert theorems.noise_multiplier(n, m, eps, delta, beta / lam) == pytest.approx(multiplier / 2)
     deviation_of_mean = math.sqrt(2 * sigma2 / (2 * beta)) * 2 * beta
     assert multiplier == pytest.approx(deviation_of_mean / (L / m))
 
@@ -139,7 +114,7 @@ def test_constants_of_softmax_regression_hold_on_random_data(seed):
     x = rng.normal(size=(n, p))
     norm = np.linalg.norm(x, axis=1).max()
     labels = rng.integers(0, classes, n)
-    beta_mean, beta = smoothness_of_mean(x, lam), smoothness(norm, lam)
+    beta_mean, beta = theorems.smoothness_of_mean(x, lam), theorems.smoothness(norm, lam)
     assert beta_mean == pytest.approx(np.linalg.eigvalsh(x.T @ x / n)[-1] / 2 + lam)
     for scale in (0, 1, 10):
         weights = scale * rng.normal(size=classes * p)
@@ -147,20 +122,20 @@ def test_constants_of_softmax_regression_hold_on_random_data(seed):
         assert lam * (1 - 1e-9) <= eigenvalues[0] <= eigenvalues[-1] <= beta_mean <= beta
         gaps = softmax(x @ weights.reshape(classes, p).T, axis=1) - np.eye(classes)[labels]
         gradients = np.linalg.norm(gaps, axis=1) * np.linalg.norm(x, axis=1)
-        assert gradients.max() <= lipschitz(norm)
+        assert gradients.max() <= theorems.lipschitz(norm)
     best = minimize(softmax_loss, np.zeros(classes * p), args=(x, labels, lam)).x
-    assert np.linalg.norm(best) <= radius(norm, lam, classes)
+    assert np.linalg.norm(best) <= theorems.radius(norm, lam, classes)
     # The loss's gradient sqrt(2) ||x|| and lam ||W|| balance there; log C is out of reach.
-    assert radius(0.1, 1.0, classes) == pytest.approx(math.sqrt(2) * 0.1)
+    assert theorems.radius(0.1, 1.0, classes) == pytest.approx(math.sqrt(2) * 0.1)
 
 
 def test_two_classes_and_opposite_labels_reach_smoothness_and_lipschitz_constant():
     """Two equal logits: D(p) - p p^T has the eigenvalue 1/2. Far logits: ||p - y|| = sqrt(2)."""
     x = np.array([[0.0, 2.0]])
     assert np.linalg.eigvalsh(softmax_hessian(np.zeros(4), x, 0.1))[-1] == pytest.approx(
-        smoothness(2.0, 0.1)
+        theorems.smoothness(2.0, 0.1)
     )
-    assert np.linalg.norm(np.array([1.0, -1.0])) * 2 == pytest.approx(lipschitz(2.0))
+    assert np.linalg.norm(np.array([1.0, -1.0])) * 2 == pytest.approx(theorems.lipschitz(2.0))
 
 
 def quadratic_risks(h, g, eta, sigma2, start):
@@ -193,27 +168,27 @@ def test_utility_bounds_hold_on_quadratics(curvatures, shifts, start, sigma2, K)
     lam, beta, xi2 = h.min(), h.max(), np.mean(g**2)
     arguments = dict(xi2=xi2, d=1, sigma2=sigma2, distance2=start**2)
     constant = quadratic_risks(h, g, np.full(K, 1 / (2 * beta)), sigma2, start)
-    bound = excess_risk(beta, lam, 1 / (2 * beta), K, **arguments)
+    bound = utility.excess_risk(beta, lam, 1 / (2 * beta), K, **arguments)
     assert constant[-1] <= bound * (1 + 1e-9)
     steps = 1 / (2 * beta + lam * np.arange(K) / 2)
     decreasing = quadratic_risks(h, g, steps, sigma2, start)
-    assert decreasing[:-1].mean() <= average_risk(beta, lam, K, **arguments) * (1 + 1e-9)
+    assert decreasing[:-1].mean() <= utility.average_risk(beta, lam, K, **arguments) * (1 + 1e-9)
 
 
 def test_theorems_on_utility_are_the_lemmas_at_the_papers_noise_and_steps():
     """At the stated sigma2 and K, and distance 2 L / lam, the lemmas are below the theorems."""
     eps, delta, L, lam, beta, n, d = 1.0, 1e-5, 1.5, 0.1, 1.0, 5000, 20
     xi2, distance2 = 0.3, (2 * L / lam) ** 2
-    sigma2 = sigma2_approximate(eps, delta, L, lam, n)
-    K = math.ceil(steps_approximate(eps, delta, beta, lam, n, d))
+    sigma2 = theorems.sigma2_approximate(eps, delta, L, lam, n)
+    K = math.ceil(theorems.steps_approximate(eps, delta, beta, lam, n, d))
     for convention in ("exact", "paper"):
         arguments = dict(d=d, sigma2=sigma2, distance2=distance2, convention=convention)
-        lemma = excess_risk(beta, lam, 1 / (2 * beta), K, xi2, **arguments)
-        theorem = utility_approximate(eps, delta, L, lam, beta, n, d, xi2, convention)
+        lemma = utility.excess_risk(beta, lam, 1 / (2 * beta), K, xi2, **arguments)
+        theorem = utility.utility_approximate(eps, delta, L, lam, beta, n, d, xi2, convention)
         assert 0.9 * theorem < lemma <= theorem
-    K = math.ceil(steps_approximate(eps, delta, beta, lam, n, d, "decreasing"))
-    lemma = average_risk(beta, lam, K, L**2, d, sigma2, distance2)
-    theorem = utility_approximate_decreasing(eps, delta, L, lam, beta, n, d)
+    K = math.ceil(theorems.steps_approximate(eps, delta, beta, lam, n, d, "decreasing"))
+    lemma = utility.average_risk(beta, lam, K, L**2, d, sigma2, distance2)
+    theorem = utility.utility_approximate_decreasing(eps, delta, L, lam, beta, n, d)
     assert 0.2 * theorem < lemma <= theorem
 
 
@@ -222,49 +197,15 @@ def test_utility_under_renyi_privacy_is_stronger_than_under_its_approximation():
     eps, delta = 1.0, 1e-5
     alpha = 1 + 2 / eps * math.log(1 / delta)
     shared = dict(L=1.5, lam=0.1, beta=1.0, n=5000, d=20)
-    renyi = utility_rdp(alpha, eps / 2, **shared, xi2=0.1)
-    assert 0.5 < renyi / utility_approximate(eps, delta, **shared, xi2=0.1) < 1
-    renyi = utility_rdp_decreasing(alpha, eps / 2, **shared)
-    assert 0.5 < renyi / utility_approximate_decreasing(eps, delta, **shared) < 1
+    renyi = utility.utility_rdp(alpha, eps / 2, **shared, xi2=0.1)
+    assert 0.5 < renyi / utility.utility_approximate(eps, delta, **shared, xi2=0.1) < 1
+    renyi = utility.utility_rdp_decreasing(alpha, eps / 2, **shared)
+    assert 0.5 < renyi / utility.utility_approximate_decreasing(eps, delta, **shared) < 1
 
 
 def test_step_sizes_that_only_the_utility_results_leave_out_are_told_apart():
-    assert not warns_about_utility(0.5, 1.0)
-    assert warns_about_utility(0.51, 1.0)
-    assert claimed_rdp_constant(2.0, **SETTING, beta=1.0, eta=0.51, K=3) > 0
+    assert not utility.warns_about_utility(0.5, 1.0)
+    assert utility.warns_about_utility(0.51, 1.0)
+    assert theorems.claimed_rdp_constant(2.0, **SETTING, beta=1.0, eta=0.51, K=3) > 0
     with pytest.raises(InputError, match=r"eta: found 0.51; .*<= 1/\(2 beta\) = 0.5"):
-        excess_risk(1.0, 0.1, 0.51, 3, 1.0, 1, 0.1, 1.0)
-
-
-CLAIM = dict(alpha=2, L=1, lam=0.1, beta=2.0, n=100, sigma2=0.1, eta=0.1, K=5)
-FULL = dict(eta=0.5, lam=0.1, beta=1.0, sensitivity=0.1, sigma2=0.1, K=5)
-EXACT = dict(n=100, m=1, sigma2=0.02, eta=0.5, K=1, radius=1.0, alpha=2.0, x_prime=0)
-GIVEN = dict(L=1, lam=0.1, beta=1, n=10, m=2, sigma2=0.1, eta=0.5, K=3, delta=1e-5)
-SIGMA2 = dict(eps=1e-3, delta=1e-5, L=1, lam=0.1, n=10, sum_eta=1)
-UTILITY = dict(eps=24, delta=1e-5, L=1, lam=0.1, beta=1, n=10, d=3, xi2=1)
-
-
-@pytest.mark.parametrize(
-    "name, inputs, complaint",
-    [
-        ("dp-sgld-claimed-rdp-constant", {**CLAIM, "eta": 0.5}, "eta: found 0.5; .*< 1/beta = 0.5"),
-        ("dp-sgld-claimed-rdp-constant", {**CLAIM, "lam": 3}, "lam: found 3; .*<= beta = 2"),
-        ("dp-sgld-conditional-epsilon", {**GIVEN, "eta": 1}, "eta: found 1; .*< 1/beta = 1"),
-        ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 0}, "m: found 0; .*a whole number >= 1"),
-        ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 11}, "m: found 11; .*<= n = 10"),
-        ("noisy-gd-gdp", {**FULL, "eta": 2.0}, "eta: found 2.0; allowed: .*< 2/beta = 2"),
-        ("dp-sgld-exact-renyi", {**EXACT, "sigma2": 1e-9}, "sigma2: found 1e-09; .*>= 0.0009"),
-        (
-            "dp-sgld-steps",
-            dict(eps=1, delta=1e-5, beta=1, lam=0.1, n=10, d=3),
-            "d: found 3; allowed: a whole number < 2.17",
-        ),
-        ("dp-sgld-claimed-sigma2", SIGMA2, "eps: found 0.001; allowed: .*= 0.00576"),
-        ("dp-sgld-utility", UTILITY, r"eps: found 24; allowed: .*2 log\(1/delta\) = 23.0"),
-    ],
-)
-def test_arguments_that_a_theorem_leaves_out_are_refused_with_what_is_allowed(
-    name, inputs, complaint
-):
-    with pytest.raises(InputError, match=f"^{name}: {complaint}"):
-        evaluate(name, inputs)
+        utility.excess_risk(1.0, 0.1, 0.51, 3, 1.0, 1, 0.1, 1.0)

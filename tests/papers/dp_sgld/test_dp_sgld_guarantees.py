@@ -5,10 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.integrate import quad
-from scipy.stats import norm
 
 from dpatlas.accounting.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpatlas.errors import InputError
@@ -30,23 +26,6 @@ STEP = dict(eta=0.5, lam=0.1, beta=1.0, sensitivity=0.02, sigma2=1e-3)
 RENYI = dict(L=1.5, lam=0.1, sigma2=0.01, eta=0.5)
 
 
-@pytest.mark.parametrize("mu", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("eps", [0.0, 0.5, 3.0])
-def test_gaussian_delta_is_the_hockey_stick_of_two_normals(mu, eps):
-    crossing = eps / mu + mu / 2
-    value, _ = quad(
-        lambda y: norm.pdf(y - mu) - math.exp(eps) * norm.pdf(y), crossing, crossing + 12
-    )
-    assert gaussian_delta(mu, eps) == pytest.approx(value, rel=1e-6, abs=1e-14)
-
-
-@given(mu=st.floats(1e-3, 30), delta=st.floats(1e-10, 0.5))
-def test_gaussian_epsilon_never_promises_more_than_delta_allows(mu, delta):
-    eps = gaussian_epsilon(mu, delta)
-    assert gaussian_delta(mu, eps) <= delta
-    assert eps == 0 or gaussian_delta(mu, eps * (1 - 1e-6)) > delta
-
-
 def test_gaussian_formulas_end_in_limits_and_not_in_nan():
     assert gaussian_delta(1.0, 1e300) == 0
     assert gaussian_delta(1e200, 1.0) == 1
@@ -54,14 +33,6 @@ def test_gaussian_formulas_end_in_limits_and_not_in_nan():
     below, above = (gaussian_epsilon(mu, 1e-5) for mu in (9999.9, 10000.1))
     assert below < above < 1.001 * below
     assert 0 < gaussian_mu(1e300, 1e-5) < math.inf
-
-
-@given(eps=st.just(0.0) | st.floats(1e-3, 50), delta=st.floats(1e-9, 0.5))
-def test_gaussian_mu_is_the_largest_that_meets_the_target(eps, delta):
-    mu = gaussian_mu(eps, delta)
-    assert gaussian_delta(mu, eps) <= delta
-    assert gaussian_delta(mu * (1 + 1e-6), eps) > delta
-    assert gaussian_epsilon(mu, delta) <= eps * (1 + 1e-9) + 1e-12
 
 
 def test_hidden_states_never_cost_more_than_releasing_all():

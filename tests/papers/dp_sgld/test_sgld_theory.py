@@ -27,8 +27,8 @@ LOSS = {"n": 400, "batch": 40, "classes": 3, "feature_norm": 1.0, "lambda": 0.2}
 LOSS |= {"epsilon": 1.0, "delta": 1e-5, "epochs": 6, "schedules": BOTH}
 SCAN = {"n": 100, "ratios": [1, 100], "sigma2s": [0.02], "steps": [1, 2, 5], "alphas": [2.0, 8.0]}
 SCAN |= {"etas": [0.5], "radius": 1.0, "epsilon": 1.0, "delta": 1e-5}
-RISK = {"n": 300, "inputs": 2, "batch": 5, "lambda": 0.1, "epsilons": [1.0, 20.0]}
-RISK |= {"delta": 1e-5, "steps": 120, "runs": 5, "schedules": BOTH}
+RISK = {"n": 300, "inputs": 2, "batch": 5, "lambda": 0.3, "epsilons": [1.0, 20.0]}
+RISK |= {"delta": 1e-5, "steps": 40, "runs": 5, "schedules": BOTH}
 
 ARMS = list(itertools.product(BOTH, RISK["epsilons"]))
 
@@ -142,7 +142,7 @@ def test_risk_and_derivatives_are_those_of_the_regularised_cross_entropy(objecti
     x, labels = torch.from_numpy(objective.x), torch.from_numpy(objective.labels)
     matrix = torch.from_numpy(weights).view(2, -1)
     fit = torch.nn.functional.cross_entropy(x @ matrix.T, labels)
-    expected = float(fit + 0.1 / 2 * matrix.square().sum())
+    expected = float(fit + RISK["lambda"] / 2 * matrix.square().sum())
     assert objective.risk(weights[None])[0] == pytest.approx(expected, rel=1e-12)
     slope = approx_fprime(weights, lambda w: objective.risk(w[None])[0])
     np.testing.assert_allclose(objective.gradient(weights), slope, atol=1e-6)

@@ -4,21 +4,13 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from figure_samples import blocks_of, csv_rows, maker, select
-from sgld_records import (
-    SCHEDULES,
-    accuracy_record,
-    arm,
-    growing_excess_record,
-    growing_losses_record,
-    utility_record,
-)
+import sgld_records as samples
+from figure_samples import csv_rows, maker, select
 
 from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.published import PRINTED_TABLE_4, PUBLISHED_RUNS
 from dpatlas.formulas.dp_sgld.theorems import table4_ratio
 from dpatlas_workflow.papers.dp_sgld import printed
-from dpatlas_workflow.records import joined
 from dpatlas_workflow.statistics import mean_estimate
 
 TABLE_4 = files(printed) / "table4_constants.csv"
@@ -30,23 +22,23 @@ def compared(schedule="both"):
 
     def row(method, comparison, accuracy, schedule=None, guaranteed=1.0):
         stated = {"guaranteed_epsilon": guaranteed, "accuracy": [0.8 * accuracy, 0.9 * accuracy]}
-        return arm(method, comparison, schedule, **stated)
+        return samples.arm(method, comparison, schedule, **stated)
 
     rows = [row("dp-sgd", "published", 0.9), row("dp-sgd", "guaranteed", 0.85)]
-    for each in SCHEDULES:
+    for each in samples.SCHEDULES:
         rows += [
             row("dp-sgld", "published", 1.0, each, 300.0),
             row("dp-sgld", "theorem", 0.95, each, 30.0),
             row("dp-sgld", "guaranteed", 0.5, each),
         ]
     seen = {"n_train": 1000, "inputs": 64}
-    return accuracy_record(rows, seen, schedule=schedule, feature_norm=2.0, runs=2)
+    return samples.accuracy_record(rows, seen, schedule=schedule, feature_norm=2.0, runs=2)
 
 
 RECORDS = {
-    "sgld_privacy_loss": growing_losses_record,
-    "sgld_counterexample": growing_excess_record,
-    "sgld_utility": utility_record,
+    "sgld_privacy_loss": samples.growing_losses_record,
+    "sgld_counterexample": samples.growing_excess_record,
+    "sgld_utility": samples.utility_record,
 }
 
 
@@ -55,7 +47,7 @@ def show(name, records=None):
 
 
 def test_the_region_shows_the_largest_excess_and_lines_the_scanned_noise_next_to_the_theorem_s():
-    record = growing_excess_record()
+    record = samples.growing_excess_record()
     shown = show("sgld_counterexample", [record]).rows
     noises = {panel: {row["sigma2"] for row in select(shown, panel=panel)} for panel in PANELS}
     assert noises == {"divergence": {0.1}, "others": {0.1}, "delta": {0.077}}
@@ -69,7 +61,7 @@ def test_the_region_shows_the_largest_excess_and_lines_the_scanned_noise_next_to
 
 
 def test_measured_risk_is_mean_and_t_interval_of_its_logarithm():
-    record = utility_record()
+    record = samples.utility_record()
     risks = select(record.tables["risks"], schedule="constant", epsilon=0.5, step=7)
     estimate = mean_estimate([each["excess_risk"] for each in risks])
     measured = select(show("sgld_utility", [record]).rows, quantity="measured")
@@ -78,22 +70,6 @@ def test_measured_risk_is_mean_and_t_interval_of_its_logarithm():
     half = (estimate.interval(0.95)[1] - estimate.value) / estimate.value
     in_logs = np.log([row["low"], row["high"]])
     np.testing.assert_allclose(in_logs - np.log(estimate.value), [-half, half])
-
-
-def test_blocks_of_runs_are_one_condition_and_every_row_names_them_all():
-    record = utility_record()
-    whole = joined(blocks_of(record, 1))
-    assert len(whole) == 1
-    ids = list(whole[0].ids)
-    assert len(set(ids)) == record.spec.runs == 3
-    rows = show("sgld_utility", whole).rows
-    assert rows == [{**row, "runs": tuple(ids)} for row in show("sgld_utility", [record]).rows]
-
-
-def test_theorems_beyond_the_last_step_stand_in_the_notes():
-    note = show("sgld_utility").notes[-1]
-    assert note.startswith("beyond the axis: Thm 4.3 at epsilon = 0.5: 3 at K = 5e+02")
-    assert "Thm 4.4" in note and "Thm 4.1" not in note
 
 
 def constants(*records):
@@ -116,7 +92,7 @@ def test_table_4_follows_where_d_counts_classes_and_not_where_it_counts_paramete
 
 def test_our_constants_come_from_the_mean_eigenvalue_and_the_chosen_lambda():
     """One problem in two records is one row."""
-    pair = [compared(schedule=schedule) for schedule in SCHEDULES]
+    pair = [compared(schedule=schedule) for schedule in samples.SCHEDULES]
     (row,) = select(constants(*pair).rows, part="ours")
     assert row["beta"] == pytest.approx(0.31)
     assert row["beta_public"] == pytest.approx(2.01)
@@ -126,7 +102,7 @@ def test_our_constants_come_from_the_mean_eigenvalue_and_the_chosen_lambda():
 
 
 def published(*records):
-    return maker("sgld_published")([growing_losses_record(), *records], {})
+    return maker("sgld_published")([samples.growing_losses_record(), *records], {})
 
 
 def test_published_rows_have_every_count_and_the_recorded_accounting():
@@ -140,7 +116,7 @@ def test_published_rows_have_every_count_and_the_recorded_accounting():
 
 
 def test_accounting_of_other_published_rows_is_refused():
-    record = growing_losses_record()
+    record = samples.growing_losses_record()
     record.tables["published"][0]["steps"] = 1
     with pytest.raises(InputError, match="other published settings"):
         maker("sgld_published")([record], {})

@@ -67,17 +67,6 @@ def test_trials_see_the_fixed_part_alone(data, tmp_path, monkeypatch, tuned):
     run(spec_of("long_training_tuning"), data, tmp_path / "without")
 
 
-def test_a_trial_has_the_steps_and_the_update_noise_of_the_reported_run(data, tuned, tmp_path):
-    """Of 24 records a trial has 7: as many steps, and the same noise on a mean gradient."""
-    reported = json.loads(run(spec_of("long_training"), data, tmp_path))
-    for runs, trials in zip(reported["ledger"]["arms"], tuned[1]["ledger"]["arms"], strict=True):
-        assert runs["arm"] == trials["arm"] and runs["steps"] == trials["steps"]
-        assert runs["sampler"]["expected_batch"] == 24
-        assert trials["sampler"]["n"] == trials["sampler"]["expected_batch"] == 7
-        expected = runs["noise_multiplier"] / 24
-        assert trials["noise_multiplier"] / 7 == pytest.approx(expected)
-
-
 def test_the_ledger_composes_every_trial_and_gives_the_fixed_part_no_finite_epsilon(tuned):
     ledger, rows = tuned[1]["ledger"], tuned[1]["metrics"]["rows"]
     assert ledger["epsilon"] is None and "no finite epsilon" in ledger["guaranteed"]
@@ -207,21 +196,6 @@ def test_a_tuning_that_is_missing_another_one_or_not_asked_for_is_refused(data, 
         run(spec_of("long_training"), data, tmp_path, tuning=path)
     with pytest.raises(InputError, match="no settings of repaired-full, guaranteed, 5 steps"):
         run(spec_of("long_training", chosen=long_chosen([2])), data, tmp_path)
-
-
-def test_a_block_has_the_deals_of_its_run_numbers(data, tmp_path, monkeypatch):
-    numbers = []
-    real = Deals.of
-
-    def of(deals, number):
-        numbers.append(number)
-        return real(deals, number)
-
-    monkeypatch.setattr(Deals, "of", of)
-    record = json.loads(run(spec_of("long_training", first_run=6, runs=3), data, tmp_path))
-    assert numbers == [6, 7, 8]
-    for table in ("runs", "seen"):
-        assert {row["run"] for row in record["metrics"][table]} == {6, 7, 8}
 
 
 def test_reported_runs_never_see_the_fixed_part(data, tmp_path):

@@ -11,7 +11,7 @@ from committed_claims import record_change
 from feature_records import BASE, simulation
 from feature_records import change as change_part
 from figure_samples import select
-from judged_once import claim_row, claim_rows, with_claims
+from judged_once import claim_row, claim_rows
 
 from dpatlas.base.seeds import generator, seed
 from dpatlas_workflow.evidence.comparisons import PaperRecords
@@ -83,11 +83,6 @@ def row_of(groups, name):
 
 def paper(groups):
     return PaperRecords({}, groups)
-
-
-def named(*parts):
-    """Ids of entries, with those of the claims that they count for."""
-    return with_claims(f"feat-{part}" for part in parts)
 
 
 def record_of(groups, axis="n", link="mixed"):

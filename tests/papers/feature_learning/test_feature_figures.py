@@ -22,10 +22,6 @@ from dpatlas_workflow.papers.feature_learning.figures.feature_overlap import fea
 from dpatlas_workflow.papers.feature_learning.figures.feature_risk import feature_risk
 from dpatlas_workflow.papers.feature_learning.figures.feature_risk_table import feature_risk_table
 from dpatlas_workflow.papers.feature_learning.figures.laws import crossings, fitted
-from dpatlas_workflow.papers.feature_learning.figures.panels import risk_axis
-from dpatlas_workflow.papers.feature_learning.figures.rows import OVERLAPS, RISKS
-from dpatlas_workflow.show.panel import Panel, PanelGrid, ShownFigure
-from dpatlas_workflow.show.rows import grouped
 from dpatlas_workflow.statistics import mean_estimate
 
 FIGURES = {"feature_overlap": feature_overlap, "feature_risk": feature_risk}
@@ -44,19 +40,6 @@ def show_all(name):
     return show(name, all_records())
 
 
-@pytest.mark.parametrize(
-    ("name", "kinds"), [("feature_overlap", OVERLAPS), ("feature_risk", RISKS)]
-)
-def test_every_series_of_every_sweep_is_drawn_and_the_floor_without_intervals(name, kinds):
-    shown = show(name)
-    points = grouped(shown.rows, "axis", "link", "series", "part")
-    points = {key: rows for key, rows in points.items() if key[-1] in (None, "risk")}
-    assert len(points) == len(kinds) * len(all_records()[:-1])
-    assert all(len(rows) == len(SWEEPS[key[0]]) for key, rows in points.items())
-    for row in select(shown.rows, series="ridge floor"):
-        assert row["low"] is row["high"] is None
-
-
 class TestOverlap:
     def test_values_are_those_of_the_runs(self):
         record = simulation_record("n")
@@ -66,13 +49,6 @@ class TestOverlap:
         assert rows[0]["value"] == pytest.approx(estimate.value)
         assert (rows[0]["low"], rows[0]["high"]) == pytest.approx(estimate.interval(0.95))
         assert rows[0]["cosine"] == pytest.approx(np.mean([row["cosine"] for row in private]))
-
-    def test_sigma_w_and_the_cosine_that_it_leaves_are_told(self):
-        shown = show("feature_overlap")
-        printed = select(shown.rows, series="printed")
-        at_base = select(printed, link="mixed", **BASE)[0]
-        assert at_base["sigma_W"] == pytest.approx(math.sqrt(64 / 20_000) * math.log(64) ** 5)
-        assert {row.get("sigma_W") for row in shown.rows if row not in printed} == {None}
 
 
 class TestRisk:
@@ -120,18 +96,6 @@ class TestRisk:
             expected = [first * (d / 16) ** (-1 / (8 * degree)) for d in SWEEPS["ladder"]]
             assert [row["d"] for row in along] == SWEEPS["ladder"]
             assert [row["value"] for row in along] == pytest.approx(expected)
-
-    def test_slopes_are_fitted_along_n_p_and_d_on_a_ladder(self):
-        rows = select(show("feature_risk").rows, part="slope", series="private")
-        assert [(row["axis"], row["link"]) for row in rows] == [
-            *(("n", name) for name in ("mixed", "odd", "even")),
-            ("p", "mixed"),
-            *(("ladder", name) for name in ("mixed", "odd")),
-        ]
-        risks = [rate_law({**BASE, "d": d, "n": d**2, "p": d}) for d in SWEEPS["ladder"]]
-        slope = np.polyfit(np.log(SWEEPS["ladder"]), np.log(risks), 1)[0]
-        assert rows[-1]["value"] == pytest.approx(slope)
-        assert rows[-1]["d"] is rows[-1]["n"] is rows[-1]["p"] is None
 
     def test_a_crossing_is_found_with_its_number(self):
         shown = show("feature_risk")
@@ -203,14 +167,3 @@ def test_few_points_and_shared_records_are_drawn_without_warnings(name, records)
         drawn(shown).draw_without_rendering()
         shown_rows(shown)
     assert len(shown.panels) == len(records)
-
-
-@pytest.mark.parametrize("ends", [(0.24, 1.1), (0.9, 1.05), (0.05, 1.0)])
-def test_labels_of_a_short_log_axis_reach_its_lower_part(ends):
-    risk = risk_axis("risk", [{"value": end} for end in ends], above=0.0)
-    (axes,) = drawn(ShownFigure([PanelGrid([[Panel(y=risk)]], 2.0)], (), [], [], width=2.3)).axes
-    axes.figure.draw_without_rendering()
-    ticks = [*axes.yaxis.get_major_ticks(), *axes.yaxis.get_minor_ticks()]
-    low, high = axes.get_ylim()
-    named = [tick.get_loc() for tick in ticks if tick.label1.get_text()]
-    assert min(place for place in named if low <= place <= high) < low * (high / low) ** 0.3

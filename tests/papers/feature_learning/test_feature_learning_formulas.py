@@ -1,4 +1,4 @@
-"""Formulas of feature_learning: its noise, its rates, and whether its layers are private."""
+"""Formulas of feature_learning: its links, noise and rates, and whether its layers are private."""
 
 import inspect
 import math
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.polynomial import hermite_e
 
 from dpatlas.accounting.gaussian_dp import gaussian_delta
 from dpatlas.catalogue import evaluate
@@ -24,6 +25,7 @@ from dpatlas.formulas.feature_learning.rates import (
     second_layer_delta,
     second_layer_mu,
 )
+from dpatlas.formulas.feature_learning.single_index import link
 
 DELTAS = (1e-10, 1e-5, 1e-2, 0.3)
 levels = st.floats(1e-10, 0.3)
@@ -37,13 +39,6 @@ def test_the_printed_noise_is_assumption_4_s_and_depends_on_neither_eps_nor_delt
         with pytest.raises(InputError, match=f"argument: found '{name}'"):
             inputs = {"d": 64, "n": 20_000, "q": 2, name: 0.5}
             evaluate("feature-noise-assumption4", inputs)
-
-
-@given(eps=st.floats(0.01, 50), delta=levels)
-def test_mu_is_the_largest_that_keeps_its_promise(eps, delta):
-    mu = gaussian_dp_mu(eps, delta)
-    assert gaussian_delta(mu, eps) <= delta
-    assert gaussian_delta(mu * (1 + 1e-9), eps) > delta
 
 
 @given(d=st.integers(2, 10_000), share=st.floats(1e-3, 3))
@@ -118,20 +113,68 @@ def test_the_second_layer_is_not_private_for_replaced_records_at_larger_epsilons
         assert (second_layer_delta(eps, delta, "replace_one") > delta) == (eps > first)
 
 
-NOISE = {"d": 64, "n": 20_000, "q": 2}
-LEVEL = {"eps": 2.0, "delta": 1e-5}
+ROOT2 = math.sqrt(2)
+# Coefficients of 1, u, u^2, ...; alpha*_0, alpha*_1, ... at unit variance; information exponent.
+LINKS = {
+    "mixed": ([-0.5, 1, 0.5], [0, math.sqrt(2 / 3), math.sqrt(1 / 6)], 1),
+    "odd": ([0, -0.5, 0, 0.5], [0, math.sqrt(0.4), 0, math.sqrt(0.1)], 1),
+    "even": ([-1, 0, 1], [0, 0, 1 / ROOT2], 2),
+    "fourth": ([3, 0, -6, 0, 1], [0, 0, 0, 0, 1 / math.sqrt(24)], 4),
+    "falling": ([0, -2], [0, -1], 1),
+    "trailing zeros": ([-1, 0, 1, 0, 0], [0, 0, 1 / ROOT2], 2),
+}
+
+
+def gaussian(degree):
+    """Nodes and weights that take expectations of polynomials of u ~ N(0, 1) exactly."""
+    nodes, weights = hermite_e.hermegauss(degree + 1)
+    return nodes, weights / weights.sum()
+
+
+@pytest.mark.parametrize(("coefficients", "expected", "exponent"), LINKS.values(), ids=LINKS)
+def test_a_link_is_its_polynomial_at_unit_variance_with_known_hermite_coefficients(
+    coefficients, expected, exponent
+):
+    s = link(coefficients)
+    np.testing.assert_allclose(s.hermite, expected, atol=1e-14)
+    assert s.information_exponent == exponent
+    assert s.degree == len(expected) - 1
+    u, weights = gaussian(10)
+    assert weights @ s(u) ** 2 == pytest.approx(1, rel=1e-12)
+    polynomial = sum(c * u**k for k, c in enumerate(coefficients))
+    deviation = math.sqrt(weights @ polynomial**2)
+    np.testing.assert_allclose(s(u) * deviation, polynomial, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hermite_coefficients_are_expectations_by_quadrature(seed):
+    coefficients = np.random.default_rng(seed).normal(size=seed + 3)
+    u, weights = gaussian(2 * len(coefficients))
+    coefficients[0] -= weights @ np.polynomial.polynomial.polyval(u, coefficients)
+    s = link(coefficients)
+    for order, coefficient in enumerate(s.hermite):
+        polynomial = hermite_e.hermeval(u, np.eye(order + 1)[order])
+        expectation = weights @ (s(u) * polynomial) / math.factorial(order)
+        assert coefficient == pytest.approx(expectation, abs=1e-12)
+
+
+def test_a_mean_of_rounding_is_none():
+    third = 1 / 3
+    s = link([-0.1 - third, 1, 0.1 + third])
+    assert s.hermite[0] == 0
+    assert s.information_exponent == 1
 
 
 @pytest.mark.parametrize(
-    ("name", "inputs", "complaint"),
+    ("coefficients", "message"),
     [
-        ("feature-noise-assumption4", {**NOISE, "d": 1}, "d: found 1; allowed: .* >= 2"),
-        ("feature-layer2-mu", {**LEVEL, "eps": 0}, "eps: found 0; allowed: a number > 0"),
-        ("feature-layer2-delta", {**LEVEL, "relation": "both"}, "one of add_remove, replace_one"),
-        ("feature-eps-n", {"n": 64, "d": 64}, "n: found 64; allowed: a whole number > d = 64"),
+        ([1, 1], r"polynomial: found \[1.0, 1.0\], whose mean under N\(0, 1\) is 1"),
+        ([-1 + 1e-6, 0, 1], "whose mean under .* is 1e-06"),
+        ([3, 0, 0], "allowed: one that is not constant"),
+        ([0, 1, math.inf], "allowed: numbers"),
     ],
 )
-def test_bad_input_is_refused_in_one_line_with_what_is_allowed(name, inputs, complaint):
-    with pytest.raises(InputError, match=f"^{name}: .*{complaint}") as caught:
-        evaluate(name, inputs)
+def test_a_link_with_a_mean_or_without_variance_is_refused_in_one_line(coefficients, message):
+    with pytest.raises(InputError, match=message) as caught:
+        link(coefficients)
     assert "\n" not in str(caught.value)

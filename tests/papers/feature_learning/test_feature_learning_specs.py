@@ -7,11 +7,9 @@ import pytest
 from dpatlas_workflow.config.load import read_config, validate
 from dpatlas_workflow.papers.feature_learning.cost import KINDS
 from dpatlas_workflow.papers.feature_learning.records.simulation import FeatureSimulationSpec, Point
-from dpatlas_workflow.papers.feature_learning.settings import AXES, KEY, groups
+from dpatlas_workflow.papers.feature_learning.settings import KEY, groups
 
 SIMULATION = KINDS["simulation"]
-# Of the block, in the spec of every job.
-SHARED_FIELDS = ("delta", "steps", "n_test", "sharing", "clip_quantiles")
 
 
 @pytest.fixture(scope="module")
@@ -32,43 +30,6 @@ def groups_of(config):
 
 def ids(config):
     return [spec.id for specs in groups_of(config).values() for spec in specs]
-
-
-def test_every_link_runs_along_n_and_the_base_link_along_the_other_axes(config):
-    block, blocks = config[KEY], groups_of(config)
-    assert block["runs"] > block["runs_per_job"]
-    for of_group in blocks.values():
-        firsts = [*range(0, block["runs"], block["runs_per_job"])]
-        jobs = len(of_group) // len(firsts)
-        assert [s.fields["first_run"] for s in of_group] == firsts * jobs
-        assert {s.fields["runs"] for s in of_group} == {block["runs_per_job"]}
-    specs = {
-        name: [spec for spec in of_group if not spec.fields["first_run"]]
-        for name, of_group in blocks.items()
-    }
-    assert [(s.fields["link"], s.fields["axis"]) for s in specs["links"]] == [
-        (name, "n") for name in block["links"]
-    ]
-    assert [(s.fields["link"], s.fields["axis"]) for s in specs["axes"]] == [
-        ("mixed", axis) for axis in ("p", "d", "epsilon")
-    ]
-    # Not of the link of exponent 2, which Assumption 1 leaves out.
-    assert [s.fields["link"] for s in specs["ladders"]] == ["mixed", "odd"]
-    for spec in specs["ladders"]:
-        assert spec.fields["axis"] == "ladder"
-        assert spec.fields["points"] == [
-            {"d": d, "n": d**2, "p": d, "epsilon": 2.0} for d in (16, 32, 64, 128)
-        ]
-    for spec in (*specs["links"], *specs["axes"]):
-        axis, base = spec.fields["axis"], {name: block["base"][name] for name in AXES}
-        assert spec.fields["points"] == [{**base, axis: v} for v in block["sweeps"][axis]]
-        assert spec.fields["polynomial"] == block["links"][spec.fields["link"]]
-        for name in SHARED_FIELDS:
-            assert spec.fields[name] == block[name]
-        assert spec.fields["penalty_per_neuron"] == block["penalty_per_neuron"]
-        assert not {"data", "public_data"} & set(spec.fields)
-    (table,) = specs["table"]
-    assert table.fields["points"] == [{"d": 64, "epsilon": 2.0, **pair} for pair in block["table"]]
 
 
 @pytest.mark.parametrize(

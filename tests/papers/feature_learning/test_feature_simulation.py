@@ -21,20 +21,10 @@ from feature_small import (
 from figure_samples import select
 from small_jobs import counted
 
-from dpatlas.formulas.feature_learning.rates import (
-    first_layer_rate,
-    gaussian_dp_mu,
-    penalty,
-    printed_first_layer_noise,
-)
+from dpatlas.formulas.feature_learning import rates
 from dpatlas.formulas.feature_learning.single_index import link
-from dpatlas_workflow.papers.feature_learning.jobs import simulation
+from dpatlas_workflow.papers.feature_learning.jobs import layers, simulation
 from dpatlas_workflow.papers.feature_learning.jobs.draws import draw
-from dpatlas_workflow.papers.feature_learning.jobs.layers import (
-    direction_norms,
-    first_norms,
-    neurons_noise,
-)
 from dpatlas_workflow.papers.feature_learning.jobs.rules import REHEARSED
 from dpatlas_workflow.papers.feature_learning.jobs.simulation import (
     MEASURES,
@@ -42,7 +32,7 @@ from dpatlas_workflow.papers.feature_learning.jobs.simulation import (
     DrawNetworks,
 )
 
-MU = gaussian_dp_mu(2.0, 1e-5)
+MU = rates.gaussian_dp_mu(2.0, 1e-5)
 # What is None in the rows of these features.
 NEVER = {
     "private": {"risk"},
@@ -145,9 +135,9 @@ def test_settings_of_the_record_are_the_rules_and_clip_bounds_depend_on_no_recor
         n, d, p = (point[name] for name in "ndp")
         assert {name: facts[name] for name in BASE} == point
         assert facts["mu"] == pytest.approx(MU)
-        assert facts["rate"] == pytest.approx(first_layer_rate(n, d, p))
+        assert facts["rate"] == pytest.approx(rates.first_layer_rate(n, d, p))
         assert facts["penalty"] == pytest.approx(1e-3 * p)
-        assert facts["printed_noise"] == pytest.approx(printed_first_layer_noise(d, n, 2))
+        assert facts["printed_noise"] == pytest.approx(rates.printed_first_layer_noise(d, n, 2))
     # Nor on their number.
     norms = ("matrix_norm", "direction_norm", "head_norm")
     one, other = ([facts[n] for n in norms] for facts in whole[0]["metrics"]["conditions"])
@@ -156,7 +146,7 @@ def test_settings_of_the_record_are_the_rules_and_clip_bounds_depend_on_no_recor
 
 def test_a_penalty_that_is_left_out_is_assumption_4_s(tmp_path):
     conditions = record_of(spec_of(penalty_per_neuron=None), tmp_path)["metrics"]["conditions"]
-    assert [facts["penalty"] for facts in conditions] == [penalty(n, 5, 6) for n in (40, 60)]
+    assert [facts["penalty"] for facts in conditions] == [rates.penalty(n, 5, 6) for n in (40, 60)]
 
 
 def test_clip_quantiles_are_shares_of_records_that_are_not_clipped(tmp_path):
@@ -166,11 +156,11 @@ def test_clip_quantiles_are_shares_of_records_that_are_not_clipped(tmp_path):
     quantiles = {"first": first, "second": second}
     record = record_of(spec_of(points=[point], steps=1, runs=4, clip_quantiles=quantiles), tmp_path)
     clips = record["metrics"]["conditions"][0]
-    share = np.mean(direction_norms(drawn(n=4000, p=16).first) <= clips["direction_norm"])
+    share = np.mean(layers.direction_norms(drawn(n=4000, p=16).first) <= clips["direction_norm"])
     assert share == pytest.approx(first, abs=0.05)
     assert 1 - mean(by_features(record)["random"], "clipped") == pytest.approx(second, abs=0.1)
     rehearsal = draw(link(MIXED), 5, 16, REHEARSED, 1, [0], 0, use=" of a rehearsal")
-    share = np.mean(first_norms(rehearsal.start, rehearsal.first) <= clips["matrix_norm"])
+    share = np.mean(layers.first_norms(rehearsal.start, rehearsal.first) <= clips["matrix_norm"])
     assert share == pytest.approx(first, abs=1e-3)
 
 
@@ -186,7 +176,7 @@ def test_conditions_that_differ_in_epsilon_share_all_but_what_is_private(tmp_pat
     assert [row["risk_floor"] for row in alone[2:4]] == [row["risk_floor"] for row in strict[2:4]]
     first, second = record["metrics"]["conditions"]
     for name in ("matrix_noise", "direction_noise", "head_noise"):
-        assert first[name] * gaussian_dp_mu(0.5, 1e-5) == pytest.approx(second[name] * MU)
+        assert first[name] * rates.gaussian_dp_mu(0.5, 1e-5) == pytest.approx(second[name] * MU)
     assert first["printed_noise"] == second["printed_noise"]
 
 
@@ -219,7 +209,7 @@ def test_fewer_neurons_have_the_noise_of_the_first_of_more():
     def normal(size, run, step, use):
         return np.random.default_rng(run).normal(size=size)
 
-    more, fewer = (neurons_noise((5, p), 1, "matrix", normal) for p in (7, 3))
+    more, fewer = (layers.neurons_noise((5, p), 1, "matrix", normal) for p in (7, 3))
     assert more.shape == (5, 7)
     np.testing.assert_array_equal(fewer, more[:, :3])
 

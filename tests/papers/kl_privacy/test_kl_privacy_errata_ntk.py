@@ -11,13 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from sklearn.datasets import load_digits
 
-from dpatlas.formulas.kl_privacy.theorems import (
-    INITS,
-    gradient_norm_constant,
-    layer_variances,
-    lazy_distance,
-    lazy_distance_corrected,
-)
+from dpatlas.formulas.kl_privacy import theorems
 
 DEPTHS = (2, 4, 8)
 SIZES = dict(n=16, d=128, m=512)
@@ -29,7 +23,7 @@ def draw_weights(rng, init, d, m, L, o, draws):
     return [
         math.sqrt(variance) * rng.standard_normal((draws, out, into))
         for variance, into, out in zip(
-            layer_variances(init, d, m, L, o), sizes, sizes[1:], strict=False
+            theorems.layer_variances(init, d, m, L, o), sizes, sizes[1:], strict=False
         )
     ]
 
@@ -51,11 +45,11 @@ def layer_parts(weights, x):
     return inputs, output, deltas
 
 
-@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("init", theorems.INITS)
 @pytest.mark.parametrize("L", [2, 5])
 def test_gradient_norm_constant_is_the_mean_squared_gradient_norm(init, L):
     d, m, o, draws = 12, 16, 3, 4000
-    rng = np.random.default_rng([L, INITS.index(init)])
+    rng = np.random.default_rng([L, theorems.INITS.index(init)])
     x = np.full((1, d), 1.0)
     inputs, _, deltas = layer_parts(draw_weights(rng, init, d, m, L, o, draws), x)
     norms = sum(
@@ -63,23 +57,23 @@ def test_gradient_norm_constant_is_the_mean_squared_gradient_norm(init, L):
         for a, delta in zip(inputs, deltas, strict=True)
     )
     error = norms.std() / math.sqrt(draws)
-    expected = gradient_norm_constant(init, d, m, L, o)
+    expected = theorems.gradient_norm_constant(init, d, m, L, o)
     assert error < 0.05 * expected
     assert abs(norms.mean() - expected) < 4 * error
 
 
-@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("init", theorems.INITS)
 def test_difference_of_two_output_gradients_has_mean_square_b(init):
     """So |J^T (p - y)|^2, which is p_wrong^2 times it, has mean at most B for two outputs."""
     d, m, L, draws = 12, 16, 3, 4000
-    rng = np.random.default_rng([7, INITS.index(init)])
+    rng = np.random.default_rng([7, theorems.INITS.index(init)])
     inputs, _, deltas = layer_parts(draw_weights(rng, init, d, m, L, 2, draws), np.ones((1, d)))
     squares = sum(
         (a**2).sum(axis=(1, 2)) * ((delta[:, 0, 0] - delta[:, 0, 1]) ** 2).sum(axis=1)
         for a, delta in zip(inputs, deltas, strict=True)
     )
     error = squares.std() / math.sqrt(draws)
-    expected = gradient_norm_constant(init, d, m, L, 2)
+    expected = theorems.gradient_norm_constant(init, d, m, L, 2)
     assert error < 0.05 * expected
     assert abs(squares.mean() - expected) < 4 * error
 
@@ -107,18 +101,18 @@ def test_largest_of_several_normal_gaps_is_below_the_number_of_outputs_but_for_t
 
 
 @pytest.mark.parametrize("o", [4, 10])
-@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("init", theorems.INITS)
 def test_farthest_output_gradient_has_mean_square_below_b(init, o):
     """It bounds |J^T (p - y)|^2 for any p, a mean of such differences; y is the first output."""
     d, m, L, draws = 6, 4, 3, 4000
-    rng = np.random.default_rng([9, o, INITS.index(init)])
+    rng = np.random.default_rng([9, o, theorems.INITS.index(init)])
     inputs, _, deltas = layer_parts(draw_weights(rng, init, d, m, L, o, draws), np.ones((1, d)))
     squares = sum(
         (a**2).sum(axis=(1, 2))[:, None] * ((delta[:, 0, 1:] - delta[:, 0, :1]) ** 2).sum(axis=2)
         for a, delta in zip(inputs, deltas, strict=True)
     ).max(axis=1)
     error = squares.std() / math.sqrt(draws)
-    assert squares.mean() + 4 * error < gradient_norm_constant(init, d, m, L, o)
+    assert squares.mean() + 4 * error < theorems.gradient_norm_constant(init, d, m, L, o)
 
 
 def test_the_norm_of_the_output_does_not_scale_as_lemma_d_1_prints_it():
@@ -169,27 +163,27 @@ def interpolate(weights, x, y):
 @pytest.fixture(scope="module")
 def measured():
     """`interpolation` for every init and depth."""
-    return {(init, L): interpolation(init, L, **SIZES) for init in INITS for L in DEPTHS}
+    return {(init, L): interpolation(init, L, **SIZES) for init in theorems.INITS for L in DEPTHS}
 
 
-@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("init", theorems.INITS)
 def test_smallest_ntk_eigenvalue_is_below_eq_65_by_a_power_of_the_depth(measured, init):
     """lambda_min <= trace / n, whose mean is B; Eq. 65 puts it at 2^(L-1) B."""
     for L in DEPTHS:
-        B = gradient_norm_constant(init, SIZES["d"], SIZES["m"], L, 1)
+        B = theorems.gradient_norm_constant(init, SIZES["d"], SIZES["m"], L, 1)
         _, smallest, mean_diagonal, _ = measured[init, L]
         assert mean_diagonal == pytest.approx(B, rel=0.15)
         assert 0.25 * B < smallest <= mean_diagonal
-        variances = layer_variances(init, SIZES["d"], SIZES["m"], L, 1)
+        variances = theorems.layer_variances(init, SIZES["d"], SIZES["m"], L, 1)
         eq_65 = SIZES["d"] * SIZES["m"] ** (L - 1) * variances.prod() * (1 / variances).sum()
         assert eq_65 == pytest.approx(2 ** (L - 1) * B)
 
 
-@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("init", theorems.INITS)
 def test_output_at_initialisation_lacks_the_printed_powers_of_two(measured, init):
     """Eq. 68 has d beta_L prod beta_i m_i, without the halves that the ReLU takes."""
     for L in DEPTHS:
-        variances = layer_variances(init, SIZES["d"], SIZES["m"], L, 1)
+        variances = theorems.layer_variances(init, SIZES["d"], SIZES["m"], L, 1)
         eq_68 = SIZES["d"] * SIZES["m"] ** (L - 1) * variances.prod()
         assert 0.3 < measured[init, L][3] / (eq_68 / 2 ** (L - 1)) < 3
 
@@ -201,21 +195,21 @@ def depth_trend(measured, init, distance):
     return ratios[1] / ratios[0]
 
 
-@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("init", theorems.INITS)
 def test_corrected_lazy_distance_follows_the_measured_one_over_depth(measured, init):
-    assert 0.25 < depth_trend(measured, init, lazy_distance_corrected) < 4
+    assert 0.25 < depth_trend(measured, init, theorems.lazy_distance_corrected) < 4
 
 
 @pytest.mark.parametrize("init", ["he", "ntk"])
 def test_two_errors_cancel_in_the_printed_lazy_distance(measured, init):
     """Eq. 65 and Eq. 68 are too large by the same power of 2, and R is their ratio here."""
-    assert 0.25 < depth_trend(measured, init, lazy_distance) < 4
+    assert 0.25 < depth_trend(measured, init, theorems.lazy_distance) < 4
 
 
 @pytest.mark.parametrize("init", ["lecun", "xavier"])
 def test_printed_lazy_distance_misses_a_power_of_the_depth(measured, init):
     """2^6 = 64 from depth 2 to 8."""
-    assert depth_trend(measured, init, lazy_distance) > 30
+    assert depth_trend(measured, init, theorems.lazy_distance) > 30
 
 
 @pytest.mark.parametrize("init", ["lecun", "xavier"])
@@ -224,10 +218,10 @@ def test_trade_off_does_not_improve_with_depth(measured, init):
     d, m, n = SIZES["d"], SIZES["m"], SIZES["n"]
 
     def products(distance):
-        return [gradient_norm_constant(init, d, m, L, 1) * distance(L) / n for L in DEPTHS]
+        return [theorems.gradient_norm_constant(init, d, m, L, 1) * distance(L) / n for L in DEPTHS]
 
     observed = products(lambda L: measured[init, L][0])
-    printed = products(lambda L: lazy_distance(init, d, m, L, n))
+    printed = products(lambda L: theorems.lazy_distance(init, d, m, L, n))
     assert observed[-1] > 0.7 * observed[0]
     assert printed[-1] < 2.0 ** -(DEPTHS[-1] - DEPTHS[0] - 2) * printed[0]
 
@@ -241,7 +235,7 @@ def digits():
     return x, np.where(labels[kept] == 3, -1.0, 1.0)
 
 
-@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("init", theorems.INITS)
 def test_on_digits_the_trade_off_improves_alike_for_all_inits(digits, init):
     """By 2 to 4 from depth 2 to 8; printed are 64 for LeCun and Xavier, 1 for He and NTK."""
     x, y = digits
@@ -254,10 +248,11 @@ def test_on_digits_the_trade_off_improves_alike_for_all_inits(digits, init):
             dealt = rng.permutation(len(x))[:n]
             weights = draw_weights(rng, init, d, m, L, 1, 1)
             distances.append(interpolate(weights, x[dealt], y[dealt])[0])
-        products.append(gradient_norm_constant(init, d, m, L, 1) * np.mean(distances) / n)
+        products.append(theorems.gradient_norm_constant(init, d, m, L, 1) * np.mean(distances) / n)
     assert 1.5 < products[0] / products[1] < 5
     printed = [
-        gradient_norm_constant(init, d, m, L, 1) * lazy_distance(init, d, m, L, n) for L in (2, 8)
+        theorems.gradient_norm_constant(init, d, m, L, 1) * theorems.lazy_distance(init, d, m, L, n)
+        for L in (2, 8)
     ]
     improves = 64 if init in ("lecun", "xavier") else 1
     assert printed[0] / printed[1] == pytest.approx(improves)

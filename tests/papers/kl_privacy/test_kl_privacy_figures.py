@@ -1,10 +1,11 @@
-"""What the figures of kl_privacy show, on small synthetic records."""
+"""What the figures of kl_privacy show of small records, and the bound of Lemma 3.2 in them."""
 
+import dataclasses
 from itertools import product
 
 import numpy as np
 import pytest
-from figure_samples import blocks_of, maker, names_of, select
+from figure_samples import blocks_of, maker, select
 from kl_sample_records import (
     INITS,
     RECORDS,
@@ -16,8 +17,13 @@ from kl_sample_records import (
     training_record,
 )
 
+from dpatlas.base.records import rows_of
 from dpatlas.errors import InputError
-from dpatlas.formulas.kl_privacy.theorems import lazy_distance, lazy_distance_corrected
+from dpatlas.formulas.kl_privacy.theorems import (
+    kl_drift_integral,
+    lazy_distance,
+    lazy_distance_corrected,
+)
 from dpatlas_workflow.papers.kl_privacy.figures.rows import training_rows
 from dpatlas_workflow.papers.kl_privacy.readings import drift_constants, largest_means
 from dpatlas_workflow.records import joined
@@ -87,11 +93,6 @@ def test_conditions_that_lost_runs_are_marked_and_named(lost):
     assert f"He, runs diverged: {lost} of {RUNS} at depth 3" in shown.notes
 
 
-@pytest.mark.parametrize("name", names_of("kl_privacy", "figure"))
-def test_every_figure_names_its_data_set(name):
-    assert "digits" in show(name).notes[0]
-
-
 def test_bounds_follow_lemma_and_corollary_under_both_conventions():
     shown = show("kl_bounds")
     rows = {
@@ -147,3 +148,43 @@ def test_records_that_are_no_one_sweep_are_refused(records, words):
 def test_bounds_of_other_inits_than_those_measured_are_refused():
     with pytest.raises(InputError, match="same inits"):
         show("kl_bounds", [training_record("he"), linearized_record("ntk")])
+
+
+def record(change, distance):
+    """A training record with these probes, each a list per run."""
+    sample = training_record("he", runs=len(change))
+    axes = {"run": range(len(change)), "step": [1, 2, 4]}
+    probe = rows_of(axes, gradient_change=change, distance=distance)
+    return dataclasses.replace(sample, tables={**sample.tables, "probe": probe})
+
+
+RECORD = record([[0.5, 0.9, 1.2], [0.7, 0.6, 1.0]], [[0.1, 0.3, 0.5], [0.1, 0.3, 0.4]])
+
+
+def test_constants_cover_every_change_that_was_probed():
+    constants = drift_constants(RECORD)
+    assert constants.c == 0.7
+    assert constants.beta == pytest.approx(3.0)
+    for row in RECORD.tables["probe"]:
+        covered = max(constants.c, constants.beta * row["distance"])
+        assert row["gradient_change"] <= covered + 1e-12
+
+
+def test_kl_bound_is_the_drift_integral_over_four_or_two_sigma2():
+    constants = drift_constants(RECORD)
+    for convention, denominator in (("exact", 4), ("paper", 2)):
+        integral = kl_drift_integral(0.2, **dataclasses.asdict(constants), convention=convention)
+        expected = integral / (denominator * 0.1**2)
+        assert constants.kl_bound(0.2, convention) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (training_record(diverged=RUNS), "did not diverge"),
+        (training_record(steps=2), "at least 3 steps"),
+    ],
+)
+def test_records_without_constants_are_refused(bad, message):
+    with pytest.raises(InputError, match=message):
+        drift_constants(bad)

@@ -1,250 +1,189 @@
-"""lp_fft's tests of claims on training, where runs are noisy or records lack something.
+"""lp_fft's tables for claims: which side of a limit decides, what is open, and what is lacking.
 
 That every claim holds and fails where it should is a contract test over worlds.py.
 """
 
-import copy
-import itertools
+import math
 
+import lpfft_world as world
 import numpy as np
 import pytest
-from committed_claims import CLAIMS, record_change, with_verdict
-from judged_once import with_claims
-from lpfft_world import (
-    RUNS,
-    STEPS,
-    arm_of,
-    arms_of,
-    curves_of,
-    groups,
-    put,
-    quality_record,
-    record_at,
-    row_of,
-    runs_of,
-    set_arm,
-    set_curve,
-    strategies_record,
-    verdicts,
-)
 
-from dpatlas.errors import InputError
-from dpatlas_workflow.evidence.comparisons import PaperRecords
+from dpatlas_workflow.evidence.claims import read_claims
+from dpatlas_workflow.evidence.comparisons import NotRun, PaperRecords
 from dpatlas_workflow.evidence.tests import TESTS
-from dpatlas_workflow.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
+from dpatlas_workflow.evidence.verdicts import NOT_REPRODUCED
+from dpatlas_workflow.papers.lp_fft import claims
+from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN, judge, weigh
 
-FLAT = np.full(len(STEPS), 0.9)
-TRAINING = ("strategies", "lora", "feature_quality")
-
-
-# What is reproduced where all claims are true; vetoes alone are not contradicted.
-TRUE = with_verdict(verdicts(groups()), REPRODUCED)
-
-
-# No record changes these.
-BY_ARITHMETIC = {"lpfft-13", "lpfft-13a", "lpfft-13b"}
+LEVEL = 0.9999
+ENTRIES = {entry.id: entry for claim in read_claims().claims for entry in claim.entries}
+NARROW, WIDE = ({"at_most": {"head_variance": limit}} for limit in (0.1, 100.0))
+ANY_SPAN = {"at_most": {"fft_span": 10.0}}
 
 
-def refuted(rows):
-    """What the records refute."""
-    return with_verdict(rows, NOT_REPRODUCED) - BY_ARITHMETIC
+def answer(entry, record, **changes):
+    """The answer of an entry on one record, and the comparison that decides."""
+    arguments = {**ENTRIES[entry].arguments, **changes, "group": "group"}
+    evidence = TESTS[ENTRIES[entry].test](**arguments).evidence(
+        PaperRecords({}, {"group": [record]})
+    )
+    return weigh([[judge(c, LEVEL) for c in group] for group in evidence.alternatives])
 
 
-def named(*parts):
-    """Ids of entries, with those of the claims that they count for."""
-    return with_claims(f"lpfft-{part}" for part in parts)
+@pytest.mark.parametrize("side", ["lower", "upper"])
+@pytest.mark.parametrize("loss", ["zeroth", "diffusion"])
+@pytest.mark.parametrize(("beyond", "expected"), [(0.05, FAILS), (2e-7, HOLDS)])
+def test_a_loss_surely_beyond_either_bound_refutes(loss, side, beyond, expected):
+    """Not by less than rounding, nor than the standard error of a mean over paths."""
+    record = world.dynamics_record()
+    row = record.tables["relu"][3]
+    outwards = 1 if side == "upper" else -1
+    row[loss][1] = (1 + outwards * beyond) * row[side][1]
+    verdict, decisive = answer("lpfft-7a" if loss == "zeroth" else "lpfft-7b", record)
+    assert verdict == expected
+    if expected == FAILS:
+        assert side in decisive.comparison.label
+        assert f"sigma {row['sigma']:g}, class {row['class']}" in decisive.comparison.label
 
 
-def compared(name, records):
-    """The comparisons of an entry."""
-    (entry,) = (e for claim in CLAIMS.claims for e in claim.entries if e.id == name)
-    evidence = TESTS[entry.test](**entry.arguments).evidence(PaperRecords({}, records))
-    (comparisons,) = evidence.alternatives
-    return comparisons
+def test_too_wide_an_interval_leaves_the_head_norm_open():
+    record = world.dynamics_record()
+    record.facts["probing"]["norm_standard_error"] = [0.1, 0.1]
+    assert answer("lpfft-8b", record)[0] == OPEN
 
 
-def test_a_gradual_fall_of_accuracy_with_epsilon_is_refuted():
-    """No step is larger than the tolerance; the trend is."""
-    records = groups()
-    for number, noise in enumerate((1.0, 5.0, 10.0, 20.0)):
-        set_arm(0.8 + 0.008 * number, noise, "lp")(records)
-    row = row_of(records, "lpfft-10a")
-    assert row["verdict"] == NOT_REPRODUCED
-    assert "slope per doubling of epsilon, accuracy of lp, inverted-t" in row["note"]
+@pytest.mark.parametrize("unit", [1.0, 1e4])
+def test_errors_are_in_the_unit_of_what_they_are_of(unit):
+    """Of ratios, so that no verdict depends on the scale of norms and losses."""
+    record = world.dynamics_record()
+    probed, (tuned, *_) = record.facts["probing"], record.tables["fine_tuning"]
+    tuned["loss"][-1] = 1.1 * tuned["bound"][-1]
+    for part, names in (
+        (probed, ("norm", "norm_exact", "norm_standard_error")),
+        (tuned, ("loss", "bound", "standard_error")),
+    ):
+        for name in names:
+            part[name] = [unit * value for value in part[name]]
+    assert answer("lpfft-8b", record)[0] == HOLDS
+    assert answer("lpfft-12c", record)[0] == FAILS
+
+
+def test_distortion_is_judged_at_small_variances_alone_and_open_with_few_trials():
+    record = world.distortion_record()
+    rows = record.tables["clusters"]
+    claimed = rows[1]["share"]
+    rows[1]["share"] = 0.3
+    assert (rows[1]["h"], rows[1]["head_variance"]) == (1, 100.0)
+    assert answer("lpfft-9a", record, **NARROW)[0] == HOLDS
+    verdict, decisive = answer("lpfft-9a", record, **WIDE)
+    assert verdict == FAILS and "h = 1" in decisive.comparison.label
+    rows[1]["share"] = claimed
+    for row in rows:
+        row["trials"] = 100
+    assert answer("lpfft-9a", record, **WIDE)[0] == OPEN
+
+
+def test_sensitivities_at_one_number_of_inputs_have_no_exponent():
+    record = world.sensitivity_record()
+    rows = record.tables["start"]
+    rows[:] = [row for row in rows if row["d"] == rows[0]["d"]]
+    with pytest.raises(NotRun, match=f"one number of inputs, {rows[0]['d']}"):
+        answer("lpfft-14a", record)
+
+
+def test_the_error_of_an_exponent_is_that_of_both_ratios_over_the_span():
+    """By the delta method, with an error of a tenth of either ratio."""
+    record = world.sensitivity_record()
+    rows = record.tables["start"]
+    for row in rows:
+        row["ball_ratio_error"] = row["ball_ratio"] / 10
+    _, decisive = answer("lpfft-14a", record)
+    of_inputs = [row["d"] for row in rows if row["reading"] == "variance"]
+    span = math.log(max(of_inputs) / min(of_inputs))
+    error = decisive.comparison.estimate.standard_error
+    assert error == pytest.approx(0.1 * math.sqrt(2) / span)
 
 
 @pytest.mark.parametrize(
-    ("curve", "expected"),
-    [
-        # A dip at another step than the one that pilots had, and one that is never made up for.
-        (FLAT - [0, 0, 0, 0.2, 0, 0, 0], ("2a", "2b", "2c", "3b")),
-        (FLAT - [0, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1], ("2c",)),
-    ],
+    ("gap", "error", "said"),
+    [(0.005, 1e-4, HOLDS), (0.012, 6e-4, OPEN), (0.012, 1e-4, FAILS), (-0.012, 1e-4, FAILS)],
 )
-def test_quality_is_compared_at_the_steps_that_were_named(curve, expected):
-    records = groups()
-    set_curve(curve)(records)
-    assert refuted(verdicts(records)) == named(*expected)
+def test_a_gap_whose_interval_contains_the_limit_decides_nothing(gap, error, said):
+    """As the published one of 1.2 %, with an interval from .96 to 1.45 %; before training none."""
+    record = world.imbalance_record()
+    for row in record.tables["gap"]:
+        assert row["steps"][0] == 0
+        row["gap"][0], row["gap"][-1], row["error"][-1] = 0.5, gap, error
+    assert answer("lpfft-15", record)[0] == said
 
 
-def blur(runs):
-    """Add noise of mean zero to the accuracy of every run."""
-    shift(runs, 0.2 * (-1.0) ** np.arange(RUNS))
+def test_a_gap_measured_before_the_first_step_alone_says_nothing_about_training():
+    record = world.imbalance_record()
+    for row in record.tables["gap"]:
+        for name in ("steps", "gap", "error", "eigenvalue"):
+            del row[name][1:]
+    with pytest.raises(NotRun, match="at no step of training"):
+        answer("lpfft-15", record)
 
 
-def shift(rows, by, column="accuracy"):
-    """Add a number to the column of each row, or one to each."""
-    put(rows, column, np.array([row[column] for row in rows]) + by)
+def exponents(sigmas):
+    """Of sigma in the budget that aligns a head by the steps of Thm 5.1."""
+    return claims.probing_budgets([], sigmas).exponent.tolist()
 
 
-@pytest.mark.parametrize(
-    ("arm", "blurred"),
-    [
-        ((1.0, "fft"), {"1a"}),
-        ((5.0, "lp-fft", 0.25), {"1b", "1d", "4b", "4c"}),
-        ((0.0, "fft"), {"5a", "5b"}),
-        ((1.0, "lp-lora", None, "lora"), {"6b"}),
-    ],
-)
-def test_noise_between_runs_leaves_a_claim_on_accuracy_open(arm, blurred):
-    records = groups()
-    blur(arm_of(records, *arm))
-    rows = verdicts(records)
-    assert with_verdict(rows, INCONCLUSIVE) >= named(*blurred)
-    assert with_verdict(rows, INCONCLUSIVE) <= named(*blurred, "10a", "10b")
-    assert refuted(rows) == set()
+def test_the_budget_of_probing_goes_from_the_inverse_square_to_the_inverse_fourth_power():
+    assert exponents([1e-3, 2e-3])[0] == pytest.approx(-2, abs=0.01)
+    assert exponents([1e3, 2e3])[0] == pytest.approx(-4, abs=0.2)
+    assert len(exponents([1.0, 2.0, 4.0])) == 2
 
 
-def test_what_runs_share_is_subtracted_within_a_record_and_between_noises():
-    records = groups()
-    shared = np.linspace(-0.3, 0.3, RUNS)
-    for record in records["strategies"] + records["lora"]:
-        for _, runs in arms_of(record):
-            shift(runs, shared)
-    for row in records["feature_quality"][0].tables["curves"]:
-        row["private"] += shared[row["run"]]
-    rows = verdicts(records)
-    assert with_verdict(rows, REPRODUCED) == TRUE
+def test_the_rate_grows_only_where_the_noise_exceeds_the_head():
+    kept, gained = claims.probing_rates([], [0.35, 0.5]).gain
+    assert kept < 0 < gained
 
 
-def test_a_level_that_may_fall_by_chance_does_not_stop_a_sure_trend():
-    records = groups()
-    blur(arm_of(records, 10.0, "lp"))
-    assert row_of(records, "lpfft-10a")["verdict"] == REPRODUCED
+def test_protection_is_judged_in_the_first_moments_after_probing():
+    """The share without LP is that at the start of FFT, so a later fall would be another matter."""
+    record = world.distortion_record()
+    rows = record.tables["after_probing"]
+    assert len({row["fft_span"] for row in rows}) > 1
+    late = max(row["fft_span"] for row in rows)
+    for row in rows:
+        if row["fft_span"] == late:
+            row["share"] = 0.0
+    assert answer("lpfft-11b", record, **ANY_SPAN)[0] == HOLDS
+    assert answer("lpfft-11a", record)[0] == FAILS
+
+
+@pytest.mark.parametrize(("trials", "expected"), [(4, OPEN), (300, HOLDS)])
+def test_a_few_networks_that_all_agree_show_nothing(trials, expected):
+    """All are distorted without LP and none with it; their observed shares have no spread."""
+    record = world.distortion_record()
+    all_of = {"networks": trials, "distorted_at_once": trials, "trials": trials, "count": trials}
+    for row in record.tables["after_probing"]:
+        row |= {**all_of, "share": 1.0}
+    assert answer("lpfft-11b", record, **ANY_SPAN)[0] == expected
 
 
 def test_losses_are_means_over_as_many_first_steps_that_train_everything():
     """LP-FFT trains the head for 24 steps; 12 later both have been evaluated within a fifth."""
-    records = groups()
-    set_curve((0.98, 0.97, 0.5, 0.5, 0.5, 0.5, 0.5))(records)
-    row = row_of(records, "lpfft-3b")
+    records = world.groups()
+    world.set_curve((0.98, 0.97, 0.5, 0.5, 0.5, 0.5, 0.5))(records)
+    row = world.row_of(records, "lpfft-3b")
     assert row["verdict"] == NOT_REPRODUCED
     fft, lp_fft = (
-        np.reshape([row["private"] for row in curves_of(records, name)], (RUNS, len(STEPS)))
+        np.reshape(
+            [row["private"] for row in world.curves_of(records, name)],
+            (world.RUNS, len(world.STEPS)),
+        )
         for name in ("fft", "lp-fft")
     )
-    losses = [run[:, 0] - run[:, STEPS.index(step)] for run, step in ((fft, 12), (lp_fft, 36))]
+    losses = [
+        run[:, 0] - run[:, world.STEPS.index(step)] for run, step in ((fft, 12), (lp_fft, 36))
+    ]
     assert row["observed"] == pytest.approx((losses[0] - losses[1]).mean())
-
-
-def test_concavity_is_measured_from_the_chord_of_unequal_shares():
-    """Differences of accuracy grow towards LP; heights above the chords are equal."""
-    records = groups()
-    means = {("fft", 0.0): 0.70, ("lp-fft", 0.25): 0.75, ("lp-fft", 0.5): 0.79, ("lp", 1.0): 0.84}
-    for (strategy, share), mean in means.items():
-        set_arm(mean, 5.0, strategy, share)(records)
-    comparisons = compared("lpfft-4b", records)
-    heights = [comparison.estimate.value for comparison in comparisons]
-    np.testing.assert_allclose(heights, [0.75 - 0.745, 0.79 - 0.78], atol=1e-3)
-
-
-def test_the_trend_is_per_doubling_of_epsilon():
-    records = groups()
-    for noise, epsilon in ((1.0, 16.0), (5.0, 8.0), (10.0, 2.0), (20.0, 1.0)):
-        for strategy, share in (("lp", 1.0), ("fft", 0.0), ("lp-fft", 0.25)):
-            ((arm, runs),) = arms_of(record_at(records, noise), strategy=strategy, share=share)
-            arm["epsilon"] = epsilon
-            put(runs, "accuracy", runs_of(0.7 + 0.03 * np.log2(epsilon), 1, int(noise)))
-    comparisons = compared("lpfft-10a", records)[: 3 * 4]
-    assert len(comparisons) == 3 * 4
-    slopes = [c.estimate.value for c in comparisons if not c.veto]
-    np.testing.assert_allclose(slopes, [0.03] * 3, atol=1e-3)
-
-
-@record_change
-def without_rows(records, **keys):
-    for record in itertools.chain(*(records[name] for name in TRAINING)):
-        for table in set(record.tables) & {"arms", "curves"}:
-            rows = record.tables[table]
-            rows[:] = [row for row in rows if any(row.get(k) != v for k, v in keys.items())]
-        arms = {row["arm"] for row in record.tables.get("arms", ())}
-        runs = record.tables.get("runs", [])
-        runs[:] = [row for row in runs if row["arm"] in arms]
-
-
-def without_noise(noise, group):
-    return lambda records: records[group].remove(record_at(records, noise, group))
-
-
-def with_ends_only(records):
     for record in records["feature_quality"]:
         rows = record.tables["curves"]
         rows[:] = [row for row in rows if row["step"] in (0, 60)]
-
-
-def with_another_scenario(records):
-    records["strategies"] = [strategies_record(5.0, scenario="elsewhere")]
-
-
-def with_one_level(records):
-    record = record_at(records, 1.0, "lora")
-    records["lora"] = [record]
-
-
-OF_STRATEGIES = {"1a", "1b", "1c", "1d", "1e", "4b", "4c", "5a", "5b", "10a", "16a", "16b"}
-OF_FEATURES = {"2a", "2b", "2c", "2d", "2e", "3a", "3b"}
-
-
-@pytest.mark.parametrize(
-    ("change", "missing", "note"),
-    [
-        (with_another_scenario, OF_STRATEGIES, "group strategies has no scenario "),
-        (without_noise(0.0, "strategies"), {"5a", "5b"}, "noise 0"),
-        (with_one_level, {"6a", "6c", "6d", "10b"}, "lora"),
-        (without_noise(1.0, "feature_quality"), OF_FEATURES, "no noise 1"),
-        (without_rows(strategy="fft-fft"), {"1d"}, "no fft-fft at share 0.25"),
-        (without_rows(head_scale=4.0, lr=10.0), {"3a"}, "head scale 4, rate 10"),
-        (with_ends_only, OF_FEATURES - {"2c"}, "evaluated"),
-    ],
-)
-def test_what_the_records_lack_is_not_run_and_named(change, missing, note):
-    records = groups()
-    change(records)
-    rows = verdicts(records)
-    assert with_verdict(rows, NOT_RUN) == named(*missing)
-    assert all(note in rows[f"lpfft-{part}"]["note"] for part in missing)
-
-
-def test_records_that_answer_one_question_twice_are_refused():
-    records = groups()
-    records["strategies"].append(copy.deepcopy(record_at(records, 5.0)))
-    with pytest.raises(InputError, match="found run 0 twice"):
-        verdicts(records)
-    with pytest.raises(InputError, match="found run 0 twice"):
-        verdicts(groups() | {"feature_quality": [quality_record(), quality_record()]})
-
-
-def test_other_rates_at_the_same_noise_may_have_a_record_of_their_own():
-    apart = [quality_record(lrs=(5.0,)), quality_record(lrs=(10.0,)), quality_record(4.0)]
-    rows = verdicts(groups() | {"feature_quality": apart})
-    assert with_verdict(rows, REPRODUCED) == TRUE
-
-
-def test_levels_are_compared_over_the_runs_that_all_have():
-    records = groups()
-    runs = record_at(records, 10.0).tables["runs"]
-    arms = {row["arm"] for row in runs}
-    runs += [{"run": RUNS + i, "arm": arm, "accuracy": 0.0} for arm in arms for i in range(3)]
-    rows = verdicts(records)
-    assert with_verdict(rows, REPRODUCED) == TRUE
-    assert int(rows["lpfft-10a"]["runs"]) == RUNS
+    assert "evaluated" in world.row_of(records, "lpfft-3b")["note"]

@@ -10,27 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from dpatlas.formulas.lp_fft.imbalance import (
-    expected_layer_gradients,
-    imbalance_drift,
-    imbalance_eigenvalues,
-    imbalance_matrix,
-    jensen_gap,
-)
-from dpatlas.formulas.lp_fft.linear import (
-    backbone_error,
-    fft_linear_flow_bound,
-    fft_linear_loss_bound,
-    fft_linear_loss_drift,
-    fft_linear_rate,
-    least_lp_loss,
-    lp_fft_linear_loss_bound,
-    lp_fft_noise_window,
-    lp_head_norm,
-    lp_loss,
-    lp_loss_bound,
-    lp_time_threshold,
-)
+from dpatlas.formulas.lp_fft import imbalance, linear
 from dpatlas_workflow.papers.lp_fft.jobs.linear import largest_noise, least_head_variance
 from dpatlas_workflow.papers.lp_fft.jobs.sensitivity import ball_sensitivities, head_variance
 
@@ -85,7 +65,10 @@ def test_equation_161_has_a_sign_wrong(probed):
     """2 ||b||^2 (e^-t - e^-2t) is subtracted: 0.3681 at t = 1, where 0.5450 is printed."""
     _, heads = probed
     simulated, error = mean_and_error(np.sum(heads**2, axis=1))
-    exact, printed = lp_head_norm(1.0, **LP), lp_head_norm(1.0, **LP, convention="paper")
+    exact, printed = (
+        linear.lp_head_norm(1.0, **LP),
+        linear.lp_head_norm(1.0, **LP, convention="paper"),
+    )
     assert exact == pytest.approx(0.3681, abs=5e-5)
     assert printed == pytest.approx(0.5450, abs=5e-5)
     assert abs(simulated - exact) < 4 * error + 1e-3
@@ -104,7 +87,7 @@ def test_the_sign_is_lost_between_equations_173_and_175(probed):
     # Put into Eq. 174 the two give the corrected and the printed solution.
     t = np.linspace(0, 2, 201)
     for sign, convention in ((-1, "exact"), (1, "paper")):
-        norms = lp_head_norm(t, **LP, convention=convention)
+        norms = linear.lp_head_norm(t, **LP, convention=convention)
         pull = LP["b_norm2"] * (1 + sign * np.exp(-t))
         drift = -2 * norms + 2 * pull + 2 * LP["h"] * LP["sigma2"]
         np.testing.assert_allclose(np.gradient(norms, t)[1:-1], drift[1:-1], atol=1e-3)
@@ -113,37 +96,39 @@ def test_the_sign_is_lost_between_equations_173_and_175(probed):
 def test_expected_loss_of_linear_probing_is_exact_and_below_theorem_4_4(probed):
     world, heads = probed
     simulated, error = mean_and_error(world.loss(heads))
-    exact = lp_loss(1.0, 1.0, **LP)
+    exact = linear.lp_loss(1.0, 1.0, **LP)
     assert abs(simulated - exact) < 4 * error + 1e-3
     assert error < 0.003
-    least = backbone_error(world.X, world.Y, world.B.T)
+    least = linear.backbone_error(world.X, world.Y, world.B.T)
     setting = {name: LP[name] for name in ("h", "head_var", "sigma2")}
     t = np.linspace(0, 6, 61)
-    assert np.all(lp_loss(t, 1.0, **LP) <= lp_loss_bound(t, 1.0, least, **setting))
+    assert np.all(linear.lp_loss(t, 1.0, **LP) <= linear.lp_loss_bound(t, 1.0, least, **setting))
 
 
 def test_equation_24_prints_twice_the_least_loss(probed):
     """The residual of the projection; no head, nor any around the best one, has less."""
     world, heads = probed
-    least = backbone_error(world.X, world.Y, world.B.T)
-    assert least == pytest.approx(least_lp_loss(1.0, LP["b_norm2"]), rel=1e-10)
+    least = linear.backbone_error(world.X, world.Y, world.B.T)
+    assert least == pytest.approx(linear.least_lp_loss(1.0, LP["b_norm2"]), rel=1e-10)
     best = world.B @ world.X.T @ world.Y
     assert world.loss(best[None])[0] == pytest.approx(least, rel=1e-10)
     assert world.loss(heads).min() > least
-    printed = backbone_error(world.X, world.Y, world.B.T, "paper")
+    printed = linear.backbone_error(world.X, world.Y, world.B.T, "paper")
     assert printed == pytest.approx(2 * least, rel=1e-12)
     # A bound that LP undercuts is no least loss.
     assert world.loss(heads).min() < printed
 
 
 def slope_of_head_norm(t, setting):
-    return (lp_head_norm(t + 1e-6, **setting) - lp_head_norm(t - 1e-6, **setting)) / 2e-6
+    return (
+        linear.lp_head_norm(t + 1e-6, **setting) - linear.lp_head_norm(t - 1e-6, **setting)
+    ) / 2e-6
 
 
 @pytest.mark.parametrize("sigma2", [0.0, 0.05, 0.35])
 def test_head_falls_up_to_our_threshold_and_rises_after_it(sigma2):
     setting = {**LP, "sigma2": sigma2}
-    turning = lp_time_threshold(**setting)
+    turning = linear.lp_time_threshold(**setting)
     assert turning > 0
     assert slope_of_head_norm(turning, setting) == pytest.approx(0, abs=1e-8)
     assert slope_of_head_norm(0.9 * turning, setting) < 0
@@ -157,25 +142,25 @@ def test_proposition_5_2_has_the_head_grow_when_it_shrinks(head_norm2, sigma2, t
     assert head_norm2 / h > least_head_variance(h, d, 3.0)
     assert sigma2 < largest_noise(h, d, head_norm2 / h, 3.0, b_norm2)
     setting = dict(h=h, head_var=head_norm2 / h, b_norm2=b_norm2, sigma2=sigma2)
-    printed = lp_time_threshold(**setting, convention="paper")
+    printed = linear.lp_time_threshold(**setting, convention="paper")
     claimed_to_grow = np.linspace(1e-3, printed, 50)
     assert printed > 0.5
     falls = slope_of_head_norm(claimed_to_grow, setting) < 0
     assert falls[0]
     assert np.all(falls) == throughout
-    rates = fft_linear_rate(lp_head_norm(claimed_to_grow, **setting), sigma2, d)
+    rates = linear.fft_linear_rate(linear.lp_head_norm(claimed_to_grow, **setting), sigma2, d)
     assert rates[0] > rates[1] > 0
     # The printed threshold is where the printed norm turns.
-    norms = lp_head_norm(printed + np.array([-1e-3, 0, 1e-3]), **setting, convention="paper")
+    norms = linear.lp_head_norm(printed + np.array([-1e-3, 0, 1e-3]), **setting, convention="paper")
     assert norms[1] > max(norms[0], norms[2])
 
 
 def test_linear_probing_helps_at_once_when_the_noise_exceeds_the_head():
     setting = {**LP, "sigma2": 0.5}
-    assert lp_time_threshold(**setting) == 0
-    norms = lp_head_norm(np.linspace(0, 5, 50), **setting)
+    assert linear.lp_time_threshold(**setting) == 0
+    norms = linear.lp_head_norm(np.linspace(0, 5, 50), **setting)
     assert np.all(np.diff(norms) > 0)
-    assert np.all(np.diff(fft_linear_rate(norms, 0.5, 4)) > 0)
+    assert np.all(np.diff(linear.fft_linear_rate(norms, 0.5, 4)) > 0)
 
 
 def test_corollary_5_3_has_no_upper_end_of_noise():
@@ -183,11 +168,11 @@ def test_corollary_5_3_has_no_upper_end_of_noise():
     T, setting = 1.5, {name: LP[name] for name in ("h", "head_var", "b_norm2")}
 
     def grows(sigma2):
-        norms = lp_head_norm(np.array([T - 1e-6, T]), **setting, sigma2=sigma2)
+        norms = linear.lp_head_norm(np.array([T - 1e-6, T]), **setting, sigma2=sigma2)
         return norms[1] > norms[0]
 
-    low, high = lp_fft_noise_window(T, **setting)
-    printed_low, printed_high = lp_fft_noise_window(T, **setting, convention="paper")
+    low, high = linear.lp_fft_noise_window(T, **setting)
+    printed_low, printed_high = linear.lp_fft_noise_window(T, **setting, convention="paper")
     assert high == math.inf
     assert grows(printed_high + 1)
     assert 0 < low < printed_low
@@ -233,9 +218,9 @@ def test_theorem_4_5_is_violated(h, d, head_norm2, sigma2, t, steps, seeds, exce
     network = LinearNetwork(np.random.default_rng(45), h, d, head_norm2 / h, seeds)
     network.train(t, steps, sigma2, "layer-wise")
     simulated, error = mean_and_error(network.loss())
-    printed = fft_linear_loss_bound(t, h, head_norm2 / h, 1.0, 1.0, sigma2, d)
+    printed = linear.fft_linear_loss_bound(t, h, head_norm2 / h, 1.0, 1.0, sigma2, d)
     assert simulated - 4 * error > excess * printed
-    assert lp_fft_linear_loss_bound(
+    assert linear.lp_fft_linear_loss_bound(
         0, t, h, head_norm2 / h, 1.0, 1.0, 1.0, sigma2, d
     ) == pytest.approx(printed, rel=1e-12)
 
@@ -256,8 +241,8 @@ def test_ito_term_of_equation_236_lacks_a_factor_d():
         up, down = loss(here + direction), loss(here - direction)
         noise = sigma2 * (d if i < h else 1)
         drift += noise * (up + down - 2 * loss(here)) - ((up - down) / 2) ** 2
-    assert fft_linear_loss_drift(v, B, target, sigma2) == pytest.approx(drift, rel=1e-10)
-    printed = fft_linear_loss_drift(v, B, target, sigma2, "paper")
+    assert linear.fft_linear_loss_drift(v, B, target, sigma2) == pytest.approx(drift, rel=1e-10)
+    printed = linear.fft_linear_loss_drift(v, B, target, sigma2, "paper")
     assert drift - printed == pytest.approx(sigma2 * (d - 1) * np.sum(B**2), rel=1e-10)
 
 
@@ -268,9 +253,9 @@ def test_theorem_4_5_without_noise_holds_for_a_given_head():
     start, norms = network.loss(), np.sum(network.v**2, axis=1)
     network.train(3.0, 1500, 0.0, "uniform")
     certain = norms > 1
-    bounds = fft_linear_flow_bound(3.0, start[certain], norms[certain])
+    bounds = linear.fft_linear_flow_bound(3.0, start[certain], norms[certain])
     assert np.all(network.loss()[certain] <= 1.05 * bounds + 1e-25)
-    assert network.loss().mean() > fft_linear_loss_bound(3.0, 3, 2.0, 1.0, 1.0, 0.0, 4)
+    assert network.loss().mean() > linear.fft_linear_loss_bound(3.0, 3, 2.0, 1.0, 1.0, 0.0, 4)
 
 
 @pytest.mark.parametrize("noise", ["uniform", "layer-wise"])
@@ -278,13 +263,13 @@ def test_imbalance_drifts_twice_as_fast_as_printed_or_not_at_all(noise):
     """Eqs. 125 and 183: the noise's variance rate is 2 sigma2, in B times d."""
     h, d, sigma2, t, seeds = 2, 5, 0.3, 0.5, 4000
     network = LinearNetwork(np.random.default_rng(125), h, d, 0.5, seeds)
-    before = imbalance_matrix(network.v, network.B)
+    before = imbalance.imbalance_matrix(network.v, network.B)
     network.train(t, 100, sigma2, noise)
-    rates = (imbalance_matrix(network.v, network.B) - before) / t
+    rates = (imbalance.imbalance_matrix(network.v, network.B) - before) / t
     simulated, error = mean_and_error(rates)
-    exact = imbalance_drift(d, sigma2, noise)
+    exact = imbalance.imbalance_drift(d, sigma2, noise)
     np.testing.assert_array_less(np.abs(simulated - exact * np.eye(h)), 4 * error + 0.02)
-    printed = imbalance_drift(d, sigma2, "uniform", "paper")
+    printed = imbalance.imbalance_drift(d, sigma2, "uniform", "paper")
     assert np.all(np.abs(np.diag(simulated) - printed) > 10 * np.diag(error))
 
 
@@ -293,12 +278,14 @@ def test_equation_190_holds_for_the_mean_eigenvalue_and_not_for_each(noise):
     """With the drift corrected; that of each is measured from it."""
     h, d, sigma2, t, seeds = 3, 5, 0.3, 0.5, 4000
     network = LinearNetwork(np.random.default_rng(190), h, d, 0.5, seeds)
-    before = imbalance_eigenvalues(network.v, network.B)
+    before = imbalance.imbalance_eigenvalues(network.v, network.B)
     assert np.max(np.abs(before[:, :-1] + 1)) < 1e-9
     np.testing.assert_allclose(before[:, -1], np.sum(network.v**2, axis=1) - 1, atol=1e-9)
     network.train(t, 100, sigma2, noise)
     moved = (
-        imbalance_eigenvalues(network.v, network.B) - before - imbalance_drift(d, sigma2, noise) * t
+        imbalance.imbalance_eigenvalues(network.v, network.B)
+        - before
+        - imbalance.imbalance_drift(d, sigma2, noise) * t
     )
     mean, error = mean_and_error(moved.mean(axis=1))
     assert abs(mean) < 4 * error + 0.02
@@ -312,9 +299,9 @@ def test_jensen_gap_is_that_of_the_negative_eigenvalue():
     rng = np.random.default_rng(22)
     eigenvalues = -1 - 0.1 * rng.random(10_000)
     lower = np.mean(np.sqrt(-eigenvalues)) ** 2
-    assert 0 < jensen_gap(eigenvalues) < 0.01
+    assert 0 < imbalance.jensen_gap(eigenvalues) < 0.01
     assert (lower - eigenvalues.mean()) / lower > 1.9
-    assert jensen_gap(np.full(5, -2.0)) == pytest.approx(0, abs=1e-12)
+    assert imbalance.jensen_gap(np.full(5, -2.0)) == pytest.approx(0, abs=1e-12)
 
 
 def test_head_has_the_larger_gradient_only_for_a_small_head():
@@ -323,7 +310,7 @@ def test_head_has_the_larger_gradient_only_for_a_small_head():
     n, d, h, seeds = 20, 10, 8, 40_000
     world = Regression(rng, n, d, h, 0.5)
     for head_var, head_is_larger in ((0.25 / d, True), (4 / d, False)):
-        head, backbone = expected_layer_gradients(world.B, world.X, world.Y, head_var)
+        head, backbone = imbalance.expected_layer_gradients(world.B, world.X, world.Y, head_var)
         v = math.sqrt(head_var) * rng.normal(size=(seeds, h))
         residual = v @ (world.B @ world.X.T) - world.Y
         z_norm2 = np.sum((world.B @ world.X.T) ** 2, axis=0)

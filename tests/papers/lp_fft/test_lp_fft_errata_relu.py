@@ -10,24 +10,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from dpatlas.formulas.lp_fft.alignment import (
-    cosine_drift,
-    distortion_probability,
-    feature_quality,
-    head_shift,
-    lp_alignment_time,
-    lp_budget_scale,
-    neuron_classes,
-    two_record_distortion_probability,
-)
-from dpatlas.formulas.lp_fft.relu import (
-    data_coherence,
-    fft_relu_loss_bounds,
-    lp_relu_coefficients,
-    lp_relu_loss_bounds,
-    tangent_kernel,
-    zeroth_order_loss_drift,
-)
+from dpatlas.formulas.lp_fft import alignment, relu
 
 
 def losses_of(x, y, W, v):
@@ -64,20 +47,20 @@ def one_neuron(spread=0.3, ratio=3.0, a=0.7, b=0.1):
     """Two records of class 1 and one of class -1 about w = (1, 0); Assumptions 3.1 and 3.2 hold."""
     x = np.array([[a + spread, -b], [a, ratio * b], [-1.0, -0.1]])
     y, W = np.array([1.0, 1.0, -1.0]), np.array([[1.0], [0.0]])
-    assert data_coherence(x, y) > 0
-    assert neuron_classes(x, y, W)[0] == 1
+    assert relu.data_coherence(x, y) > 0
+    assert alignment.neuron_classes(x, y, W)[0] == 1
     return x, y, W
 
 
 def distorts(x, y, W, v):
-    return cosine_drift(x, y, W, v, losses_of(x, y, W, v)).min() < 0
+    return alignment.cosine_drift(x, y, W, v, losses_of(x, y, W, v)).min() < 0
 
 
 @pytest.mark.parametrize("head_var, probability", [(1e-3, 0.5), (1.0, 0.4999), (100.0, 0.1429)])
 def test_theorem_3_3_fails_for_a_head_of_large_variance(head_var, probability):
     """h = 1: only heads just below zero distort, as a function of the head scanned here."""
     world = one_neuron()
-    exact = two_record_distortion_probability(head_var, 0.3, 3.0)
+    exact = alignment.two_record_distortion_probability(head_var, 0.3, 3.0)
     assert exact == pytest.approx(probability, abs=1e-4)
     edge = -math.log(3) / 0.3
     for v, expected in ((0.99 * edge, True), (-1e-6, True), (1.01 * edge, False), (1e-6, False)):
@@ -85,14 +68,14 @@ def test_theorem_3_3_fails_for_a_head_of_large_variance(head_var, probability):
     draws = math.sqrt(head_var) * np.random.default_rng(33).normal(size=1000)
     found = np.mean([distorts(*world, draws[[i]]) for i in range(len(draws))])
     assert abs(found - exact) < 4 * math.sqrt(exact * (1 - exact) / 1000)
-    assert distortion_probability(1) == 0.5
+    assert alignment.distortion_probability(1) == 0.5
     assert (abs(found - 0.5) < 0.07) == (head_var <= 1)
 
 
 def test_theorem_3_3_at_the_variance_and_probability_of_the_erratum():
-    assert two_record_distortion_probability(100.0, 0.3, math.exp(0.3 * 3.292)) == pytest.approx(
-        0.129, abs=5e-4
-    )
+    assert alignment.two_record_distortion_probability(
+        100.0, 0.3, math.exp(0.3 * 3.292)
+    ) == pytest.approx(0.129, abs=5e-4)
 
 
 def test_theorem_3_3_holds_under_what_theorem_b_8_assumes():
@@ -104,7 +87,9 @@ def test_theorem_3_3_holds_under_what_theorem_b_8_assumes():
         W, y = rng.normal(size=(3, 1)), np.ones(3)
         mean = x.sum(axis=0)
         cosine = mean @ W[:, 0] / np.linalg.norm(mean) / np.linalg.norm(W)
-        if min((x @ W).min(), data_coherence(x, y)) <= 0 or cosine >= data_coherence(x, y):
+        if min((x @ W).min(), relu.data_coherence(x, y)) <= 0 or cosine >= relu.data_coherence(
+            x, y
+        ):
             continue
         found += 1
         for v in (-30.0, -1.0, 1.0, 30.0):
@@ -125,7 +110,7 @@ def test_theorem_3_3_holds_on_tight_clusters_and_small_heads(h):
     for _ in range(500):
         x, y, W, _ = clustered(rng, h=h)
         found.append(distorts(x, y, W, 0.1 * rng.normal(size=h)))
-    claimed = distortion_probability(h)
+    claimed = alignment.distortion_probability(h)
     assert abs(np.mean(found) - claimed) < 4 * math.sqrt(claimed * (1 - claimed) / 500)
 
 
@@ -136,8 +121,8 @@ def test_theorem_3_4_has_a_counter_example():
     """
     x = np.array([[1.0, 0.3], [0.3, -0.1], [-1.0, -0.1]])
     y, W, v = np.array([1.0, 1.0, -1.0]), np.array([[1.0], [0.0]]), np.array([2.0])
-    assert data_coherence(x, y) > 0
-    assert neuron_classes(x, y, W)[0] == 1
+    assert relu.data_coherence(x, y) > 0
+    assert alignment.neuron_classes(x, y, W)[0] == 1
     for t in (0.0, 0.1, 1.0, 10.0, 100.0):
         probed = train_head(x, y, W, v, t)
         assert probed >= v
@@ -171,9 +156,9 @@ def test_theorem_4_2_brackets_the_zeroth_order_model(sigma):
         rng = np.random.default_rng(seed)
         x, y, W, _ = clustered(rng, spread=0.4)
         losses = losses_of(x, y, W, rng.normal(size=4))
-        kernel = tangent_kernel(x, W, np.zeros(4), "head")
+        kernel = relu.tangent_kernel(x, W, np.zeros(4), "head")
         model = solve_ivp(
-            lambda _, now, kernel=kernel, y=y: zeroth_order_loss_drift(now, y, kernel, sigma),
+            lambda _, now, kernel=kernel, y=y: relu.zeroth_order_loss_drift(now, y, kernel, sigma),
             (0, 3),
             losses,
             t_eval=t,
@@ -183,7 +168,7 @@ def test_theorem_4_2_brackets_the_zeroth_order_model(sigma):
         for label in (-1, 1):
             features = np.maximum(x[y == label] @ W, 0)
             total = model.y[y == label].sum(axis=0)
-            lower, upper = lp_relu_loss_bounds(features, total[0], sigma, t)
+            lower, upper = relu.lp_relu_loss_bounds(features, total[0], sigma, t)
             assert np.all(lower <= total * (1 + 1e-6))
             assert np.all(total <= upper * (1 + 1e-6))
 
@@ -194,7 +179,7 @@ def test_true_loss_falls_below_the_lower_bound_of_theorem_4_2():
     L_t = e^(-sigma Q_t) / (1 / L_0 + int_0^t e^(-sigma Q_s) ds), simulated; E L^2 > (E L)^2.
     """
     sigma, t, steps, paths = 1.0, 2.0, 200, 20_000
-    lower, upper = lp_relu_loss_bounds(np.ones((1, 1)), 1.0, sigma, t)
+    lower, upper = relu.lp_relu_loss_bounds(np.ones((1, 1)), 1.0, sigma, t)
     assert lower == pytest.approx(upper, rel=1e-12)
     increments = np.random.default_rng(42).normal(size=(paths, steps)) * math.sqrt(t / steps)
     weights = np.exp(-sigma * np.cumsum(increments, axis=1))
@@ -214,13 +199,13 @@ def test_theorem_4_3_brackets_the_zeroth_order_model_for_heads_of_the_right_sign
         W *= 0.5 / np.linalg.norm(W, axis=0)
         v = classes * 0.5
         cosines = np.abs(x @ W) / 0.5
-        mu = min(data_coherence(x, y), cosines.min())
+        mu = min(relu.data_coherence(x, y), cosines.min())
         losses = losses_of(x, y, W, v)
         totals = integrate_fft(x, y, W, v, losses, sigma, t)
         for label in (-1, 1):
             own, neurons = y == label, classes == label
             total = totals[own].sum(axis=0)
-            lower, upper = fft_relu_loss_bounds(
+            lower, upper = relu.fft_relu_loss_bounds(
                 R, mu, v[neurons], W[:, neurons], total[0], sigma, t
             )
             assert np.all(lower <= total * (1 + 1e-6))
@@ -235,7 +220,7 @@ def integrate_fft(x, y, W, v, losses, sigma, t):
         W, v, losses = np.split(state, [d * h, d * h + h])
         W = W.reshape(d, h)
         step_v, step_W = full_gradient(x, y, W, v)
-        losses = zeroth_order_loss_drift(losses, y, tangent_kernel(x, W, v), sigma)
+        losses = relu.zeroth_order_loss_drift(losses, y, relu.tangent_kernel(x, W, v), sigma)
         return np.concatenate((step_W.ravel(), step_v, losses))
 
     start = np.concatenate((W.ravel(), v, losses))
@@ -250,7 +235,7 @@ def test_upper_bound_of_theorem_4_3_fails_for_a_head_against_its_class():
     x, y, W, v = np.ones((1, 1)), np.ones(1), np.ones((1, 1)), -np.ones(1)
     t = np.array([0.0, 1.0, 5.0])
     total = integrate_fft(x, y, W, v, losses_of(x, y, W, v), 0.0, t)[0]
-    _, upper = fft_relu_loss_bounds(1.0, 1.0, v, W, total[0], 0.0, t)
+    _, upper = relu.fft_relu_loss_bounds(1.0, 1.0, v, W, total[0], 0.0, t)
     assert total[0] == pytest.approx(upper[0]) == pytest.approx(math.e)
     assert total[-1] > 1
     assert total[-1] > 8 * upper[-1]
@@ -262,14 +247,19 @@ def test_steps_of_theorem_5_1_give_the_inverse_fourth_power_of_the_noise():
     coefficients = dict(L0=2.0, least_feature=0.8, head_var=1.0, delta=0.1)
 
     def budget(sigma):
-        A1, B1, *_ = lp_relu_coefficients(features, sigma)
-        return lp_alignment_time(A1, B1, **coefficients) / sigma**2
+        A1, B1, *_ = relu.lp_relu_coefficients(features, sigma)
+        return alignment.lp_alignment_time(A1, B1, **coefficients) / sigma**2
 
     # Where the loss has settled at B1 / A1, as the proof has it from the start.
     assert math.log2(budget(2e3) / budget(1e3)) == pytest.approx(-4, abs=0.2)
     assert math.log2(budget(2e-3) / budget(1e-3)) == pytest.approx(-2, abs=0.01)
-    assert lp_budget_scale(2.0, 0.1) / lp_budget_scale(1.0, 0.1) == pytest.approx(2**-4)
-    assert lp_budget_scale(2.0, 0.1, "paper") / lp_budget_scale(1.0, 0.1, "paper") == 2**4
+    assert alignment.lp_budget_scale(2.0, 0.1) / alignment.lp_budget_scale(
+        1.0, 0.1
+    ) == pytest.approx(2**-4)
+    assert (
+        alignment.lp_budget_scale(2.0, 0.1, "paper") / alignment.lp_budget_scale(1.0, 0.1, "paper")
+        == 2**4
+    )
     sigmas = np.geomspace(1e-2, 1e3, 30)
     assert np.all(np.diff([budget(sigma) for sigma in sigmas]) < 0)
 
@@ -280,42 +270,42 @@ def test_the_share_of_probing_falls_with_noise_and_no_constant_saves_the_printed
     sigmas = np.geomspace(0.1, 20, 12)
 
     def time(sigma):
-        A1, B1, *_ = lp_relu_coefficients(features, sigma)
-        return lp_alignment_time(A1, B1, 2.0, 0.8, 1.0, 0.1)
+        A1, B1, *_ = relu.lp_relu_coefficients(features, sigma)
+        return alignment.lp_alignment_time(A1, B1, 2.0, 0.8, 1.0, 0.1)
 
     times = np.array([time(sigma) for sigma in sigmas])
     needed, whole = times / sigmas**2, 1 / sigmas**2
     assert np.all(np.diff(needed) < 0)
     assert np.all(np.diff(needed / whole) < 0)
     # A constant for which sigma^4 suffices at much noise is too small at little noise.
-    printed = lp_budget_scale(sigmas, 0.1, "paper")
+    printed = alignment.lp_budget_scale(sigmas, 0.1, "paper")
     enough = printed * needed[-1] / printed[-1]
     assert enough[0] < 1e-6 * needed[0]
     # In the gradient flow of Eq. 56 sigma does not occur, and r goes as sigma^-2.
-    A1, B1, *_ = lp_relu_coefficients(features, 0.0)
+    A1, B1, *_ = relu.lp_relu_coefficients(features, 0.0)
     assert B1 == 0
-    without_noise = lp_alignment_time(A1, B1, 2.0, 0.8, 1.0, 0.1)
+    without_noise = alignment.lp_alignment_time(A1, B1, 2.0, 0.8, 1.0, 0.1)
     assert np.all(times <= without_noise * (1 + 1e-12))
 
 
 def test_quality_of_features_is_the_settled_loss_that_turns_the_head():
     features = np.array([[1.0, 0.6], [0.8, 0.9]])
-    A1, B1, *_ = lp_relu_coefficients(features, 1.3)
+    A1, B1, *_ = relu.lp_relu_coefficients(features, 1.3)
     expected = features.min(axis=0) * (B1 / A1) / (1.3**2 / 2)
-    np.testing.assert_allclose(feature_quality(features), expected, rtol=1e-12)
+    np.testing.assert_allclose(alignment.feature_quality(features), expected, rtol=1e-12)
 
 
 def test_every_head_is_aligned_after_the_alignment_time():
     """In gradient flow from the worst head that the probability allows."""
     rng = np.random.default_rng(51)
     x, y, W, classes = clustered(rng)
-    v = -classes * head_shift(0.04, 0.05)
+    v = -classes * alignment.head_shift(0.04, 0.05)
     losses = losses_of(x, y, W, v)
     times = []
     for label in (-1, 1):
         features = np.maximum(x[y == label] @ W[:, classes == label], 0)
-        A1, *_ = lp_relu_coefficients(features, 0.0)
+        A1, *_ = relu.lp_relu_coefficients(features, 0.0)
         total = losses[y == label].sum()
-        times.append(lp_alignment_time(A1, 0.0, total, features.min(), 0.04, 0.05))
+        times.append(alignment.lp_alignment_time(A1, 0.0, total, features.min(), 0.04, 0.05))
     assert np.all(classes * train_head(x, y, W, v, 1.001 * max(times)) > 0)
     assert np.any(classes * train_head(x, y, W, v, 0.3 * min(times)) < 0)

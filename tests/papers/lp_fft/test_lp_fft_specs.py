@@ -6,9 +6,8 @@ import pytest
 
 from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.backbones import backbone_spec
-from dpatlas_workflow.config.load import load_tier, read_config, validate
-from dpatlas_workflow.papers.lp_fft.settings import KEY, groups, tunings
-from dpatlas_workflow.papers.lp_fft.strategies import STRATEGIES
+from dpatlas_workflow.config.load import read_config, validate
+from dpatlas_workflow.papers.lp_fft.settings import KEY, groups
 
 TRAINED = ("strategies", "lora", "clip_sweep", "feature_quality", "umap")
 
@@ -60,24 +59,6 @@ def levels_of(scenario):
     ]
 
 
-@pytest.mark.parametrize(("group", "key"), [("strategies", "scenarios"), ("lora", "lora")])
-def test_there_is_a_job_for_every_scenario_level_and_block_of_runs(config, specs, group, key):
-    expected = [
-        (entry["name"], *level, first)
-        for entry in config[KEY][key]
-        for level in levels_of(entry)
-        for first in blocks_of(entry)
-    ]
-    for spec, (scenario, kind, value, run) in zip(specs[group], expected, strict=True):
-        fields = spec.fields
-        assert (fields["group"], fields["scenario"], fields["level"]) == (
-            *(group, scenario, {kind: value}),
-        )
-        level = f"{'noise' if kind == 'noise_multiplier' else 'eps'}{value:g}"
-        assert spec.id.rpartition("-")[0] == f"{scenario}-{level}-run{run}"
-        assert fields["first_run"] == run and fields["data"]["redeal"]
-
-
 @pytest.mark.parametrize(("kind", "value"), [("noise_multipliers", 3), ("epsilons", 5)])
 def test_another_level_is_one_more_condition_and_leaves_the_others_alone(config, kind, value):
     levels = config[KEY]["scenarios"][0][kind]
@@ -90,66 +71,6 @@ def test_more_runs_are_more_blocks_and_leave_the_others_alone(config):
     more = changed(config, first(runs=scenario["runs"] + scenario["runs_per_job"]))
     assert len(ids(more) - ids(config)) == len(levels_of(scenario)) and ids(config) < ids(more)
     assert conditions(more) == conditions(config)
-
-
-def test_every_condition_has_a_tuning_that_does_not_depend_on_runs_or_seed(config, specs):
-    tuned = {spec.id: spec for spec in tunings(validate(config))}
-    for name in ("strategies", "lora", "clip_sweep"):
-        for spec in specs[name]:
-            tuning = tuned[spec.fields["tuning"]]
-            assert tuning.fields["kind"] == "strategies_tuning"
-            shared = spec.fields.keys() & tuning.fields.keys() - {"kind", "seed", "data"}
-            assert all(spec.fields[field] == tuning.fields[field] for field in shared)
-            assert not {"runs", "first_run", "chosen"} & tuning.fields.keys()
-            assert not {"lrs", "tuning_runs"} & spec.fields.keys()
-    assert {spec.fields["tuning"] for name in ("strategies", "lora", "clip_sweep")
-            for spec in specs[name]} == set(tuned)  # fmt: skip
-    other = copy.deepcopy(config)
-    other["seed"] = config["seed"] + 1
-    assert {spec.id for spec in tunings(validate(other))} == set(tuned)
-
-
-def test_1_and_1_0_are_one_run(config):
-    def as_reals(block):
-        scenario, quality = block["scenarios"][0], block["feature_quality"][0]
-        scenario["noise_multipliers"] = list(map(float, scenario["noise_multipliers"]))
-        block["lrs"] = {part: list(map(float, rates)) for part, rates in block["lrs"].items()}
-        quality["lp_lr"], quality["lrs"] = float(quality["lp_lr"]), list(map(float, quality["lrs"]))
-
-    assert ids(changed(config, as_reals)) == ids(config)
-
-
-def test_rates_of_the_clip_sweep_go_with_the_bound_from_the_scenario_s_own(config):
-    def halve(block):
-        for scenario in block["scenarios"]:
-            scenario["max_grad_norm"] = 0.5
-
-    for usual, edited in ((1.0, config), (0.5, changed(config, halve))):
-        block = edited[KEY]
-        swept = block["clip_sweep"]["scenario"]
-        base = next(entry for entry in block["scenarios"] if entry["name"] == swept)
-        tuned = base.get("lrs", block["lrs"])
-        of_sweep = [
-            spec for spec in tunings(validate(edited)) if spec.fields["group"] == "clip_sweep"
-        ]
-        assert len(of_sweep) == len(block["clip_sweep"]["max_grad_norms"])
-        for spec in of_sweep:
-            bound = spec.fields["max_grad_norm"]
-            for part, lrs in spec.fields["lrs"].items():
-                expected = [lr * usual / bound for lr in tuned[part]]
-                assert lrs == pytest.approx(expected, rel=1e-12)
-
-
-def test_a_sweep_of_clip_bounds_changes_its_scenario_in_nothing_else(config, specs):
-    sweep = config[KEY]["clip_sweep"]
-    base = next(
-        spec.fields for spec in specs["strategies"] if spec.fields["scenario"] == sweep["scenario"]
-    )
-    swept = {"group", "level", "strategies", "shares", "control_shares", "runs", "tuning", "chosen"}
-    for spec in specs["clip_sweep"]:
-        differing = {name for name, value in spec.fields.items() if value != base[name]}
-        assert differing <= swept | {"max_grad_norm"}
-        assert spec.fields["level"] == {"noise_multiplier": sweep["noise_multiplier"]}
 
 
 def test_feature_quality_alone_reads_public_images_which_are_its_backbone_s_training_set(
@@ -173,11 +94,3 @@ def test_feature_quality_alone_reads_public_images_which_are_its_backbone_s_trai
     others = set(atlas.specs) - {spec.id for spec in specs["feature_quality"]}
     assert not any(atlas.job(spec_id).public_data for spec_id in others)
     assert all(len(atlas.job(spec.id).backbones) == 1 for name in TRAINED for spec in specs[name])
-
-
-@pytest.mark.parametrize("tier", ["embedded", "smoke", "workstation"])
-def test_controls_are_given_as_many_rates_as_lp_fft(tier):
-    for spec in tunings(load_tier(tier)):
-        if spec.key == KEY:
-            last = {STRATEGIES[each][-1] for each in spec.fields["strategies"] if "-" in each}
-            assert len({len(spec.fields["lrs"][part]) for part in last}) <= 1

@@ -2,7 +2,6 @@
 
 import functools
 import re
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 from lpfft_small import (
-    Given,
     Watched,
     a_guarantee_that_remembers,  # noqa: F401
     body_of,
@@ -34,7 +32,6 @@ from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.papers.lp_fft.jobs import features
 from dpatlas_workflow.papers.lp_fft.jobs.curves import SHARED
 from dpatlas_workflow.papers.lp_fft.jobs.features import features_of, knn_accuracy
-from dpatlas_workflow.run.private_plan import NO_CLIP
 
 MEASURED = ("private", "public", "accuracy")
 CONDITIONS = [(1.0, "fft"), (1.0, "lp-fft"), (4.0, "fft"), (4.0, "lp-fft")]
@@ -121,26 +118,6 @@ def test_features_that_are_not_finite_count_as_zero():
     labels, truth = torch.tensor([0, 1]), torch.tensor([1, 1, 0])
     queries = torch.tensor([[0.0, 3.9], [-np.inf, 4.0], [np.nan, -1.0]])
     assert knn_accuracy(known, labels, queries, truth, 1) == 1.0
-
-
-def test_lp_on_kept_features_and_fft_after_it_are_both_phases_in_the_network(whole):
-    """And FFT after LP spends what both spend."""
-    alone = [each for each in whole[1] if set(each.iterates[0]) == {"head.weight", "head.bias"}]
-    joined = [each for _, strategy, _, each in by_condition(whole[1]) if strategy == "lp-fft"]
-    for head, each in zip(alone, joined, strict=True):
-        training = each.training
-        assert len(head.training.x) == len(training.x) and head.training.x.shape[1] == 6
-        (first,), (second,) = head.training.phases, training.phases
-        assert first.trainable == ("head",) and training.after == head.training.ran
-        training.model.load_state_dict(each.iterates[0])
-        shared = {name: getattr(training, name) for name in ("noise", "repetition", "shared_noise")}
-        phases = [replace(first, max_physical_batch=5), second]
-        slow = PrivateTraining(training.model, phases, training.x, training.labels, **shared)
-        for weights in each.iterates[1:]:
-            slow.step()
-            for name, value in slow.model.state_dict().items():
-                np.testing.assert_allclose(value, weights[name], rtol=1e-4, atol=1e-5)
-        assert slow.ran.phases == training.ran.phases
 
 
 def test_lp_is_the_same_for_every_rate_of_fft_and_trained_once(given, tmp_path):
@@ -272,22 +249,6 @@ def test_a_job_killed_at_a_look_looks_again_and_at_nothing_twice(given, tmp_path
             with killed_at(look, (features.Task, "accuracy")):
                 run(spec, given, tmp_path / f"{look}")
             assert run(spec, given, tmp_path / f"{look}") == expected
-
-
-def test_without_noise_gradients_have_no_effective_bound_and_no_guarantee(given, tmp_path):
-    with watched_trainings() as seen:
-        record = record_of(spec_of("feature_quality", noise_multiplier=0.0), given, tmp_path)
-    phases = [phase for each in seen for phase in each.training.phases]
-    assert {phase.max_grad_norm for phase in phases} == {NO_CLIP}
-    assert record["metrics"]["epsilon"] is None and record["ledger"]["delta"] is None
-    assert record["ledger"]["clip"] == NO_CLIP
-
-
-def test_only_the_public_images_that_the_backbone_was_trained_on_are_accepted(given, tmp_path):
-    for public, message in ((given.data, "content with sha256"), (None, "no --public-data")):
-        other = Given(given.data, public, given.backbone)
-        with pytest.raises(InputError, match=f"--public-data: found {message}"):
-            run(spec_of("feature_quality"), other, tmp_path)
 
 
 @pytest.mark.parametrize(

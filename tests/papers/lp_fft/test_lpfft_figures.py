@@ -1,10 +1,10 @@
-"""What the figures of lp_fft's training show, on made-up records."""
+"""What the figures of lp_fft show: training on made-up records, theory on small simulations."""
 
 import re
 
 import numpy as np
 import pytest
-from figure_samples import drawn, maker, select
+from figure_samples import maker, select
 from lpfft_sample_records import (
     BACKBONE,
     CONTROL_ARMS,
@@ -14,11 +14,11 @@ from lpfft_sample_records import (
     RECORDS,
     clip_records,
     feature_record,
-    lora_records,
     strategies_record,
     umap_record,
 )
-from matplotlib.colors import to_rgb
+from lpfft_theory_sample_records import RECORDS as THEORY
+from lpfft_theory_sample_records import theory_record
 from scipy import stats
 
 from dpatlas.errors import InputError
@@ -34,13 +34,11 @@ from dpatlas_workflow.papers.lp_fft.published import TABLE_1
 from dpatlas_workflow.rows import arms as arms_over_runs
 from dpatlas_workflow.show.panel import PRINTED
 from dpatlas_workflow.show.rows import grouped
-from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN
-
-FIGURES = [name for name in RECORDS if name not in ("lpfft_strategies", "lpfft_lora")]
+from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN, Estimate
 
 
 def show(name, *records):
-    return maker(name)(list(records) or RECORDS[name](), {})
+    return maker(name)(list(records) or (RECORDS | THEORY)[name](), {})
 
 
 def two_levels(**options):
@@ -57,20 +55,6 @@ def titles_of(shown):
 def test_epsilon_is_not_said_to_cover_neighbours_that_are_private_records(name, record):
     (note,) = (note for note in show(name, record()).notes if "$\\varepsilon$ covers" in note)
     assert re.search(r"covers all .* and not .* where private records vote without noise", note)
-
-
-def test_a_single_comparison_of_losses_has_room_for_its_marker():
-    figure = drawn(show("lpfft_feature_quality", feature_record(conditions=[(1.0, 3.0)])))
-    figure.draw_without_rendering()
-    low, high = (figure.axes[place] for place in (1, 2))
-    assert min(axes.get_window_extent().height for axes in (low, high)) > 0.3 * figure.dpi
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_records_of_other_kinds_alone_are_refused(name):
-    other = umap_record() if name != "lpfft_umap" else feature_record()
-    with pytest.raises(InputError, match="--records"):
-        show(name, other)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +84,6 @@ class TestRows:
         row = arms.arm_rows(strategies_record(runs=1))[0]
         assert (row["low"], row["high"], row["standard_error"]) == (None, None, None)
 
-    def test_rates_and_steps_stand_by_phase(self):
-        one, _, two, _ = arms.arm_rows(strategies_record())
-        assert (one["lr_first"], one["lr_second"], one["steps_second"]) == (3.0, None, None)
-        assert (two["lr_second"], two["steps_first"], two["steps_second"]) == (0.3, 15, 45)
-
     def test_the_same_strategy_at_the_same_level_twice_is_refused(self):
         records = [strategies_record(runs=4), strategies_record(runs=5)]
         with pytest.raises(InputError, match="each strategy once at each level"):
@@ -127,41 +106,6 @@ class TestRows:
 
 
 class TestBudgetSweep:
-    def test_every_scenario_of_two_phases_and_lora_has_a_panel(self):
-        alone = strategies_record(4.0, "only-lp", arms=(("lp", 1.0), ("fft", 0.0)))
-        other = two_levels(scenario="other", arms=FEW_ARMS)
-        shown = show("lpfft_budget_sweep", alone, *two_levels(), *other, *lora_records())
-        assert titles_of(shown) == ["inverted-t", "other", "lora, LoRA of rank 8"]
-        lora = {row["strategy"] for row in select(shown.rows, group="lora")}
-        assert lora == {"lp", "lp-lora", "lora"}
-
-    def test_a_level_looks_the_same_in_all_panels(self):
-        other = [strategies_record(noise, "other", arms=FEW_ARMS) for noise in (1.0, 4.0)]
-        shown = show("lpfft_budget_sweep", *two_levels(), *other)
-        assert [look.label for look in shown.looks] == [
-            "digits: noise 0, not private",
-            r"digits: noise 1, $\varepsilon$ = 10.9",
-            r"digits: noise 4, $\varepsilon$ = 1.6",
-        ]
-        colors = [look.color for look in shown.looks]
-        darkness = [1 - np.mean(to_rgb(color)) for color in colors]
-        assert darkness == sorted(darkness)
-        used = [{each.look.color for each in panel.series} for panel in shown.panels]
-        assert used[0] == {colors[0], colors[2]} and used[1] == {colors[1], colors[2]}
-
-    def test_a_name_of_a_level_is_of_one_data_set(self):
-        other = strategies_record(4.0, "other", arms=FEW_ARMS, data="fonts")
-        looks = show("lpfft_budget_sweep", strategies_record(4.0), other).looks
-        assert [look.label.partition(":")[0] for look in looks] == ["digits", "fonts"]
-        assert len({look.color for look in looks}) == 2
-
-    def test_controls_stand_at_their_share(self):
-        records = two_levels(arms=MAIN_ARMS + CONTROL_ARMS)
-        shown = show("lpfft_budget_sweep", *records)
-        controls = [each for each in shown.panels[0].series if each.told]
-        assert {each.told for each in controls} == {("LP-LP (control)",), ("FFT-FFT (control)",)}
-        assert {x for each in controls for x in each.x} == {0.5}
-
     def test_scenarios_with_another_best_share_stand_in_front_on_the_same_axes(self):
         best = {"a": 1.0, "b": 1.0, "c": 0.0}
         records = [strategies_record(4.0, name, arms=FEW_ARMS) for name in best]
@@ -183,18 +127,6 @@ class TestBudgetSweep:
         assert {row["share"] for row in clip} == {0.5}
         (unswept,) = select(clip, max_grad_norm=1.0)
         assert (unswept["group"], unswept["noise_multiplier"]) == ("strategies", 4.0)
-
-    def test_intervals_of_few_runs_do_not_stretch_accuracy_beyond_its_range(self):
-        record = strategies_record(1.0, runs=3)
-        for row in record.tables["runs"]:
-            row["accuracy"] = [0.8, 0.99, 0.99][row["run"]]
-        shown = show("lpfft_budget_sweep", record)
-        assert max(row["high"] for row in shown.rows) > 1.02
-        assert shown.ends("y")[0][1] == 1.02
-
-    def test_without_two_phases_there_is_nothing_to_show(self):
-        with pytest.raises(InputError, match="no strategy of two phases"):
-            show("lpfft_budget_sweep", strategies_record(arms=(("lp", 1.0), ("fft", 0.0))))
 
 
 class TestPrivacyUtility:
@@ -244,40 +176,8 @@ class TestPrivacyUtility:
         ]
         assert set(diamonds) == set(accuracies.values())
 
-    def test_every_share_is_shown(self):
-        rows = select(show("lpfft_privacy_utility", *two_levels()).rows, strategy="lp-fft")
-        assert {row["share"] for row in rows} == {0.25, 0.5}
-
-    @pytest.mark.parametrize(
-        ("noises", "labels"),
-        [
-            ((0.0, 1.0, 4.0), ["1.6", "11", r"$\infty$"]),
-            ((0.0,), [r"$\infty$"]),
-            ((4.0,), ["1.6"]),
-        ],
-    )
-    def test_ticks_are_the_epsilons(self, noises, labels):
-        shown = show("lpfft_privacy_utility", *(strategies_record(noise) for noise in noises))
-        assert list(shown.panels[0].x.words.values()) == labels
-
 
 class TestFeatureQuality:
-    def test_losses_are_drawn_with_their_intervals_in_the_look_of_their_answer(self):
-        shown = show("lpfft_feature_quality", feature_record(1.0), feature_record(4.0))
-        losses = select(shown.rows, part="early loss")
-        for panel, task in zip(shown.panels[-2:], ("private", "public"), strict=True):
-            found = {
-                (row["answer"], row["value"], row["low"], row["high"])
-                for row in select(losses, task=task)
-            }
-            assert found == {
-                (answer, *numbers)
-                for answer, look in lpfft_feature_quality.ANSWERS.items()
-                for each in panel.series
-                for numbers in zip(each.x, each.left, each.right, strict=True)
-                if each.look == look
-            }
-
     def test_a_curve_is_the_mean_of_the_runs_at_every_step(self):
         record = feature_record()
         rows = lpfft_feature_quality.curve_rows(record)
@@ -317,14 +217,6 @@ class TestFeatureQuality:
         alone = lpfft_feature_quality.loss_rows([feature_record(runs=1)])
         assert {row["answer"] for row in alone} == {OPEN}
         assert {row["low"] for row in alone} == {None}
-
-    def test_one_strategy_alone_has_curves_and_no_losses(self):
-        record = feature_record()
-        curves = record.tables["curves"]
-        curves[:] = select(curves, strategy="fft")
-        shown = show("lpfft_feature_quality", record)
-        assert {row["part"] for row in shown.rows} == {"curve"}
-        assert len(shown.grids) == 1
 
     def test_backbones_are_told_apart_and_their_noises_stand_together(self):
         few = ((4.0, 10.0),)
@@ -383,3 +275,42 @@ class TestUmap:
         legends = [panel.legend for panel in shown.panels if panel.legend]
         assert [legend.heading for legend in legends] == ["digits", "letters"]
         assert [len(legend.looks) for legend in legends] == [3, 10]
+
+
+@pytest.fixture(scope="module", name="theory")
+def rows_of_the_theory_figure():
+    return show("lpfft_theory").rows
+
+
+def values(rows, column="value", **keys):
+    return [row[column] for row in select(rows, **keys)]
+
+
+def test_simulated_means_have_the_intervals_of_their_standard_errors(theory):
+    probing = theory_record("dynamics").facts["probing"]
+    rows = select(theory, panel="head norm", series="simulated")
+    for row, norm, error in zip(rows, probing["norm"], probing["norm_standard_error"], strict=True):
+        assert (row["low"], row["high"]) == Estimate(norm, error, np.inf, 2).interval(0.95)
+
+
+def test_brackets_are_those_of_the_last_noise_but_one_and_of_the_worst_draw():
+    record = theory_record("dynamics")
+    losses = select(record.tables["relu"], phase="head", draw=0)
+    worst = select(record.tables["relu"], phase="all", heads="random", **{"class": -1})[0]
+    worst["zeroth"][0] = 100 * worst["upper"][0]
+    rows = show("lpfft_theory", record).rows
+    first = next(row for row in losses if row["sigma"] == 0.5)
+    assert values(rows, panel="LP bracket", series="lower") == [first["start"], *first["lower"]]
+    assert values(rows, panel="FFT bracket", series="zeroth") == [worst["start"], *worst["zeroth"]]
+    assert values(rows, panel="FFT bracket", series="diffusion") == worst["diffusion"]
+    assert values(rows, "x", panel="FFT bracket", series="zeroth") == [0.0, *record.facts["times"]]
+
+
+def test_the_gap_is_shown_in_percent_and_formulas_for_uniform_noise_alone():
+    tables, rows = theory_record("imbalance").tables, show("lpfft_imbalance").rows
+    gap = values(rows, panel="Jensen gap in percent", series=r"$\sigma$ = 100")
+    assert gap == pytest.approx([100 * value for value in tables["gap"][1]["gap"]])
+    drift = select(rows, panel="change of the mean eigenvalue")
+    assert values(drift, series="printed, uniform") == tables["drift"][0]["paper"]
+    assert values(drift, series="corrected, uniform") == tables["drift"][0]["exact"]
+    assert len({row["series"] for row in drift}) == 4

@@ -137,17 +137,6 @@ def test_the_lp_phase_leaves_the_body_s_bits_alone_and_fft_moves_them(whole, giv
             assert equal(body, trained) == (done == 0 and strategy != "fft-fft")
 
 
-def test_two_phases_go_on_from_the_training_of_the_first_alone(whole):
-    alone = {(arm[0], number): each.iterates for arm, number, each in by_arm(whole[1])}
-    for (strategy, _, steps), number, each in by_arm(whole[1]):
-        if len(steps) == 2:
-            first = alone[strategy.partition("-")[0], number][steps[0]]
-            start = {name: each.iterates[0][name] for name in first}
-            assert equal(start, first)
-            assert each.training.first_step == steps[0] == each.training.after.phases[0].steps
-            assert len(each.iterates) == 1 + steps[1]
-
-
 @pytest.fixture(scope="module")
 def apart(given, tmp_path_factory):
     """(record, trainings) of the same job, each arm of which takes all of its steps itself."""

@@ -16,25 +16,15 @@ from scipy import stats
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import Poisson
 from dpatlas.base.files import read_rows
-from dpatlas.errors import InputError
+from dpatlas_workflow.papers.lp_fft import published
 from dpatlas_workflow.papers.lp_fft.figures.lpfft_lora import lpfft_lora
 from dpatlas_workflow.papers.lp_fft.figures.lpfft_strategies import lpfft_strategies
-from dpatlas_workflow.papers.lp_fft.published import (
-    BATCH,
-    EPOCHS,
-    EPSILONS,
-    TABLE_1,
-    TABLE_2,
-    N,
-    PrintedAccuracy,
-    contradictions,
-)
 from dpatlas_workflow.registry import all_papers
 from dpatlas_workflow.rows import arms as arms_over_runs
 from dpatlas_workflow.show.output import table_files
 
 PRINTED = all_papers()["lp_fft"].folder / "printed"
-EVERY = (*TABLE_1, *TABLE_2)
+EVERY = (*published.TABLE_1, *published.TABLE_2)
 
 
 def strategies(*records):
@@ -45,135 +35,111 @@ def text_of(shown, kind="md"):
     return table_files("t", shown, "trial")[f"t.{kind}"].decode()
 
 
-def cell(table, backbone, method, epsilon):
-    keys = (table, backbone, method, epsilon)
-    (found,) = (
-        each for each in EVERY if (each.table, each.backbone, each.method, each.epsilon) == keys
-    )
-    return found
+def test_a_line_per_level_a_column_per_strategy_and_share_and_none_where_a_level_lacks_it():
+    accuracies, rates, *_ = strategies(*map(strategies_record, (4.0, 0.0, 1.0))).parts
+    assert accuracies.headings[1:3] == ("noise multiplier", "eps")
+    assert accuracies.headings[3:] == ("LP", "LP-FFT, 25% first", "LP-FFT, 50% first", "FFT")
+    levels = [("ours", 0.0, math.inf), ("ours", 1.0, 10.9), ("ours", 4.0, 1.6)]
+    assert [line[:3] for line in accuracies.rows] == levels
+    assert "eps of both phases together (every iterate, PLD)" in accuracies.caption
+    assert rates.rows[1][3:6] == ("3", "3 then 0.3", "3 then 0.3")
+    assert "a fixed part of the records, which is in no run" in rates.caption
+    short = strategies_record(4.0, arms=(("lp", 1.0), ("lp-fft", 0.5)), target=1.61)
+    part = strategies(strategies_record(0.0, arms=FEW_ARMS), short).parts[0]
+    # A level that was asked for as an epsilon says so.
+    assert part.headings[1] == "eps asked for"
+    assert part.headings[4:] == ("LP", "LP-FFT, 50% first", "FFT")
+    assert [line[1] for line in part.rows] == [None, 1.61] and part.rows[1][-1] is None
 
 
-class TestOurs:
-    def test_a_line_per_level_and_a_column_per_strategy_and_share(self):
-        shown = strategies(*(strategies_record(noise) for noise in (4.0, 0.0, 1.0)))
-        part = shown.parts[0]
-        strategies_and_shares = ("LP", "LP-FFT, 25% first", "LP-FFT, 50% first", "FFT")
-        assert part.headings[1:] == ("noise multiplier", "eps", *strategies_and_shares)
-        assert [line[:3] for line in part.rows] == [
-            ("ours", 0.0, math.inf),
-            ("ours", 1.0, 10.9),
-            ("ours", 4.0, 1.6),
-        ]
-
-    def test_accuracies_are_means_with_standard_errors_in_percent(self):
-        record = strategies_record(4.0)
-        values = arms_over_runs(record)[0]["accuracy"]
-        measured = strategies(record).parts[0].rows[0][3]
-        assert measured.mean == pytest.approx(100 * np.mean(values))
-        assert measured.error == pytest.approx(100 * stats.sem(values))
-        assert strategies(strategies_record(runs=1)).parts[0].rows[0][3].error is None
-
-    def test_rates_stand_with_what_they_were_chosen_on(self):
-        accuracies, rates = strategies().parts[:2]
-        assert rates.rows[1][3:6] == ("3", "3 then 0.3", "3 then 0.3")
-        assert "a fixed part of the records, which is in no run" in rates.caption
-        assert "eps of both phases together (every iterate, PLD)" in accuracies.caption
-
-    def test_a_level_that_was_asked_for_as_epsilon_says_so(self):
-        part = strategies(strategies_record(0.0), strategies_record(4.0, target=1.61)).parts[0]
-        assert part.headings[1] == "eps asked for"
-        assert [line[1] for line in part.rows] == [None, 1.61]
-
-    def test_a_strategy_that_one_level_lacks_leaves_an_empty_cell(self):
-        short = strategies_record(4.0, arms=(("lp", 1.0), ("lp-fft", 0.5)))
-        part = strategies(strategies_record(0.0, arms=FEW_ARMS), short).parts[0]
-        assert part.headings[3:] == ("LP", "LP-FFT, 50% first", "FFT")
-        assert part.rows[1][5] is None
-
-    def test_lora_stands_in_a_table_of_its_own(self):
-        shown = lpfft_lora([*lora_records(), strategies_record()], {})
-        assert shown.parts[0].headings[3:] == ("LP", "LP-LoRA, 50% first", "LoRA")
-        assert "LoRA of rank 8" in shown.parts[0].caption
-        assert {row["table"] for row in select(shown.rows, source="printed")} == {2}
-
-    def test_records_of_another_group_alone_are_refused(self):
-        with pytest.raises(InputError, match="none of group lora"):
-            lpfft_lora([strategies_record()], {})
-
-    def test_without_a_run_of_ours_the_printed_values_stand_alone(self):
-        shown = lpfft_lora([], {})
-        assert len(shown.rows) == len(TABLE_2)
-        assert {row["source"] for row in shown.rows} == {"printed"}
-        assert len(shown.parts) == 1
-
-    def test_csv_says_of_every_row_where_it_comes_from(self):
-        rows = csv_rows(table_files("t", strategies(), "trial")["t.csv"])
-        assert Counter(row["source"] for row in rows) == {"ours": 8, "printed": len(TABLE_1)}
-        ours = [row for row in rows if row["source"] == "ours"]
-        assert {row["rates_chosen_on"] for row in ours} == {
-            "a fixed part of the records, which is in no run"
-        }
-        assert all(row["tuned_by"] for row in ours)
-        assert [row["epsilon"] for row in ours] == [""] * 4 + ["1.6"] * 4
+def test_accuracies_are_means_with_standard_errors_in_percent():
+    record = strategies_record(4.0)
+    values = arms_over_runs(record)[0]["accuracy"]
+    measured = strategies(record).parts[0].rows[0][3]
+    assert measured.mean == pytest.approx(100 * np.mean(values))
+    assert measured.error == pytest.approx(100 * stats.sem(values))
+    assert strategies(strategies_record(runs=1)).parts[0].rows[0][3].error is None
 
 
-class TestPrinted:
-    def test_cells_that_the_paper_s_csv_remarks_on_are_marked(self):
-        remarked = {
-            (row["backbone"], row["method"], float(row["epsilon"]))
-            for row in read_rows(PRINTED / "table1.csv")
-            if row["note"]
-        }
-        marked = {
-            (each.backbone, each.method, each.epsilon)
-            for each in TABLE_1
-            if contradictions(each, EVERY)
-        }
-        # Found beside them: LP of the transformer at 1.29 differs between the tables as well.
-        assert marked == remarked | {("deit", "LP", 1.29)}
+def test_lora_stands_in_a_table_of_its_own():
+    shown = lpfft_lora([*lora_records(), strategies_record()], {})
+    assert shown.parts[0].headings[3:] == ("LP", "LP-LoRA, 50% first", "LoRA")
+    assert "LoRA of rank 8" in shown.parts[0].caption
+    assert {row["table"] for row in select(shown.rows, source="printed")} == {2}
+    # Without a run of ours the printed values stand alone.
+    alone = lpfft_lora([], {})
+    assert {row["source"] for row in alone.rows} == {"printed"}
+    assert len(alone.rows) == len(published.TABLE_2) and len(alone.parts) == 1
 
-    def test_a_mean_that_stands_in_two_cells_is_marked_in_both(self):
-        first, second = cell(1, "resnet18", "LP-FFT", 0.57), cell(1, "resnet18", "FFT", 1.29)
-        assert contradictions(first, EVERY) == ["FFT at eps 1.29 has the same mean"]
-        assert contradictions(second, EVERY) == ["LP-FFT at eps 0.57 has the same mean"]
 
-    def test_one_thing_with_two_means_is_marked_in_both_tables(self):
-        assert contradictions(cell(1, "deit", "LP", 1.29), EVERY) == ["Table 2 has 94.80 ± 0.06"]
-        assert contradictions(cell(2, "deit", "LP", 1.29), EVERY) == ["Table 1 has 93.61 ± 0.08"]
-        assert contradictions(cell(1, "deit", "LP", 0.26), EVERY) == [
-            "Table 2 has this at eps 0.57",
-            "Table 2 has 92.48 ± 0.27",
-        ]
+def test_csv_says_of_every_row_where_it_comes_from():
+    rows = csv_rows(table_files("t", strategies(), "trial")["t.csv"])
+    assert Counter(row["source"] for row in rows) == {"ours": 8, "printed": len(published.TABLE_1)}
+    ours = [row for row in rows if row["source"] == "ours"]
+    assert all("fixed part" in row["rates_chosen_on"] and row["tuned_by"] for row in ours)
+    assert [row["epsilon"] for row in ours] == [""] * 4 + ["1.6"] * 4
 
-    def test_means_within_their_errors_are_not_marked(self):
-        assert contradictions(cell(1, "deit", "LP", math.inf), EVERY) == []
-        here = PrintedAccuracy(1, "deit", "LP", 1.0, 90.0, 0.3)
-        assert contradictions(here, [PrintedAccuracy(2, "deit", "LP", 1.0, 91.4, 0.4)]) == []
-        assert contradictions(here, [PrintedAccuracy(2, "deit", "LP", 1.0, 91.6, 0.4)])
-        assert contradictions(here, [PrintedAccuracy(1, "resnet18", "LP", 2.0, 90.0, 0.3)]) == []
 
-    def test_recomputed_epsilons_are_those_of_the_accountant(self):
-        sampler = Poisson(n=N, batch=BATCH)
-        for noise, expected in EPSILONS.items():
-            phases = [Phase(sampler, noise, EPOCHS * N // BATCH)]
-            found = guarantee(phases, 1 / N, "add_remove", "pld").epsilon
-            assert round(found, 2 if found > 10 else 3) == expected
+def test_cells_that_the_paper_s_csv_remarks_on_are_marked():
+    remarked = {
+        (row["backbone"], row["method"], float(row["epsilon"]))
+        for row in read_rows(PRINTED / "table1.csv")
+        if row["note"]
+    }
+    marked = {
+        (cell.backbone, cell.method, cell.epsilon)
+        for cell in published.TABLE_1
+        if published.contradictions(cell, EVERY)
+    }
+    # LP of the transformer at 1.29 differs between the tables as well.
+    assert marked == remarked | {("deit", "LP", 1.29)}
 
-    def test_every_printed_epsilon_has_the_noise_that_fits_best(self):
-        fits = {each.epsilon: each.noise_multiplier for each in EVERY}
-        assert fits == {math.inf: 0.0, 12.28: 1.0, 1.29: 5.0, 0.57: 10.0, 0.26: 20.0}
-        for each in EVERY:
-            if each.noise_multiplier:
-                assert abs(math.log(each.recomputed_epsilon / each.epsilon)) < 0.02
 
-    def test_people_read_the_printed_digits_and_their_marks(self):
-        text = text_of(strategies())
-        line = "| printed | ResNet18, from CIFAR-10 | 1.29 | 5 | 1.28 | 67.90 ± 0.12 |"
-        assert line in text
-        assert "| 59.79 ± 1.03 | FFT: LP-FFT at eps 0.57 has the same mean |" in text
-        lora = text_of(lpfft_lora(lora_records(), {}))
-        assert "| 94.21 ± 0.08 | 94.18 ± 0.05 | 93.05 ± 0.09 | LP: Table 1 has this at" in lora
+@pytest.mark.parametrize(
+    ("place", "marks"),
+    [
+        # A mean that stands in two cells is marked in both.
+        ((1, "resnet18", "LP-FFT", 0.57), ["FFT at eps 1.29 has the same mean"]),
+        ((1, "resnet18", "FFT", 1.29), ["LP-FFT at eps 0.57 has the same mean"]),
+        # One thing with two means is marked in both tables.
+        ((1, "deit", "LP", 1.29), ["Table 2 has 94.80 ± 0.06"]),
+        ((2, "deit", "LP", 1.29), ["Table 1 has 93.61 ± 0.08"]),
+        ((1, "deit", "LP", 0.26), ["Table 2 has this at eps 0.57", "Table 2 has 92.48 ± 0.27"]),
+        ((1, "deit", "LP", math.inf), []),
+    ],
+)
+def test_printed_cells_that_contradict_each_other_are_marked(place, marks):
+    (cell,) = (c for c in EVERY if (c.table, c.backbone, c.method, c.epsilon) == place)
+    assert published.contradictions(cell, EVERY) == marks
 
-    def test_tex_has_no_letters_that_it_cannot_set(self):
-        for shown in (strategies(), lpfft_lora(lora_records(), {})):
-            assert all(letter.isascii() or letter == "±" for letter in text_of(shown, "tex"))
+
+def test_means_within_their_errors_are_not_marked():
+    here = published.PrintedAccuracy(1, "deit", "LP", 1.0, 90.0, 0.3)
+    for other, marked in (
+        (published.PrintedAccuracy(2, "deit", "LP", 1.0, 91.4, 0.4), False),
+        (published.PrintedAccuracy(2, "deit", "LP", 1.0, 91.6, 0.4), True),
+        (published.PrintedAccuracy(1, "resnet18", "LP", 2.0, 90.0, 0.3), False),
+    ):
+        assert bool(published.contradictions(here, [other])) == marked
+
+
+def test_printed_epsilons_are_recomputed_at_the_noise_that_fits_best():
+    sampler = Poisson(n=published.N, batch=published.BATCH)
+    for noise, expected in published.EPSILONS.items():
+        phases = [Phase(sampler, noise, published.EPOCHS * published.N // published.BATCH)]
+        epsilon = guarantee(phases, 1 / published.N, "add_remove", "pld").epsilon
+        assert round(epsilon, 2 if epsilon > 10 else 3) == expected
+    fits = {cell.epsilon: cell.noise_multiplier for cell in EVERY}
+    assert fits == {math.inf: 0.0, 12.28: 1.0, 1.29: 5.0, 0.57: 10.0, 0.26: 20.0}
+    for cell in EVERY:
+        if cell.noise_multiplier:
+            assert abs(math.log(cell.recomputed_epsilon / cell.epsilon)) < 0.02
+
+
+def test_people_read_the_printed_digits_and_their_marks():
+    text, lora = text_of(strategies()), text_of(lpfft_lora(lora_records(), {}))
+    assert "| printed | ResNet18, from CIFAR-10 | 1.29 | 5 | 1.28 | 67.90 ± 0.12 |" in text
+    assert "| 59.79 ± 1.03 | FFT: LP-FFT at eps 0.57 has the same mean |" in text
+    assert "| 94.21 ± 0.08 | 94.18 ± 0.05 | 93.05 ± 0.09 | LP: Table 1 has this at" in lora
+    # TeX sets no other letters.
+    assert all(letter.isascii() or letter == "±" for letter in text_of(strategies(), "tex"))

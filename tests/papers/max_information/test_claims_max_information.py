@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 from committed_claims import CLAIMS, with_verdict
 from figure_samples import select
-from maxinf_sample_records import AXES, PRIORS, agreement_record, coefficients_record, typed
+from maxinf_sample_records import AXES, agreement_record, coefficients_record, typed
 from maxinf_world import (
     REFUTED_BY_ARITHMETIC,
     REFUTING,
     RUNS,
-    certificates_record,
     changed,
     claims,
     power_law,
@@ -49,10 +48,6 @@ NOT_SHOWN = claims("6", "9a", "9b", "9c", "9", "10b", "10c")
 @pytest.mark.parametrize(
     ("change", "refuted"),
     [
-        # By how much a prior of DP-SGD gains, and that it gains more than its noise alone.
-        (REFUTING["maxinf-3"], claims("3", "15")),
-        (REFUTING["maxinf-16"], claims("16")),
-        (REFUTING["maxinf-10c"], claims("10c")),
         (shift("certificate_posterior", 0.598, prior="independent"), claims("4", "17")),
         # The slope of the other sign; the lower end of the ratio's range.
         (power_law("n_at_T", 0.31), claims("5a")),
@@ -80,11 +75,6 @@ def of_kind(kind, make):
 
 def at_alpha(alpha):
     return of_kind("coefficients", lambda: coefficients_record(alphas=(alpha,)))
-
-
-def without_noise_only(groups):
-    priors = [prior for prior in PRIORS if prior["prior"] != "noise-only"]
-    groups["certificates"] = [certificates_record(priors=priors)]
 
 
 def kappas(**axes):
@@ -123,11 +113,8 @@ def sampled_alone(rows):
         # What a record lacks is not run.
         (at_alpha(8.0), "7a", NOT_RUN, "domain of Lemma 6"),
         (at_alpha(1.0), "7c", NOT_RUN, "one alpha only"),
-        (without_noise_only, "15", NOT_RUN, "has no noise-only"),
         (kappas(n=AXES["n"]), "5b", NOT_RUN, "no panel against zeta_over_sigma"),
         (kappas(**{**AXES, "n_at_T": (50_000,)}), "5a", NOT_RUN, "no two values of n_at_T"),
-        (of_kind("certificates", certificates_record), "14a", NOT_RUN, "no certificates on cifar"),
-        (of_kind("certificates", certificates_record), "14b", NOT_RUN, "no certificates on cifar"),
         (agreement(sampled_alone), "8", NOT_RUN, "no reparametrisation of the prior"),
         # Few pairs, of one method alone too, leave it open; repetitions count together.
         (agreement(draws=500), "8", INCONCLUSIVE, ""),
@@ -138,17 +125,6 @@ def sampled_alone(rows):
 def test_the_verdict_and_what_is_said_of_it(change, entry, verdict, note):
     row = row_of(changed(change), f"maxinf-{entry}")
     assert row["verdict"] == verdict and note in row["note"]
-
-
-def test_noise_between_runs_leaves_comparisons_open():
-    groups = true_groups()
-    for row in rows_of(groups["certificates"][0], prior="dp-sgd"):
-        for name in ("certificate_posterior", "certificate_rigorous"):
-            row[name] += 0.2 * (-1) ** row["run"]
-    rows = verdicts(groups)
-    assert with_verdict(rows, INCONCLUSIVE) == claims("3", "15", "16")
-    # By how many of such runs it would be decided.
-    assert rows["maxinf-3"]["runs_to_decide"] > RUNS
 
 
 def test_a_run_may_select_another_prior_than_its_neighbours():
@@ -257,17 +233,6 @@ def test_another_print_of_table_1_would_turn_its_verdicts(printed, index):
         other = dataclasses.replace(row, kappa=row.kappa + 1)
         of_kappa = "1a" if row.dataset == "MNIST" else "1b"
         assert printed([*before, other, *after]) == {"2b", "1", of_kappa}
-
-
-def test_slopes_are_those_between_the_ends():
-    laws = {"n_at_T": -0.25, "zeta_over_sigma": 1.75, "E": 1.5, "delta": 0.8}
-    groups = changed(*(power_law(axis, exponent) for axis, exponent in laws.items()))
-    for axis in AXES:
-        rows_of(groups["kappa"][0], axis=axis)[1]["optimised"] *= 1.2
-    rows = verdicts(groups)
-    assert rows["maxinf-5a"]["observed"] == pytest.approx(-0.25)
-    assert rows["maxinf-5b"]["observed"] == pytest.approx(0.25)
-    assert rows["maxinf-13a"]["observed"] == pytest.approx(0.8)
 
 
 def test_what_the_formulas_say_of_figure_2():

@@ -10,22 +10,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from dpatlas.formulas.max_information.certificates import (
-    certificate,
-    certificate_exponent,
-    certificate_failure,
-    monte_carlo_risk,
-)
+from dpatlas.formulas.max_information import certificates, mechanisms
 from dpatlas.formulas.max_information.kappa import (
     batch_moment_exponent,
     kappa,
     kappa_repaired,
     kappa_tight,
-)
-from dpatlas.formulas.max_information.mechanisms import (
-    gaussian_leading_coefficient,
-    leading_term_ratio,
-    max_information_gaussian,
 )
 from dpatlas.formulas.max_information.published import TABLE_1
 
@@ -89,8 +79,8 @@ def test_repaired_composition_doubles_two_epochs_and_leaves_nothing_of_ten():
     assert kappa_repaired(**setting, E=1) == kappa(**setting, E=1)
     assert kappa_repaired(**setting, E=2) > 2 * kappa(**setting, E=2)
     inputs = (CIFAR.risk_posterior, CIFAR.kl)
-    printed = certificate(*inputs, CIFAR.kappa_of_form("optimised"), CIFAR.n, **UNION)
-    repaired = certificate(*inputs, CIFAR.kappa_of_form("repaired"), CIFAR.n, **UNION)
+    printed = certificates.certificate(*inputs, CIFAR.kappa_of_form("optimised"), CIFAR.n, **UNION)
+    repaired = certificates.certificate(*inputs, CIFAR.kappa_of_form("repaired"), CIFAR.n, **UNION)
     assert printed < 0.845
     assert repaired > 0.999
 
@@ -110,13 +100,13 @@ def test_lemma_10_costs_a_quarter_of_kappa():
 def test_equation_97_holds_with_probability_one_minus_the_difference():
     """Its events: a bound per prior, the max-information once per tuple; Eq. 98 adds delta_mc."""
     kl, kappa_i, n = 5020.0, 42.0, 60_000
-    exponent = certificate_exponent(kl, kappa_i, n, **UNION)
+    exponent = certificates.certificate_exponent(kl, kappa_i, n, **UNION)
     per_prior = 2 * math.sqrt(n) * math.exp(kl + kappa_i - n * exponent)
     failing = UNION["K1"] * (UNION["K2"] * per_prior + UNION["beta"] / UNION["K1"])
-    found = certificate_failure(UNION["delta"], UNION["delta_mc"])
+    found = certificates.certificate_failure(UNION["delta"], UNION["delta_mc"])
     assert found == pytest.approx(failing, rel=1e-9)
     assert found + UNION["delta_mc"] == pytest.approx(UNION["delta"])
-    printed = certificate_failure(UNION["delta"], UNION["delta_mc"], "paper")
+    printed = certificates.certificate_failure(UNION["delta"], UNION["delta_mc"], "paper")
     assert printed == pytest.approx(failing + 2 * UNION["delta_mc"])
     # The printed statement is true: it admits more failures than there can be.
     assert printed > failing
@@ -127,7 +117,7 @@ def test_equation_98_pays_for_the_choice_among_700_estimates(risk):
     """Some of 700 upper limits is below the risk with probability delta' at most, exactly."""
     draws, level = 150_000, UNION["delta_mc"]
     errors = np.arange(int(risk * draws))
-    too_low = errors[monte_carlo_risk(errors / draws, draws, level) < risk].max()
+    too_low = errors[certificates.monte_carlo_risk(errors / draws, draws, level) < risk].max()
     assert UNION["K1"] * UNION["K2"] == 700 < 2 * math.sqrt(draws)
     assert 0 < 700 * binom.cdf(too_low, draws, risk) <= level
 
@@ -146,11 +136,13 @@ def test_equation_29_pays_2_nu_where_nu_suffices():
     for alpha, beta in ((0.5, 1e-6), (3.0, 0.5)):
         q = math.sqrt(math.log((1 + alpha / 2) / beta))
         of_h = nu * (q + 1) ** 2 / m
-        printed = gaussian_leading_coefficient(alpha, beta)
+        printed = mechanisms.gaussian_leading_coefficient(alpha, beta)
         assert printed == pytest.approx(of_h + 2 * nu / m)
         assert printed - 1 / 4 == pytest.approx(of_h + nu / m)
-    assert leading_term_ratio(3, 0.5) == pytest.approx(1.95, abs=0.005)
-    assert leading_term_ratio(3, 0.5) - 1 / 4 / math.log(2.5) == pytest.approx(1.68, abs=0.005)
+    assert mechanisms.leading_term_ratio(3, 0.5) == pytest.approx(1.95, abs=0.005)
+    assert mechanisms.leading_term_ratio(3, 0.5) - 1 / 4 / math.log(2.5) == pytest.approx(
+        1.68, abs=0.005
+    )
 
 
 @pytest.mark.parametrize("beta", [0.3, 0.01, 1e-5])
@@ -171,7 +163,7 @@ def test_signs_stay_below_proposition_1_with_nu_for_2_nu(x, beta):
         return (joint * (information > bound)).sum() * (y[1] - y[0])
 
     assert exceeding(-np.inf) == pytest.approx(1, abs=1e-6)
-    lowered = max_information_gaussian(x, beta) - x**2 / 4
+    lowered = mechanisms.max_information_gaussian(x, beta) - x**2 / 4
     assert exceeding(lowered) <= beta < exceeding(0)
 
 
@@ -188,7 +180,7 @@ def test_equation_90_has_a_term_too_many_and_lemma_6_stands():
     assert numerator(b) == pytest.approx(printed + b)
     # It is what the slope of R in log(1 / beta) has, and it stays negative.
     step = 1e-5
-    near, far = (leading_term_ratio(1e-300, math.exp(-b - h)) for h in (-step, step))
+    near, far = (mechanisms.leading_term_ratio(1e-300, math.exp(-b - h)) for h in (-step, step))
     slope = (far - near) / (2 * step)
     assert slope == pytest.approx(numerator(b) / (4 * (grown + b) ** 2), rel=1e-6)
     assert all(numerator(b) < 0 for b in np.linspace(math.log(2), 700, 1000))

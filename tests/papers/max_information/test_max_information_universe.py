@@ -10,19 +10,8 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from dpatlas.errors import InputError
-from dpatlas.formulas.max_information.certificates import (
-    certificate_exponent,
-    kl_inverse,
-    monte_carlo_risk,
-)
+from dpatlas.formulas.max_information import certificates, universe
 from dpatlas.formulas.max_information.published import PAPER_GRID
-from dpatlas.formulas.max_information.universe import (
-    DIGITS,
-    certificate_universe,
-    decimal_weight,
-    setting_weight,
-    whole_weight,
-)
 
 LEVELS = {"delta": 0.05, "delta_mc": 0.0125, "beta": 0.025}
 INDEPENDENT = {
@@ -49,26 +38,28 @@ def power_share(k):
     ],
 )
 def test_weights_of_decimals_by_hand(value, expected):
-    assert decimal_weight(value) == pytest.approx(float(expected), rel=1e-14, abs=0)
+    assert universe.decimal_weight(value) == pytest.approx(float(expected), rel=1e-14, abs=0)
 
 
 def test_all_decimals_of_a_power_weigh_their_share_and_all_powers_and_whole_numbers_one():
     # Every decimal of at most four digits that begins at 10^k is one of 9,000.
     for k in (-2, 0, 3):
         values = np.array([float(f"{digits}e{k - 3}") for digits in range(1000, 10_000)])
-        share = (1 - Fraction(1, 2**DIGITS)) * power_share(k)
-        assert decimal_weight(values).sum() == pytest.approx(float(share), rel=1e-9)
+        share = (1 - Fraction(1, 2**universe.DIGITS)) * power_share(k)
+        assert universe.decimal_weight(values).sum() == pytest.approx(float(share), rel=1e-9)
     # The tail beyond |k| = K is 4 / (3 (K + 2)), so that all powers have 1.
     K = 500
     tail = Fraction(4, 3 * (K + 2))
     assert sum(power_share(k) for k in range(-K, K + 1)) + tail == 1
     numbers = np.arange(1, 100_001)
-    assert whole_weight(numbers).sum() == pytest.approx(1 - 1 / 100_001, rel=1e-9)
+    assert universe.whole_weight(numbers).sum() == pytest.approx(1 - 1 / 100_001, rel=1e-9)
 
 
 def test_all_batches_weigh_at_most_one_and_the_largest_of_a_kind_the_most():
     for n in (60, 1437):
-        weights = {m: setting_weight(**{**DP_SGD, "n": n, "m": m}) for m in range(1, n + 1)}
+        weights = {
+            m: universe.setting_weight(**{**DP_SGD, "n": n, "m": m}) for m in range(1, n + 1)
+        }
         # One batch an epoch: m from n / 2 to n, whose weights sum to 1 / 2.
         half = sum(weight for m, weight in weights.items() if n // m == 1)
         # Not every number of batches has a size: n = 60 has no 9.
@@ -82,7 +73,7 @@ def test_all_batches_weigh_at_most_one_and_the_largest_of_a_kind_the_most():
 
 def test_the_weight_of_a_setting_is_a_product_of_factors_that_each_sum_to_at_most_one():
     """Sums of the weights of decimals, whole numbers and batches are tested above."""
-    d, whole = decimal_weight, whole_weight
+    d, whole = universe.decimal_weight, universe.whole_weight
     # Of 3 kinds, 2 models, 2 readings of tau, scaled inputs or not.
     choices = 1 / (3 * 2 * 2 * 2)
     network, at = whole(2) * d(100.0) * d(200.0), {"tau": 0.15, "look": 2, "run": 2}
@@ -100,7 +91,7 @@ def test_the_weight_of_a_setting_is_a_product_of_factors_that_each_sum_to_at_mos
         ):
             # Far below the absolute tolerance that is approx's default.
             expected = pytest.approx(weight * mechanism, rel=1e-9, abs=0)
-            assert setting_weight(**{**kind, **model}) == expected
+            assert universe.setting_weight(**{**kind, **model}) == expected
 
 
 def test_all_printed_settings_are_in_it_and_cost_a_modest_number_of_nats():
@@ -111,14 +102,14 @@ def test_all_printed_settings_are_in_it_and_cost_a_modest_number_of_nats():
         mnist = {"means": [0.1307], "deviations": [0.3081]}
         given = {**DP_SGD, "zeta": zeta, "lr": float(lr), "E": E, "tau": tau, "n": 60_000}
         given |= {"m": PAPER_GRID.m, "widths": [600] * 3, "normalise": mnist}
-        costs.append(-math.log(setting_weight(**given)))
+        costs.append(-math.log(universe.setting_weight(**given)))
     assert 70 < min(costs) < max(costs) < 90
 
 
 def test_the_customary_scaling_of_mnist_costs_28_nats():
     given = {**INDEPENDENT, "widths": [600] * 3, "n": 60_000}
     scaled = {**given, "normalise": {"means": [0.1307], "deviations": [0.3081]}}
-    found = math.log(setting_weight(**given) / setting_weight(**scaled))
+    found = math.log(universe.setting_weight(**given) / universe.setting_weight(**scaled))
     assert found == pytest.approx(27.9, abs=0.05)
 
 
@@ -135,7 +126,7 @@ def test_the_customary_scaling_of_mnist_costs_28_nats():
 )
 def test_settings_outside_of_the_universe_are_refused_by_name(changes, complaint):
     with pytest.raises(InputError, match=complaint):
-        setting_weight(**{**DP_SGD, **changes})
+        universe.setting_weight(**{**DP_SGD, **changes})
 
 
 @pytest.mark.parametrize("weight", [1.0, 1 / 24, 1e-15])
@@ -152,17 +143,17 @@ def test_the_certificate_by_roots_of_its_definition(weight):
         return limit * math.log(limit / p) + (1 - limit) * math.log((1 - limit) / (1 - p)) - paid
 
     expected = brentq(excess, limit, 1 - 1e-12)
-    found = certificate_universe(errors / draws, draws, kl, kappa, n, weight, **LEVELS)
+    found = universe.certificate_universe(errors / draws, draws, kl, kappa, n, weight, **LEVELS)
     assert found == pytest.approx(expected, rel=1e-8)
     assert found >= expected - 1e-10
 
 
 def test_equal_weights_are_the_papers_union_bound():
     given, K1, K2 = (0.25, 2000, 90.0, 7.0, 1000), 12, 2
-    found = certificate_universe(*given, 1 / (K1 * K2), **LEVELS)
-    exponent = certificate_exponent(90.0, 7.0, 1000, K1, K2, **LEVELS)
-    limit = monte_carlo_risk(0.25, 2000, 0.0125 / 24, "clopper-pearson")
-    assert found == pytest.approx(kl_inverse(limit, exponent), rel=1e-12)
+    found = universe.certificate_universe(*given, 1 / (K1 * K2), **LEVELS)
+    exponent = certificates.certificate_exponent(90.0, 7.0, 1000, K1, K2, **LEVELS)
+    limit = certificates.monte_carlo_risk(0.25, 2000, 0.0125 / 24, "clopper-pearson")
+    assert found == pytest.approx(certificates.kl_inverse(limit, exponent), rel=1e-12)
 
 
 def test_certificates_cover_the_setting_that_an_adversary_chooses_after_seeing_all():
@@ -180,8 +171,8 @@ def test_certificates_cover_the_setting_that_an_adversary_chooses_after_seeing_a
         best = binom.ppf(least, n, rate) / n
         counted = rng.binomial(draws, best) / draws
         for name, kappa in (("paid", i * math.log(100)), ("no kappa", 0.0)):
-            weight = float(whole_weight(i))
-            found = certificate_universe(counted, draws, 0.0, kappa, n, weight, **level)
+            weight = float(universe.whole_weight(i))
+            found = universe.certificate_universe(counted, draws, 0.0, kappa, n, weight, **level)
             fails[name] |= found < rate
     assert fails["paid"].mean() <= 0.4
     assert fails["no kappa"].mean() > 0.4
@@ -192,13 +183,13 @@ def test_without_its_weight_a_setting_invented_after_a_look_is_not_covered():
     rng = np.random.default_rng(1)
     n, draws, settings, repetitions = 50, 1000, 2000, 100
     level = {"delta": 0.3, "delta_mc": 0.15, "beta": 0.0}
-    weights = whole_weight(np.arange(1, settings + 1))
+    weights = universe.whole_weight(np.arange(1, settings + 1))
     missed = {"paid": 0, "free": 0}
     for _ in range(repetitions):
         seen = rng.binomial(n, 0.5, settings) / n
         counted = rng.binomial(draws, seen) / draws
         for name, own in (("paid", weights), ("free", 1.0)):
-            found = certificate_universe(counted, draws, 0.0, 0.0, n, own, **level)
+            found = universe.certificate_universe(counted, draws, 0.0, 0.0, n, own, **level)
             missed[name] += bool(np.any(found < 0.5))
     assert missed["paid"] / repetitions <= 0.3
     assert missed["free"] / repetitions > 0.6

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from maxinf_small import STEPS, N, metrics_of, run, save_data, spec_of
-from small_jobs import counted, killed_at, labelled
+from small_jobs import counted, killed_at
 
 from dpatlas.certify.risk import PairErrors
 from dpatlas.data import prepared
@@ -27,7 +27,6 @@ from dpatlas_workflow.papers.max_information.jobs import certificates as certifi
 from dpatlas_workflow.papers.max_information.jobs.posteriors import PosteriorTraining
 from dpatlas_workflow.papers.max_information.jobs.problem import normalised
 from dpatlas_workflow.papers.max_information.records.certified import Normalise
-from dpatlas_workflow.records import joined, parse_record
 
 DRAWS = 1500
 LEVEL = (N, 8, 2, 0.05, 0.0125, 0.025)
@@ -241,22 +240,6 @@ def test_a_run_is_the_same_in_whichever_block_and_beside_whichever_priors(data, 
     close_rows(metrics_of(spec_of(**dealt, **few), data, tmp_path)["rows"], rows[9:10])
 
 
-@pytest.mark.parametrize("dealt", [{}, REDEALT], ids=["fixed", "redealt"])
-def test_blocks_of_runs_join_to_all_runs_and_the_first_can_be_cut_out(data, tmp_path, dealt):
-    given = {"priors": [small.DP_SGD], "taus": [0.2], "draws": 50, "runs": 1, **dealt}
-    blocks = [
-        parse_record(json.loads(run(spec_of(**given, first_run=number), data, tmp_path)), "here")
-        for number in range(3)
-    ]
-    (whole,) = joined(blocks)
-    assert [row["run"] for row in whole.tables["rows"]] == [0, 1, 2]
-    assert whole.tables["rows"] == [row for block in blocks for row in block.tables["rows"]]
-    assert whole.cut(2).tables["rows"] == whole.tables["rows"][:2]
-    blocks[1].facts["parameters"] = 1
-    with pytest.raises(InputError, match="parameters"):
-        joined(blocks)
-
-
 def test_every_run_is_dealt_its_records_and_all_its_priors_the_same(data, tmp_path, monkeypatch):
     trained = watch(monkeypatch, PosteriorTraining)
     given = {"draws": 10, "taus": [0.2], **REDEALT}
@@ -378,20 +361,3 @@ def test_channels_are_normalised_as_grey_levels_between_0_and_1():
     assert scaled.dtype == np.float32
     with pytest.raises(InputError, match="normalise"):
         normalised(stored, data, Normalise(means=[0.5], deviations=[0.2]))
-
-
-def test_the_convolutional_network_is_certified_too(tmp_path):
-    arrays = labelled({"train": 8, "add": 0, "test": 2}, margin=4)
-    # Images of 8 x 8.
-    arrays |= {name: np.tile(x, 4) for name, x in arrays.items() if name.startswith("x")}
-    facts = {"name": "small", "classes": small.CLASSES, "image_shape": [1, 8, 8]}
-    prepared.save(tmp_path / "data", arrays, {**facts, "preprocessing": small.SCALE})
-    (row,) = rows_of(
-        tmp_path / "data" / "manifest.json",
-        tmp_path,
-        **{**ALONE, **grid(m=4), "priors": [{**small.DP_SGD, "m": 4}]},
-        **{"model": "bayes-cnn9", "options": {}, "draws": 4, "test_repetitions": 1},
-        training={**TRAINING, "batch": 4, "epochs": 1},
-    )
-    assert row["kl"] > 0 and row["diverged"] is None
-    assert row["errors_prior"] in range(5) and row["errors_posterior"] in range(5)

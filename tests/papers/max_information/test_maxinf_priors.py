@@ -15,17 +15,10 @@ from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.kappa import kappa
 from dpatlas.models.mean_field import flat_values
 from dpatlas.privacy.noise import add_noise
-from dpatlas_workflow.papers.max_information.jobs.priors import (
-    PAID,
-    Declared,
-    DpSgd,
-    Prior,
-    prior_ledger,
-    prior_training,
-)
+from dpatlas_workflow.papers.max_information.jobs import priors
 from dpatlas_workflow.papers.max_information.records.certificates import CertificatesSpec
 
-TWINS = [Prior(kind, DpSgd(**small.TUPLE)) for kind in ("dp-sgd", "noise-only")]
+TWINS = [priors.Prior(kind, priors.DpSgd(**small.TUPLE)) for kind in ("dp-sgd", "noise-only")]
 
 
 @pytest.fixture
@@ -39,7 +32,7 @@ def network():
 
 
 def trained(prior, data, repetition=0, watch=None):
-    training = prior_training(
+    training = priors.prior_training(
         prior, network(), *data, noise=Noise("spec", "keyed"), repetition=repetition
     )
     training.on_update = watch
@@ -76,7 +69,7 @@ def clipped_sum(model, x, labels, zeta):
 
 
 def test_a_step_is_the_sum_of_clipped_gradients_plus_the_keyed_noise_over_m(data):
-    prior = Prior("dp-sgd", DpSgd(zeta=0.1, sigma=0.7, m=N, E=1, lr=2.0))
+    prior = priors.Prior("dp-sgd", priors.DpSgd(zeta=0.1, sigma=0.7, m=N, E=1, lr=2.0))
     expected = clipped_sum(network(), *data, zeta=0.1) + 0.7 * noise_of(0).double()
     (released,) = sums_of(prior, data)
     np.testing.assert_allclose(released.numpy(), expected.numpy(), atol=1e-5)
@@ -112,15 +105,17 @@ def test_noise_only_sees_no_record(data):
 def test_tuples_samplers_and_runs_have_noise_of_their_own():
     axes = product((0.1, 0.2), (2.0, 4.0), (1, 2), ("shuffled", "cyclic"), range(3))
     keys = [
-        declared().repetition(Prior("dp-sgd", DpSgd(zeta, 1.0, 8, E, lr, sampler)), N, run)
+        declared().repetition(
+            priors.Prior("dp-sgd", priors.DpSgd(zeta, 1.0, 8, E, lr, sampler)), N, run
+        )
         for zeta, lr, E, sampler, run in axes
     ]
     assert len(set(keys)) == len(keys) == 2 * 2 * 2 * 2 * 3
 
 
 def test_a_priors_ledger_is_that_of_its_training_and_says_that_kappa_is_paid(data):
-    entry = prior_ledger(TWINS[0], N, 0.01, delta=1e-5, noise_source="keyed")
-    assert entry["paid"] == PAID and "kappa" in PAID and "not epsilon" in PAID
+    entry = priors.prior_ledger(TWINS[0], N, 0.01, delta=1e-5, noise_source="keyed")
+    assert entry["paid"] == priors.PAID and "kappa" in priors.PAID and "not epsilon" in priors.PAID
     assert entry["kappa"]["optimised"] == float(kappa(8, 0.1, 1.0, 3, 1, 0.01)) > 0
     assert (entry["noise_multiplier"], entry["clip"]) == (pytest.approx(10.0), 0.1)
     assert entry["sampler"]["name"] == "shuffled" and entry["steps"] == 3
@@ -131,16 +126,16 @@ def test_a_priors_ledger_is_that_of_its_training_and_says_that_kappa_is_paid(dat
     assert entry["clip"] == training.ran.max_grad_norm[0]
     assert entry["epsilon"] == training.guarantee(1e-5, "replace_one").epsilon > 0
     # An epoch is floor(n / m) disjoint batches.
-    phase = DpSgd(zeta=0.1, sigma=1.0, m=7, E=3, lr=1.0).phase(N)
+    phase = priors.DpSgd(zeta=0.1, sigma=1.0, m=7, E=3, lr=1.0).phase(N)
     assert (phase.sampler.name, phase.sampler.batch, phase.steps) == ("shuffled", 7, 3 * (N // 7))
     # Only a centre that saw records has a price.
-    for prior in (Prior("independent"), TWINS[1]):
+    for prior in (priors.Prior("independent"), TWINS[1]):
         forms = ("optimised", "explicit", "tight", "repaired", "rigorous")
         assert [prior.kappa(form, N, 0.01) for form in forms] == [0.0] * 5
 
 
 def declared(**changes):
-    return Declared.of(CertificatesSpec.model_validate({**small.FIELDS, **changes}))
+    return priors.Declared.of(CertificatesSpec.model_validate({**small.FIELDS, **changes}))
 
 
 def grid(**changes):
@@ -153,7 +148,7 @@ def test_a_smaller_K1_pays_for_the_tuples_of_lowest_kappa_of_each_kind():
     fewer = declared(K1=2)
     assert [(zeta, E) for zeta, _, _, E, _ in fewer.lowest_kappa(N)] == [(0.1, 1), (0.1, 1)]
     fewer.check(TWINS, [0.2], N)
-    more = [Prior("dp-sgd", DpSgd(**{**small.TUPLE, "lr": lr})) for lr in (2.0, 4.0)]
+    more = [priors.Prior("dp-sgd", priors.DpSgd(**{**small.TUPLE, "lr": lr})) for lr in (2.0, 4.0)]
     with pytest.raises(InputError, match="K1: found 1; allowed: a whole number >= 2"):
         declared(K1=1).check(more, [0.2], N)
     # Kinds are compared, not chosen among, so each has the budget for itself.
@@ -172,6 +167,6 @@ def test_a_smaller_K1_pays_for_the_tuples_of_lowest_kappa_of_each_kind():
     ],
 )
 def test_what_is_not_declared_is_refused(changes, given, message):
-    prior = Prior("dp-sgd", DpSgd(**{**small.TUPLE, **given}))
+    prior = priors.Prior("dp-sgd", priors.DpSgd(**{**small.TUPLE, **given}))
     with pytest.raises(InputError, match=message):
         declared(**changes).check([prior], [0.2], N)

@@ -99,31 +99,6 @@ def test_the_priors_are_the_tuples_of_lowest_kappa_and_their_noise_alone():
     assert max(cost(*pair) for pair in tried) <= min(cost(*pair) for pair in left)
 
 
-def test_one_prior_of_each_kind_is_tried_and_the_whole_grid_is_paid():
-    specs = [spec.fields for spec in groups(load_tier("embedded"))["certificates"]]
-    for certified in (DIGITS, FONTS):
-        jobs = [spec for spec in specs if spec["data"]["name"] == certified["data"]["name"]]
-        fixed, grid = certified["fixed"], certified["grid"]
-        shared = {"sigma": grid["sigma"], "m": grid["m"]}
-        wanted = [
-            {"kind": kind.replace("_", "-"), **values, **(shared if len(values) > 1 else {})}
-            for kind, values in fixed.items()
-        ]
-        tried = [
-            {**prior, "tau": tau}
-            for job in jobs
-            if job["first_run"] == 0
-            for tau in job["taus"]
-            for prior in job["priors"]
-        ]
-        assert len(tried) == len(wanted) and all(each in wanted for each in tried)
-        for job in jobs:
-            assert job["grid"]["taus"] == grid["taus"]
-            assert job["K1"] >= certified["K1"] == job["tuples"]
-            assert job["K2"] >= len(grid["taus"])
-        assert {job["first_run"] for job in jobs} == {0, 6}
-
-
 def test_without_fixed_priors_every_prior_of_the_grid_stands_in_one_job():
     sets = [{**without_fixed(each), "priors_per_job": 4} for each in (DIGITS, FONTS)]
     config = after(lambda block: block["certificates"].update(sets=sets, runs=6))

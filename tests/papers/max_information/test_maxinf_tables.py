@@ -1,33 +1,39 @@
-"""What the tables of max_information show, on small synthetic records."""
+"""What figures and tables of max_information show of small records, and which prior is selected."""
 
 import math
 
 import pytest
-from figure_samples import maker, select, shown_rows
+from figure_samples import select, shown_rows
 from maxinf_sample_records import (
+    AXES,
+    BASE,
     GRID,
     PRIORS,
     TABLES,
     TAUS,
     agreement_record,
     certificates_record,
+    kappa_record,
+    show,
+    simulation_record,
+    spec_priors,
     typed,
 )
-from maxinf_sample_records import show as show_records
 
+from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.certificates import certificate
+from dpatlas.formulas.max_information.kappa import (
+    batch_moment_exponent,
+    kappa_per_record,
+)
+from dpatlas.formulas.max_information.mechanisms import leading_term_ratio
 from dpatlas.formulas.max_information.published import PAPER_GRID, TABLE_1
 from dpatlas_workflow.papers.max_information.looks import label_of
 from dpatlas_workflow.papers.max_information.records.certified import SetLooks
 from dpatlas_workflow.papers.max_information.selection import PAID, RIGOROUS, UNIVERSE, settings_of
-from dpatlas_workflow.records import joined
 from dpatlas_workflow.show.output import table_files
 
 ONE_EPOCH = PRIORS[2]
-
-
-def show(name, *records):
-    return show_records(name, *(records or [certificates_record()]))
 
 
 def text_of(name, *records):
@@ -40,22 +46,6 @@ def ours(*records):
 
 def rows_of(record, **keys):
     return select(record["metrics"]["rows"], **keys)
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_blocks_of_runs_are_shown_as_one_condition(name):
-    whole = certificates_record()
-    blocks = []
-    for run in range(3):
-        metrics = {**whole["metrics"], "rows": rows_of(whole, run=run)}
-        spec = {**whole["spec"], "first_run": run, "runs": 1}
-        name_of_block = f"certificates-digits-run{run}-{whole['spec_digest'][:8]}"
-        blocks.append({**whole, "id": name_of_block, "spec": spec, "metrics": metrics})
-    (record,) = joined(typed(blocks))
-    shown = maker(name)([record], {}).rows
-    single = maker(name)(typed([whole]), {}).rows
-    assert [{**row, "runs": 0} for row in shown] == [{**row, "runs": 0} for row in single]
-    assert shown[0]["runs"] == [block["id"] for block in blocks]
 
 
 class TestSelected:
@@ -176,17 +166,6 @@ def test_repetitions_of_an_agreement_are_added_up():
 
 
 class TestGrid:
-    def test_every_prior_and_deviation_has_a_row_with_all_kappas(self):
-        rows = show("maxinf_grid").rows
-        assert [row["selected_runs"] for row in rows] == [0, 3, 0, 3, 0, 0, 0, 3]
-        private = select(rows, prior="dp-sgd")
-        assert [(row["E"], row["tau"]) for row in private] == [
-            (epochs, tau) for epochs in (1, 5) for tau in TAUS
-        ]
-        for row in private:
-            assert row["kappa_tight"] < row["kappa_optimised"] < row["kappa_explicit"]
-            assert (row["kappa_repaired"] > row["kappa_optimised"]) == (row["E"] > 1)
-
     def test_an_infinite_kappa_has_a_mean_and_no_deviation(self):
         record = certificates_record(form="repaired")
         for row in rows_of(record, E=5):
@@ -197,3 +176,126 @@ class TestGrid:
         assert [(row["kappa_mean"], row["kappa_std"]) for row in rows] == [(math.inf, None)] * 2
         rows = select(shown_rows(shown), E="5")
         assert [row["kappa_repaired"] for row in rows] == ["inf"] * 2
+
+
+def row(prior="dp-sgd", run=0, bound=0.5, tau=0.05, proven=0.5, **keys):
+    """A row of the samples with another prior, run and tau, and made-up certificates."""
+    tuples = {"zeta": 0.01, "sigma": 1.0, "m": 100, "E": 1, "lr": 5.0}
+    if prior == "independent":
+        tuples = dict.fromkeys(tuples)
+    changes = {**tuples, **keys, "prior": prior, "run": run, "tau": tau}
+    changes |= {"certificate_posterior": bound, "certificate_rigorous": proven}
+    return certificates_record(runs=1)["metrics"]["rows"][0] | changes
+
+
+def record(*rows, name="a", **fields):
+    content = certificates_record(**{"K1": 2, "K2": 1, **fields})
+    content["id"] = name
+    content["metrics"]["rows"] = list(rows)
+    # Records of a setting differ in their priors alone.
+    content["spec"]["priors"] = spec_priors(PRIORS[:1] if name == "a" else PRIORS[:2])
+    (read,) = typed([content])
+    return read
+
+
+def chosen(setting, kind, *by):
+    """Run and epochs of the selected rows."""
+    return list(setting.selected(kind, *by)[["run", "E"]].itertuples(index=False, name=None))
+
+
+def test_every_run_selects_its_own_least_certificate_of_a_kind_and_of_equal_ones_the_first():
+    rows = [
+        *(row(run=1, bound=0.4), row(run=1, bound=0.3, E=5, proven=0.9), row(run=0, bound=0.2)),
+        *(row(run=0, bound=0.2, E=5), row("independent", run=0, bound=0.1)),
+    ]
+    (setting,) = settings_of([record(*rows)])
+    assert chosen(setting, "dp-sgd") == [(0, 1), (1, 5)]
+    assert chosen(setting, "dp-sgd", RIGOROUS) == [(0, 1), (1, 1)]
+    assert chosen(setting, "noise-only") == []
+    assert setting.kinds == ["independent", "dp-sgd"]
+    # Kinds are counted apart: a certificate is paid for by the tuples of its own kind.
+    assert setting.tried("dp-sgd") == (2, 1)
+
+
+def test_records_that_differ_in_priors_alone_are_one_setting():
+    pair = [record(row(bound=0.4)), record(row(bound=0.3, E=5), name="b")]
+    (setting,) = settings_of(pair)
+    assert setting.blocks == ["a", "b"] and setting.name == "a and 1 more"
+    assert chosen(setting, "dp-sgd") == [(0, 5)]
+    assert len(settings_of([pair[0], record(row(), name="b", seed=1)])) == 2
+
+
+def test_of_records_with_other_numbers_of_runs_the_common_runs_are_read():
+    rows = [row(run=run, bound=0.4 + run / 10) for run in range(3)]
+    others = [row(run=run, bound=0.3 + run / 10, E=5) for run in range(2)]
+    (setting,) = settings_of([record(*rows, runs=3), record(*others, name="b", runs=2)])
+    assert setting.spec.runs == 2 and len(setting.rows) == 4
+    assert chosen(setting, "dp-sgd") == [(0, 5), (1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("other", "complaint"),
+    [
+        (record(row(lr=1.0), row(lr=2.0), name="b"), "K1: found 2; .* >= 3"),
+        (record(row(tau=0.06), name="b"), "K2: found 1; .* >= 2"),
+        (record(row(bound=0.3), name="b"), "a and b: found a prior twice"),
+    ],
+)
+def test_what_the_union_bound_does_not_pay_for_is_refused(other, complaint):
+    with pytest.raises(InputError, match=complaint):
+        settings_of([record(row()), other])
+
+
+def test_ratios_of_coefficients_are_those_of_lemma_6():
+    shown = show("maxinf_coefficients")
+    assert [panel.across for panel in shown.panels] == [(), (), (0.25, 2.0)]
+    for row in select(shown.rows, panel="ratio"):
+        digits = {"ours": 1e-6, "printed": 0.005}[row["source"]]
+        assert row["value"] == pytest.approx(
+            leading_term_ratio(row["alpha"], row["beta"]), abs=digits
+        )
+    assert len(select(shown.rows, source="printed")) == 1
+
+
+class TestKappa:
+    def test_every_point_stands_with_the_setting_that_gives_it(self):
+        rows = [row for row in show("maxinf_kappa").rows if row["panel"] != "moment"]
+        for row in rows:
+            n, m, T, delta = (row[name] for name in ("n", "m", "T", "delta"))
+            if row["series"] == "confidence":
+                expected = math.log(4 * math.sqrt(n) / delta) / n
+            else:
+                setting = (n, m, row["zeta_over_sigma"], 1.0, T, row["E"], delta / 2)
+                expected = kappa_per_record(*setting, form=row["series"])
+            assert row["value"] == pytest.approx(expected)
+        rows = select(rows, series="optimised")
+        sizes = {
+            axis: [(row["n"], row["m"], row["T"]) for row in select(rows, panel=axis)]
+            for axis in ("n", "n_at_T", "T")
+        }
+        # Records vary at fixed batches or at fixed steps, steps at fixed records.
+        assert sizes["n"] == [(n, 5000, n // 5000) for n in AXES["n"]]
+        assert sizes["n_at_T"] == [(n, n // 10, 10) for n in AXES["n_at_T"]]
+        assert sizes["T"] == [(50_000, 50_000 // T, T) for T in AXES["T"]]
+
+    def test_an_infinite_value_is_missing_and_the_panel_is_cut_off_above_the_others(self):
+        record = kappa_record({**BASE, "zeta": 0.05}, {**AXES, "E": [1, 2, 5, 1000]})
+        shown = show("maxinf_kappa", record, simulation_record())
+        epochs = select(shown.rows, panel="E")
+        repaired = select(epochs, series="repaired")
+        assert repaired[-1]["value"] is None and repaired[-2]["value"] > 100
+        assert shown_rows(shown)[shown.rows.index(repaired[-1])]["value"] == ""
+        largest = max(row["value"] for row in select(epochs, series="explicit"))
+        assert all(largest < top < 10 * largest for _, top in shown.ends("y")[:-1])
+        assert "cut off" in shown.notes[0]
+
+    def test_moments_stand_as_logarithms_with_their_interval(self):
+        rows = select(show("maxinf_kappa").rows, panel="moment")
+        for series, moment in (("lemma_10", "lemma-10"), ("tight", "minimum")):
+            for row in select(rows, series=series):
+                assert row["value"] == pytest.approx(batch_moment_exponent(row["y"], moment))
+        moments = simulation_record()["metrics"]["rows"]
+        for row, moment in zip(select(rows, series="simulated"), moments, strict=True):
+            assert row["low"] <= row["value"] <= row["high"]
+            width = math.exp(row["high"]) - math.exp(row["low"])
+            assert width == pytest.approx(2 * 1.95996 * moment["standard_error"], rel=1e-4)

@@ -52,7 +52,7 @@ IF_KNOWN = ("beta_over_lambda_printed", "ratio_printed", "beta_public")
 def sgld_constants(records: Records, settings: Settings) -> ShownTable:
     """Table 4: the printed rows recomputed under both readings of d, and our data sets."""
     compared = some(records, "accuracy")
-    printed = printed_rows([record.id for record in compared])
+    printed = printed_rows([block for record in compared for block in record.ids])
     ours = list({_problem(row): row for record in compared for row in our_rows(record)}.values())
     parts = [constants_part("As printed", printed), constants_part("Our data", ours)]
     return ShownTable(CONSTANTS, [*printed, *ours], parts)
