@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
+from small_networks import Net
 from torch import Tensor, nn
 
 from dpatlas.models.vit import ClassToken, First, Offset, SelfAttention, Tokens
@@ -27,7 +28,10 @@ def per_record_gradients(
 def by_loop(model: nn.Module, losses: Iterable[Tensor]) -> dict[str, Tensor]:
     """The same by autograd, from the loss of one record after the other."""
     trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
-    rows = zip(*(torch.autograd.grad(loss, [*trained.values()]) for loss in losses), strict=True)
+    # Parameters that no loss reaches have gradients of zero.
+    options = {"allow_unused": True, "materialize_grads": True}
+    grads = (torch.autograd.grad(loss, [*trained.values()], **options) for loss in losses)
+    rows = zip(*grads, strict=True)
     return {name: torch.stack(each) for name, each in zip(trained, rows, strict=True)}
 
 
@@ -43,6 +47,10 @@ def clipped_sum(gradients: dict[str, Tensor], max_grad_norm: float) -> dict[str,
 def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> Tensor:
     """|| one - other || over all parameters, in float64."""
     return sum((one[n] - other[n]).double().square().sum() for n in one).sqrt()
+
+
+def norm_of(tensors: dict[str, Tensor]) -> float:
+    return float(sum(value.double().square().sum() for value in tensors.values()).sqrt())
 
 
 def seeded(make, *arguments, dtype=torch.float64):
@@ -104,16 +112,10 @@ class Words(nn.Module):
         return output + self.places(numbers if self.positions == "flat" else numbers[None])
 
 
-class Attended(nn.Module):
-    """torch's attention on tokens, in one of the ways to call it."""
-
-    def __init__(self, forward, dim=8, **options):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(dim, 2, **{"batch_first": True, **options})
-        self.act = forward
-
-    def forward(self, x):
-        return self.act(self.attention, x)
+def attended(call, dim=8, **options):
+    """torch's attention on tokens, called as `call(layer, x)` does."""
+    layer = nn.MultiheadAttention(dim, 2, **{"batch_first": True, **options})
+    return Net(lambda self, x: call(self.attention, x), attention=layer)
 
 
 def causal(layer, x):
@@ -140,56 +142,39 @@ def time_first(layer, x):
     return layer(*[x.transpose(0, 1)] * 3)[0].transpose(0, 1)
 
 
-class Scaled(nn.Module):
+def with_tokens(self, x):
+    x = torch.cat([self.token.expand(len(x), -1, -1), self.linear(x)], 1)
+    x = x + self.position[:, : x.shape[1]]
+    return x * self.factor * self.power.exp() + self.factor.view(1, 1, -1)
+
+
+def scaled(tokens=4, dim=6):
     """Learned tokens, positions and factors that belong to no layer."""
-
-    def __init__(self, tokens=4, dim=6):
-        super().__init__()
-        self.token = nn.Parameter(torch.randn(1, 1, dim))
-        self.position = nn.Parameter(torch.randn(1, tokens + 1, dim))
-        self.factor = nn.Parameter(torch.randn(dim))
-        self.power = nn.Parameter(torch.zeros(()))
-        self.linear = nn.Linear(dim, dim)
-
-    def forward(self, x):
-        x = torch.cat([self.token.expand(len(x), -1, -1), self.linear(x)], 1)
-        x = x + self.position[:, : x.shape[1]]
-        return x * self.factor * self.power.exp() + self.factor.view(1, 1, -1)
+    shapes = {"token": (1, 1, dim), "position": (1, tokens + 1, dim), "factor": (dim,)}
+    power = nn.Parameter(torch.zeros(()))
+    return Net(with_tokens, **shapes, power=power, linear=nn.Linear(dim, dim))
 
 
-class Tied(nn.Module):
+def tied():
     """An output layer with the weights of the first, which are read past any layer too."""
+    embed, head = nn.Linear(4, 5), nn.Linear(4, 5, bias=False)
+    head.weight = embed.weight
+    return Net(
+        lambda self, x: self.head(F.softplus(self.embed(x) @ self.embed.weight)),
+        embed=embed,
+        head=head,
+    )
 
-    def __init__(self):
-        super().__init__()
-        self.embed, self.head = nn.Linear(4, 5), nn.Linear(4, 5, bias=False)
-        self.head.weight = self.embed.weight
 
-    def forward(self, x):
-        return self.head(F.softplus(self.embed(x) @ self.embed.weight))
-
-
-class Twice(nn.Module):
+def mixed_twice(self, x):
     """One layer, twice, with its positions in front inside."""
-
-    def __init__(self):
-        super().__init__()
-        self.mix, self.head = nn.Linear(4, 4), nn.Linear(4, 5)
-
-    def forward(self, x):
-        hidden = self.mix(torch.tanh(self.mix(x.transpose(0, 1)))).transpose(0, 1)
-        return self.head(hidden.mean(1))
+    hidden = self.mix(torch.tanh(self.mix(x.transpose(0, 1)))).transpose(0, 1)
+    return self.head(hidden.mean(1))
 
 
-class ByWeight(nn.Module):
+def by_weight():
     """A product with a weight of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(4, 6))
-
-    def forward(self, x):
-        return torch.einsum("ntd,de->nte", x, self.weight).tanh()
+    return Net(lambda self, x: torch.einsum("ntd,de->nte", x, self.weight).tanh(), weight=(4, 6))
 
 
 def frozen_statistics(layer):
@@ -275,22 +260,25 @@ NETWORKS = {
     "embedding of positions": _flattened((7,), lambda: [Words(30, 4, "flat")]),
     "embedding of as many positions as records": _flattened((6,), lambda: [Words(30, 4, "flat")]),
     "embedding of a row of positions": _flattened((7,), lambda: [Words(30, 4, "row")]),
-    "attention of torch": _flattened((5, 8), lambda: [Attended(causal)]),
-    "attention of torch, padded": _flattened((5, 8), lambda: [Attended(padded, bias=False)]),
+    "attention of torch": _flattened((5, 8), lambda: [attended(causal)]),
+    "attention of torch, padded": _flattened((5, 8), lambda: [attended(padded, bias=False)]),
     "attention of torch to others": _flattened(
-        (5, 8), lambda: [Attended(to_others, kdim=6, vdim=6)]
+        (5, 8), lambda: [attended(to_others, kdim=6, vdim=6)]
     ),
-    "attention of torch to itself, in parts": _flattened((5, 8), lambda: [Attended(in_parts)]),
+    "attention of torch to itself, in parts": _flattened((5, 8), lambda: [attended(in_parts)]),
     "attention of torch, time first": _flattened(
-        (5, 8), lambda: [Attended(time_first, batch_first=False)]
+        (5, 8), lambda: [attended(time_first, batch_first=False)]
     ),
     "transformer layer of torch": _flattened(
         (5, 8), lambda: [nn.TransformerEncoderLayer(8, 2, 12, 0.0, batch_first=True)]
     ),
-    "tokens and factors": _flattened((4, 6), lambda: [Scaled()]),
-    "tied": (Tied, (4,)),
-    "used twice": (Twice, (3, 4)),
-    "product of its own": _flattened((3, 4), lambda: [ByWeight()]),
+    "tokens and factors": _flattened((4, 6), lambda: [scaled()]),
+    "tied": (tied, (4,)),
+    "used twice": (
+        lambda: Net(mixed_twice, mix=nn.Linear(4, 4), head=nn.Linear(4, 5)),
+        (3, 4),
+    ),
+    "product of its own": _flattened((3, 4), lambda: [by_weight()]),
     "weight norm": _flattened(
         (4,), lambda: [nn.utils.parametrizations.weight_norm(nn.Linear(4, 6))]
     ),

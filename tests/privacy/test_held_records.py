@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from small_networks import Net
 from small_training import N, phase
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -15,26 +16,24 @@ EVERY = torch.randn(2 * N, 8, generator=torch.Generator().manual_seed(0))
 X, LABELS = EVERY[:N], torch.arange(N) % 2
 
 
-class Near(nn.Module):
-    """A network with a bank of values, by an attribute or as a buffer, that its outputs may use."""
+def near(bank=None, of=lambda bank: bank, **parts):
+    """A network with a bank of values, which its outputs may use."""
 
-    def __init__(self, bank=None, buffer=None):
-        super().__init__()
-        self.layer, self.bank = nn.Linear(8, 2), bank
-        if buffer is not None:
-            self.register_buffer("kept", buffer)
-
-    def forward(self, x):
+    def forward(self, x, *others):
         out = self.layer(x)
-        bank = self.bank["of"][0] if isinstance(self.bank, dict) else self.bank
-        return out if bank is None else out + bank.float().mean()
+        return out if self.bank is None else out + of(self.bank).float().mean()
+
+    model = Net(forward, layer=nn.Linear(8, 2), **parts)
+    if "bank" not in parts:
+        model.bank = bank
+    return model
 
 
-class ReadsAGlobal(Near):
+class ReadsAGlobal(nn.Linear):
     """A network whose method reads the records from a global."""
 
     def forward(self, x):
-        return self.layer(x - X[:1])
+        return super().forward(x - X[:1])
 
 
 class Views:
@@ -60,55 +59,48 @@ def enclosing(held):
 
 
 def training(model=None, x=X, labels=LABELS, **options):
-    model = Near() if model is None else model
+    model = near() if model is None else model
     PrivateTraining(model, [phase()], x, labels, noise=Noise(), **options)
 
 
 RECORDS, TARGETS = "found the private records", "found the private labels"
+IN_A_DICT = {"of": [X]}
 HELD = {
-    "buffer": (lambda: {"model": Near(buffer=X)}, rf"kept: {RECORDS}"),
-    "copy": (lambda: {"model": Near(buffer=X.clone().double())}, rf"kept: {RECORDS}"),
-    "parameter": (lambda: {"model": Near(nn.Parameter(X.clone()))}, rf"bank: {RECORDS}"),
-    "attribute": (lambda: {"model": Near(X)}, rf"model\.bank: {RECORDS}"),
-    "one record": (lambda: {"model": Near(X[3])}, rf"model\.bank: {RECORDS}"),
-    "in a dict": (lambda: {"model": nn.Sequential(Near({"of": [X]}))}, rf"bank\.of\.0: {RECORDS}"),
-    "global": (lambda: {"model": ReadsAGlobal()}, rf"{RECORDS}"),
-    "labels": (lambda: {"model": Near(LABELS)}, rf"model\.bank: {TARGETS}"),
-    "closure": (lambda: {"loss": enclosing([X])}, rf"held\.0: {RECORDS}"),
-    "augmentation": (lambda: {"augmentation": Views(X)}, RECORDS),
-    "array": (lambda: {"model": Near(X), "x": X.numpy()}, rf"model\.bank: {RECORDS}"),
-    "part of an input": (lambda: {"model": Two(X), "x": (X, X + 1)}, rf"model\.bank: {RECORDS}"),
+    "buffer": ({"model": near(kept=X)}, rf"kept: {RECORDS}"),
+    "copy": ({"model": near(kept=X.clone().double())}, rf"kept: {RECORDS}"),
+    "parameter": ({"model": near(bank=nn.Parameter(X.clone()))}, rf"bank: {RECORDS}"),
+    "attribute": ({"model": near(X)}, rf"model\.bank: {RECORDS}"),
+    "one record": ({"model": near(X[3])}, rf"model\.bank: {RECORDS}"),
+    "in a dict": (
+        {"model": nn.Sequential(near(IN_A_DICT, lambda bank: bank["of"][0]))},
+        rf"bank\.of\.0: {RECORDS}",
+    ),
+    "global": ({"model": ReadsAGlobal(8, 2)}, RECORDS),
+    "labels": ({"model": near(LABELS)}, rf"model\.bank: {TARGETS}"),
+    "closure": ({"loss": enclosing([X])}, rf"held\.0: {RECORDS}"),
+    "augmentation": ({"augmentation": Views(X)}, RECORDS),
+    "array": ({"model": near(X), "x": X.numpy()}, rf"model\.bank: {RECORDS}"),
+    "part of an input": ({"model": near(X), "x": (X, X + 1)}, rf"model\.bank: {RECORDS}"),
     "dataset": (
-        lambda: {"model": Near(X), "x": TensorDataset(X, LABELS), "labels": None},
+        {"model": near(X), "x": TensorDataset(X, LABELS), "labels": None},
         rf"model\.bank: {RECORDS}",
     ),
+    "other records": ({"model": near(EVERY[N:])}, None),
+    "zeros like the labels": (
+        {"model": near(torch.zeros(N)), "labels": torch.zeros(N, dtype=torch.int64)},
+        None,
+    ),
+    "zeros": ({"model": near(torch.zeros(1, 8))}, None),
+    "others in the loss": ({"loss": enclosing([EVERY[N:]])}, None),
+    "others in the augmentation": ({"augmentation": Views(EVERY[N:])}, None),
 }
 
 
-class Two(Near):
-    """With two inputs."""
-
-    def forward(self, x, other):
-        return super().forward(x + other)
-
-
 @pytest.mark.parametrize("name", HELD)
-def test_what_holds_the_private_records_is_refused_by_name(name):
-    make, match = HELD[name]
-    with pytest.raises(InputError, match=match):
-        training(**make())
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"model": Near(EVERY[N:])},
-        {"model": Near(torch.zeros(N)), "labels": torch.zeros(N, dtype=torch.int64)},
-        {"model": Near(torch.zeros(1, 8))},
-        {"loss": enclosing([EVERY[N:]])},
-        {"augmentation": Views(EVERY[N:])},
-    ],
-    ids=["other records", "zeros like the labels", "zeros", "loss", "augmentation"],
-)
-def test_what_holds_other_values_passes(options):
-    training(**options)
+def test_what_holds_the_private_records_is_refused_by_name_and_other_values_pass(name):
+    options, match = HELD[name]
+    if match is None:
+        training(**options)
+    else:
+        with pytest.raises(InputError, match=match):
+            training(**options)
