@@ -23,7 +23,6 @@ FROM_FILE = {
     "image_shape": [3, 32, 32],
     "file": "moco.pth.tar",
 }
-TRAINED = {"source": "strokes", "model": "mlp", "options": {}}
 
 
 def with_backbone(fields=PUBLISHED, **changes):
@@ -83,25 +82,6 @@ def test_an_import_needs_no_data_no_gpu_and_little_memory_and_no_figure_waits_fo
     assert 500 < atlas.job(name).memory_mb < 3000
     assert not [figure for figure in atlas.figures if atlas.record(name) in atlas.behind(figure)]
     assert atlas.record(name) in atlas.all_records()
-
-
-@pytest.mark.parametrize(
-    ("fields", "changes", "words"),
-    [
-        (PUBLISHED, {"epochs": 3}, ".epochs: found 3; allowed: source, model, options"),
-        (PUBLISHED, {"model": "resnet18"}, ".model: found resnet18; allowed: imagenet-resnet18"),
-        (PUBLISHED, {"source": "strokes"}, ".source: found strokes; allowed: imagenet"),
-        (PUBLISHED, {"file": "x.pth"}, ".file: found x.pth"),
-        (PUBLISHED, {"image_shape": None}, ".image_shape: found nothing"),
-        (FROM_FILE, {"file": None}, ".file: found nothing; allowed: path of a checkpoint"),
-        (TRAINED, {"file": "x.pth"}, ".file: found x.pth; allowed: nothing"),
-    ],
-)
-def test_settings_that_say_nothing_about_a_backbone_and_missing_ones_are_refused(
-    fields, changes, words
-):
-    message = refused(with_backbone(fields, **changes))
-    assert "backbones.published" in message and words in message
 
 
 def test_where_a_file_lies_changes_no_id_and_its_checksum_does():
