@@ -3,12 +3,13 @@
 import shlex
 
 import pytest
+import tier_atlases
 
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.published import TABLE_4
 from dpatlas_workflow.config.atlas import Atlas
-from dpatlas_workflow.config.load import load_config, load_tier, project_root, read_config, validate
+from dpatlas_workflow.config.load import load_config, project_root, read_config, validate
 
 PUBLISHED = {
     "source": "imagenet",
@@ -52,7 +53,7 @@ def refused(config) -> str:
 
 @pytest.fixture(scope="module")
 def paper():
-    return Atlas(load_tier("paper"))
+    return tier_atlases.atlas_of("paper")
 
 
 def test_an_import_says_what_is_imported_and_no_setting_of_a_training():
@@ -60,7 +61,7 @@ def test_an_import_says_what_is_imported_and_no_setting_of_a_training():
     (spec,) = atlas.groups["pretrain"]["imported"]
     assert spec.fields == {"key": "pretrain", "kind": "imported", **PUBLISHED}
     assert spec.slug == "published"
-    default = Atlas(load_config())
+    default = tier_atlases.atlas_of("embedded")
     assert atlas.groups["pretrain"]["backbones"] == default.groups["pretrain"]["backbones"]
     assert default.ids("pretrain", "imported") == []
 
@@ -123,13 +124,19 @@ def test_softmax_outputs_of_a_backbone_without_a_head_are_refused():
     assert atlas_of(config).groups["dp_sgld"]["accuracy"]
 
 
-def test_the_paper_tier_s_example_for_moco_is_a_config(paper, tmp_path):
-    text = (project_root() / "workflow/tiers/paper.yaml").read_text(encoding="utf-8")
+@pytest.fixture
+def moco_files(tmp_path):
+    """The paper tier, and the example for MoCo in its comments as a file of its own."""
+    tier, path = project_root() / "workflow/tiers/paper.yaml", tmp_path / "moco.yaml"
+    text = tier.read_text(encoding="utf-8")
     lines = text[text.index("# tier: paper-moco") :].splitlines()
     assert all(line.startswith("# ") for line in lines)
-    path = tmp_path / "moco.yaml"
     path.write_text("\n".join(line.removeprefix("# ") for line in lines))
-    atlas = Atlas(load_config([project_root() / "workflow/tiers/paper.yaml", path]))
+    return [tier, path]
+
+
+def test_the_paper_tier_s_example_for_moco_is_a_config(paper, moco_files):
+    atlas = Atlas(load_config(moco_files))
     fields = [spec.fields for spec in atlas.groups["lp_fft"]["strategies"]]
     assert len(fields) == 8 and atlas.tier != paper.tier
     epochs = {share * each["steps"] / 49 for each in fields for share in each["shares"]}
@@ -140,13 +147,9 @@ def test_the_paper_tier_s_example_for_moco_is_a_config(paper, tmp_path):
     assert all(fields["model"].startswith(name[:7]) for name, fields in moco.items())
 
 
-def test_a_file_of_weights_that_is_replaced_is_seen(tmp_path):
-    text = (project_root() / "workflow/tiers/paper.yaml").read_text(encoding="utf-8")
-    lines = text[text.index("# tier: paper-moco") :].splitlines()
-    path = tmp_path / "moco.yaml"
-    path.write_text("\n".join(line.removeprefix("# ") for line in lines))
+def test_a_file_of_weights_that_is_replaced_is_seen(tmp_path, moco_files):
     root = {"data": {"root": str(tmp_path), "download": True}, "tier": "mine"}
-    atlas = Atlas(load_config([project_root() / "workflow/tiers/paper.yaml", path], root))
+    atlas = Atlas(load_config(moco_files, root))
     ids = {spec.slug: spec.id for spec in atlas.groups["pretrain"]["imported"]}
     assert atlas.weights_state(ids["moco-v2-200"]) is None
     assert atlas.weights_state(ids["imagenet-resnet18"]) is None
