@@ -197,8 +197,6 @@ def test_outcomes_are_written_with_their_commit_beside_those_of_other_tiers(made
     ("content", "words"),
     [
         ("other: 1\n", "other: found a key that does not exist"),
-        ("tuned: [1]\n", "tuned: found [1]"),
-        ("tuned: {a: 1}\n", "tuned.a: found 1"),
         ("tuned: {a: {code: x}}\n", "tuned.a.finished: found nothing"),
         ("tuned: {}\n", "allowed: all tunings: snakemake"),
         (None, "no such file; allowed: all tunings: snakemake"),

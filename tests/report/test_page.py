@@ -164,9 +164,9 @@ def test_a_run_without_a_data_set_is_counted_and_its_ledger_read_out(results):
     record(results, "run-b", {"data": None, "ledger": ledger})
     page = build_page(Source(results), "t")
     assert "1 condition uses no data set" in page
-    assert "epsilon 2, by a paper" in page
-    assert "name poisson, n 9; name full-batch, n 9" in page
-    assert "what the step, cost not counted" in page
+    assert "by a paper, epsilon 2" in page
+    assert "n 9, name poisson; n 9, name full-batch" in page
+    assert "cost not counted, what the step" in page
 
 
 def test_long_words_of_privacy_statements_are_said_once_and_what_is_guaranteed_always(results):
