@@ -76,6 +76,7 @@ LIGHT = re.compile(
     rf"{BLOCK}\.(figures|claims|settings|records|cost|products|block)\b"
     r"|dpatlas_workflow\.(?!papers|checks|run)"
     r"|dpatlas\.(base|formulas|accounting|epsilon|audit|commands|cli|catalogue|errors)\b"
+    r"|dpatlas\.data\.(fetch_weights|prepared)\b"
 )
 HEAVY = re.compile(r"(torch|torchvision|opacus|umap)\b")
 MAY_PRINT = re.compile(

@@ -7,9 +7,11 @@ stand in `PROVEN_BY_ARITHMETIC` or `REFUTED_BY_ARITHMETIC` instead.
 """
 
 import functools
+import importlib
 import importlib.util
 from pathlib import Path
 
+from dpatlas_workflow.config.products import all_products
 from dpatlas_workflow.registry import all_blocks
 
 TESTS = Path(__file__).parents[1]
@@ -23,3 +25,23 @@ def worlds_of(key):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@functools.cache
+def samples_of(name):
+    """The records and settings of `SHOWN` for a figure or table; nobody may change them."""
+    return worlds_of(all_products()[name][1].key).SHOWN[name]()
+
+
+def shown(name, records=None):
+    """A figure or table of these records, by default of its samples."""
+    product, block = all_products()[name]
+    samples, settings = samples_of(name)
+    make = getattr(importlib.import_module(block.product_module(product.name)), name)
+    return make(samples if records is None else records, settings)
+
+
+@functools.cache
+def sample_shown(name):
+    """A figure or table of its samples."""
+    return shown(name)

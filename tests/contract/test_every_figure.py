@@ -1,14 +1,13 @@
 """Every figure: what a reader takes from its panels, axes, marks and intervals is so."""
 
 import functools
-import importlib
 import itertools
 import json
 import math
 
 import numpy as np
 import pytest
-from block_worlds import worlds_of
+from block_worlds import sample_shown, samples_of, shown
 from figure_samples import drawn, shown_rows
 
 from dpatlas.base.records import RunsFields
@@ -16,11 +15,7 @@ from dpatlas_workflow.config.products import all_products
 from dpatlas_workflow.show import output
 from dpatlas_workflow.show.rows import LEAST_RUNS
 
-FIGURES = {
-    name: (block, product)
-    for name, (product, block) in all_products().items()
-    if product.kind == "figure"
-}
+FIGURES = [name for name, (product, _) in all_products().items() if product.kind == "figure"]
 # Rows of the csv that stand in the notes, or in another way in a panel.
 UNDRAWN = {
     "lpfft_feature_quality": lambda row: row["part"] == "early loss",
@@ -35,26 +30,17 @@ GUIDES = {"linear in steps"}
 each_figure = pytest.mark.parametrize("name", FIGURES)
 
 
-def draw(name, records, settings):
-    block, product = FIGURES[name]
-    module = importlib.import_module(block.product_module(product.name))
-    return getattr(module, name)(records, settings)
-
-
 @functools.cache
 def rows_and_chart(name):
     """The csv rows of a figure of made-up records, and its chart, which has the numbers drawn."""
-    shown = draw(name, *worlds_of(FIGURES[name][0].key).SHOWN[name]())
-    # Laid out with its notes, and saved in no format.
-    return shown_rows(shown), chart_of(name, shown, METADATA={})
+    return shown_rows(sample_shown(name)), chart_of(name, sample_shown(name))
 
 
-def chart_of(name, shown, **changes):
-    """The chart, without the pictures beside it, which test_every_product saves."""
+def chart_of(name, figure):
+    """The chart, without the pictures beside it, which test_every_product draws."""
     with pytest.MonkeyPatch.context() as patch:
-        for attribute, value in changes.items():
-            patch.setattr(output, attribute, value)
-        return json.loads(output.figure_files(name, shown, "trial")[f"{name}.json"])
+        patch.setattr(output, "_pictures", lambda *_: {})
+        return json.loads(output.figure_files(name, figure, "trial")[f"{name}.json"])
 
 
 @each_figure
@@ -110,12 +96,11 @@ def is_number(text):
 
 @each_figure
 def test_the_csv_holds_the_numbers_that_are_drawn_with_their_intervals_and_no_other(name):
-    shown = draw(name, *worlds_of(FIGURES[name][0].key).SHOWN[name]())
-    kept = UNDRAWN.get(name, lambda row: False)
-    rows = [row for row in shown.rows if row.get("value") is not None and not kept(row)]
-    if "value" not in shown.columns:
+    figure, kept = sample_shown(name), UNDRAWN.get(name, lambda row: False)
+    rows = [row for row in figure.rows if row.get("value") is not None and not kept(row)]
+    if "value" not in figure.columns:
         return
-    named = (each for panel in shown.panels for each in panel.series if each.look.label)
+    named = (each for panel in figure.panels for each in panel.series if each.look.label)
     series = [each for each in named if each.look.label not in GUIDES and not each.edge]
     drawn_points = {
         rounded(y, *(ends[place] if ends else math.nan for ends in (each.low, each.high)))
@@ -126,7 +111,7 @@ def test_the_csv_holds_the_numbers_that_are_drawn_with_their_intervals_and_no_ot
         rounded(*map(row.get, ("value", "low", "high"))) for row in rows
     } - drawn_points == set()
     known = {
-        rounded(number)[0] for row in shown.rows for number in row.values() if is_number(number)
+        rounded(number)[0] for row in figure.rows for number in row.values() if is_number(number)
     }
     assert {number for point in drawn_points for number in point if number is not None} <= known
 
@@ -139,14 +124,12 @@ def rounded(*numbers):
 
 @each_figure
 def test_no_interval_is_drawn_of_fewer_than_three_runs(name):
-    records, settings = worlds_of(FIGURES[name][0].key).SHOWN[name]()
     few = [
         each.cut(min(each.spec.runs, LEAST_RUNS - 1)) if isinstance(each.spec, RunsFields) else each
-        for each in records
+        for each in samples_of(name)[0]
     ]
-    shown = draw(name, few, settings)
-    of_few = [row for row in shown.rows if 0 < (row.get("runs_used") or 0) < LEAST_RUNS]
+    figure = shown(name, few)
+    of_few = [row for row in figure.rows if 0 < (row.get("runs_used") or 0) < LEAST_RUNS]
     assert all(row.get("low") is row.get("high") is None for row in of_few)
-    drawn(shown)
-    chart = chart_of(name, shown, _pictures=lambda *_: {})
-    assert (output.FEW_NOTE in chart["notes"]) == bool(of_few)
+    drawn(figure)
+    assert (output.FEW_NOTE in chart_of(name, figure)["notes"]) == bool(of_few)

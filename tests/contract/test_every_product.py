@@ -1,12 +1,11 @@
 """Every figure and table: its command writes all files, of all records that it is given."""
 
-import importlib
 import json
 import re
 
 import numpy as np
 import pytest
-from block_worlds import worlds_of
+from block_worlds import sample_shown, samples_of, shown, worlds_of
 from figure_samples import (
     FIGURE_FILES,
     TABLE_FILES,
@@ -23,9 +22,7 @@ from dpatlas_workflow.config.products import all_products, products_of
 from dpatlas_workflow.registry import all_blocks
 from dpatlas_workflow.show import make
 
-PRODUCTS = [
-    pytest.param(block, product, id=product.name) for product, block in all_products().values()
-]
+FIGURES = [name for name, (product, _) in all_products().items() if product.kind == "figure"]
 SMALLEST = 6
 # Figures of exactly one record of every kind that they show.
 OF_ONE_RECORD = [
@@ -44,44 +41,37 @@ SHARED_ROWS = {"pretrain_samples"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("block", "product"), PRODUCTS)
-def test_its_command_writes_all_files_and_names_the_tier_and_every_record(block, product, tmp_path):
-    records, settings = worlds_of(block.key).SHOWN[product.name]()
-    words = show_words(product.name, records, settings, tmp_path, "my-tier")
-    assert make.main(words) == 0
+@pytest.mark.parametrize("name", all_products())
+def test_its_command_writes_all_files_and_names_the_tier_and_every_record(name, tmp_path):
+    records, settings = samples_of(name)
+    assert make.main(show_words(name, records, settings, tmp_path, "my-tier")) == 0
     made = {path.name: path.read_bytes() for path in (tmp_path / "made").iterdir()}
-    is_figure = product.kind == "figure"
-    kinds = FIGURE_FILES if is_figure else TABLE_FILES
-    assert set(made) == {f"{product.name}.{kind}" for kind in kinds}
-    assert b"tier my-tier" in made[f"{product.name}.{'svg' if is_figure else 'md'}"]
-    rows = csv_rows(made[f"{product.name}.csv"])
+    kinds, text = (FIGURE_FILES, "svg") if name in FIGURES else (TABLE_FILES, "md")
+    assert set(made) == {f"{name}.{kind}" for kind in kinds}
+    assert b"tier my-tier" in made[f"{name}.{text}"]
+    rows = csv_rows(made[f"{name}.csv"])
     assert rows and all(row["tier"] == "my-tier" for row in rows)
-    lineage = json.loads((tmp_path / "lineage" / f"{product.name}.json").read_text())
+    lineage = json.loads((tmp_path / "lineage" / f"{name}.json").read_text())
     behind = {run_id for row in rows for run_id in row["runs"].split(";") if run_id}
     assert behind <= set(lineage["records"]) == {record.id for record in records}
-    assert product.name in SHARED_ROWS or behind == set(lineage["records"])
+    assert name in SHARED_ROWS or behind == set(lineage["records"])
 
 
-@pytest.mark.parametrize(("block", "product"), PRODUCTS)
-def test_conditions_may_have_different_numbers_of_runs(block, product):
+@pytest.mark.parametrize("name", all_products())
+def test_conditions_may_have_different_numbers_of_runs(name):
     """As `decide` makes them: it gives more runs to some conditions alone."""
-    records, settings = worlds_of(block.key).SHOWN[product.name]()
+    records, _ = samples_of(name)
     repeated = [
         each for each in records if isinstance(each.spec, RunsFields) and each.spec.runs > 1
     ]
     fewer = [each.cut(each.spec.runs - 1) if each in repeated[-1:] else each for each in records]
-    module = importlib.import_module(block.product_module(product.name))
     if repeated:
-        assert getattr(module, product.name)(fewer, settings).rows
+        assert shown(name, fewer).rows
 
 
-@pytest.mark.parametrize(
-    ("block", "product"), [each for each in PRODUCTS if each.values[1].kind == "figure"]
-)
-def test_a_figure_can_be_read_and_says_what_its_axes_are(block, product):
-    records, settings = worlds_of(block.key).SHOWN[product.name]()
-    module = importlib.import_module(block.product_module(product.name))
-    figure = drawn(getattr(module, product.name)(records, settings))
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_can_be_read_and_says_what_its_axes_are(name):
+    figure = drawn(sample_shown(name))
     assert smallest_text(figure) >= SMALLEST and cut_off(figure) == []
     panels = [axes for axes in figure.axes if axes.axison]
     for axes in panels:
@@ -110,16 +100,14 @@ def test_there_are_records_for_every_product_and_no_other(block):
 
 @pytest.mark.parametrize("name", OF_ONE_RECORD)
 def test_a_figure_of_one_record_of_a_kind_refuses_two_and_none(name):
-    _, block = all_products()[name]
-    shown = worlds_of(block.key).SHOWN
-    records, settings = shown[name]()
-    make_it = getattr(importlib.import_module(block.product_module(name)), name)
+    records, _ = samples_of(name)
     kinds = {each.kind for each in records}
-    others = [each for make_of in shown.values() for each in make_of()[0]]
+    products = worlds_of(all_products()[name][1].key).SHOWN
+    others = [each for product in products for each in samples_of(product)[0]]
     for record in records:
         with pytest.raises(InputError, match=f"2 of kind {record.kind}"):
-            make_it([*records, record], settings)
+            shown(name, [*records, record])
         left = [each for each in records if each is not record]
         left += [each for each in others if each.kind not in kinds][:1]
         with pytest.raises(InputError, match=f"0 of kind {record.kind}"):
-            make_it(left, settings)
+            shown(name, left)

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from dpatlas.base.schema import validated
 from dpatlas.errors import InputError
 from dpatlas_workflow.config.atlas import PAPERS
 from dpatlas_workflow.config.load import read_config, validate
@@ -14,6 +15,10 @@ CONFIG = read_config()
 # Shorter, and as good where a block is not looked at.
 SMOKE = read_config(["workflow/tiers/smoke.yaml"])
 BLOCKS = pytest.mark.parametrize("key", all_blocks())
+
+
+def settings_of(key):
+    return all_blocks()[key].load("settings").SETTINGS
 
 
 def leaves(value, path=()):
@@ -39,16 +44,16 @@ def leaves(value, path=()):
 def refusal(path, value):
     """The message for `value` at `path`, None if it is allowed."""
     # As JSON, in which what YAML repeats is written out.
-    changed = json.loads(json.dumps({**SMOKE, path[0]: CONFIG[path[0]]}))
-    for key in set(PAPERS) - {path[0]}:
-        changed[key]["enabled"] = False
-    *folders, name = path
-    node = changed
+    key, *folders, name = path
+    node = block = json.loads(json.dumps(CONFIG[key]))
     for folder in folders:
         node = node[folder]
     node[name] = value
+    off = {other: {**SMOKE[other], "enabled": False} for other in set(PAPERS) - {key}}
     try:
-        validate(changed)
+        # Most is refused by the block itself, which takes a tenth of the time.
+        validated(settings_of(key), block, {"own": {}}, place=f"{key}.")
+        validate({**SMOKE, **off, key: block})
     except InputError as error:
         return str(error)
     return None
@@ -132,7 +137,7 @@ def bounds(schema, value, path, definitions):
 
 @BLOCKS
 def test_a_value_just_beyond_any_bound_of_any_field_is_refused_by_name(key):
-    schema = all_blocks()[key].load("settings").SETTINGS.model_json_schema()
+    schema = settings_of(key).model_json_schema()
     found = list(bounds(schema, CONFIG[key], (key,), schema.get("$defs", {})))
     assert len(found) > 5
     for path, value in found:

@@ -24,6 +24,9 @@ CASES = yaml.safe_load("""
 - [{dp_sgld.enabled: true, pretrain.enabled: false}, "pretrain.enabled: found false"]
 - [{dp_sgld.utility.batch: 2001}, "dp_sgld.utility.batch: found 2001"]
 - [{dp_sgld.accuracy.grid.step_sizes: [1.0]}, "dp_sgld.accuracy.grid.step_sizes"]
+- [{dp_sgld.utility.runs: 5, dp_sgld.utility.runs_per_job: 2},
+   "dp_sgld.utility.runs: found 5; allowed: at most runs_"]
+- [{dp_sgld.long_training.data.n_validation: 1}, "...n_validation of long-training-digits"]
 - [{dp_sgld.finetune.0.relation: replace_one, dp_sgld.finetune.0.accountant: rdp},
    "dp_sgld.finetune.0.accountant: found rdp for Poisson batches under replace_one"]
 
@@ -93,6 +96,35 @@ CASES = yaml.safe_load("""
    "...runs: found 12; allowed: at most runs_per_job = 5"]
 # Poisson batches cannot be asked for.
 - [{max_information.certificates.sampler: poisson}, "...sampler: found a key that does not exist"]
+
+- [{audit.verdict_level: 0.9}, "audit.verdict_level"]
+- [{audit.training.optimizer: adam}, "audit.training.momentum"]
+- [{audit.canaries.canaries: 100}, "audit.canaries.batch"]
+- [{audit.canaries.canaries: 60000}, "audit.canaries.delta"]
+
+- [{pretrain.train.+: resnet}, "...found 'resnet'; allowed: one of pretrain.backbones: strokes-s"]
+- [{pretrain.transfer.backbones.+: resnet}, "...found 'resnet'; allowed: one of pretrain.train: s"]
+- [{pretrain.train: [strokes-s]}, "pretrain.transfer.backbones.1: found 'strokes-mlp'"]
+- [{pretrain.transfer.data.n_train: 1798}, "...data: found 1798 records"]
+- [{pretrain.backbones.strokes-s: {source: imagenet, model: resnet18, options: {},
+                                   image_shape: [1, 8, 8]}},
+   "...backbones.strokes-s.model: found resnet18; allowed: imagenet-resnet18"]
+- [{pretrain.backbones.strokes-s: {source: imagenet, model: imagenet-resnet18, options: {},
+                                   image_shape: [1, 8, 8], epochs: 3}},
+   "...backbones.strokes-s.epochs: found 3; allowed: source, model, options"]
+- [{pretrain.backbones.strokes-s: {source: imagenet, model: imagenet-resnet18, options: {},
+                                   image_shape: [1, 8, 8], file: x.pth}},
+   "...backbones.strokes-s.file: found x.pth"]
+- [{pretrain.backbones.strokes-s: {source: imagenet, model: imagenet-resnet18, options: {}}},
+   "...backbones.strokes-s.image_shape: found nothing"]
+- [{pretrain.backbones.strokes-s: {source: strokes, model: imagenet-resnet18, options: {},
+                                   image_shape: [1, 8, 8]}},
+   "...backbones.strokes-s.source: found strokes; allowed: imagenet"]
+- [{pretrain.backbones.strokes-s: {source: moco, model: moco-v2-resnet50, options: {},
+                                   image_shape: [3, 32, 32]}},
+   "...backbones.strokes-s.file: found nothing; allowed: path of a checkpoint"]
+- [{pretrain.backbones.strokes-s.file: x.pth},
+   "...backbones.strokes-s.file: found x.pth; allowed: nothing"]
 """)
 
 

@@ -3,11 +3,10 @@
 from importlib.util import find_spec
 
 import pytest
+from tier_atlases import atlas_of
 
 from dpatlas.base import records
 from dpatlas.base.canonical import canonical_json
-from dpatlas_workflow.config.atlas import Atlas
-from dpatlas_workflow.config.load import load_tier
 from dpatlas_workflow.records import diverged_at, inputs_used, measured, parse_spec, shape_of
 from dpatlas_workflow.registry import all_blocks
 
@@ -18,7 +17,7 @@ KINDS = [(key, kind) for key, block in TYPED.items() for kind in block.kinds]
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_every_spec_of_a_tier_fits_its_kind_and_keeps_its_json(tier):
-    specs = [spec for spec in Atlas(load_tier(tier)).specs.values() if spec.key in TYPED]
+    specs = [spec for spec in atlas_of(tier).specs.values() if spec.key in TYPED]
     assert specs
     for spec in specs:
         fields = parse_spec(spec.fields, spec.id)

@@ -31,14 +31,13 @@ def test_images_have_all_levels_and_are_of_every_class(name):
         assert np.isin(pixels, (0, 255)).mean(1).max() < 0.4 and pixels.std(1).min() > 15
 
 
-@pytest.mark.parametrize("name", GENERATED)
-def test_a_part_that_grows_extends_itself(name):
-    few, many = draw(name, 5), draw(name, BLOCK + 3)
+def test_a_part_that_grows_extends_itself():
+    few, many = draw("strokes", 5), draw("strokes", BLOCK + 3)
     for short, long in zip(few, many, strict=True):
         np.testing.assert_array_equal(short, long[:5])
 
 
-@pytest.mark.parametrize("name", ["strokes", "leaves-grey", "leaves-8", "styles-8", "styles"])
+@pytest.mark.parametrize("name", ["strokes", "leaves-8"])
 @pytest.mark.parametrize("other", [{"part": "test"}, {"selection": 1}])
 def test_parts_and_selections_share_no_image(name, other):
     one, two = draw(name, 100)[0], draw(name, 100, **other)[0]
@@ -50,26 +49,19 @@ MEANT_FOR = {"leaves": "cifar10", "leaves-grey": "pneumonia", "styles": "cifar10
 )
 
 
-@pytest.mark.parametrize("name", GENERATED)
-def test_they_are_prepared_with_the_scaling_of_the_data_they_are_meant_for(name, tmp_path):
-    entry, real = find(name), find(MEANT_FOR[name])
-    assert (entry.scaling, entry.image_shape) == (real.scaling, real.image_shape)
-    prepare(name, {"n_train": 6, "n_test": 3}, tmp_path)
-    found = load(tmp_path)
-    pixels, labels = draw(name, 6)
-    np.testing.assert_array_equal(found.x_train, scale(pixels, real.scaling, None))
-    np.testing.assert_array_equal(found.y_train, labels)
-    assert found.image_shape == real.image_shape and len(found.x_test) == 3
+def test_they_are_prepared_with_the_scaling_of_the_data_they_are_meant_for(tmp_path):
+    for name in GENERATED:
+        entry, real = find(name), find(MEANT_FOR[name])
+        assert (entry.scaling, entry.image_shape) == (real.scaling, real.image_shape)
+    prepare("strokes", {"n_train": 6, "n_test": 3}, tmp_path)
+    made = load(tmp_path)
+    pixels, labels = draw("strokes", 6)
+    np.testing.assert_array_equal(made.x_train, scale(pixels, find("digits").scaling, None))
+    np.testing.assert_array_equal(made.y_train, labels)
+    assert made.image_shape == (1, 8, 8) and len(made.x_test) == 3
 
 
-def test_labels_are_uniform():
-    counts = np.bincount(draw("strokes", 20 * BLOCK)[1])
-    expected = 2 * BLOCK
-    # Chi-squared with 9 degrees of freedom: below 30 but for 4 seeds in 10,000.
-    assert ((counts - expected) ** 2 / expected).sum() < 30
-
-
-@pytest.mark.parametrize("name", GENERATED)
+@pytest.mark.parametrize("name", ["strokes", "leaves"])
 def test_labels_are_positions_in_the_selected_classes(name):
     """Means over the images of a class, drawn in two orders, are those of the same class."""
     pair = find(name).classes[0], find(name).classes[-1]

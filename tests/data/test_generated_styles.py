@@ -8,11 +8,8 @@ from scipy.spatial.distance import cdist
 
 from dpatlas.base.seeds import generator
 from dpatlas.data.generated import BLOCK, styles
-from dpatlas.data.generated.levels import stretched
 from dpatlas.data.generated.styles import GREY
 from dpatlas.data.registry import find
-
-SMALL = ("leaves-8", "styles-8")
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +68,3 @@ def test_a_convolution_is_torchs_with_the_edges_held():
     held = F.pad(torch.from_numpy(maps).permute(3, 0, 1, 2), (1, 1, 1, 1), mode="replicate")
     expected = F.conv2d(held, torch.from_numpy(kernel)).permute(1, 2, 3, 0)
     np.testing.assert_allclose(styles.convolved(kernel.reshape(4, -1), maps), expected)
-
-
-def test_scaled_maps_have_a_mean_square_of_one_image_by_image():
-    maps = np.random.default_rng(2).standard_normal((3, 4, 4, 5)) * np.arange(1, 6)
-    np.testing.assert_allclose(np.square(styles.scaled(maps)).mean((0, 1, 2)), 1)
-
-
-def test_levels_are_stretched_between_each_images_darkest_and_lightest_pixel():
-    found = stretched(np.array([[-1.0, 0, 1], [5, 9, 5.5]]))
-    np.testing.assert_array_equal(found, [[0, 8, 16], [0, 16, 2]])
-    assert found.dtype == np.uint8

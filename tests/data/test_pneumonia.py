@@ -3,13 +3,11 @@ import os
 
 import numpy as np
 import pytest
-from miniatures import CLASSES, Xrays, jpeg_bytes, prepared, refusal
+from miniatures import Xrays, jpeg_bytes, prepared, refusal
 from PIL import Image
 
-from dpatlas.data.prepare import prepare
 from dpatlas.data.registry import find
 from dpatlas.data.sets import pneumonia as module
-from dpatlas.errors import InputError
 
 FORMS = ("write_archive", "write_npz")
 FOLDERS = ("train/NORMAL", "train/PNEUMONIA", "test/NORMAL", "test/PNEUMONIA")
@@ -99,17 +97,6 @@ def test_image_is_cropped_to_its_centre_and_resized(name, width, height, turned)
     middle = (np.arange(target) + 0.5) * side / target - 0.5
     expected = np.interp(middle, np.arange(side), ramp)
     assert np.abs((image.T if turned else image) - expected[:, None]).mean() < 1.5
-
-
-def test_nothing_is_fetched_and_the_message_says_what_to_do(server, tmp_path):
-    places = {"data_root": tmp_path, "download_folder": tmp_path / "cache"}
-    options, mirrors = {"classes": CLASSES["pneumonia"]}, [server.address]
-    with pytest.raises(InputError) as caught:
-        prepare("pneumonia", options, tmp_path, allow_download=True, mirrors=mirrors, **places)
-    assert server.paths == []
-    message = str(caught.value)
-    assert "rscbjbr9sj version 2" in message and "no checksum is published" in message
-    assert "permission" not in message and "official: )" not in message
 
 
 def test_checksum_covers_names_and_contents_of_what_is_read(xrays, tmp_path):

@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -101,13 +98,3 @@ def test_interrupted_save_is_never_taken_for_a_set(tmp_path, arrays, monkeypatch
         save(tmp_path, arrays, {})
     with pytest.raises(InputError):
         load(tmp_path)
-
-
-def test_loading_needs_numpy_only(tmp_path, arrays):
-    save(tmp_path, arrays, {})
-    code = (
-        "import sys; from dpatlas.data.prepared import load; load(sys.argv[1]);"
-        "print([name for name in ('torch', 'sklearn', 'PIL', 'scipy') if name in sys.modules])"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    assert subprocess.run(command, capture_output=True, text=True).stdout == "[]\n"

@@ -95,7 +95,7 @@ def test_a_copy_that_may_only_be_read_is_enough_and_stays_as_it_is(copy, tmp_pat
     getattr(miniature, forms[0])(root)
     before = sorted(root.rglob("*"))
     for path in [*before, root]:
-        path.chmod(0o500 if path.is_dir() else 0o400)
+        path.chmod(0o500)
     prepared(name, root, tmp_path / "out")
     assert sorted(root.rglob("*")) == before
     root.chmod(0o700)
@@ -157,8 +157,9 @@ def test_an_archive_is_fetched_where_that_is_allowed(copy, server, tmp_path, mon
     file = replace(DATA_SETS[name].files[0], address=f"{server.address}/published")
     monkeypatch.setitem(DATA_SETS, name, replace(DATA_SETS[name], files=(file,)))
     options, cache = {"classes": CLASSES[name]}, tmp_path / "cache"
-    for _ in range(2):
-        prepare(name, options, tmp_path / "out", allow_download=True, download_folder=cache)
+    assert "permission to download" in refusal(name, tmp_path) and server.paths == []
+    for allowed in (True, False):
+        prepare(name, options, tmp_path / "out", allow_download=allowed, download_folder=cache)
     assert server.paths == ["/published"]
     assert md5((cache / file.name).read_bytes()) == file.md5
 

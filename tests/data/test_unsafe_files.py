@@ -157,7 +157,7 @@ def with_stated_size(archive: bytes, name: str, size: int) -> bytes:
 def test_a_member_that_states_little_and_expands_to_much_is_never_unpacked(
     write, cheap_failure, form
 ):
-    bomb = bytes(48 * MB)
+    bomb = bytes(24 * MB)
     if form == "write_archive":
         path, name = write("pneumonia", form, extras=[(XRAY, bomb)], images={}), XRAY
     else:
@@ -171,7 +171,7 @@ def test_a_member_that_states_little_and_expands_to_much_is_never_unpacked(
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_methods_whose_output_cannot_be_bounded_are_refused(write, cheap_failure, method):
     path = write("pneumonia", "write_archive")
-    path.write_bytes(zip_bytes([(XRAY, bytes(48 * MB))], method))
+    path.write_bytes(zip_bytes([(XRAY, bytes(24 * MB))], method))
     path.write_bytes(with_stated_size(path.read_bytes(), XRAY, 1000))
     assert f"{XRAY}: found compression method {method}; allowed" in cheap_failure("pneumonia")
 
@@ -183,16 +183,6 @@ def test_more_images_than_any_copy_has_are_refused_before_one_is_decoded(
     monkeypatch.setattr(pneumonia, "MOST_IMAGES", 16)
     monkeypatch.setattr(pneumonia, "_decode", lambda *_: pytest.fail("decoded"))
     assert "found 17 images; allowed: 16 at most" in failure("pneumonia")
-
-
-def test_limits_are_far_above_the_published_files():
-    # The largest X-ray has 2,916 x 2,713 pixels; a JPEG copy of CIFAR-10 has 60,000 images.
-    assert pneumonia.LARGEST_IMAGE > 2 * 2916 * 2713
-    assert 2 * sum(map(sum, PNEUMONIA.counts.values())) < pneumonia.MOST_IMAGES
-    images = sum(map(sum, CIFAR10.counts.values()))
-    # Each with its header and an image of as many bytes as it has numbers.
-    assert images * (512 + 3072) < cifar10.LARGEST_TAR < 100 * images * 512
-    assert cifar10.LARGEST_MEMBER > 20 * 3072
 
 
 def raw_header(**fields) -> bytes:
@@ -293,7 +283,7 @@ def test_damaged_images_are_refused_or_read_and_nothing_else():
     random = np.random.default_rng(3)
     content = jpeg_bytes(random.integers(0, 256, (32, 32, 3), dtype=np.uint8))
     refused = 0
-    for place in range(len(content)):
+    for place in range(0, len(content), 2):
         damaged = bytearray(content)
         damaged[place] ^= int(random.integers(1, 256))
         for decode, entry in ((cifar10._decode, CIFAR10), (pneumonia._decode, PNEUMONIA)):
@@ -302,7 +292,7 @@ def test_damaged_images_are_refused_or_read_and_nothing_else():
             except InputError as error:
                 assert str(error).startswith("here: found ")
                 refused += 1
-    assert refused > 50
+    assert refused > 25
 
 
 def test_whatever_an_image_reader_raises_is_one_line():

@@ -28,21 +28,14 @@ def keys_below(block):
     return set().union(*map(keys_below, block)) if isinstance(block, list) else set()
 
 
-KINDS = [
-    (block, kind) for block in all_blocks().values() for kind in block.kinds if block.cost(kind)
-]
-
-
-@pytest.mark.parametrize(
-    ("block", "kind"), [pytest.param(*each, id=f"{each[0].key}-{each[1]}") for each in KINDS]
-)
-def test_every_kind_names_keys_of_the_config_that_lower_its_memory(block, kind):
+@pytest.mark.parametrize("block", all_blocks().values(), ids=lambda block: block.key)
+def test_every_kind_names_keys_of_the_config_that_lower_its_memory(block):
     known = keys_below(read_config()[block.key])
     assert set(block.load("cost").KINDS) <= set(block.kinds)
-    names = block.cost(kind).lower
-    assert names
-    for name in names:
-        assert set(name.split(".")) <= known, name
+    for cost in filter(None, map(block.cost, block.kinds)):
+        assert cost.lower
+        for name in cost.lower:
+            assert set(name.split(".")) <= known, name
 
 
 def test_what_an_earlier_attempt_left_is_told_with_the_way_out(
@@ -88,7 +81,7 @@ def in_a_process(body, minutes="", spec=SPEC):
 
 
 @pytest.mark.parametrize(
-    "body", ["time.sleep(90)", "exec('while True: pass')", "__import__('threading').Event().wait()"]
+    "body", ["exec('while True: pass')", "__import__('threading').Event().wait()"]
 )
 def test_a_job_that_hangs_is_ended_with_the_name_of_the_limit(body):
     code, (line,) = in_a_process(body, "0.01")
@@ -98,7 +91,7 @@ def test_a_job_that_hangs_is_ended_with_the_name_of_the_limit(body):
 
 
 def test_a_job_that_is_done_in_time_is_left_alone():
-    assert in_a_process("time.sleep(0.1)", "5") == in_a_process("time.sleep(0.1)") == (0, [])
+    assert in_a_process("time.sleep(0.1)", "5") == (0, [])
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])

@@ -1,8 +1,8 @@
 """A small results folder, as the page reads it, full of text that would run if it could."""
 
-import json
 from pathlib import Path
 
+from dpatlas.base.files import write_json
 from dpatlas.base.records import FIELDS
 from dpatlas_workflow.config.products import Product
 from dpatlas_workflow.evidence.claim_file import Claim, ClaimEntry, Claims, Headline
@@ -37,9 +37,7 @@ CHART = {
             "title": HOSTILE,
             "x": AXIS,
             "y": {"label": "KL", **LINEAR, "other": {**LINEAR, "ends": [0.1, 2], "log": True}},
-            "series": [
-                SERIES | {"y": [1.5, 0.5, None], "low": [1, 0.25, None], "high": [2, 1, None]}
-            ],
+            "series": [SERIES],
         }
     ],
 }
@@ -73,48 +71,43 @@ def product(results, name, kind, run_id):
         "outputs": {f"{name}.csv": "cd" * 32},
         "versions": {"python": "3.11"},
     }
-    (results / "lineage" / f"{name}.json").write_text(json.dumps(lineage))
+    write_json(results / f"lineage/{name}.json", lineage)
 
 
-def record(results, run_id, changes=None, **metrics):
-    content = (
-        dict.fromkeys(FIELDS)
-        | {
-            "schema_version": 1,
-            "id": run_id,
-            "key": "kl_privacy",
-            "spec": {"key": "kl_privacy", "kind": "training"},
-            "spec_digest": "ab" * 32,
-            "data": {
-                "name": "digits",
-                "sha256": "ef" * 32,
-                "what": HOSTILE,
-                "classes": [3, 8],
-                "licence": "BSD",
-                "shapes": {"x_train": [300, 64], "x_add": [57, 64]},
-                "source": {"kind": "scikit-learn", "file": None, "checksum": "md5:1"},
-            },
-            "ledger": {"guaranteed": "nothing at all", "claimed": "an average", "epsilon": None},
-            "metrics": metrics,
-            "code_digest": "0123456789abcdef",
-            "versions": {"python": "3.11"},
-            "device": "cpu",
-            "seeds": {"base": 3},
-        }
-        | (changes or {})
-    )
-    folder = results / "runs" / "kl_privacy" / run_id
-    folder.mkdir(parents=True)
-    (folder / "record.json").write_text(json.dumps(content))
+DATA = {
+    "name": "digits",
+    "sha256": "ef" * 32,
+    "what": HOSTILE,
+    "classes": [3, 8],
+    "licence": "BSD",
+    "shapes": {"x_train": [300, 64], "x_add": [57, 64]},
+    "source": {"kind": "scikit-learn", "file": None, "checksum": "md5:1"},
+}
+RECORD = dict.fromkeys(FIELDS) | {
+    "schema_version": 1,
+    "key": "kl_privacy",
+    "spec": {"key": "kl_privacy", "kind": "training"},
+    "spec_digest": "ab" * 32,
+    "data": DATA,
+    "ledger": {"guaranteed": "nothing at all", "claimed": "an average", "epsilon": None},
+    "code_digest": "0123456789abcdef",
+    "versions": {"python": "3.11"},
+    "device": "cpu",
+    "seeds": {"base": 3},
+}
+
+
+def record(results, run_id, changes=(), **metrics):
+    content = RECORD | {"id": run_id, "metrics": metrics} | dict(changes)
+    write_json(results / f"runs/kl_privacy/{run_id}/record.json", content)
 
 
 def write_results(tmp_path: Path) -> Path:
     """results/t with two figures and a table."""
     results = tmp_path / "results" / "t"
-    for folder in ("figures", "tables", "lineage"):
-        (results / folder).mkdir(parents=True)
+    (results / "tables").mkdir(parents=True)
     for name in ("first", "second"):
-        (results / "figures" / f"{name}.json").write_text(json.dumps(CHART))
+        write_json(results / f"figures/{name}.json", CHART)
         (results / "figures" / f"{name}.pdf").write_bytes(b"")
         (results / "figures" / f"{name}.csv").write_text("depth,kl,tier,runs\n2,1.23456,t,run-a\n")
         product(results, name, "figure", "run-a")
@@ -128,33 +121,18 @@ def write_results(tmp_path: Path) -> Path:
     product(results, "third", "table", "run-b")
     record(results, "run-a", diverged=[None, 7, None])
     record(results, "run-b")
-    write_claims(
-        results / "claims.csv",
-        [
-            row(
-                "kl-1a",
-                kind="statistical",
-                margin=0.25,
-                look=12,
-                because="positive, at most the margin",
-            ),
-            row("kl-1b", statement=HOSTILE, note=HOSTILE),
-            row("kl-1", evidence="figures/first.pdf;tables/third.csv"),
-            row(
-                "kl-2",
-                verdict="inconclusive",
-                evidence="figures/second.csv",
-                low=float("-inf"),
-                runs_to_decide=48,
-                cpu_s_to_decide=7200.0,
-            ),
-        ],
-    )
-    write_claims(
-        results / "comparisons.csv",
-        [compared("kl-1a", decides=1), compared("kl-1a", comparison=HOSTILE, low="", high="")],
-        COMPARISON_COLUMNS,
-    )
+    small = {"kind": "statistical", "margin": 0.25, "look": 12, "because": SMALL}
+    open_one = {"verdict": "inconclusive", "evidence": "figures/second.csv", "low": float("-inf")}
+    claims = [
+        row("kl-1a", **small),
+        row("kl-1b", statement=HOSTILE, note=HOSTILE),
+        row("kl-1", evidence="figures/first.pdf;tables/third.csv"),
+        row("kl-2", **open_one, runs_to_decide=48, cpu_s_to_decide=7200.0),
+    ]
+    comparisons = [compared("kl-1a", decides=1)]
+    comparisons.append(compared("kl-1a", comparison=HOSTILE, low="", high=""))
+    write_claims(results / "claims.csv", claims)
+    write_claims(results / "comparisons.csv", comparisons, COMPARISON_COLUMNS)
     return results
 
 
@@ -187,31 +165,22 @@ PRODUCTS = {
     )
     for name in ("first", "second", "third")
 }
-ERRATA = {
-    "kl_privacy": [
-        Erratum(
-            id="kl-x",
-            place="Eq. 6",
-            status="proved",
-            printed=f"twice {HOSTILE}",
-            corrected="once",
-            consequence="none",
-            shown_by=["tests/bounds/test_a.py::test_b"],
-            products=["first"],
-            claims=["kl-1", "kl-99"],
-        )
-    ]
-}
+ERRATUM = Erratum(
+    id="kl-x",
+    place="Eq. 6",
+    status="proved",
+    printed=f"twice {HOSTILE}",
+    corrected="once",
+    consequence="none",
+    shown_by=["tests/bounds/test_a.py::test_b"],
+    products=["first"],
+    claims=["kl-1", "kl-99"],
+)
 
 
 def entry(name, **fields):
-    return ClaimEntry(
-        claim="kl-1",
-        expected="",
-        test="",
-        arguments={},
-        **{**STATED, **ASSERTED, **fields, "id": name},
-    )
+    tested = {"claim": "kl-1", "expected": "", "test": "", "arguments": {}}
+    return ClaimEntry(**{**tested, **STATED, **ASSERTED, **fields, "id": name})
 
 
 STATED = {
@@ -240,5 +209,5 @@ WRITTEN = Claims(
 
 def whole_page(results, show=None):
     """The page with captions, errata and what is written of claims."""
-    rest = {"errata": ERRATA, "about": caption("claims"), "written": WRITTEN}
+    rest = {"errata": {"kl_privacy": [ERRATUM]}, "about": caption("claims"), "written": WRITTEN}
     return build_page(Source(results), "t", PRODUCTS, show, **rest)

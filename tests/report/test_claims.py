@@ -104,15 +104,11 @@ def without_margin(fields):
     return without("margin", without("margin_from", fields))
 
 
-def write(folder, *claims):
+def read(folder, *claims, tests=TESTS):
     path = folder / "claims.yaml"
     top = {"headline": "It grows", "authors": "Somebody", "main": MAIN}
     path.write_text(yaml.safe_dump({**top, "claims": list(claims)}))
-    return path
-
-
-def read(folder, *claims, tests=TESTS):
-    return read_claims({"kl_privacy": write(folder, *claims)}, tests)
+    return read_claims({"kl_privacy": path}, tests)
 
 
 class Point(SimpleNamespace):
@@ -221,24 +217,22 @@ def test_main_claims_are_claims_of_the_file(tmp_path, monkeypatch):
 
 
 def test_a_part_that_is_not_contradicted_does_not_count_against_its_claim(tmp_path):
-    parts = [part("a", kind="identity"), part("b")]
-    rows = judge_claims(
-        read(tmp_path, claim(parts=parts)), paper(a=(2, 3), b=(2, 3)), "t", tests=TESTS
-    )
-    assert [row["verdict"] for row in rows] == [NOT_CONTRADICTED, REPRODUCED, REPRODUCED]
-    assert rows[2]["observed"] == "2 of 2"
-    assert rows[2]["expected"] == "all 2 parts reproduced or not contradicted"
-    assert rows[2]["runs"] == rows[1]["runs"]
+    def rows(points, **parts):
+        claims = claim(parts=[part(letter, **fields) for letter, fields in parts.items()])
+        return [*rows_of(read(tmp_path, claims), **points).values()]
+
+    both, identity = {"a": (2, 3), "b": (2, 3)}, {"kind": "identity"}
+    first, second, whole = rows(both, a=identity, b={})
+    verdicts = [row["verdict"] for row in (first, second, whole)]
+    assert verdicts == [NOT_CONTRADICTED, REPRODUCED, REPRODUCED]
+    assert whole["observed"] == "2 of 2" and whole["runs"] == second["runs"]
+    assert whole["expected"] == "all 2 parts reproduced or not contradicted"
     # Of several numbers of runs the smallest is the claim's.
-    parts = [part("a", group="long"), part("b")]
-    rows = judge_claims(
-        read(tmp_path, claim(parts=parts)), paper(long=(2,), b=(2,)), "t", tests=TESTS
-    )
-    assert [row["runs"] for row in rows] == [24, 12, 12]
+    of_long = rows({"long": (2,), "b": (2,)}, a={"group": "long"}, b={})
+    assert [row["runs"] for row in of_long] == [24, 12, 12]
     # Where no part is of the claim's kind, their runs are the claim's.
-    alone = read(tmp_path, claim(parts=[part("a", kind="identity"), part("b", kind="identity")]))
-    rows = judge_claims(alone, paper(a=(2, 3), b=(2, 3)), "t", tests=TESTS)
-    assert rows[2]["runs"] == rows[0]["runs"] > 0
+    first, _, whole = rows(both, a=identity, b=identity)
+    assert whole["runs"] == first["runs"] > 0
 
 
 def test_small_settings_show_what_was_seen_and_carry_no_verdict(tmp_path):
@@ -299,14 +293,9 @@ def test_only_what_is_not_reproduced_has_a_failure_and_a_claim_has_its_gravest(t
 
     seen = failures(a=(0.5,), b=(1.0,), c=(2,), d=(0.5,))
     assert seen == ["opposite", "smaller", "", "mathematics", "mathematics"]
-    assert failures(a=(0.5,), b=(1.0,), c=(2,), d=(2,)) == [
-        "opposite",
-        "smaller",
-        "",
-        "",
-        "opposite",
-    ]
-    assert failures(a=(2,), b=(1.1,), c=(2,), d=(2,)) == ["", "", "", "", ""]
+    seen = failures(a=(0.5,), b=(1.0,), c=(2,), d=(2,))
+    assert seen == ["opposite", "smaller", "", "", "opposite"]
+    assert not any(failures(a=(2,), b=(1.1,), c=(2,), d=(2,)))
     because = rows_of(claims, a=(0.5,), b=(1.0,), c=(2,), d=(0.5,))["kl-1"]["because"]
     assert because == (
         "part a: the opposite was seen; part b: the effect is at most the margin; "
@@ -357,10 +346,8 @@ def test_another_reading_stands_beside_and_does_not_count(tmp_path):
     assert rows["kl-1b"]["verdict"] == NOT_REPRODUCED
     assert "does not count" in rows["kl-1b"]["note"]
     assert rows["kl-1"]["verdict"] == REPRODUCED
-    assert (rows["kl-1"]["expected"], rows["kl-1"]["observed"]) == (
-        "its part reproduced",
-        "1 of 1",
-    )
+    whole = rows["kl-1"]
+    assert (whole["expected"], whole["observed"]) == ("its part reproduced", "1 of 1")
 
 
 def test_parts_have_what_their_claim_says_unless_they_say_otherwise(tmp_path):
@@ -527,72 +514,43 @@ def test_draws_that_looks_do_not_divide_have_no_look(tmp_path):
     assert (row["verdict"], row["look"], row["runs"]) == (REPRODUCED, "", 200_000)
 
 
-BAD = {
-    "an old verdict that is none": (
-        claim(restated={**RESTATED, "verdict": "wrong"}, parts=[part("a"), part("b")]),
-        "restated.verdict",
-    ),
-    "a margin without a reason": (
-        without("margin_from", claim(parts=[part("a"), part("b")])),
-        "kl-1 with margin alone",
-    ),
-    "no word on what the paper asserts": (
-        without("asserts", claim(parts=[part("a", asserts="this"), part("b")])),
-        "kl-1 without asserts",
-    ),
-    "no word on deviations": (
-        without("deviations", claim(parts=[part("a"), part("b")])),
-        "kl-1 without deviations",
-    ),
-    "no word on pilots": (
-        without("pilots", claim(parts=[part("a", pilots="none"), part("b")])),
-        "kl-1 without pilots",
-    ),
-    "a reason without a margin": (
-        without(
-            "margin", without("margin_from", claim(parts=[part("a"), part("b", margin_from="x")]))
-        ),
+def claim_ab(drop=(), a=(), b=(), **fields):
+    """A claim with parts a and b: fields of its own and of both, and names of fields it lacks."""
+    whole = claim(parts=[part("a", **dict(a)), part("b", **dict(b))], **fields)
+    return {name: value for name, value in whole.items() if name not in drop}
+
+
+OTHER_READING, OURS = {"other_reading": True}, {"place": "ours"}
+BAD = [
+    (claim_ab(restated={**RESTATED, "verdict": "wrong"}), "restated.verdict"),
+    (claim_ab(drop=["margin_from"]), "kl-1 with margin alone"),
+    (claim_ab(drop=["asserts"], a={"asserts": "this"}), "kl-1 without asserts"),
+    (claim_ab(drop=["deviations"]), "kl-1 without deviations"),
+    (claim_ab(drop=["pilots"], a={"pilots": "none"}), "kl-1 without pilots"),
+    (
+        claim_ab(drop=["margin", "margin_from"], b={"margin_from": "x"}),
         "kl-1b with margin_from alone",
     ),
-    "a margin of nothing": (claim(margin=0.0, margin_from="x", parts=[part("a")]), "margin"),
-    "an identity with another part": (
-        claim(kind="identity", parts=[part("a"), part("b", kind="exact")]),
-        "kl-1, an identity",
-    ),
-    "other readings alone": (
-        claim(parts=[part(letter, other_reading=True) for letter in "ab"]),
-        "kl-1 with other readings alone",
-    ),
-    "questions of our own alone": (
-        claim(parts=[part(letter, place="ours") for letter in "ab"]),
-        "kl-1 with other readings alone",
-    ),
-    "an unknown key": (claim(parts=[part("a"), part("b", horizen="short")]), "horizen"),
-    "a test that does not exist": (claim(parts=[part("a"), part("b", test="guess")]), "guess"),
-    "an argument too few": (claim(parts=[part("a"), without("target", part("b"))]), "target"),
-    "a group of capitals": (
-        claim(parts=[part("a"), part("b", test="mean", group="B", column="x", label="x")]),
-        "kl-1b: group",
-    ),
-    "an id given twice": (claim(parts=[part("a"), part("a")]), "kl-1a twice"),
-    "a part of another claim": (claim(parts=[part("a"), part("b", id="kl-2b")]), "kl-2b"),
-    "no test and no parts": (claim(), "kl-1 with none of them"),
-    "arguments beside parts": (claim(target=1.0, parts=[part("a"), part("b")]), "kl-1 with target"),
-    "a number as text": (claim(parts=[part("a"), part("b", target="0.001")]), "without quotes"),
-    "an expected value of no field": (
-        claim(parts=[part("a"), part("b", expected="{goal}")]),
-        "goal",
-    ),
-    "evidence outside the results": (
-        claim(evidence=["../secret.pdf"], parts=[part("a"), part("b")]),
-        "secret",
-    ),
-}
+    (claim_ab(margin=0.0), "margin"),
+    (claim_ab(kind="identity", b={"kind": "exact"}), "kl-1, an identity"),
+    (claim_ab(a=OTHER_READING, b=OTHER_READING), "kl-1 with other readings alone"),
+    (claim_ab(a=OURS, b=OURS), "kl-1 with other readings alone"),
+    (claim_ab(b={"horizen": "short"}), "horizen"),
+    (claim_ab(b={"test": "guess"}), "guess"),
+    (claim(parts=[part("a"), without("target", part("b"))]), "target"),
+    (claim_ab(b={"test": "mean", "group": "B", "column": "x", "label": "x"}), "kl-1b: group"),
+    (claim_ab(b={"id": "kl-1a"}), "kl-1a twice"),
+    (claim_ab(b={"id": "kl-2b"}), "kl-2b"),
+    (claim(), "kl-1 with none of them"),
+    (claim_ab(target=1.0), "kl-1 with target"),
+    (claim_ab(b={"target": "0.001"}), "without quotes"),
+    (claim_ab(b={"expected": "{goal}"}), "goal"),
+    (claim_ab(evidence=["../secret.pdf"]), "secret"),
+]
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_claims_are_refused_in_one_line_that_names_them(tmp_path, name):
-    content, named = BAD[name]
+@pytest.mark.parametrize(("content", "named"), BAD, ids=[named for _, named in BAD])
+def test_bad_claims_are_refused_in_one_line_that_names_them(tmp_path, content, named):
     with pytest.raises(InputError, match=named):
         read(tmp_path, content)
 

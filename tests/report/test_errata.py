@@ -4,10 +4,9 @@ from typing import get_args
 
 import pytest
 import yaml
+from tier_atlases import atlas_of
 
 from dpatlas.errors import InputError
-from dpatlas_workflow.config.atlas import Atlas
-from dpatlas_workflow.config.load import load_tier
 from dpatlas_workflow.evidence.claims import read_claims
 from dpatlas_workflow.evidence.errata import MADE_BY, MEANINGS, Status, read_errata, written
 
@@ -39,7 +38,7 @@ def test_every_test_that_shows_an_erratum_is_named_by_one(errata):
 
 
 def test_every_erratum_names_figures_and_tables_that_rules_make(errata):
-    atlas = Atlas(load_tier("embedded"))
+    atlas = atlas_of("embedded")
     products = {*atlas.figures, *atlas.tables}
     assert {name for erratum in errata for name in erratum.products} <= products
 

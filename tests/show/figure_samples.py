@@ -11,12 +11,7 @@ from matplotlib.text import Text
 
 from dpatlas.base.canonical import canonical_json
 from dpatlas.base.files import write_json
-from dpatlas.base.records import (
-    FIELDS,
-    SCHEMA_VERSION,
-    make_record,
-    versions,
-)
+from dpatlas.base.records import FIELDS, SCHEMA_VERSION, make_record, versions
 from dpatlas.base.specs import Spec
 from dpatlas_workflow.config.products import all_products
 from dpatlas_workflow.records import parse_record, shape_of
@@ -25,6 +20,8 @@ from dpatlas_workflow.show.output import to_csv
 from dpatlas_workflow.show.plot import plot
 
 FIGURE_FILES, TABLE_FILES = ("csv", "json", "pdf", "png", "svg"), ("csv", "md", "tex")
+# Looked up once: it takes longer than a small record.
+VERSIONS = versions("numpy")
 # Pixels by which rounding may take a text beyond the edge of its figure.
 EDGE = 1.5
 
@@ -36,7 +33,7 @@ def sample_record(spec, metrics, slug=None, data=None, ledger=None):
         frozen,
         shape_of(spec.key, spec.kind),
         code_digest="0" * 16,
-        versions=versions("numpy"),
+        versions=VERSIONS,
         device="cpu",
         data=data,
         seeds={"base": spec.seed},

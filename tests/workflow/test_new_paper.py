@@ -31,8 +31,8 @@ FOLDERS = (
 THE_NEW = "sixth or not (test_every_product or test_every_setting or test_every_claim)"
 OVER_ALL = (
     "tests/contract",
-    "tests/core/test_config_reference.py",
-    "tests/core/test_declared_memory.py",
+    "tests/base/test_config_reference.py",
+    "tests/base/test_declared_memory.py",
     "tests/report/test_errata.py",
     "tests/papers/test_catalogue.py",
     "tests/test_architecture.py",

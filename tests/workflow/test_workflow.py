@@ -1,15 +1,13 @@
 """The workflow as its users meet it: what runs, what runs again, and what stops it."""
 
 import contextlib
-import hashlib
 import json
-import sys
 
 import chromium
 import numpy as np
 import pytest
 import yaml
-from checkouts import PROJECT, SMOKE, Checkout, copy_project
+from checkouts import PROJECT, SMOKE, Checkout
 from figure_samples import names_of
 from runs_on_disk import files_of, pixels_of, said, start
 
@@ -357,22 +355,3 @@ def test_the_page_shows_every_claim_and_figure_in_a_browser(smoke, tmp_path):
     atlas = smoke_atlas()
     assert claims | {*atlas.figures, *atlas.tables} <= ids
     assert set(drawn) == set(atlas.figures)
-
-
-def test_results_are_the_same_bytes_on_one_core(smoke, tmp_path_factory):
-    """`--cores` never changes a digit, and neither does the folder; a slow test compares all."""
-    other = copy_project(tmp_path_factory.mktemp("again") / "elsewhere")
-    atlas = smoke_atlas()
-    record = atlas.record(atlas.ids("kl_privacy", "width")[0])
-    result = other.run(
-        *(sys.executable, "-m", "snakemake", "--cores", "1"), record, "--configfile", SMOKE
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    arrays = sorted((other.folder / "results/smoke/data").rglob("*.np[yz]"))
-    assert arrays
-    for path in (other.folder / record, *arrays):
-        assert _digest(path) == _digest(smoke.folder / path.relative_to(other.folder)), path.name
-
-
-def _digest(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()

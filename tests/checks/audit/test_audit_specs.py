@@ -1,14 +1,10 @@
 from typing import get_args
 
-import pytest
-
 from dpatlas.base.networks import NETWORKS
 from dpatlas.base.specs import Spec
-from dpatlas.errors import InputError
 from dpatlas_workflow.checks.audit import settings as audit
 from dpatlas_workflow.checks.audit.cost import KINDS
 from dpatlas_workflow.checks.audit.mechanisms import MECHANISMS
-from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.load import load_config
 from dpatlas_workflow.config.types import SmallNetwork
 
@@ -38,17 +34,3 @@ def test_a_change_renews_the_jobs_that_it_concerns_and_no_other():
     assert surer["mechanisms"] != base["mechanisms"]
     assert specs(level=0.9)["canaries"] != base["canaries"]
     assert specs(training={"epsilon": 3}) == specs(training={"epsilon": 3.0})
-
-
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        ({"verdict_level": 0.9}, "audit.verdict_level"),
-        ({"training": {"optimizer": "adam"}}, "audit.training.momentum"),
-        ({"canaries": {"canaries": 100}}, "audit.canaries.batch"),
-        ({"canaries": {"canaries": 60_000}}, "audit.canaries.delta"),
-    ],
-)
-def test_what_cannot_run_stops_before_any_job(change, key):
-    with pytest.raises(InputError, match=key):
-        Atlas(load_config(changes={"tier": "t", "audit": change}))

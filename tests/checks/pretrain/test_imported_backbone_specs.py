@@ -3,12 +3,13 @@
 import shlex
 
 import pytest
+import tier_atlases
 
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.published import TABLE_4
 from dpatlas_workflow.config.atlas import Atlas
-from dpatlas_workflow.config.load import load_config, load_tier, project_root, read_config, validate
+from dpatlas_workflow.config.load import load_config, project_root, read_config, validate
 
 PUBLISHED = {
     "source": "imagenet",
@@ -23,7 +24,6 @@ FROM_FILE = {
     "image_shape": [3, 32, 32],
     "file": "moco.pth.tar",
 }
-TRAINED = {"source": "strokes", "model": "mlp", "options": {}}
 
 
 def with_backbone(fields=PUBLISHED, **changes):
@@ -53,7 +53,7 @@ def refused(config) -> str:
 
 @pytest.fixture(scope="module")
 def paper():
-    return Atlas(load_tier("paper"))
+    return tier_atlases.atlas_of("paper")
 
 
 def test_an_import_says_what_is_imported_and_no_setting_of_a_training():
@@ -61,7 +61,7 @@ def test_an_import_says_what_is_imported_and_no_setting_of_a_training():
     (spec,) = atlas.groups["pretrain"]["imported"]
     assert spec.fields == {"key": "pretrain", "kind": "imported", **PUBLISHED}
     assert spec.slug == "published"
-    default = Atlas(load_config())
+    default = tier_atlases.atlas_of("embedded")
     assert atlas.groups["pretrain"]["backbones"] == default.groups["pretrain"]["backbones"]
     assert default.ids("pretrain", "imported") == []
 
@@ -83,25 +83,6 @@ def test_an_import_needs_no_data_no_gpu_and_little_memory_and_no_figure_waits_fo
     assert 500 < atlas.job(name).memory_mb < 3000
     assert not [figure for figure in atlas.figures if atlas.record(name) in atlas.behind(figure)]
     assert atlas.record(name) in atlas.all_records()
-
-
-@pytest.mark.parametrize(
-    ("fields", "changes", "words"),
-    [
-        (PUBLISHED, {"epochs": 3}, ".epochs: found 3; allowed: source, model, options"),
-        (PUBLISHED, {"model": "resnet18"}, ".model: found resnet18; allowed: imagenet-resnet18"),
-        (PUBLISHED, {"source": "strokes"}, ".source: found strokes; allowed: imagenet"),
-        (PUBLISHED, {"file": "x.pth"}, ".file: found x.pth"),
-        (PUBLISHED, {"image_shape": None}, ".image_shape: found nothing"),
-        (FROM_FILE, {"file": None}, ".file: found nothing; allowed: path of a checkpoint"),
-        (TRAINED, {"file": "x.pth"}, ".file: found x.pth; allowed: nothing"),
-    ],
-)
-def test_settings_that_say_nothing_about_a_backbone_and_missing_ones_are_refused(
-    fields, changes, words
-):
-    message = refused(with_backbone(fields, **changes))
-    assert "backbones.published" in message and words in message
 
 
 def test_where_a_file_lies_changes_no_id_and_its_checksum_does():
@@ -143,13 +124,19 @@ def test_softmax_outputs_of_a_backbone_without_a_head_are_refused():
     assert atlas_of(config).groups["dp_sgld"]["accuracy"]
 
 
-def test_the_paper_tier_s_example_for_moco_is_a_config(paper, tmp_path):
-    text = (project_root() / "workflow/tiers/paper.yaml").read_text(encoding="utf-8")
+@pytest.fixture
+def moco_files(tmp_path):
+    """The paper tier, and the example for MoCo in its comments as a file of its own."""
+    tier, path = project_root() / "workflow/tiers/paper.yaml", tmp_path / "moco.yaml"
+    text = tier.read_text(encoding="utf-8")
     lines = text[text.index("# tier: paper-moco") :].splitlines()
     assert all(line.startswith("# ") for line in lines)
-    path = tmp_path / "moco.yaml"
     path.write_text("\n".join(line.removeprefix("# ") for line in lines))
-    atlas = Atlas(load_config([project_root() / "workflow/tiers/paper.yaml", path]))
+    return [tier, path]
+
+
+def test_the_paper_tier_s_example_for_moco_is_a_config(paper, moco_files):
+    atlas = Atlas(load_config(moco_files))
     fields = [spec.fields for spec in atlas.groups["lp_fft"]["strategies"]]
     assert len(fields) == 8 and atlas.tier != paper.tier
     epochs = {share * each["steps"] / 49 for each in fields for share in each["shares"]}
@@ -160,13 +147,9 @@ def test_the_paper_tier_s_example_for_moco_is_a_config(paper, tmp_path):
     assert all(fields["model"].startswith(name[:7]) for name, fields in moco.items())
 
 
-def test_a_file_of_weights_that_is_replaced_is_seen(tmp_path):
-    text = (project_root() / "workflow/tiers/paper.yaml").read_text(encoding="utf-8")
-    lines = text[text.index("# tier: paper-moco") :].splitlines()
-    path = tmp_path / "moco.yaml"
-    path.write_text("\n".join(line.removeprefix("# ") for line in lines))
+def test_a_file_of_weights_that_is_replaced_is_seen(tmp_path, moco_files):
     root = {"data": {"root": str(tmp_path), "download": True}, "tier": "mine"}
-    atlas = Atlas(load_config([project_root() / "workflow/tiers/paper.yaml", path], root))
+    atlas = Atlas(load_config(moco_files, root))
     ids = {spec.slug: spec.id for spec in atlas.groups["pretrain"]["imported"]}
     assert atlas.weights_state(ids["moco-v2-200"]) is None
     assert atlas.weights_state(ids["imagenet-resnet18"]) is None

@@ -3,7 +3,6 @@
 import pytest
 
 from dpatlas.base.specs import Spec, distinct
-from dpatlas.errors import InputError
 from dpatlas_workflow.checks.pretrain import settings as pretrain
 from dpatlas_workflow.checks.pretrain.cost import KINDS
 from dpatlas_workflow.config.load import read_config, validate
@@ -97,21 +96,3 @@ def test_only_training_moves_to_a_gpu_and_more_images_need_more_memory(default):
     )
     # The images that are more, as float32.
     assert few > 500 and many - few >= 4 * 64 * (10**7 - BLOCK["n_train"]) / 2**20
-
-
-UNKNOWN = "found 'resnet'; allowed: one of pretrain"
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda block: block["train"].append("resnet"), f"{UNKNOWN}.backbones: strokes-s"),
-        (lambda block: block["transfer"]["backbones"].append("resnet"), f"{UNKNOWN}.train: str"),
-        (lambda block: block["train"].remove("styles-t"), "'styles-t'; allowed: one of pretrain"),
-        (lambda block: block["transfer"]["data"].update(n_train=1798), "data: found 1798 records"),
-    ],
-)
-def test_what_names_no_trained_backbone_or_more_records_than_there_are_is_refused(change, words):
-    with pytest.raises(InputError, match=words) as caught:
-        groups(change)
-    assert "\n" not in str(caught.value)

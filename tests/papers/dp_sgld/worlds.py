@@ -25,7 +25,7 @@ REFUTED_BY_ARITHMETIC = {"sgld-5b", "sgld-5c"}
 # They follow from printed numbers, or from settings alone; test_claims_dp_sgld.py shows that other
 # numbers refute them.
 PROVEN_BY_ARITHMETIC = {"sgld-5a", "sgld-8a", "sgld-8b", "sgld-14"}
-# Largest peak of resident memory by kind of job, MB, at the pilot tier; see tests/core.
+# Largest peak of resident memory by kind of job, MB, at the pilot tier; see tests/base.
 MEASURED_MB = {
     "protocol": 811,
     "protocol_tuning": 811,

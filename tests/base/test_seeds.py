@@ -69,12 +69,6 @@ def test_a_resumed_run_draws_what_the_whole_run_would_have_drawn():
         np.testing.assert_array_equal(draws, expected[step])
 
 
-def test_noise_is_never_reused_between_steps():
-    noise = Noise("digest", "keyed")
-    draws = [noise.normal(1000, repetition=0, step=step, use="step") for step in range(20)]
-    assert len(np.unique(draws)) == 20 * 1000
-
-
 def test_noise_is_standard_normal_and_float64():
     draws = Noise("digest", "keyed").normal(50_000, repetition=0, step=0, use="step")
     assert draws.dtype == np.float64

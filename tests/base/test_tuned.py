@@ -1,11 +1,11 @@
 """Specs of tunings and of the runs that take their choice; outcomes that ship with the project."""
 
-import json
-import re
+from pathlib import Path
 
 import pytest
+from tier_atlases import atlas_of
 
-from dpatlas.base.folders import command
+from dpatlas.base.files import write_atomic, write_json
 from dpatlas.base.records import FIELDS, checked_fields
 from dpatlas.errors import InputError
 from dpatlas_workflow.commands import tune
@@ -35,7 +35,7 @@ def reported(atlas):
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_all_runs_have_settings_or_wait_for_a_tuning_of_the_run(tier):
-    atlas = Atlas(load_tier(tier))
+    atlas = atlas_of(tier)
     assert bool(reported(atlas)) == bool(atlas.tunings)
     for spec in reported(atlas):
         waiting = waits_for(spec)
@@ -51,13 +51,13 @@ def test_all_runs_have_settings_or_wait_for_a_tuning_of_the_run(tier):
 
 def test_the_embedded_tier_tunes_nothing():
     """What its runs take is in the papers' folders."""
-    atlas = Atlas(load_tier("embedded"))
+    atlas = atlas_of("embedded")
     assert {spec.fields["tuning"] for spec in reported(atlas)} == set(atlas.tunings)
     assert not set(atlas.tunings) & set(atlas.specs)
 
 
 def test_no_outcome_ships_that_no_tier_takes():
-    ours = {name for tier in TIERS for name in Atlas(load_tier(tier)).tunings}
+    ours = {name for tier in TIERS for name in atlas_of(tier).tunings}
     for block in all_blocks().values():
         assert set(tuned.outcomes(block.folder / tuned.FILE)) <= ours
 
@@ -73,7 +73,7 @@ def test_shipped_settings_are_the_best_of_those_that_were_tried():
 
 @pytest.mark.parametrize("change", [{"seed": 77}, {"tier": "other"}])
 def test_neither_base_seed_nor_tier_change_what_is_tuned(change):
-    before, after = Atlas(load_config()), Atlas(load_config(changes=change))
+    before, after = atlas_of("embedded"), Atlas(load_config(changes=change))
     assert set(before.tunings) == set(after.tunings)
     for old, new in zip(reported(before), reported(after), strict=True):
         assert old.fields["chosen"] == new.fields["chosen"]
@@ -83,7 +83,7 @@ def test_neither_base_seed_nor_tier_change_what_is_tuned(change):
 def test_how_runs_are_dealt_and_how_many_there_are_does_not_change_what_is_tuned():
     data = read_config()["dp_sgld"]["long_training"]["data"]
     before, after = (
-        Atlas(load_config()),
+        atlas_of("embedded"),
         with_long_training(data={**data, "redeal": False}, runs=2, runs_per_job=1),
     )
     assert set(before.tunings) == set(after.tunings)
@@ -123,12 +123,6 @@ def test_an_own_data_set_is_tuned_first_on_its_own_fixed_part():
     assert {spec.fields["data"]["redeal"] for spec in dealt} == {True}
 
 
-def test_one_record_to_tune_on_is_refused_before_any_job():
-    data = {**read_config()["dp_sgld"]["long_training"]["data"], "n_validation": 1}
-    with pytest.raises(InputError, match="n_validation of long-training-digits"):
-        with_long_training(data=data)
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -151,128 +145,94 @@ def test_sets_with_test_records_of_their_own_are_not_dealt_anew_by_default(name,
     assert spec.fields["data"]["redeal"] is expected
 
 
-class TestWriting:
-    """Copying outcomes to a paper's folder."""
+ARM = {"chosen": {"lr": 1.0e-05}, "tried": [{"settings": {"lr": 1.0e-05}, "score": 0.5}]}
+FACTS = {"code": "0" * 16, "finished": "2026", "processor": "x", "trials": 1, "arms": {"a": ARM}}
 
-    @pytest.fixture
-    def made(self, tmp_path, monkeypatch):
-        """A tier whose tunings have run, and a paper's folder to write to."""
-        atlas = Atlas(load_tier("embedded"), tmp_path / "results")
-        papers = tmp_path / "paper"
-        papers.mkdir()
-        monkeypatch.setattr(tune, "code_digest", lambda module: "0" * 16)
-        monkeypatch.setattr(tune, "commit_of", lambda folder: "a" * 40)
-        blocks = {key: atlas.blocks[key] for key in atlas.tuned_papers}
-        monkeypatch.setattr(type(next(iter(blocks.values()))), "folder", papers)
-        return atlas
 
-    def run_of(self, atlas, key):
-        """Outcomes of a paper as `snakemake tune` would leave them."""
-        arm = {
-            "chosen": {"lr": 1.0e-05},
-            "tried": [{"settings": {"lr": 1.0e-05}, "score": 0.5}],
-        }
-        facts = {"code": "0" * 16, "finished": "2026", "processor": "x", "trials": 1}
-        return {name: {**facts, "arms": {"a": arm}} for name in atlas.tunings_of(key)}
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory):
+    return Atlas(load_tier("embedded"), tmp_path_factory.mktemp("results"))
 
-    def put(self, atlas, change=lambda outcomes: None):
-        for key in atlas.tuned_papers:
-            outcomes = self.run_of(atlas, key)
-            change(outcomes)
-            path = atlas.folder / "tuned" / f"{key}.yaml"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text_of(outcomes))
 
-    def write(self, atlas):
-        return tune.main(["--write", "--results", str(atlas.folder.parent)])
+@pytest.fixture
+def made(embedded, tmp_path, monkeypatch):
+    """A tier whose tunings have run, and a folder to write to, as if it were each paper's."""
+    atlas = embedded
+    monkeypatch.setattr(tune, "load_tier", str)
+    monkeypatch.setattr(tune, "Atlas", lambda tier, *results: atlas if results else atlas_of(tier))
+    monkeypatch.setattr(tune, "code_digest", lambda module: "0" * 16)
+    monkeypatch.setattr(tune, "commit_of", lambda folder: "a" * 40)
+    monkeypatch.setattr(type(atlas.blocks["dp_sgld"]), "folder", tmp_path)
+    for key in atlas.tuned_papers:
+        put(atlas, key, text_of(dict.fromkeys(atlas.tunings_of(key), FACTS)))
+    tuned.outcomes.cache_clear()
+    yield atlas
+    tuned.outcomes.cache_clear()
 
-    def test_outcomes_are_written_with_their_commit_and_read_back(self, made, capsys):
-        self.put(made)
-        assert self.write(made) == 0
-        (path,) = {made.blocks[key].folder / tuned.FILE for key in made.tuned_papers}
-        tuned.outcomes.cache_clear()
-        found = tuned.outcomes(path)
-        for name in made.tunings_of(made.tuned_papers[-1]):
-            assert found[name].commit == "a" * 40
-            assert tuned.shipped(made.tunings[name]) == {"a": {"lr": 1.0e-05}}
-        tuned.outcomes.cache_clear()
-        assert str(path) in capsys.readouterr().out
 
-    def test_outcomes_of_other_tiers_stay_and_those_of_none_are_left_out(self, made):
-        self.put(made)
-        (path,) = {made.blocks[key].folder / tuned.FILE for key in made.tuned_papers}
-        (other, *_) = Atlas(load_tier("smoke")).tunings
-        outcome = next(iter(self.run_of(made, made.tuned_papers[-1]).values()))
-        entry = {"commit": "b" * 40, **outcome}
-        path.write_text(text_of({other: entry, "of-no-tier-01234567": entry}))
-        tuned.outcomes.cache_clear()
-        self.write(made)
-        tuned.outcomes.cache_clear()
-        found = tuned.outcomes(path)
-        assert set(found) == {other, *made.tunings_of(made.tuned_papers[-1])}
-        assert found[other].commit == "b" * 40
-        tuned.outcomes.cache_clear()
+def put(atlas, key, text):
+    write_atomic(Path(atlas.tuned_file(key)), text)
 
-    def test_results_of_other_code_are_refused(self, made):
-        self.put(made, lambda outcomes: next(iter(outcomes.values())).update(code="1" * 16))
-        with pytest.raises(InputError, match="by code 1111111111111111"):
-            self.write(made)
 
-    def test_results_that_are_not_there_are_refused(self, made):
-        again = f"all tunings: {command('tune', made.tier)}"
-        with pytest.raises(InputError, match=f"no such file; allowed: {again}"):
-            self.write(made)
-        self.put(made, lambda outcomes: outcomes.pop(next(iter(outcomes))))
-        with pytest.raises(InputError, match=again):
-            self.write(made)
+def write(atlas):
+    return tune.main(["--write", "--results", str(atlas.folder.parent)])
 
-    @pytest.mark.parametrize(
-        ("content", "named"),
-        [
-            ("other: 1\n", "other: found a key that does not exist"),
-            ("tuned: [1]\n", "tuned: found [1]"),
-            ("tuned: {a: 1}\n", "tuned.a: found 1"),
-            ("tuned: {a: {code: x}}\n", "tuned.a.finished: found nothing"),
-        ],
-    )
-    def test_a_file_of_other_content_is_refused_and_no_paper_changes(self, made, content, named):
-        self.put(made)
-        assert len(made.tuned_papers) > 1
-        path = made.folder / "tuned" / f"{made.tuned_papers[-1]}.yaml"
-        path.write_text(content)
-        with pytest.raises(InputError, match=re.escape(f"{path}: {named}")):
-            self.write(made)
-        for key in made.tuned_papers:
-            assert not (made.blocks[key].folder / tuned.FILE).exists()
 
-    @pytest.mark.parametrize("commit", [None, "abc with changes"])
-    def test_a_folder_with_changes_is_refused(self, made, monkeypatch, commit):
-        self.put(made)
-        monkeypatch.setattr(tune, "commit_of", lambda folder: commit)
-        with pytest.raises(InputError, match="a commit without changes"):
-            self.write(made)
+def test_outcomes_are_written_with_their_commit_beside_those_of_other_tiers(made, tmp_path, capsys):
+    (other, *_) = atlas_of("smoke").tunings
+    entry = {"commit": "b" * 40, **FACTS}
+    path = tmp_path / tuned.FILE
+    path.write_text(text_of({other: entry, "of-no-tier-01234567": entry}))
+    assert write(made) == 0 and str(path) in capsys.readouterr().out
+    tuned.outcomes.cache_clear()
+    written = tuned.outcomes(path)
+    names = made.tunings_of(made.tuned_papers[-1])
+    assert set(written) == {other, *names} and written[other].commit == "b" * 40
+    for name in names:
+        assert written[name].commit == "a" * 40
+        assert tuned.shipped(made.tunings[name]) == {"a": {"lr": 1.0e-05}}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("other: 1\n", "other: found a key that does not exist"),
+        ("tuned: {a: {code: x}}\n", "tuned.a.finished: found nothing"),
+        ("tuned: {}\n", "allowed: all tunings: snakemake"),
+        (None, "no such file; allowed: all tunings: snakemake"),
+        ("other code", "by code 1111111111111111"),
+    ],
+)
+def test_outcomes_that_cannot_be_are_refused_and_no_paper_changes(made, tmp_path, content, words):
+    assert len(made.tuned_papers) > 1
+    key = made.tuned_papers[-1]
+    if content is None:
+        Path(made.tuned_file(key)).unlink()
+    elif content == "other code":
+        put(made, key, text_of(dict.fromkeys(made.tunings_of(key), FACTS | {"code": "1" * 16})))
+    else:
+        put(made, key, content)
+    with pytest.raises(InputError) as caught:
+        write(made)
+    assert str(caught.value).startswith(made.tuned_file(key)) and words in str(caught.value)
+    assert not (tmp_path / tuned.FILE).exists()
+
+
+@pytest.mark.parametrize("commit", [None, "abc with changes"])
+def test_a_folder_with_changes_is_refused(made, monkeypatch, commit):
+    monkeypatch.setattr(tune, "commit_of", lambda folder: commit)
+    with pytest.raises(InputError, match="a commit without changes"):
+        write(made)
 
 
 def test_an_outcome_is_that_of_the_record(tmp_path):
-    record = dict.fromkeys(FIELDS) | {
-        "schema_version": 1,
-        "id": "t-01234567",
-        "code_digest": "c",
-        "metrics": {
-            "rows": [
-                {
-                    "arm": "a",
-                    "chosen": {"lr": 3.0},
-                    "trials_epsilon": 2.5,
-                    "tried": [
-                        {"settings": {"lr": 1.0}, "scores": [0.5, 0.6]},
-                        {"settings": {"lr": 3.0}, "scores": [0.7, 0.8]},
-                    ],
-                }
-            ]
-        },
-    }
-    (tmp_path / "record.json").write_text(json.dumps(record))
+    tried = [
+        {"settings": {"lr": lr}, "scores": scores}
+        for lr, scores in ((1, [0.5, 0.6]), (3, [0.7, 0.8]))
+    ]
+    row = {"arm": "a", "chosen": {"lr": 3}, "trials_epsilon": 2.5, "tried": tried}
+    record = dict.fromkeys(FIELDS) | {"schema_version": 1, "id": "t-01234567", "code_digest": "c"}
+    write_json(tmp_path / "record.json", record | {"metrics": {"rows": [row]}})
     (tmp_path / "cost.json").write_text('{"finished": "today", "processor": "p"}')
     name, found = outcome(tmp_path / "record.json")
     assert name == "t-01234567" and (found["trials"], found["processor"]) == (4, "p")
@@ -282,7 +242,7 @@ def test_an_outcome_is_that_of_the_record(tmp_path):
 
 def test_shipped_settings_name_the_arms_of_their_jobs():
     """Of dp_sgld's long training; each job refuses settings that lack an arm."""
-    for spec in Atlas(load_tier("embedded")).groups["dp_sgld"]["long_training"]:
+    for spec in atlas_of("embedded").groups["dp_sgld"]["long_training"]:
         arms = long_training.compared(
             checked_fields(long_training.KIND.record.spec, spec.fields, "--spec: ")
         )

@@ -21,7 +21,7 @@ from dpatlas_workflow.statistics import (
     weigh,
 )
 
-EXPERIMENTS = 6_000
+EXPERIMENTS = 3_000
 
 
 def judged(low, high, above=0.0, below=math.inf):
@@ -36,12 +36,6 @@ def test_t_interval_covers_the_mean_of_five_runs_as_often_as_it_says():
         covered = ((intervals[:, 0] < 3) & (intervals[:, 1] > 3)).mean()
         spread = math.sqrt(confidence * (1 - confidence) / EXPERIMENTS)
         assert abs(covered - confidence) < 4 * spread
-
-
-def test_percentile_bootstrap_misses_the_mean_of_five_runs_six_times_in_a_hundred_at_any_level():
-    draws = np.random.default_rng(2).normal(size=(EXPERIMENTS, 5))
-    outside_every_resample = ((draws > 0).all(1) | (draws < 0).all(1)).mean()
-    assert outside_every_resample == pytest.approx(2**-4, abs=0.012)
 
 
 def test_unpaired_runs_of_unequal_variances_and_counts_have_welch_s_interval():
@@ -147,17 +141,17 @@ def test_a_veto_refutes_and_need_not_be_shown():
     assert weigh([[judge(trend, 0.95), judge(veto, 0.95)]])[0] == OPEN
 
 
-@pytest.mark.parametrize("runs", [3, 6, 20])
+@pytest.mark.parametrize("runs", [3, 20])
 def test_the_detectable_distance_is_detected_with_its_power(runs):
     # The law that the distance is made of: a known spread, runs drawn anew.
-    confidence, draws = 0.99, 20_000
+    confidence, draws = 0.99, 6_000
     spread = 2.0
     estimate = Estimate(0.0, spread / math.sqrt(runs), runs - 1.0, runs)
     distance = estimate.detectable(confidence)
     assert estimate.power(confidence, distance) == pytest.approx(0.8)
     values = np.random.default_rng(1).normal(distance, spread, (draws, runs))
     lows = [mean_estimate(each).interval(confidence)[0] for each in values]
-    assert np.mean(np.array(lows) > 0) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(np.array(lows) > 0) == pytest.approx(0.8, abs=0.015)
 
 
 def test_the_detectable_distance_of_many_draws_is_normal_and_of_one_run_infinite():

@@ -2,9 +2,8 @@
 
 import pytest
 from block_worlds import worlds_of
+from tier_atlases import atlas_of
 
-from dpatlas_workflow.config.atlas import Atlas
-from dpatlas_workflow.config.load import load_tier
 from dpatlas_workflow.registry import all_blocks, all_papers
 
 # Largest peak of resident memory by kind of job, MB: cost.json of a full embedded run on two cores.
@@ -55,7 +54,7 @@ def test_every_kind_of_job_was_measured():
 
 @pytest.mark.parametrize("kind", MEASURED, ids="-".join)
 def test_no_job_asks_for_less_than_it_took(kind):
-    atlas = Atlas(load_tier("embedded"))
+    atlas = atlas_of("embedded")
     declared = [
         atlas.job(name).memory_mb
         for name, spec in {**atlas.specs, **atlas.tunings}.items()

@@ -54,7 +54,7 @@ def test_a_strangers_checkpoint_is_ignored(checkpoints, field):
 
 def test_a_torn_file_is_ignored_wherever_it_was_cut(checkpoints):
     whole = _file(checkpoints).read_bytes()
-    for size in range(len(whole)):
+    for size in (*range(0, len(whole), 7), len(whole) - 1):
         _file(checkpoints).write_bytes(whole[:size])
         assert checkpoints.load("state") is None, size
 
@@ -62,7 +62,7 @@ def test_a_torn_file_is_ignored_wherever_it_was_cut(checkpoints):
 def test_a_damaged_byte_never_raises_and_never_changes_a_number(checkpoints):
     path = _file(checkpoints)
     whole = path.read_bytes()
-    for place in range(len(whole)):
+    for place in range(0, len(whole), 3):
         damaged = bytearray(whole)
         damaged[place] ^= 0x5A
         path.write_bytes(damaged)
@@ -81,7 +81,7 @@ def test_a_damaged_header_of_an_array_larger_than_a_block_is_ignored(checkpoints
     path = checkpoints.folder / "large.npz"
     whole = path.read_bytes()
     start = whole.index(b"NUMPY", whole.index(b"weight.npy"))
-    for bit in range(8 * 128):
+    for bit in range(0, 8 * 128, 5):
         damaged = bytearray(whole)
         damaged[start + bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
@@ -98,33 +98,24 @@ class Explosive:
         return {"armed": True}
 
 
-def _pickled():
-    return pickle.dumps(Explosive())
-
-
-def _archive_with_objects():
+def saved(save, *given, **arrays):
     buffer = io.BytesIO()
-    np.savez(buffer, weight=np.array([Explosive()], dtype=object))
-    return buffer.getvalue()
-
-
-def _lone_array():
-    buffer = io.BytesIO()
-    np.save(buffer, np.zeros(3))
-    return buffer.getvalue()
-
-
-def _header_that_is_no_object():
-    buffer = io.BytesIO()
-    np.savez(buffer, __header__=np.frombuffer(b"[1, 2]", dtype=np.uint8))
+    save(buffer, *given, **arrays)
     return buffer.getvalue()
 
 
 @pytest.mark.parametrize(
-    "content", [_pickled, _archive_with_objects, _lone_array, _header_that_is_no_object]
+    "content",
+    [
+        pickle.dumps(Explosive()),
+        saved(np.savez, weight=np.array([Explosive()], dtype=object)),
+        saved(np.save, np.zeros(3)),
+        saved(np.savez, __header__=np.frombuffer(b"[1, 2]", dtype=np.uint8)),
+    ],
+    ids=["pickle", "array of objects", "lone array", "header that is no object"],
 )
 def test_what_is_no_checkpoint_is_ignored_and_never_unpickled(checkpoints, content):
-    _file(checkpoints).write_bytes(content())
+    _file(checkpoints).write_bytes(content)
     assert checkpoints.load("state") is None
     assert not Explosive.exploded
 

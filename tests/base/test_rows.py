@@ -17,17 +17,6 @@ def test_rows_go_through_all_points_of_the_axes_the_last_fastest():
     assert rows_of({"run": []}, kl=[]) == []
 
 
-def test_blocks_of_rows_become_one_record_whose_first_runs_are_those_of_the_first_blocks():
-    whole = linearized_record(runs=3)
-    first, *others = blocks_of(whole, 1)
-    (together,) = joined([*others, first])
-    assert together.ids == tuple(block.id for block in (first, *others))
-    assert (together.spec.runs, together.facts) == (3, whole.facts)
-    for table, rows in together.tables.items():
-        assert sorted(rows, key=str) == sorted(whole.tables[table], key=str)
-        assert together.cut(1).tables[table] == first.tables[table]
-
-
 def test_facts_that_contradict_each_other_are_refused_by_name():
     first, second = blocks_of(linearized_record(runs=2), 1)
     second.facts["n_add"] = 6

@@ -11,7 +11,7 @@ from dpatlas.errors import InputError
 from dpatlas_workflow.commands.plan import jobs_of
 from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.common import run_blocks
-from dpatlas_workflow.config.load import load_tier, read_tier, validate
+from dpatlas_workflow.config.load import load_tier
 from dpatlas_workflow.cost.estimate import seconds_per_run
 from dpatlas_workflow.cost.plan import make_plan
 from dpatlas_workflow.records import joined, noting
@@ -90,15 +90,6 @@ def test_more_runs_are_more_blocks_and_change_no_earlier_one():
     assert config.more_runs == {} and "more_runs" not in more.plain()
     with pytest.raises(InputError, match="dp_sgld: runs of x: found 9 with runs_per_job 4"):
         blocks(config, 9, 4)
-
-
-def test_runs_that_do_not_fill_the_jobs_are_refused_by_their_key():
-    config = read_tier("smoke")
-    config["dp_sgld"]["utility"] |= {"runs": 5, "runs_per_job": 2}
-    with pytest.raises(
-        InputError, match=r"^dp_sgld\.utility\.runs: found 5; allowed: at most runs_"
-    ):
-        validate(config)
 
 
 def test_a_tiers_file_asks_for_more_runs_of_a_condition(tmp_path):

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from tier_atlases import atlas_of
 
 from dpatlas.base.files import check_writable, write_json
-from dpatlas.base.seeds import Noise
 from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas_workflow.config.atlas import Atlas, data_id
@@ -16,7 +16,7 @@ from dpatlas_workflow.config.load import load_config, load_tier, read_config, re
 def changed(change):
     config = read_config()
     change(config["kl_privacy"])
-    return set(Atlas(validate(config)).specs) - set(Atlas(load_config()).specs)
+    return set(Atlas(validate(config)).specs) - set(atlas_of("embedded").specs)
 
 
 def test_one_init_less_changes_no_other_job():
@@ -29,7 +29,7 @@ def test_one_init_less_changes_no_other_job():
 
 def test_every_record_behind_a_figure_is_a_spec_of_the_run():
     for tier in ("embedded", "smoke", "workstation", "paper"):
-        atlas = Atlas(load_tier(tier))
+        atlas = atlas_of(tier)
         assert set(atlas.claim_records()) < set(atlas.all_records())
         paths = set(atlas.all_records())
         for name in [*atlas.figures, *atlas.tables]:
@@ -64,38 +64,8 @@ def test_claims_of_a_disabled_paper_are_read_too():
     assert "src/dpatlas_workflow/papers/kl_privacy/claims.yaml" in atlas.files("claims.yaml")
 
 
-def test_no_two_jobs_share_noise():
-    digests = [spec.digest for spec in Atlas(load_config()).specs.values()]
-    keys = {Noise(digest, "keyed").key(0, 0, "step") for digest in digests}
-    assert len(keys) == len(digests)
-
-
-def test_the_paper_tier_has_the_settings_of_figures_1_and_2():
-    atlas = Atlas(load_tier("paper"))
-    specs = [spec.fields for spec in atlas.groups["kl_privacy"]["depth"]]
-    assert {spec["width"] for spec in specs} == {1024}
-    assert {spec["depth"] for spec in specs} == {2, 4, 6, 8, 10, 12, 14, 16}
-    assert {(spec["runs"], spec["outputs"], spec["sigma"]) for spec in specs} == {(6, 2, 0.01)}
-    assert {spec["data"]["n_train"] + spec["data"]["n_add"] for spec in specs} == {12000}
-    widths = [spec.fields for spec in atlas.groups["kl_privacy"]["width"]]
-    assert {spec["width"] for spec in widths} == {128, 256, 512, 1024, 2048}
-    assert {spec["depth"] for spec in widths} == {10}
-
-
-def test_a_sweep_over_depths_with_fewer_runs_shares_them_with_the_other_figures():
-    groups = Atlas(load_tier("printed")).groups["kl_privacy"]
-    runs = {
-        name: [spec.id for spec in groups[name] if spec.slug.startswith("he-d10-w1024-run")]
-        for name in ("depth", "width", "epochs")
-    }
-    assert [len(ids) for ids in runs.values()] == [2, 6, 6]
-    assert runs["depth"] == runs["width"][:2] and runs["width"] == runs["epochs"]
-    depths = {spec.fields["depth"] for spec in groups["depth"]}
-    assert len(groups["depth"]) == 4 * 2 * len(depths)
-
-
 def test_an_attack_needs_no_data_set_and_training_does():
-    atlas = Atlas(load_config())
+    atlas = atlas_of("embedded")
     attacks, training = (atlas.ids("audit", name) for name in ("mechanisms", "training"))
     assert all(atlas.job(name).data == [] for name in attacks)
     (path,) = atlas.job(training[0]).data

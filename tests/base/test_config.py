@@ -125,6 +125,4 @@ def test_the_saved_effective_config_is_a_config_again(tier, tmp_path):
     config = load_tier(tier)
     assert config.tier == tier and config.plain() == read_tier(tier)
     write_json(tmp_path / "config.json", config.plain())
-    again = load_config([tmp_path / "config.json"])
-    assert again == config
-    assert set(Atlas(again).specs) == set(Atlas(config).specs)
+    assert load_config([tmp_path / "config.json"]) == config
