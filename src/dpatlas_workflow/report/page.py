@@ -165,7 +165,11 @@ def build_page(
         [
             replace(
                 read_item(source, path, (products or {}).get(path.stem)),
-                elsewhere=_elsewhere(path, beside) if whole else {},
+                elsewhere={
+                    name: read_item(other, other.shown[path.stem])
+                    for name, other in beside.items()
+                    if whole and path.stem in other.shown
+                },
             )
             for path in source.files(show)
         ],
@@ -254,14 +258,6 @@ def write_site(published: Path) -> Path:
 
 def _products() -> dict[str, Product]:
     return {name: product for name, (product, _) in all_products().items()}
-
-
-def _elsewhere(path: Path, beside: Mapping[str, Source]) -> dict[str, Item]:
-    return {
-        tier: read_item(other, there)
-        for tier, other in beside.items()
-        if (there := other.folder / path.parent.name / path.name).is_file()
-    }
 
 
 def main(arguments: Sequence[str]) -> int:
