@@ -7,7 +7,7 @@ import pytest
 
 from dpatlas_workflow.config.load import project_root
 
-TABLES = sorted((project_root() / "docs/results").glob("*/tables/sgld_accuracy_*.csv"))
+TABLES = sorted((project_root() / "docs/results").rglob("tables/sgld_accuracy_*.csv"))
 SAME = ("data", "features", "backbone", "n_train", "method", "epsilon")
 POINT = 0.01
 
