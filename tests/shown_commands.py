@@ -17,6 +17,8 @@ PAGES = [
 OURS = r"(?:(?:python -m )?dpatlas|snakemake|make|(?:python|sh) tools/\S+)"
 PROGRAM = re.compile(rf"(?:[A-Z_]+=\S+ )?{OURS}(?= |$)(?! writes| makes| says)")
 
+DEPTH = next((DOCS / "results/embedded").rglob("kl_vs_depth.pdf")).relative_to(PROJECT).as_posix()
+
 # Part of a line, what is put for it, and why.
 SHORTER = [
     (r" \[--tier T\]|--tier T\b", " --tier embedded", "a tier of one's own choice"),
@@ -30,6 +32,7 @@ SHORTER = [
     (r"explain WHAT", "explain kl-5b", "any result"),
     (r"new-paper KEY", "new-paper another_paper", "any key"),
     (r"snakemake \.\.\.", "snakemake --cores 2", "any command"),
+    (r"(?<!docs/)\bresults/embedded/figures/kl_vs_depth\.pdf", DEPTH, "a run of one's own"),
     (r"(?<!docs/)\bresults/embedded$", "docs/results/workstation", "a run of one's own"),
     (r"(?<!docs/)\bresults/embedded", "docs/results/embedded", "a run of one's own"),
     (r"(explain kl-5b|dpatlas claims(?! --published).*?)$", r"\1 --results docs/results", "a run"),

@@ -7,10 +7,10 @@ stands where the question is as it was: kind, test, arguments and margin. Where 
 rule may say which of the published comparisons it asks about now; their runs are judged again.
 Else the verdict is withdrawn.
 
-It writes claims.csv, README.md and manifest.json of each tier, comparisons.csv where the runs of a
-changed entry were judged again, and docs/index.html. read_again.yaml beside this file has a
-`Rule` by entry. The commit that a manifest then names has the claims.yaml
-files of HEAD.
+It writes claims.csv, README.md and manifest.json of each publication, comparisons.csv where the
+runs of a changed entry were judged again, what stands beside the papers, and docs/index.html.
+read_again.yaml beside this file has a `Rule` by entry. The commit that a manifest then names has
+the claims.yaml files of HEAD.
 """
 
 import math
@@ -62,9 +62,10 @@ from dpatlas_workflow.evidence.verdicts import (
     read_comparisons,
 )
 from dpatlas_workflow.registry import all_papers
-from dpatlas_workflow.report.index import MANIFEST, README, read_publication
+from dpatlas_workflow.report.index import MANIFEST, README, publications, read_publication
 from dpatlas_workflow.report.page import write_site
 from dpatlas_workflow.report.publish import commit_of, readme
+from dpatlas_workflow.report.published_tier import write_beside
 from dpatlas_workflow.report.state import file_sha256
 from dpatlas_workflow.report.verify import published_differences
 from dpatlas_workflow.statistics import Comparison, Estimate
@@ -277,17 +278,23 @@ def main(arguments: Sequence[str]) -> int:
     written = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     rules = {name: validated(Rule, rule, place=f"{name}: ") for name, rule in written.items()}
     docs = root / DOCS
-    for tier in options.tiers or sorted(path.parent.name for path in docs.glob(f"*/{MANIFEST}")):
-        print(f"{tier}: {read_tier(docs / tier, commit, rules)}")
+    for tier in options.tiers or sorted(path.parent.name for path in docs.glob(f"*/{CLAIMS}")):
+        for path in publications(docs / tier):
+            print(f"{path.parent}: {read_publication_again(path.parent, commit, rules)}")
+        if not (docs / tier / MANIFEST).is_file():
+            write_beside(docs / tier, tier)
     write_site(docs)
     return 0
 
 
-def read_tier(folder: Path, commit: str, rules: dict[str, Rule]) -> str:
+def read_publication_again(folder: Path, commit: str, rules: dict[str, Rule]) -> str:
     """Read one publication again; returns what became of entries that changed."""
+    if not (folder / CLAIMS).is_file():
+        return "no claims"
     if slips := published_differences(folder):
         raise InputError(str(folder), slips[0], "a publication as it was made")
-    manifest, tier = read_publication(folder / MANIFEST), folder.name
+    manifest = read_publication(folder / MANIFEST)
+    tier = manifest["tier"]
     then = questions(tier, manifest.get("asked", manifest["commit"]).split()[0])
     changed = {name for name, asked in questions(tier).items() if then.get(name) != asked}
     reading = read_again(
@@ -298,7 +305,8 @@ def read_tier(folder: Path, commit: str, rules: dict[str, Rule]) -> str:
         rules,
         manifest["files"],
     )
-    write_claims(folder / CLAIMS, reading.rows)
+    rows = [row for row in reading.rows if row["paper"] == manifest.get("block", row["paper"])]
+    write_claims(folder / CLAIMS, rows)
     if reading.judged and COMPARISONS in manifest["files"]:
         write_claims(folder / COMPARISONS, reading.compared, COMPARISON_COLUMNS)
     before = manifest.get("read_again", {"judged": [], "withdrawn": []})

@@ -21,9 +21,10 @@ from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.load import load_tier, read_tier, validate
 from dpatlas_workflow.cost.counting import VIT, KindCost, cost_of, pass_work, units
 from dpatlas_workflow.cost.estimate import (
-    Estimates,
-    Seconds,
+    GUESS,
+    factor_of,
     job_seconds,
+    measured,
     minutes,
     past_runs,
     seconds_of,
@@ -55,7 +56,7 @@ def fields_of_constants(draws):
 def write_past(results, slowness, spec, **cost):
     """A past run on a machine `slowness` times as slow as that of the table."""
     fields = typed(spec.fields)
-    seconds = slowness * seconds_of((fields.key, fields.kind)).of(units(fields), False)
+    seconds = slowness * seconds_of((fields.key, fields.kind), units(fields))
     spent = {"cpu_s": seconds, "wall_s": seconds, "machine": MACHINE, **cost}
     return write_run(results / "embedded", spec, cost=spent)
 
@@ -130,8 +131,8 @@ def test_a_vision_transformer_is_counted_at_its_options():
 def test_every_kind_was_measured_and_one_without_a_cost_of_its_own_counts_runs(monkeypatch):
     for key, block in all_blocks().items():
         for kind in filter(block.cost, block.kinds):
-            assert seconds_of((key, kind)) != Seconds(), (key, kind)
-    assert seconds_of(("a_new_paper", "kind")) == Seconds()
+            assert (key, kind) in measured()
+    assert seconds_of(("a_new_paper", "kind"), 2) == GUESS[0] + 2 * GUESS[1]
     monkeypatch.setattr(type(all_blocks()[KIND[0]]), "cost", lambda block, kind: None)
     spec = typed(FIELDS | {"runs": 7})
     assert cost_of(spec) == KindCost() and units(spec) == 7
@@ -169,17 +170,15 @@ def test_past_runs_of_a_kind_scale_its_estimates_and_all_of_them_those_of_other_
     other = Spec.of(fields_of_constants(draws=10**6), "constants")
     write_past(tmp_path, 0.5, other)
     past = past_runs(tmp_path, MACHINE)
-    estimates, table = Estimates(past), Estimates()
-
-    def ratio(kind):
-        return estimates.seconds(kind, 1e12, False) / table.seconds(kind, 1e12, False)
-
-    assert ratio(KIND) == pytest.approx(3)
-    assert ratio((KIND[0], "constants")) == pytest.approx(0.5)
+    assert factor_of(past, KIND, gpu=False) == pytest.approx(3)
+    assert factor_of(past, (KIND[0], "constants"), gpu=False) == pytest.approx(0.5)
     together = sum(run.actual_s for run in past) / sum(run.estimated_s for run in past)
-    assert ratio(("dp_sgld", "utility")) == pytest.approx(together)
+    assert factor_of(past, ("dp_sgld", "utility"), gpu=False) == pytest.approx(together)
     # On another device nothing ran.
-    assert estimates.seconds(KIND, 1e12, True) == table.seconds(KIND, 1e12, True)
+    assert factor_of(past, KIND, gpu=True) == factor_of((), KIND, gpu=False) == 1
+    jobs = [job()]
+    with_past, without = (make_plan(jobs, "cpu", runs, 1, "t")["total"] for runs in (past, ()))
+    assert with_past["cpu_hours"] == pytest.approx(3 * without["cpu_hours"])
 
 
 def test_the_plan_says_how_far_estimates_were_off_and_what_never_ran(tmp_path):

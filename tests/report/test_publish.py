@@ -25,24 +25,23 @@ from dpatlas.base.files import read_json, read_rows, write_atomic, write_json
 from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas_workflow.commands import publish as command
+from dpatlas_workflow.commands import verify
 from dpatlas_workflow.config.atlas import COUNTING, Atlas
 from dpatlas_workflow.config.load import load_config, load_tier, read_tier, validate
-from dpatlas_workflow.evidence.claims import COMPARISON_COLUMNS, conjunction, write_claims
+from dpatlas_workflow.evidence.claims import COMPARISON_COLUMNS, write_claims
 from dpatlas_workflow.evidence.comparisons import NotRun, PaperRecords
 from dpatlas_workflow.evidence.printed import PrintedComparison
 from dpatlas_workflow.evidence.verdicts import check_files
-from dpatlas_workflow.report import lineage, state
+from dpatlas_workflow.report import lineage, published_tier, state
 from dpatlas_workflow.report import publish as module
 from dpatlas_workflow.report.page import write_site
 from dpatlas_workflow.report.printed_rows import printed_lines
-from dpatlas_workflow.report.publish import Expected, Waiting, publish
+from dpatlas_workflow.report.publish import publish
 from dpatlas_workflow.statistics import Estimate
 
 pytestmark = pytest.mark.usefixtures("code_as_made")
 IDS = (spec_of(depth=2).id, spec_of(depth=4).id)
-EXPECTED = Expected(
-    "embedded", figures={FIGURE: IDS}, tables={TABLE: IDS[:1]}, blocks=("kl_privacy",)
-)
+BEHIND = {f"figures/{FIGURE}": IDS, f"tables/{TABLE}": IDS[:1]}
 
 
 @pytest.fixture
@@ -54,8 +53,17 @@ def run(tmp_path):
     return folder
 
 
-def published(run, expected=EXPECTED, commit="abc"):
-    return publish(expected, run.parent, run.parents[1] / "docs", commit)
+def published(run, behind=BEHIND, waiting=None, commit="abc"):
+    """The folder of the paper that `small_run` is of."""
+    return publish(run, run.parents[1] / "docs", behind, waiting, commit) / "kl_privacy"
+
+
+def waits(
+    name, place="Fig.", runs=2, there=0, cpu_hours=1.0, gpu_hours=0.0, files=(), conditions=()
+):
+    row = {"name": name, "place": place, "runs": runs, "there": there, "cpu_hours": cpu_hours}
+    row |= {"gpu_hours": gpu_hours, "files": [*files], "conditions": [*conditions]}
+    return row
 
 
 def names(folder):
@@ -86,7 +94,7 @@ def test_a_run_that_finds_the_published_numbers_of_runs_makes_the_same_runs(tmp_
     assert few.keys() < more.keys()
     # As a manifest sorts them, the block of run 108 comes before that of run 12.
     records = {name: {"spec": more[name].fields} for name in sorted(more)}
-    write_atomic(tmp_path / "again/embedded/more_runs.json", module._more_runs(records))
+    write_json(tmp_path / "again/embedded/more_runs.json", published_tier._more_runs(records))
     assert specs("again").keys() == more.keys()
 
 
@@ -151,11 +159,9 @@ def test_an_incomplete_run_is_refused_and_the_missing_file_named(run, missing):
 
 
 def test_a_figure_of_other_records_than_the_config_asks_for_is_refused(run):
-    more = Expected("embedded", figures={FIGURE: (*IDS, "he-d6-w8-00000000")}, tables={}, blocks=())
-    fewer = Expected("embedded", figures={FIGURE: IDS[:1]}, tables={}, blocks=())
-    for expected, named in ((more, "he-d6-w8-00000000"), (fewer, IDS[1])):
+    for ids, named in (((*IDS, "he-d6-w8-00000000"), "he-d6-w8-00000000"), (IDS[:1], IDS[1])):
         with pytest.raises(InputError, match=named):
-            published(run, expected)
+            published(run, {f"figures/{FIGURE}": ids})
 
 
 def test_publishing_again_replaces_the_folder(run):
@@ -167,14 +173,16 @@ def test_publishing_again_replaces_the_folder(run):
         manifest | {"files": manifest["files"] | {"figures/old.png": "0" * 64}},
     )
     assert "figures/old.png" not in names(published(run))
-    assert names(target.parent) == {f"embedded/{name}" for name in names(target)}
+    beside = {"README.md", "claims.csv", "comparisons.csv", "more_runs.json"}
+    assert names(target.parent) == {f"kl_privacy/{name}" for name in names(target)} | beside
 
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("name", ["notes.txt", "thesis/ch1.tex", "figures/mine/", ".hidden"])
 def test_a_folder_with_files_that_no_publication_wrote_is_refused(run, again, name):
-    target = published(run) if again else run.parents[1] / "docs/embedded"
-    path = target / name
+    folder = run.parents[1] / "docs/embedded"
+    target = published(run) if again else folder
+    path = (target if again and name[0] != "n" else folder) / name
     if name.endswith("/"):
         path.mkdir(parents=True)
     else:
@@ -282,7 +290,7 @@ def test_a_tier_at_the_printed_sizes_stands_beside_what_is_printed(tmp_path, tie
     comparison = compared("kl-1", level=0.95, runs=12)
     write_claims(folder / "comparisons.csv", [comparison], COMPARISON_COLUMNS)
     write_manifest(folder)
-    text = (published(folder, replace(EXPECTED, tier=tier)) / "README.md").read_text()
+    text = (published(folder) / "README.md").read_text()
     assert ("| kl-1 | statement of kl-1 | slope of the KL |" in text) == listed
 
 
@@ -302,15 +310,21 @@ def test_a_damaged_cost_is_named(run, cost):
 
 
 def test_a_partial_publication_says_what_waits_for_what(run):
-    waits = Waiting("kl_vs_width", "Fig. 2c", 9, 1, 3.0, 0.0, ("stl10",), ("he-d4-w8", "he-d4-w16"))
-    target = published(run, replace(EXPECTED, waiting=(waits,)))
+    width = waits("kl_vs_width", "Fig. 2c", runs=9, there=1, cpu_hours=3.0)
+    width |= {"files": ["stl10"], "conditions": ["he-d4-w8", "he-d4-w16"]}
+    target = published(run, waiting=[width, waits("sgld_utility", "Thm 4.1")])
     text = (target / "README.md").read_text()
     words = "about 3.0 h of CPU; files: stl10; for he-d4-w8, he-d4-w16"
     assert f"| kl_vs_width | Fig. 2c | 1 of 9 | {words} |" in text
     assert "a complete run" not in text and "## What waits" in text
-    assert read_json(target / "manifest.json")["waiting"][0]["name"] == "kl_vs_width"
-    named = replace(waits, gpu_hours=2.0, conditions=tuple("abcdefghij")).words
+    assert [each["name"] for each in read_json(target / "manifest.json")["waiting"]] == [
+        width["name"]
+    ]
+    named = module.waits_for(width | {"gpu_hours": 2.0, "conditions": [*"abcdefghij"]})
     assert named == "about 2.0 h of a GPU; files: stl10; for a, b, c, d, e, f, g, h and 2 more"
+    # Of a paper of which nothing is there.
+    assert "| sgld_utility | Thm 4.1 |" in (target / "../dp_sgld/README.md").read_text()
+    assert not (target / "../dp_sgld/claims.csv").exists()
 
 
 def test_a_part_of_a_tier_waits_for_its_files_and_hours(tmp_path):
@@ -328,12 +342,13 @@ def test_a_part_of_a_tier_waits_for_its_files_and_hours(tmp_path):
     with pytest.raises(NotRun, match=f"waits for runs: {done} of the {of} jobs of group width"):
         PaperRecords(judged, {"width": []}).group("width")
     assert "waiting" not in json.loads(whole.claim_settings())["kl_privacy"]
-    waiting = {each.name: each for each in command.waiting_of(config, tmp_path)}
+    waiting = {each["name"]: each for each in command.waiting_of(config, tmp_path)}
     assert set(whole.products) - set(waiting) == {"kl_vs_epochs"}
     width, lora = waiting["kl_vs_width"], waiting["lpfft_lora"]
-    assert (width.runs, width.there) == (4 * 4 * 6, 4 * 6) and "he-d10-w512" in width.conditions
-    assert lora.conditions[0] == "deit-tiny-lora-noise0" and lora.gpu_hours > 1
-    assert {"stl10", "weights of imagenet-deit-tiny"} >= set(lora.files)
+    assert (width["runs"], width["there"]) == (4 * 4 * 6, 4 * 6)
+    assert "he-d10-w512" in width["conditions"]
+    assert lora["conditions"][0] == "deit-tiny-lora-noise0" and lora["gpu_hours"] > 1
+    assert {"stl10", "weights of imagenet-deit-tiny"} >= {*lora["files"]}
 
 
 def test_printed_rows_stand_beside_ours():
@@ -405,7 +420,7 @@ def test_a_failure_while_writing_keeps_what_was_published(run, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         published(run)
     assert {name: (target / name).read_bytes() for name in names(target)} == before
-    assert [path.name for path in target.parent.iterdir()] == ["embedded"]
+    assert [path.name for path in target.parents[1].iterdir()] == ["embedded"]
 
 
 def test_smoke_is_refused(tmp_path, refusal_of):
@@ -446,188 +461,118 @@ def test_if_the_new_folder_cannot_take_its_place_the_old_one_comes_back(run, mon
     assert names(target) == before
 
 
-def audit_run(run, config=None, margin=None):
+def audit_run(run):
     """The same tier with another block: a run of one record, one table and its claims."""
     spec = Spec.of({"key": "audit", "kind": "mechanism", "seed": 0}, "attack")
     shutil.rmtree(run)
     record = write_run(run, spec, data=None)
-    if config:
-        write_json(run / "config.json", config)
     write_product(run, "table", "audit", [record])
-    claims = "claim,paper,verdict,statement,level\n"
-    claims += "kl-1,kl_privacy,not run at this tier,It grows.,\n"
-    claims += "audit-1,audit,reproduced,It leaks.,\n"
-    if margin:
-        head, *rows = claims.splitlines()
-        claims = "\n".join([f"{head},margin", *(f"{row},{margin}" for row in rows), ""])
+    claims = "claim,paper,verdict,statement,evidence,level\n"
+    claims += "kl-1,kl_privacy,not run at this tier,It grows.,,\n"
+    claims += "audit-1,audit,reproduced,It leaks.,tables/audit.md,\n"
     write_atomic(run / "claims.csv", claims)
     write_atomic(run / "comparisons.csv", "claim,comparison,outlying\naudit-1,gap,0\n")
     write_manifest(run)
-    return published(run, Expected("embedded", {}, {"audit": (spec.id,)}, ("audit",)), "def")
+    return published(run, {"tables/audit": (spec.id,)}, commit="def").parent
 
 
-def test_a_paper_that_is_no_part_of_the_run_is_kept_with_its_verdicts(run):
-    before = {path: path.read_bytes() for path in published(run).rglob("*.png")}
-    target = audit_run(run)
-    assert {path: path.read_bytes() for path in before} == before
-    manifest = read_json(target / "manifest.json")
-    assert set(manifest["products"]) == {"audit", FIGURE, TABLE}
-    assert set(manifest["files"]) | {"manifest.json", "README.md"} == names(target)
-    assert (manifest["commit"], manifest["kept"]) == ("def", {FIGURE: "abc", TABLE: "abc"})
-    assert {*IDS} < set(manifest["records"])
-    verdicts = [row["verdict"] for row in read_rows(target / "claims.csv")]
-    assert verdicts == ["reproduced"] * 2
-    compared = (target / "comparisons.csv").read_text().splitlines()
-    # In the order of the claims, without those of claims that are no more; a column that the
-    # earlier publication did not have is empty.
-    assert compared == ["claim,comparison,outlying", "kl-1,slope,", "audit-1,gap,0"]
-    assert "Kept from earlier publications" in (target / "README.md").read_text()
+def as_before(target):
+    """The tier in the layout of before publications were by paper."""
+    tier = target.parent
+    for path in [*tier.iterdir()]:
+        if path != target:
+            path.unlink()
+    for path in [*target.iterdir()]:
+        path.rename(tier / path.name)
+    target.rmdir()
+    manifest = read_json(tier / "manifest.json")
+    del manifest["block"]
+    kept = {FIGURE: "older", "gone": "older"}
+    read_again = {"commit": "abc", "judged": ["kl-2", "sgld-1"], "withdrawn": []}
+    write_json(tier / "manifest.json", manifest | {"kept": kept, "read_again": read_again})
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_paper_that_is_no_part_of_the_run_stays_as_it_was_published(run, old, capsys):
+    target = published(run)
+    before = {path.relative_to(target): path.read_bytes() for path in target.rglob("*.*")}
+    if old:
+        as_before(target)
+        assert verify.main([str(target.parent)]) == 0
+    tier = audit_run(run)
+    changed = {"README.md", "manifest.json"} if old else set()
+    for path, content in before.items():
+        assert path.name in changed or (target / path).read_bytes() == content
+    manifests = [read_json(tier / key / "manifest.json") for key in ("kl_privacy", "audit")]
+    assert [each["commit"] for each in manifests] == ["abc", "def"]
+    assert set(manifests[0]["products"]) == {FIGURE, TABLE} and set(manifests[0]["records"]) == {
+        *IDS
+    }
+    assert set(manifests[1]["products"]) == {"audit"}
+    if old:
+        assert manifests[0]["kept"] == {FIGURE: "older"}
+        text = (target / "README.md").read_text()
+        assert f"Kept from earlier publications, as that run has not made them: {FIGURE}." in text
+        assert "without the records. Judged again by the published runs: kl-2." in text
     assert lineage.trace(target / "figures" / f"{FIGURE}.png")["as_made"]
+    assert verify.main([str(tier)]) == 0
 
 
-def test_what_is_kept_of_an_older_publication_keeps_its_versions(run):
-    """It had one list for all of its records."""
-    path = published(run) / "manifest.json"
-    manifest = read_json(path) | {"versions": [{"torch": "2.14.0"}]}
-    for record in manifest["records"].values():
-        del record["versions"], record["processor"]
-    write_json(path, manifest)
-    target = audit_run(run)
-    (old, _), (new,) = (
-        lineage.trace(target / name)["records"]
-        for name in (f"figures/{FIGURE}.png", "tables/audit.csv")
-    )
-    assert (old["versions"], old["processor"]) == ({"torch": "2.14.0"}, None)
-    assert (new["versions"]["torch"], new["processor"]) == ("2.15.0", "Some CPU, avx2")
-    assert len(read_json(path)["versions"]) == 2
+def test_beside_the_papers_stands_what_they_say_together(run, capsys):
+    published(run)
+    tier = audit_run(run)
+    rows = read_rows(tier / "claims.csv")
+    assert {row["claim"]: row["verdict"] for row in rows} == {
+        **{"kl-1": "reproduced", "kl-2": "inconclusive", "audit-1": "reproduced"}
+    }
+    check_files(tier, rows[2:])
+    compared = (tier / "comparisons.csv").read_text().splitlines()
+    # A column that one of them does not have is empty.
+    assert compared == ["claim,comparison,outlying", "kl-1,slope,", "kl-2,slope,", "audit-1,gap,0"]
+    text = (tier / "README.md").read_text()
+    assert "| [audit](audit/README.md) | 1 | 0 | 1 reproduced | none |" in text
+    traced = lineage.find(str(tier), run.parent, "embedded")
+    assert {product["name"] for product in traced["products"]} == {FIGURE, TABLE, "audit"}
+    assert len(traced["records"]) == 3 and traced["tier"] == "embedded"
+    for name in (FIGURE, IDS[0], "audit-1"):
+        assert lineage.find(name, tier.parent, "embedded")["tier"] == "embedded"
+    # Of one paper.
+    one = lineage.find(str(tier / "kl_privacy"), run.parent, "embedded")
+    assert (one["tier"], len(one["products"]), len(one["claims"])) == ("embedded", 2, 2)
+    assert one["records"][0]["tier"] == "embedded"
+    (tier / "claims.csv").write_text("edited")
+    (tier / "audit/tables/audit.md").unlink()
+    write_atomic(tier / "figures/mine.png", "mine")
+    assert verify.main([str(tier)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "audit/tables/audit.md: missing",
+        "claims.csv: not what the papers have together",
+        "figures/mine.png: of no paper",
+    ]
 
 
-def test_a_figure_that_was_drawn_again_from_its_csv_says_so_when_it_is_kept(run):
-    path = published(run) / "manifest.json"
-    manifest = read_json(path)
+def test_a_figure_that_was_drawn_again_from_its_csv_says_so(run):
+    manifest = read_json(published(run) / "manifest.json")
     manifest["products"][FIGURE]["redrawn"] = {"from": [f"figures/{FIGURE}.csv"], "why": "its axis"}
-    write_json(path, manifest)
-    target = audit_run(run)
-    assert read_json(target / "manifest.json")["products"][FIGURE]["redrawn"]["why"] == "its axis"
-    assert "\nDrawn again from its csv: its axis.\n" in (target / "README.md").read_text()
+    text = module.readme(manifest, run.parents[1] / "docs/embedded/kl_privacy")
+    assert "\nDrawn again from its csv: its axis.\n" in text
 
 
-def test_a_verdict_from_before_margins_decided_is_not_kept(run):
-    """It stood among those of today's procedure."""
-    published(run)
-    target = audit_run(run, margin="0.1")
-    assert "Kept from earlier publications" in (target / "README.md").read_text()
-    verdicts = [row["verdict"] for row in read_rows(target / "claims.csv")]
-    assert verdicts == ["not run at this tier", "reproduced"]
-    assert "slope" not in (target / "comparisons.csv").read_text()
-
-
-def test_what_is_kept_is_kept_again_and_what_is_made_anew_is_not(run):
-    published(run)
-    audit_run(run)
-    assert read_json(audit_run(run) / "manifest.json")["kept"][FIGURE] == "abc"
-    shutil.rmtree(run)
-    small_run(run.parent, text="other")
-    claims = (run / "claims.csv").read_text()
-    write_atomic(run / "claims.csv", claims.replace("reproduced", "not run at this tier"))
-    write_manifest(run)
-    target = published(run, commit="ghi")
-    manifest = read_json(target / "manifest.json")
-    assert manifest["kept"] == {"audit": "def"}
-    # A whole run says all that there is to say of its papers.
-    verdicts = [row["verdict"] for row in read_rows(target / "claims.csv")]
-    assert verdicts == ["not run at this tier", "inconclusive"]
-    assert b"other" in (target / "figures" / f"{FIGURE}.png").read_bytes()
-
-
-def test_of_a_partial_run_what_waits_stays_as_an_earlier_one_made_it(run):
-    """So a tier is run a figure at a time, and each stays whole."""
-    claims = "claim,paper,verdict,statement\n"
-    here = claims + "kl-1,kl_privacy,reproduced,It grows.\nkl-2,kl_privacy,{},A | B.\n"
-    write_atomic(run / "claims.csv", here.format("not run at this tier"))
-    write_manifest(run)
-    waits = [Waiting(name, "Fig.", 2, 0, 1.0, 0.0, (), ()) for name in (FIGURE, TABLE, "kl_bounds")]
-    other = Waiting("sgld_utility", "Thm 4.1", 2, 0, 1.0, 0.0, (), ())
-    first = replace(EXPECTED, tables={}, waiting=(*waits[1:], other))
-    published(run, first)
-    shutil.rmtree(run)
-    small_run(run.parent, text="other", code_digest="beef" * 4)
-    text = claims + "kl-1,kl_privacy,not run at this tier,It grows.\n"
-    write_atomic(run / "claims.csv", text + "kl-2,kl_privacy,reproduced,A | B.\n")
-    write_manifest(run)
-    second = replace(EXPECTED, figures={}, waiting=(waits[0], waits[2]))
-    target = published(run, second, "def")
-    manifest = read_json(target / "manifest.json")
-    assert (manifest["commit"], manifest["kept"]) == ("def", {FIGURE: "abc"})
-    assert [each["name"] for each in manifest["waiting"]] == ["kl_bounds", "sgld_utility"]
-    of_both = manifest["code"]["dpatlas_workflow.papers.kl_privacy.jobs.training"]["in_run"]
-    assert of_both == ["beef" * 4, CODE_NOW]
-    assert b"other" not in (target / "figures" / f"{FIGURE}.png").read_bytes()
-    assert b"other" in (target / "tables" / f"{TABLE}.csv").read_bytes()
-    verdicts = [row["verdict"] for row in read_rows(target / "claims.csv")]
-    assert verdicts == ["reproduced"] * 2
-    text = (target / "README.md").read_text()
-    assert "| sgld_utility | Thm 4.1 |" in text and f"| {FIGURE} |" not in text
-
-
-def test_of_a_kept_table_that_lacks_rows_it_is_said_what_it_waits_for(run):
-    """Which runs are behind it says the publication that it is kept from."""
-    waits = Waiting(TABLE, "Table 1", 2, 1, 1.0, 0.0, (), ())
-    published(run, replace(EXPECTED, waiting=(waits,)))
-    second = replace(EXPECTED, tables={}, waiting=(replace(waits, there=0),))
-    text = (published(run, second) / "README.md").read_text()
-    assert f"| {TABLE} | Table 1 | 1 of 2 |" in text and "0 of 2" not in text
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "whole"),
-    [
-        # Each run had one of the two parts, and both hold.
-        (("reproduced", ""), ("", "reproduced"), "reproduced"),
-        (("reproduced", ""), ("", "not reproduced"), "not reproduced"),
-        # What had refuted the claim is made again, and does not any more.
-        (("reproduced", "not reproduced"), ("", "reproduced"), "reproduced"),
-        (("not reproduced", ""), ("reproduced", ""), "not run at this tier"),
-    ],
-)
-def test_a_claim_is_judged_by_the_parts_that_are_published_whichever_run_made_them(
-    run, first, second, whole
-):
-    waits = [Waiting(name, "Fig.", 2, 0, 1.0, 0.0, (), ()) for name in (FIGURE, TABLE)]
-    for text, verdicts in (("first", first), ("second", second)):
-        shutil.rmtree(run)
-        small_run(run.parent, text=text)
-        found = [verdict or "not run at this tier" for verdict in verdicts]
-        shared = {"kind": "statistical", "because": ""}
-        seen = ("", f"figures/{FIGURE}.pdf")
-        rows = [
-            row(name, **shared, verdict=verdict, evidence=seen[verdict != "not run at this tier"])
-            for name, verdict in zip(("kl-8a", "kl-8b"), found, strict=True)
-        ]
-        rows.append(row("kl-8", **shared, verdict=conjunction(found), evidence=seen[1]))
-        write_claims(run / "claims.csv", rows)
-        write_atomic(run / "comparisons.csv", "claim,comparison\nkl-8a,slope\n")
-        write_manifest(run)
-        parts = ({"tables": {}}, {"figures": {}})[text == "second"]
-        target = published(run, replace(EXPECTED, **parts, waiting=(waits[text == "first"],)))
-    shown = {each["claim"]: each for each in read_rows(target / "claims.csv")}
-    verdicts = [shown[name]["verdict"] for name in ("kl-8a", "kl-8b")]
-    assert shown["kl-8"]["verdict"] == conjunction(verdicts) == whole
-    held = verdicts.count("reproduced")
-    assert shown["kl-8"]["observed"] == f"{held} of 2" and shown["kl-8"]["runs"] == "5"
-    # Its other figures are not published.
-    assert shown["kl-8"]["evidence"] == seen[1]
-    check_files(target, [*shown.values()])
-
-
-def test_the_settings_of_a_paper_that_is_no_part_of_the_run_are_kept(run):
-    whole = {"tier": "embedded", "kl_privacy": {"runs": 6}, "lp_fft": {"lrs": [1]}, "seed": 3}
-    whole["audit"] = {"enabled": False}
-    write_json(run / "config.json", whole)
-    published(run)
-    off = {"tier": "embedded", "kl_privacy": {"enabled": False}, "seed": 3, "audit": {"runs": 2}}
-    config = read_json(audit_run(run, config=off) / "config.json")
-    assert config == {**whole, "audit": {"runs": 2}, "data": {"root": None}}
+def test_a_partial_run_takes_nothing_away_that_is_published(run):
+    """So a tier is run a figure at a time."""
+    target = published(run)
+    table = {f"tables/{TABLE}": IDS[:1]}
+    lacks = rf"kl_privacy: found {FIGURE}, of which this partial run lacks records; allowed: a run"
+    with pytest.raises(InputError, match=lacks):
+        published(run, table, [waits(FIGURE)], "def")
+    # Of a paper of which it has nothing it says nothing.
+    published(run, {}, [waits(FIGURE), waits(TABLE)], "def")
+    assert read_json(target / "manifest.json")["commit"] == "abc"
+    published(run, waiting=[waits("kl_bounds")], commit="def")
+    assert read_json(target / "manifest.json")["commit"] == "def"
+    # A complete run says all that there is to say of its papers.
+    published(run, table)
+    assert FIGURE not in read_json(target / "manifest.json")["products"]
 
 
 def test_an_edited_publication_is_not_carried_on(run):
@@ -642,12 +587,12 @@ def test_all_published_tiers_come_on_one_page_of_links_that_lead_somewhere(run):
         write_claims(folder / "claims.csv", [row("kl-1", evidence=f"figures/{FIGURE}.png")])
         write_claims(folder / "comparisons.csv", [compared("kl-1")], COMPARISON_COLUMNS)
         write_manifest(folder)
-        published(run, replace(EXPECTED, tier=tier))
+        published(folder)
     page = write_site(run.parents[1] / "docs")
     text = page.read_text()
     links = re.findall(r'href="([^"#][^"]*)"', text)
-    assert f"docs/embedded/figures/{FIGURE}.png" in links
-    assert f"docs/workstation/figures/{FIGURE}.png" in links
+    assert f"docs/embedded/kl_privacy/figures/{FIGURE}.png" in links
+    assert f"docs/workstation/kl_privacy/figures/{FIGURE}.png" in links
     assert all((page.parent / link).is_file() for link in links)
     assert text.count('<script type="application/gzip">') == 2
     assert "<summary>Tier workstation</summary>" in text

@@ -188,7 +188,7 @@ def test_published_rows_say_whose_question_they_are_and_how_they_failed(path):
         assert row["failure"] or row["verdict"] != NOT_REPRODUCED or row["because"]
         assert row["origin"] in ORIGINS
         assert (row["origin"] == OURS) == row["place"].startswith(OURS)
-    text = (path.parent / "README.md").read_text(encoding="utf-8")
+    text = "".join(each.read_text(encoding="utf-8") for each in path.parent.rglob("README.md"))
     assert f"Of the papers' claims: {counted(rows)}. " in text
     assert f"Claims of our own stand apart: {counted(rows, OURS)}. " in text
     assert all(row["restated"] in text for row in rows)

@@ -19,6 +19,7 @@ import numpy as np
 
 from dpatlas.accounting.fixed_size_pld import fixed_size_losses
 from dpatlas.accounting.fixed_size_rdp import fixed_size_rdp
+from dpatlas.accounting.gaussian_dp import log_mixture
 from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Sampler, Shuffled
 
 # Neighbouring orders a ratio r apart (in order - 1) cost at most (r^0.25 - r^-0.25)^2 / 2 of
@@ -321,19 +322,13 @@ def _loss_spread(mechanism: Mechanism, relation: str) -> tuple[float, float, flo
         # The pair whose positive losses are those of the bound.
         sigma, relation = sigma / sensitivity("replace_one"), "add_remove"
     x = np.linspace(-1 - 10 * sigma, 1 + 10 * sigma, 2001)
-    upper = _log_mixture(x, q, sigma)
-    lower = _log_mixture(-x, q, sigma) if relation == "replace_one" else 0.0
+    upper = log_mixture((x - 0.5) / sigma**2, q)
+    lower = log_mixture((-x - 0.5) / sigma**2, q) if relation == "replace_one" else 0.0
     loss = upper - lower
     weight = np.exp(upper - x**2 / (2 * sigma**2))
     weight /= weight.sum()
     mean = float(weight @ loss)
     return float(weight @ (loss - mean) ** 2), float(np.abs(loss).max()), mean
-
-
-def _log_mixture(x: np.ndarray, q: float, sigma: float) -> np.ndarray:
-    """Log density of (1 - q) N(0, sigma^2) + q N(1, sigma^2) relative to N(0, sigma^2)."""
-    hit = math.log(q) + (x - 0.5) / sigma**2
-    return hit if q == 1 else np.logaddexp(math.log1p(-q), hit)
 
 
 def _event(sampler: Sampler, noise_multiplier: float) -> Any:

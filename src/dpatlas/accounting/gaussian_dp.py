@@ -8,6 +8,7 @@ Formulas raise `InputError` for what lies outside the declared domains.
 
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -16,6 +17,7 @@ from scipy.special import erfcx, exprel, ndtr
 from dpatlas.base.formulas import bound
 from dpatlas.base.guard import checked, real
 
+Values = TypeVar("Values", float, np.ndarray)
 LARGEST_MU = 1e4
 # Roots are moved to the safe side by this relative step, which doubles until the inequality holds.
 _STEP = 2.0**-52
@@ -58,6 +60,13 @@ def _log_delta(mu: float, eps: float) -> tuple[float, float]:
     else:
         value = _log_density(x) + math.log(_mills(x) - _mills(x + mu))
     return value, 2.0**-51 * (16 + abs(value) + abs(x) * (1 + abs(x) + crossing + mu))
+
+
+def log_mixture(log_ratio: Values, q: float) -> Values:
+    """Log density of (1 - q) P + q Q relative to P, from that of Q relative to P."""
+    if q in (0, 1):
+        return q * log_ratio
+    return np.logaddexp(math.log1p(-q), math.log(q) + log_ratio)
 
 
 def amplified(eps: float | np.ndarray, q: float) -> np.ndarray:

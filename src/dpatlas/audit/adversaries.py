@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import rankdata
 
+from dpatlas.accounting.gaussian_dp import log_mixture
 from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import Pair, sampled_steps
 from dpatlas.audit.premises import uncoupled
@@ -90,10 +91,8 @@ class Adversaries:
             # background of the last step before of which it is known.
             steps = np.searchsorted(known, np.arange(len(seen.projections)), "right") - 1
             along = np.array(seen.projections) - centre[steps]
-            hit = np.log(rate) + length * (along - length / 2) / variance[steps]
-            if rate < 1:
-                hit = np.logaddexp(np.log1p(-rate), hit)
-            return float(hit.sum())
+            ratios = log_mixture(length * (along - length / 2) / variance[steps], rate)
+            return float(ratios.sum())
 
         self._scores["likelihood ratio of the sums"] = ratio
         self._scores["sums along the canary"] = lambda seen, _: float(np.sum(seen.projections))

@@ -27,7 +27,7 @@ from dpatlas.accounting.accountants import (
     loss_interval,
     sensitivity,
 )
-from dpatlas.accounting.gaussian_dp import LARGEST_MU, gaussian_epsilon
+from dpatlas.accounting.gaussian_dp import LARGEST_MU, gaussian_epsilon, log_mixture
 
 # Outputs further than this many standard deviations from both means share a cell.
 REACH = 12.0
@@ -195,8 +195,7 @@ def _log_density(x: np.ndarray, rate: float, mean: float, noise: float) -> np.nd
     """Log density of (1 - rate) N(0, noise^2) + rate N(mean, noise^2) relative to N(0, noise^2)."""
     if mean == 0:
         return np.zeros(len(x))
-    hit = math.log(rate) + (mean * x - 0.5) / noise**2
-    return hit if rate == 1 else np.logaddexp(math.log1p(-rate), hit)
+    return log_mixture((mean * x - 0.5) / noise**2, rate)
 
 
 def _compose(parts: Sequence[tuple[Losses, int]]) -> tuple[np.ndarray, np.ndarray] | None:

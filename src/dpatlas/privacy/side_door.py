@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpatlas.accounting.gaussian_dp import log_mixture
 from dpatlas.base.guard import checked, integer, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.losses import cross_entropy
@@ -141,5 +142,4 @@ def side_door_evidence(
     direction[labels, torch.arange(len(labels))] -= 1
     direction /= direction.norm(dim=0)
     t = ((door_sum * direction).sum(0).double() / max_grad_norm).cpu().numpy()
-    out = math.log1p(-sample_rate) if sample_rate < 1 else -math.inf
-    return np.logaddexp(out, math.log(sample_rate) + (2 * t - 1) / (2 * noise_multiplier**2))
+    return log_mixture((2 * t - 1) / (2 * noise_multiplier**2), sample_rate)

@@ -20,7 +20,7 @@ from dpatlas.base.guard import real
 from dpatlas.base.records import read_record
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas_workflow.commands.claims import changes
-from dpatlas_workflow.commands.publish import config_of, expected_of
+from dpatlas_workflow.commands.publish import behind_of, config_of
 from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.load import project_root
 from dpatlas_workflow.config.products import all_products
@@ -35,7 +35,8 @@ from dpatlas_workflow.report.bundle import (
     write_bundle,
 )
 from dpatlas_workflow.report.index import read_lineage
-from dpatlas_workflow.report.publish import commit_of, complete_run, public_config
+from dpatlas_workflow.report.publish import commit_of, complete_run
+from dpatlas_workflow.report.published_tier import public_config
 from dpatlas_workflow.report.state import REMAKE, RERUN
 from dpatlas_workflow.report.verify import record_slips, refused
 
@@ -95,7 +96,7 @@ def bundled(atlas: Atlas) -> dict[str, bytes | Path]:
     Raises InputError for a run that is not complete.
     """
     run = atlas.folder
-    lineages = complete_run(expected_of(atlas), run)
+    lineages = complete_run(run, behind_of(atlas))
     names = [*_names(atlas.all_records()), *(f"lineage/{name}.json" for name in lineages)]
     names += [*manifest.VERDICTS, manifest.NAME, "lists/claims.json", "lists/costs.json"]
     names += [MORE_RUNS] if (run / MORE_RUNS).is_file() else []

@@ -18,7 +18,7 @@ from dpatlas_workflow.config.load import load_config, load_tier
 from dpatlas_workflow.config.sizes import array_mb
 from dpatlas_workflow.cost.counting import cost_of
 from dpatlas_workflow.cost.estimate import past_runs, work_of
-from dpatlas_workflow.cost.plan import Job, Target, describe_plan, make_plan
+from dpatlas_workflow.cost.plan import Job, Targets, describe_plan, make_plan
 
 # Of cores, or of GPUs: the schedule has an entry for each.
 MOST_CORES = 10_000
@@ -94,12 +94,12 @@ def job_of(atlas: Atlas, spec_id: str) -> Job:
     return Job(fields.key, fields.kind, done, *sizes)
 
 
-def targets_of(atlas: Atlas) -> list[Target]:
+def targets_of(atlas: Atlas) -> Targets:
     """Every figure and table with the runs that it needs."""
-    return [
-        Target(name, product.place, [job_of(atlas, each) for each in atlas.needed_for(name)])
+    return {
+        name: (product.place, [job_of(atlas, each) for each in atlas.needed_for(name)])
         for name, product in atlas.products.items()
-    ]
+    }
 
 
 def download_mb(atlas: Atlas) -> float:

@@ -5,8 +5,8 @@ that are published on one page.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dpatlas.base.files import read_json
 from dpatlas.base.folders import CONFIG, DOCS, RESULTS
@@ -18,7 +18,7 @@ from dpatlas_workflow.config.load import load_tier, tiers, validate
 from dpatlas_workflow.config.root import General
 from dpatlas_workflow.cost.plan import make_plan
 from dpatlas_workflow.report.page import check_site, write_site
-from dpatlas_workflow.report.publish import Expected, Waiting, commit_of, publish
+from dpatlas_workflow.report.publish import commit_of, publish
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,26 +39,24 @@ def main(arguments: Sequence[str]) -> int:
             "--tier", f"{options.tier}, whose numbers mean nothing", "a tier with verdicts: true"
         )
     atlas = Atlas(config, options.results)
-    expected = expected_of(atlas)
-    if config.partial:
-        expected = replace(expected, waiting=waiting_of(config, options.results))
-    target = publish(expected, options.results, options.docs, commit_of(Path.cwd()))
-    print(f"published to {target}: {', '.join([*expected.figures, *expected.tables])}")
+    waiting = waiting_of(config, options.results) if config.partial else None
+    commit = commit_of(Path.cwd())
+    target = publish(atlas.folder, options.docs, behind_of(atlas), waiting, commit)
+    print(f"published to {target}: {', '.join([*atlas.figures, *atlas.tables])}")
     if options.tier in COUNTING:
         print(f"{', '.join(COUNTING)}, as far as published: {write_site(options.docs)}")
     return 0
 
 
-def expected_of(atlas: Atlas) -> Expected:
-    """What a complete run of this config holds."""
-    figures, tables = (
-        {name: tuple(Path(path).parent.name for path in atlas.behind(name)) for name in names}
-        for names in (atlas.figures, atlas.tables)
-    )
-    return Expected(atlas.tier, figures, tables, tuple(atlas.blocks))
+def behind_of(atlas: Atlas) -> dict[str, set[str]]:
+    """Ids of the records behind each figure and table of a complete run, by folder and name."""
+    return {
+        f"{atlas.products[name].folder}/{name}": {Path(p).parent.name for p in atlas.behind(name)}
+        for name in (*atlas.figures, *atlas.tables)
+    }
 
 
-def waiting_of(config: General, results: Path) -> tuple[Waiting, ...]:
+def waiting_of(config: General, results: Path) -> list[dict[str, Any]]:
     """The figures and tables of which a partial run lacks some run."""
     atlas = Atlas(config.model_copy(update={"partial": None}), results)
     targets = targets_of(atlas)
@@ -69,13 +67,13 @@ def waiting_of(config: General, results: Path) -> tuple[Waiting, ...]:
     columns |= {name: name for name in ("cpu_hours", "gpu_hours")}
     waiting = []
     for row in (row for row in plan["targets"] if row["done"] < row["jobs"]):
-        files = tuple(sorted(missing & _published_files(atlas, row["target"])))
+        files = sorted(missing & _published_files(atlas, row["target"]))
         paths = (Path(path) for path in atlas.behind(row["target"]))
         specs = (atlas.spec(path.parent.name) for path in paths if not path.is_file())
         conditions = dict.fromkeys(spec.condition.rpartition("-")[0] for spec in specs)
         values = {name: row[column] for name, column in columns.items()}
-        waiting.append(Waiting(**values, files=files, conditions=tuple(conditions)))
-    return tuple(waiting)
+        waiting.append({**values, "files": files, "conditions": [*conditions]})
+    return waiting
 
 
 def _published_files(atlas: Atlas, product: str) -> set[str]:

@@ -7,7 +7,7 @@ A block's `cost.py` may have a `KindCost` for each of its kinds in `KINDS`; othe
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from dpatlas.base.networks import NETWORKS
 from dpatlas_workflow.config.sizes import array_mb, features_mb, inputs_of
@@ -23,16 +23,17 @@ STEP = 80_000_000
 class KindCost:
     """The cost of a kind of job; its functions take a spec as an object of the kind's class.
 
-    units: of work, such as steps times records times parameters, from a spec and the
-    multiplications of a forward pass of its network (1 without one). lower: keys of the block of
-    the config that lower the memory, those that change no result first. gpu: whether the work runs
-    on a GPU where there is one. base_mb: peak memory without data. copies: of the data, or of their
-    features, in memory. numbers: further float32 numbers there. takes_features: whether a job reads
-    features of a frozen backbone.
+    units: of work, such as steps times records times parameters. per: of what they are a number;
+    a `pass` of a record through the job's network counts by its multiplications, so does a private
+    `step` of a batch. lower: keys of the block of the config that lower the memory, those that
+    change no result first. gpu: whether the work runs on a GPU where there is one. base_mb: peak
+    memory without data. copies: of the data, or of their features, in memory. numbers: further
+    float32 numbers there. takes_features: whether a job reads features of a frozen backbone.
     """
 
-    units: Callable[[Any, float], float] = lambda s, network: getattr(s, "runs", 1)
+    units: Callable[[Any], float] = lambda s: getattr(s, "runs", 1)
     lower: tuple[str, ...] = ()
+    per: Literal["unit", "pass", "step"] = "unit"
     gpu: bool = False
     base_mb: int = 1000
     copies: float = 4
@@ -50,17 +51,19 @@ class KindCost:
 
 def cost_of(spec: Any) -> KindCost:
     """The cost of the jobs of a spec's kind."""
-    cost: KindCost = block_of(spec.key).cost(spec.kind) or KindCost()
-    return cost
+    return block_of(spec.key).cost(spec.kind) or KindCost()
 
 
 def units(spec: Any, backbone: Any = None) -> float:
     """Units of work of a spec, and of that of its backbone, as objects of their kinds' classes."""
-    of, data = backbone or spec, getattr(spec, "data", None)
-    network = 1.0
-    if data and getattr(of, "model", None) in NETWORKS:
-        network = pass_work(of.model, inputs_of(data), dict(getattr(of, "options", {})))
-    return float(cost_of(spec).units(spec, network))
+    cost, of = cost_of(spec), backbone or spec
+    if cost.per == "unit":
+        return float(cost.units(spec))
+    work = pass_work(of.model, inputs_of(spec.data), dict(getattr(of, "options", {})))
+    if cost.per == "step":
+        views = getattr(getattr(spec, "augmentation", None), "views", 1)
+        work = spec.batch * views * work + STEP
+    return float(cost.units(spec) * work)
 
 
 def pass_work(model: str, inputs: int, options: Mapping[str, Any]) -> float:
@@ -72,12 +75,11 @@ def pass_work(model: str, inputs: int, options: Mapping[str, Any]) -> float:
     # Networks with published weights resize whatever they are given.
     share = 1.0 if network.weights else inputs / network.inputs
     if model == "vit-tiny":
-        share *= _blocks({**VIT, **options}) / _blocks(VIT)
+        depth, width, patches = (
+            {**VIT, **options}[name] / VIT[name] for name in ("depth", "dim", "patch")
+        )
+        share *= depth * (width / patches) ** 2
     return share * (network.multiplications + 260 * network.activations)
-
-
-def _blocks(vit: Mapping[str, int]) -> float:
-    return vit["depth"] * (vit["dim"] / vit["patch"]) ** 2
 
 
 def mlp_work(*widths: int) -> float:

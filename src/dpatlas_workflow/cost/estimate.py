@@ -6,7 +6,6 @@ on one core and on a GPU; `tools/seconds.py` writes it from finished runs.
 
 import functools
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,35 +21,26 @@ from dpatlas_workflow.records import parse_spec
 
 # Block and kind of a job; block "" for kinds that all blocks have.
 Kind = tuple[str, str]
+# Of a kind that was not measured.
+GUESS = (3.0, 1.0, 1.0)
 NEWEST_RUNS = 400
 # Time to ask a scheduler for: `SLACK` times the estimate, within these bounds. A job that is
 # stopped after a day goes on from its checkpoint.
 SLACK, MIN_MINUTES, MAX_MINUTES = 5, 20, 24 * 60
 
 
-@dataclass(frozen=True)
-class Seconds:
-    """Of a kind's jobs: to start, and per unit of work on one core and on a GPU."""
-
-    start_s: float = 3.0
-    unit_s: float = 1.0
-    gpu_unit_s: float = 1.0
-
-    def of(self, units: float, gpu: bool) -> float:
-        """Seconds of so many units of work: CPU time on a CPU, wall time on a GPU."""
-        # Finite, as JSON has to be.
-        return min(self.start_s + units * (self.gpu_unit_s if gpu else self.unit_s), 1e12)
-
-
 @functools.cache
-def _measured() -> dict[Kind, Seconds]:
+def measured() -> dict[Kind, tuple[float, ...]]:
+    """By kind: seconds to start, and per unit of work on one core and on a GPU."""
     rows = read_rows(Path(__file__).with_name("seconds.csv"))
-    return {(block, kind): Seconds(*map(float, of)) for block, kind, *of in map(dict.values, rows)}
+    return {(block, kind): tuple(map(float, of)) for block, kind, *of in map(dict.values, rows)}
 
 
-def seconds_of(kind: Kind) -> Seconds:
-    """Seconds of a kind of jobs; a guess where none was measured."""
-    return _measured().get(kind) or _measured().get(("", kind[1])) or Seconds()
+def seconds_of(kind: Kind, amount: float = 0, gpu: bool = False) -> float:
+    """Seconds of a job with so many units of work: CPU time on a CPU, wall time on a GPU."""
+    start, on_core, on_gpu = measured().get(kind) or measured().get(("", kind[1])) or GUESS
+    # Finite, as JSON has to be.
+    return min(start + amount * (on_gpu if gpu else on_core), 1e12)
 
 
 def work_of(atlas: Atlas, name: str) -> tuple[Kind, float, bool]:
@@ -74,8 +64,7 @@ def job_seconds(atlas: Atlas, name: str) -> float:
 
     Without past runs, so that neither requests nor verdicts depend on them.
     """
-    kind, amount, gpu = work_of(atlas, name)
-    return seconds_of(kind).of(amount, gpu)
+    return seconds_of(*work_of(atlas, name))
 
 
 def minutes(seconds: float, attempt: int = 1) -> int:
@@ -127,28 +116,14 @@ def _read(path: Path, machine: str) -> Iterator[PastRun]:
     except (InputError, KeyError, TypeError, ValueError):
         return
     kind = spec.key, spec.kind
-    estimated_s = seconds_of(kind).of(amount, gpu)
-    yield PastRun(path.parents[3].name, kind, gpu, amount, actual_s, estimated_s)
+    yield PastRun(path.parents[3].name, kind, gpu, amount, actual_s, seconds_of(kind, amount, gpu))
 
 
-class Estimates:
-    """Estimated seconds of jobs: those of `seconds.csv` times a factor of past runs.
-
-    It is the ratio of actual to estimated seconds of the runs of the kind; of all, where none of
-    the kind ran.
-    """
-
-    def __init__(self, past: Sequence[PastRun] = ()):
-        groups: dict[tuple[Kind | None, bool], list[PastRun]] = defaultdict(list)
-        for run in past:
-            groups[run.kind, run.gpu].append(run)
-            groups[None, run.gpu].append(run)
-        self.factors = {name: actual_over_estimate(runs) for name, runs in groups.items()}
-
-    def seconds(self, kind: Kind, units: float, gpu: bool) -> float:
-        """Estimated seconds of a job."""
-        factor = self.factors.get((kind, gpu)) or self.factors.get((None, gpu), 1.0)
-        return factor * seconds_of(kind).of(units, gpu)
+def factor_of(past: Sequence[PastRun], kind: Kind, gpu: bool) -> float:
+    """Actual over estimated seconds of the past runs of a kind; of all, where none of it ran."""
+    on_device = [run for run in past if run.gpu == gpu]
+    of_kind = [run for run in on_device if run.kind == kind]
+    return actual_over_estimate(of_kind or on_device) if on_device else 1.0
 
 
 def actual_over_estimate(runs: Sequence[PastRun]) -> float:

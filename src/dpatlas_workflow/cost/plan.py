@@ -1,5 +1,6 @@
 """The estimated cost of a run: jobs, CPU and GPU hours, memory, disk, wall time."""
 
+import functools
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from dpatlas.base.progress import duration
-from dpatlas_workflow.cost.estimate import Estimates, PastRun, actual_over_estimate
+from dpatlas_workflow.cost.estimate import PastRun, actual_over_estimate, factor_of, seconds_of
 
-PERCENTILES = (10, 50, 90)
+PERCENTILES = {"low": 10, "median": 50, "high": 90}
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,8 @@ class Job:
     disk_mb: float = 0.4
 
 
-@dataclass(frozen=True)
-class Target:
-    """A figure or table, its place in the paper, and all runs that have to be there for it."""
-
-    name: str
-    place: str
-    runs: Sequence[Job]
+# By name of a figure or table: its place in the paper, and all runs that have to be there for it.
+Targets = Mapping[str, tuple[str, Sequence[Job]]]
 
 
 def make_plan(
@@ -46,17 +42,19 @@ def make_plan(
     cores: int,
     tier: str,
     gpus: int = 1,
-    targets: Sequence[Target] = (),
+    targets: Targets | None = None,
 ) -> dict[str, Any]:
     """The plan as `plan --json` prints it; hours cover the jobs that are not done yet.
 
     device: cpu, cuda or auto as in the config; `auto` counts as a GPU. past: runs by which the
     estimates are scaled. targets: may share runs.
     """
-    estimates, with_gpu = Estimates(past), device != "cpu"
+    with_gpu = device != "cpu"
+    factor = functools.cache(functools.partial(factor_of, past))
 
     def seconds(job: Job, with_gpu: bool = with_gpu) -> float:
-        return estimates.seconds((job.paper, job.kind), job.units, with_gpu and job.gpu)
+        kind, gpu = (job.paper, job.kind), with_gpu and job.gpu
+        return factor(kind, gpu) * seconds_of(kind, job.units, gpu)
 
     def costs(jobs: Sequence[Job]) -> dict[str, Any]:
         waiting = [job for job in jobs if not job.done]
@@ -76,9 +74,9 @@ def make_plan(
         by_kind[job.paper, ""].append(job)
     rows = [{"paper": paper, "kind": kind, **costs(of)} for (paper, kind), of in by_kind.items()]
     waiting = [job for job in jobs if not job.done]
-    lengths: dict[bool, list[float]] = {True: [], False: []}
-    for job in waiting:
-        lengths[with_gpu and job.gpu].append(seconds(job))
+    on_gpu, on_cores = (
+        [seconds(job) for job in waiting if (with_gpu and job.gpu) == gpu] for gpu in (True, False)
+    )
     timed = {(run.kind, run.gpu) for run in past}
     rough = {
         f"{job.paper} {job.kind}"
@@ -86,7 +84,7 @@ def make_plan(
         if job.units and ((job.paper, job.kind), with_gpu and job.gpu) not in timed
     }
     assumptions = ["cores that are free; one thread per job"]
-    if lengths[True]:
+    if on_gpu:
         assumptions.append(
             f"{_count(gpus, 'GPU')}, each with one job at a time, that sustains 10 TFLOP/s in "
             "float32; small steps, which wait for Python, are slower (docs/gpu.md)"
@@ -98,20 +96,22 @@ def make_plan(
         "gpus": gpus if with_gpu else 0,
         "rows": [row for row in rows if row["kind"]],
         "papers": [row for row in rows if not row["kind"]],
-        "targets": [{"target": of.name, "place": of.place, **costs(of.runs)} for of in targets],
+        "targets": [
+            {"target": name, "place": place, **costs(runs)}
+            for name, (place, runs) in (targets or {}).items()
+        ],
         "total": {
             "paper": "total",
             "kind": "",
             **costs(jobs),
             "cpu_hours_without_gpu": sum(seconds(job, False) for job in waiting) / 3600,
-            "longest_job_hours": max([*lengths[True], *lengths[False]], default=0.0) / 3600,
+            "longest_job_hours": max([*on_gpu, *on_cores], default=0.0) / 3600,
             # GPUs work through their jobs while the cores work through the others.
-            "wall_hours": max(makespan(lengths[True], gpus), makespan(lengths[False], cores))
-            / 3600,
+            "wall_hours": max(makespan(on_gpu, gpus), makespan(on_cores, cores)) / 3600,
         },
         "past": {
-            name: _past([run for run in past if run.gpu == gpu])
-            for name, gpu in (("cpu", False), ("cuda", True))
+            "cpu": _past([run for run in past if not run.gpu]),
+            "cuda": _past([run for run in past if run.gpu]),
         },
         "rough": sorted(rough),
         "assumptions": assumptions,
@@ -131,17 +131,12 @@ def _past(runs: Sequence[PastRun]) -> dict[str, dict[str, float]]:
     tiers: dict[str, list[PastRun]] = defaultdict(list)
     for run in runs:
         tiers[run.tier].append(run)
-    return {
-        tier: {"runs": len(of), "of_sum": actual_over_estimate(of)}
-        | dict(
-            zip(
-                ("low", "median", "high"),
-                np.percentile([r.actual_s / r.estimated_s for r in of], PERCENTILES).tolist(),
-                strict=True,
-            )
-        )
-        for tier, of in tiers.items()
-    }
+    found = {}
+    for tier, of in tiers.items():
+        spread = np.percentile([r.actual_s / r.estimated_s for r in of], [*PERCENTILES.values()])
+        found[tier] = {"runs": len(of), "of_sum": actual_over_estimate(of)}
+        found[tier] |= dict(zip(PERCENTILES, spread.tolist(), strict=True))
+    return found
 
 
 def describe_plan(plan: Mapping[str, Any]) -> str:
@@ -149,14 +144,13 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
     total, cores = plan["total"], _count(plan["cores"], "core")
     if plan["gpus"]:
         cores += f", {_count(plan['gpus'], 'GPU')}"
-    header = ("paper", "kind", "jobs", "done", "CPU", "GPU", "memory/job", "disk")
     lines = [f"plan for tier {plan['tier']}, device {plan['device']}, {cores}", ""]
-    lines += _table(header, [plan["rows"], plan["papers"], [total]])
+    lines += _table(("paper", "kind", "jobs"), "job", plan["rows"], plan["papers"], [total])
     if plan["targets"]:
-        header = ("figure or table", "in the paper", "runs", *header[3:6], "memory/run", "disk")
         named = [{**row, "paper": row["target"], "kind": row["place"]} for row in plan["targets"]]
-        note = "  each with its tunings and backbones; a run that several need counts for each"
-        lines += [*_table(header, [named])[:-1], note, ""]
+        lines += _table(("figure or table", "in the paper", "runs"), "run", named)[:-1]
+        lines += ["  each with its tunings and backbones; a run that several need counts for each"]
+        lines += [""]
     wall, longest = (_time(total[name]) for name in ("wall_hours", "longest_job_hours"))
     lines.append(f"  wall time with {cores}: about {wall}; longest job {longest}")
     devices = ["cpu"] if plan["device"] == "cpu" else ["cpu", "cuda"]
@@ -165,14 +159,13 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
     if plan.get("download_mb"):
         lines.append(f"  to download: {plan['download_mb']:.0f} MB of data sets")
     for name in devices:
-        if not (tiers := plan["past"][name]):
-            known = "rough, by seconds measured on other machines"
-            lines.append(f"  no past runs on {name}: {known}")
+        if not plan["past"][name]:
+            lines.append(f"  no past runs on {name}: rough, by seconds measured on other machines")
         lines += [
             f"  past runs on {name}, tier {tier}, {of['runs']} jobs: actual / estimate before it "
             f"{of['of_sum']:.2f} in all, {of['median']:.2f} of a job (10-90 %: {of['low']:.2f}-"
             f"{of['high']:.2f})"
-            for tier, of in tiers.items()
+            for tier, of in plan["past"][name].items()
         ]
     if plan["rough"] and any(plan["past"].values()):
         lines.append(f"  rough, since none was timed here: {', '.join(plan['rough'])}")
@@ -180,14 +173,14 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _table(header: Sequence[str], blocks: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
-    cells: list[Sequence[str]] = [header]
+def _table(first: Sequence[str], of: str, *blocks: Sequence[Mapping[str, Any]]) -> list[str]:
+    cells: list[Sequence[str]] = [(*first, "done", "CPU", "GPU", f"memory/{of}", "disk")]
     for rows in blocks:
         for row in rows:
-            cpu, gpu = _time(row["cpu_hours"]), row["gpu_hours"]
-            words = (row["paper"], row["kind"], str(row["jobs"]), str(row["done"]), cpu)
+            gpu = _time(row["gpu_hours"]) if row["gpu_hours"] else "-"
+            words = (row["paper"], row["kind"], str(row["jobs"]), str(row["done"]))
             sizes = (f"{row['memory_mb']:.0f} MB", f"{row['disk_mb']:.1f} MB")
-            cells.append((*words, _time(gpu) if gpu else "-", *sizes))
+            cells.append((*words, _time(row["cpu_hours"]), gpu, *sizes))
         cells.append(())
     widths = [max(map(len, column)) for column in zip(*filter(None, cells), strict=True)]
     return [

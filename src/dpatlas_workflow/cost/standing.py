@@ -11,8 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpatlas.base.progress import duration
 from dpatlas_workflow.config.atlas import Atlas
@@ -25,8 +24,7 @@ TELLING = 0.02
 OTHERS = {"data_set": "data", "weights_file": "data"}
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(NamedTuple):
     """A job of the run: what it is called, its CPU seconds by estimate, and what it shows."""
 
     name: str
@@ -44,7 +42,7 @@ def planned(atlas: Atlas, rule: str, name: str, outputs: Iterable[str]) -> Plann
         title, kind = f"{product.kind} {rule}", f"{product.kind}s"
         suffix = ".pdf" if product.kind == "figure" else ".md"
     shown = next((path for path in map(str, outputs) if path.endswith(suffix)), "")
-    return Planned(title, seconds_of(("", kind)).start_s, shown)
+    return Planned(title, seconds_of(("", kind)), shown)
 
 
 class Standing(logging.Handler):

@@ -18,8 +18,9 @@ from dpatlas.base.canonical import canonical_json
 from dpatlas.base.files import read_json, read_text
 from dpatlas.base.records import read_record
 from dpatlas.errors import InputError
-from dpatlas_workflow.evidence.verdicts import CLAIMS, COMPARISONS, read_claims
+from dpatlas_workflow.evidence.verdicts import COMPARISONS
 from dpatlas_workflow.records import measured
+from dpatlas_workflow.report.index import Index, evidence_of
 from dpatlas_workflow.report.lineage import Trace
 from dpatlas_workflow.report.state import sha256_now
 
@@ -223,8 +224,9 @@ def _verdict_differences(old: Path, new: Path) -> Iterator[Difference]:
     `columns` has old and new cell by column.
     """
     before, after = (
-        {row["claim"]: row for row in read_claims(folder)} if (folder / CLAIMS).is_file() else {}
-        for folder in (old, new)
+        # The files of a published paper have a folder of their own.
+        {name: {**row, "evidence": ", ".join(evidence_of(row))} for name, row in claims.items()}
+        for claims in (Index(old).claims, Index(new).claims)
     )
     verdicts = [{name: row["verdict"] for name, row in side.items()} for side in (before, after)]
     yield from _fields("verdict", verdicts[0], verdicts[1])

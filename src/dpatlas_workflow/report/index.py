@@ -2,8 +2,8 @@
 
 A node is a figure, table, record, data set or set of features: its files with their sha256 as they
 were recorded, the module and code digest that made it, and what it was made from. A run says this
-in `lineage/NAME.json`, `runs/KEY/ID/record.json` and the `manifest.json` of arrays; a publication,
-which keeps no records, in one `manifest.json`. Each of these files is checked here, once.
+in `lineage/NAME.json`, `runs/KEY/ID/record.json` and the `manifest.json` of arrays; a published
+tier, which keeps no records, in one `manifest.json` by paper. Each file is checked here, once.
 """
 
 import re
@@ -22,7 +22,7 @@ from dpatlas.base.records import read_record as read_json_record
 from dpatlas.errors import InputError
 from dpatlas_workflow.evidence.verdicts import CLAIMS, read_claims
 from dpatlas_workflow.records import inputs_used
-from dpatlas_workflow.registry import block_of
+from dpatlas_workflow.registry import all_blocks, block_of
 from dpatlas_workflow.report import state
 
 RECORD, COST, MANIFEST, README = "record.json", "cost.json", "manifest.json", "README.md"
@@ -159,6 +159,16 @@ def read_publication(path: Path) -> Content:
     return content
 
 
+def publications(folder: Path) -> list[Path]:
+    """Manifests of a published tier, one by paper; of an older publication one of the whole tier.
+
+    Of the folder of one paper its own.
+    """
+    own = folder / MANIFEST
+    below = [folder / key / MANIFEST for key in all_blocks()]
+    return [path for path in ([own] if own.is_file() else below) if path.is_file()]
+
+
 def cost_beside(record: Path) -> Content | None:
     """What the run of a record cost, from the file beside it; None without one."""
     path = record.with_name(COST)
@@ -210,6 +220,11 @@ class Node:
     inputs: frozenset[str]
 
     @property
+    def folder(self) -> Path:
+        """The folder that has the product's files."""
+        return above(self.path, 0 if self.path.name == MANIFEST else 1)
+
+    @property
     def code_digest(self) -> str | None:
         """Digest of the module when it ran, None where none was kept."""
         return self.facts.get("code_digest")
@@ -255,25 +270,58 @@ def arrays_node(path: Path) -> Node:
     return Node(kind, path.resolve().parent.name, path, MAKERS[kind], content, {}, shas)
 
 
+def above(path: Path, levels: int) -> Path:
+    """The folder `levels` above that of `path`, as short as `path` says it; the root at most."""
+    named = len(path.parts) > levels and ".." not in path.parts[-levels - 1 :]
+    parents = path.parents if named else path.resolve().parents
+    return parents[min(levels, len(parents) - 1)]
+
+
 @dataclass(frozen=True)
 class Index:
-    """What the folder of a tier has, of a run or of a publication; files are read when asked."""
+    """What the folder of a tier has, of a run or as published; files are read when asked.
+
+    The folder may be that of one published paper.
+    """
 
     folder: Path
 
     @cached_property
-    def publication(self) -> Content:
-        """The manifest of a publication; empty without one, or for one of something else."""
+    def manifests(self) -> dict[Path, Content]:
+        """Manifests of publications by path; none for a manifest of something else."""
+        contents = {path: read_json(path) for path in publications(self.folder)}
+        return {
+            path: read_publication(path)
+            for path, content in contents.items()
+            if isinstance(content, dict) and "products" in content
+        }
+
+    @cached_property
+    def published(self) -> Content:
+        """Records, data, ledgers and versions of all manifests together; empty without one."""
+        every = [*self.manifests.values()]
+        by_name = {
+            what: {name: of for each in every for name, of in each.get(what, {}).items()}
+            for what in ("records", "data", "ledgers")
+        }
+        versions = [of for each in every for of in each["versions"]]
+        return {**by_name, "versions": versions} if every else {}
+
+    @cached_property
+    def tier_folder(self) -> Path:
+        """The folder itself, or that above a published paper's."""
         path = self.folder / MANIFEST
-        content = read_json(path) if path.is_file() else None
-        if not isinstance(content, dict) or "products" not in content:
-            return {}
-        return read_publication(path)
+        return above(path, 1 if "block" in self.manifests.get(path, ()) else 0)
+
+    @property
+    def tier(self) -> str:
+        """Name of the tier."""
+        return self.tier_folder.resolve().name
 
     @property
     def is_run(self) -> bool:
         """Whether it is the folder of a tier's results, as made or as published."""
-        return (self.folder / "lineage").is_dir() or bool(self.publication)
+        return (self.folder / "lineage").is_dir() or bool(self.manifests)
 
     @cached_property
     def products(self) -> dict[str, Node]:
@@ -281,8 +329,11 @@ class Index:
         if (self.folder / "lineage").is_dir():
             paths = sorted(self.folder.glob("lineage/*.json"))
             return {path.stem: product_node(path, read_lineage(path)) for path in paths}
-        lineages = self.publication.get("products", {}).items()
-        return {name: product_node(self.folder / MANIFEST, facts) for name, facts in lineages}
+        return {
+            name: product_node(path, facts)
+            for path, manifest in self.manifests.items()
+            for name, facts in manifest["products"].items()
+        }
 
     @cached_property
     def record_paths(self) -> dict[str, Path]:
@@ -306,7 +357,7 @@ class Index:
 
         Raises InputError for an id of which nothing is known.
         """
-        published = self.publication.get("records", {}).get(name)
+        published = self.published.get("records", {}).get(name)
         path = self.record_paths.get(name) or path
         if path is not None and path.is_file():
             return record_node(path, read_record(path))
@@ -315,10 +366,10 @@ class Index:
                 raise InputError(name, "no such record", "one of the run")
             return record_node(path, {"id": name, "key": path.parent.parent.name})
         key = published["spec"]["key"]
-        path = path or self.folder / "runs" / key / name / RECORD
+        path = path or self.tier_folder / "runs" / key / name / RECORD
         shared = {
-            "data": self.publication["data"].get(published["data"]),
-            "ledger": self.publication.get("ledgers", {}).get(published.get("ledger")),
+            "data": self.published["data"].get(published["data"]),
+            "ledger": self.published["ledgers"].get(published.get("ledger")),
             "versions": self._versions.get(published.get("versions")),
         }
         return record_node(path, {"id": name, "key": key, **published, **shared})
@@ -329,9 +380,10 @@ class Index:
 
         Older publications do not say which record has which.
         """
-        versions = self.publication["versions"]
-        by_digest = {short_digest(each): each for each in versions}
-        return by_digest | ({None: versions[0]} if len(versions) == 1 else {})
+        every: dict[str | None, Content] = {
+            short_digest(each): each for each in self.published["versions"]
+        }
+        return every | ({None: next(iter(every.values()))} if len(every) == 1 else {})
 
     def users(self, node: Node) -> list[str]:
         """Names of what a record, data set or set of features went into."""

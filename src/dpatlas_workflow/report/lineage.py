@@ -35,6 +35,7 @@ from dpatlas_workflow.report.index import (
     RECORD,
     Index,
     Node,
+    above,
     arrays_node,
     cost_beside,
     evidence_of,
@@ -80,7 +81,7 @@ def find(target: str, results: Path, tier: str) -> Trace:
             allowed = f"--results {os.path.relpath(run.parent)} --tier {run.name}"
         missing = f"no such file, and no results of tier {tier} in {results}"
         raise InputError(target, missing, allowed)
-    records = [*index.record_paths, *index.publication.get("records", {})]
+    records = [*index.record_paths, *index.published.get("records", {})]
     near = _near(target, [*index.products, *index.claims, *records, *index.arrays])
     allowed = f"{', '.join(near)}; or another name of {KINDS}" if near else f"the name of {KINDS}"
     if not index.claims:
@@ -91,7 +92,7 @@ def find(target: str, results: Path, tier: str) -> Trace:
 def _by_name(name: str, index: Index) -> Trace | None:
     if name in index.products:
         return _trace_named(index, index.products[name])
-    published = index.publication.get("records", {})
+    published = index.published.get("records", {})
     if name in index.record_paths or name in published:
         return _with_users(index.record(name), index, published.get(name, {}).get("sha256"))
     if name in index.arrays:
@@ -110,9 +111,9 @@ def trace(path: Path | str) -> Trace:
         raise InputError(str(path), "no such file", TRACEABLE)
     folder = path if path.is_dir() else path.parent
     if folder.resolve().name == "backbone" and (folder.resolve().parent / RECORD).is_file():
-        folder = path = _above(folder / MANIFEST, 1)
+        folder = path = above(folder / MANIFEST, 1)
     if folder.resolve().parent.name in MAKERS and (folder / MANIFEST).is_file():
-        return _with_users(arrays_node(folder / MANIFEST), Index(_above(folder / MANIFEST, 2)))
+        return _with_users(arrays_node(folder / MANIFEST), Index(above(folder / MANIFEST, 2)))
     if path.is_dir() or path.name == COST:
         path = folder / RECORD
         if not path.is_file():
@@ -121,13 +122,13 @@ def trace(path: Path | str) -> Trace:
         return _trace_product(path)
     content = read_json(path)
     if isinstance(content, dict) and "spec_digest" in content:
-        return _with_users(record_node(path, read_record(path)), Index(_above(path, 3)))
-    return _product(product_node(path, read_lineage(path)), path, Index(_above(path, 1)))
+        return _with_users(record_node(path, read_record(path)), Index(above(path, 3)))
+    return _product(product_node(path, read_lineage(path)), path, Index(above(path, 1)))
 
 
 def trace_run(index: Index) -> Trace:
     """The trace of all results of a tier, or of a published run."""
-    tier = index.folder.resolve().name
+    tier = index.tier
     behind = _together(_trace_named(index, node) for node in index.products.values())
     known = {record["id"] for record in behind["records"]}
     behind["records"] += [_node(index.record(n)) for n in index.record_paths if n not in known]
@@ -143,7 +144,7 @@ def trace_run(index: Index) -> Trace:
 
 
 def _trace_named(index: Index, node: Node) -> Trace:
-    paths = {index.folder / f"{node.kind}s" / name: s for name, s in node.facts["outputs"].items()}
+    paths = {node.folder / f"{node.kind}s" / name: s for name, s in node.facts["outputs"].items()}
     there = {path: sha256_now(path) == sha for path, sha in paths.items() if path.is_file()}
     if not there:
         found = f"no file of {node.name}"
@@ -152,11 +153,11 @@ def _trace_named(index: Index, node: Node) -> Trace:
 
 
 def _trace_product(path: Path) -> Trace:
-    index = Index(_above(path, 1))
+    index = Index(above(path, 1))
     lineage = index.folder / "lineage" / f"{path.stem}.json"
     if lineage.is_file():
         node = product_node(lineage, read_lineage(lineage))
-    elif path.stem in index.publication.get("products", {}):
+    elif path.stem in index.products:
         node = index.products[path.stem]
     else:
         raise InputError(str(path), f"no lineage of {path.stem} beside it", TRACEABLE)
@@ -182,7 +183,7 @@ def _product(node: Node, path: Path, index: Index) -> Trace:
         "outputs": lineage["outputs"],
         "claims": index.claims_on({node.name}),
         "records": [
-            _node(index.record(name, index.folder / used["path"]), used["sha256"])
+            _node(index.record(name, index.tier_folder / used["path"]), used["sha256"])
             for name, used in lineage["records"].items()
         ],
     }
@@ -201,7 +202,7 @@ def _node(node: Node, recorded: str | None = None) -> Trace:
     """
     path, facts = node.path, dict(node.facts)
     is_record, present = node.kind == "record", path.is_file()
-    folder = _above(path, 3 if is_record else 2)
+    folder = above(path, 3 if is_record else 2)
     if is_record:
         facts["extra"] = _weights(path.parent / "backbone" / MANIFEST)
         if features := facts["features"]:
@@ -210,7 +211,7 @@ def _node(node: Node, recorded: str | None = None) -> Trace:
     else:
         facts |= {"key": node.kind, **_of_arrays(node)}
     sha = sha256_now(path) if is_record else facts["sha256"]
-    in_tier = not is_record or _above(path.resolve(), 2).name == "runs"
+    in_tier = not is_record or above(path.resolve(), 2).name == "runs"
     tier = folder.resolve().name if in_tier else None
     in_results = folder.resolve().parent.name == "results"
     target = f"results/{tier}/{path.resolve().relative_to(folder.resolve()).as_posix()}"
@@ -267,7 +268,7 @@ def _with_users(node: Node, index: Index, recorded: str | None = None) -> Trace:
 
 
 def _trace_claim(index: Index, name: str) -> Trace:
-    tier, row = index.folder.resolve().name, index.claims[name]
+    tier, row = index.tier, index.claims[name]
     behind = [index.products[each] for each in evidence_of(row) if each in index.products]
     return {
         "kind": "claim",
@@ -292,13 +293,6 @@ def _together(products: Iterable[Trace]) -> dict[str, list[Trace]]:
     bare = [{**product} for product in products]
     records = {record["id"]: record for product in bare for record in product.pop("records")}
     return {"products": bare, "records": list(records.values())}
-
-
-def _above(path: Path, levels: int) -> Path:
-    """The folder `levels` above that of `path`, as short as `path` says it; the root at most."""
-    named = len(path.parts) > levels and ".." not in path.parts[-levels - 1 :]
-    parents = path.parents if named else path.resolve().parents
-    return parents[min(levels, len(parents) - 1)]
 
 
 def _near(target: str, names: list[str]) -> list[str]:

@@ -166,7 +166,11 @@ def build_page(
         [
             replace(
                 read_item(source, path, (products or {}).get(path.stem)),
-                elsewhere=_elsewhere(path, beside) if whole else {},
+                elsewhere={
+                    name: read_item(other, other.shown[path.stem])
+                    for name, other in beside.items()
+                    if whole and path.stem in other.shown
+                },
             )
             for path in source.files(show)
         ],
@@ -223,7 +227,7 @@ def build_page(
 
 
 def _waiting(rows: Sequence[dict[str, str]]) -> dict[str, Any] | None:
-    """How many statistical questions are open, of how many, after how many runs; None if none is."""
+    """How many statistical questions are open, of how many, after how many runs; or None."""
     questions = [row for row in rows if row["kind"] == STATISTICAL and row.get("runs")]
     waiting = [row for row in questions if row["verdict"] == INCONCLUSIVE]
     runs = sorted({int(row["runs"]) for row in waiting})
@@ -273,14 +277,6 @@ def write_site(published: Path) -> Path:
 
 def _products() -> dict[str, Product]:
     return {name: product for name, (product, _) in all_products().items()}
-
-
-def _elsewhere(path: Path, beside: Mapping[str, Source]) -> dict[str, Item]:
-    return {
-        tier: read_item(other, there)
-        for tier, other in beside.items()
-        if (there := other.folder / path.parent.name / path.name).is_file()
-    }
 
 
 def main(arguments: Sequence[str]) -> int:

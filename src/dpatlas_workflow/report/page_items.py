@@ -90,7 +90,7 @@ def read_item(source: Source, path: Path, product: Product | None = None) -> Ite
     Raises InputError for a file that is missing or damaged, and for a caption that is no
     reStructuredText.
     """
-    name, folder = path.stem, path.parent.name
+    name, folder = path.stem, path.parent.relative_to(source.folder).as_posix()
     kind = "figure" if path.suffix == ".json" else "table"
     lineage = source.lineage(name)
     endings = FIGURE_LINKS if kind == "figure" else TABLE_LINKS

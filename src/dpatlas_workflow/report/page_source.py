@@ -40,16 +40,22 @@ class Source(Index):
         Raises InputError for a verdict whose figure or table is not there.
         """
         check_files(self.folder, self.rows)
-        return [
-            path
+        return [path for name, path in self.shown.items() if show is None or name in show]
+
+    @cached_property
+    def shown(self) -> dict[str, Path]:
+        """The chart of each figure and the csv of each table, by name."""
+        folders = [path.parent for path in self.manifests] or [self.folder]
+        return {
+            path.stem: path
             for pattern in ("figures/*.json", "tables/*.csv")
-            for path in sorted(self.folder.glob(pattern))
-            if show is None or path.stem in show
-        ]
+            for folder in folders
+            for path in sorted(folder.glob(pattern))
+        }
 
     def lineage(self, name: str) -> dict[str, Any]:
         """Where a figure or table came from; InputError if nothing says so."""
-        if not self.publication:
+        if not self.manifests:
             return read_lineage(self.folder / "lineage" / f"{name}.json")
         if product := self.products.get(name):
             return dict(product.facts)
@@ -57,7 +63,9 @@ class Source(Index):
 
     def trace(self, name: str) -> str:
         """What leads from the page to the file that names the records behind a figure or table."""
-        return self.address + (MANIFEST if self.publication else f"lineage/{name}.json")
+        if not self.manifests:
+            return f"{self.address}lineage/{name}.json"
+        return self.address + self.products[name].path.relative_to(self.folder).as_posix()
 
     def records(self, names: Mapping[str, Any]) -> list[Record]:
         """What is known of the records of a lineage, with their cost and where runs diverged.
@@ -67,10 +75,10 @@ class Source(Index):
         found = []
         for name in sorted(names):
             path = self.folder / names[name]["path"]
-            if self.publication:
+            if self.manifests:
                 facts = self.record(name, path).facts
                 # Of an older publication it is not known which record has which.
-                versions = facts["versions"] or _united(self.publication["versions"])
+                versions = facts["versions"] or _united(self.published["versions"])
                 ledger = facts["ledger"] or {}
                 found.append({**facts, "ledger": ledger, "versions": versions} | NOT_PUBLISHED)
             else:

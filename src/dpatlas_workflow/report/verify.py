@@ -18,6 +18,7 @@ from dpatlas_workflow.report.index import (
     RECORD,
     SUFFIXES,
     product_node,
+    publications,
     read_lineage,
     read_publication,
     read_record,
@@ -25,7 +26,8 @@ from dpatlas_workflow.report.index import (
 )
 from dpatlas_workflow.report.manifest import NAME as CSV_MANIFEST
 from dpatlas_workflow.report.manifest import csv_differences
-from dpatlas_workflow.report.state import file_differences, unnamed
+from dpatlas_workflow.report.published_tier import summaries
+from dpatlas_workflow.report.state import file_differences, sha256_now, unnamed
 
 # Parts of runs/KEY/ID/record.json.
 RECORD_DEPTH = 4
@@ -41,9 +43,9 @@ WEIGHTS = "weights.npz"
 def differences(folder: Path) -> list[str]:
     """A line for each difference in a run or a published run; InputError for any other folder."""
     if not any((folder / name).is_dir() for name in ("runs", "lineage")):
-        if not (folder / MANIFEST).is_file():
+        if not publications(folder):
             raise InputError(str(folder), "neither runs nor a manifest", "the results of a run")
-        return published_differences(folder) + interval_differences(folder)
+        return published_differences(folder)
     lines = [
         *refused(folder, folder / CSV_MANIFEST, lambda path: csv_differences(path.parent)),
         *interval_differences(folder),
@@ -170,23 +172,46 @@ def record_slips(record: Mapping[str, Any], path: Path) -> list[str]:
 
 
 def published_differences(folder: Path) -> list[str]:
-    """A line for every file of a published run that is not what its manifest says, or not in it."""
+    """A line for every file of a published tier or paper that is not as it was published.
 
-    def check(path: Path) -> Iterator[str]:
-        manifest = read_publication(path)
-        files = manifest["files"]
-        yield from file_differences(folder, files)
-        # What a publication has whatever its manifest says: the verdicts, its products' files.
-        must = {CLAIMS} | {
-            f"{lineage['kind']}s/{name}"
-            for lineage in manifest["products"].values()
-            for name in lineage["outputs"]
-            if name.rpartition(".")[2] in SUFFIXES[f"{lineage['kind']}s"]
-        }
-        others = {*_visible(folder, [*files, MANIFEST, README])} | (must - files.keys())
-        yield from (f"{name}: not in {MANIFEST}" for name in sorted(others))
+    That is one that is not what its manifest says, or not in it, and a table of all papers that is
+    not what those of each say together.
+    """
+    lines = []
+    for path in publications(folder):
+        start = f"{path.parent.name}/" if path.parent != folder else ""
+        found = refused(path.parent, path, _publication_differences)
+        lines += [start + line for line in [*found, *interval_differences(path.parent)]]
+    if not (folder / MANIFEST).is_file():
+        lines += refused(folder, folder / CLAIMS, _tier_differences)
+    return lines
 
-    return refused(folder, folder / MANIFEST, check)
+
+def _publication_differences(path: Path) -> Iterator[str]:
+    manifest, folder = read_publication(path), path.parent
+    files = manifest["files"]
+    yield from file_differences(folder, files)
+    # What a publication has whatever its manifest says: the verdicts, its products' files.
+    must = {
+        f"{lineage['kind']}s/{name}"
+        for lineage in manifest["products"].values()
+        for name in lineage["outputs"]
+        if name.rpartition(".")[2] in SUFFIXES[f"{lineage['kind']}s"]
+    }
+    must |= set() if "block" in manifest else {CLAIMS}
+    others = {*_visible(folder, [*files, MANIFEST, README])} | (must - files.keys())
+    yield from (f"{name}: not in {MANIFEST}" for name in sorted(others))
+
+
+def _tier_differences(claims: Path) -> Iterator[str]:
+    tier = claims.parent
+    contents = summaries(tier)
+    for name, content in contents.items():
+        if sha256_now(tier / name) != sha256(content):
+            yield f"{name}: not what the papers have together"
+    keys = {path.parent.name for path in publications(tier)}
+    others = _visible(tier, [*contents, README])
+    yield from (f"{name}: of no paper" for name in others if Path(name).parts[0] not in keys)
 
 
 def interval_differences(folder: Path) -> list[str]:

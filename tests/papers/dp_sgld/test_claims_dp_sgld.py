@@ -211,7 +211,8 @@ def published(**keys):
     rows = [
         row
         for tier in ("embedded", "workstation")
-        for row in read_rows(PROJECT / f"docs/results/{tier}/tables/sgld_accuracy_constant.csv")
+        for path in (PROJECT / f"docs/results/{tier}").rglob("sgld_accuracy_constant.csv")
+        for row in read_rows(path)
         if all(row[name] == value for name, value in keys.items())
     ]
     (mean, error), *others = {

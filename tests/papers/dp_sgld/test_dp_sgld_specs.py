@@ -38,7 +38,7 @@ def test_a_reading_by_its_condition_number_has_the_same_problem_at_any_norm():
             ReadingChoice.model_validate({**READING, **wrong})
 
 
-TABLES = sorted((project_root() / "docs/results").glob("*/tables/sgld_accuracy_*.csv"))
+TABLES = sorted((project_root() / "docs/results").rglob("tables/sgld_accuracy_*.csv"))
 SAME = ("data", "features", "backbone", "n_train", "method", "epsilon")
 POINT = 0.01
 

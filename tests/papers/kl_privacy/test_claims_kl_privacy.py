@@ -17,8 +17,9 @@ from kl_world import (
     verdicts,
 )
 
-from dpatlas.base.files import read_json, read_rows
+from dpatlas.base.files import read_rows
 from dpatlas_workflow.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED
+from dpatlas_workflow.report.index import Index
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -128,7 +129,7 @@ def test_a_diverged_run_makes_what_needs_it_inconclusive_and_is_named(group, ini
 def test_the_paper_s_page_says_at_how_many_steps_kl_6a_has_a_finite_bound():
     published = PROJECT / "docs/results/embedded"
     rows = {row["claim"]: row for row in read_rows(published / "claims.csv")}
-    specs = [each["spec"] for each in read_json(published / "manifest.json")["records"].values()]
+    specs = [each["spec"] for each in Index(published).published["records"].values()]
     (shown,) = {
         len(spec["shown_steps"])
         for spec in specs

@@ -264,7 +264,7 @@ def test_the_margin_of_table_1_is_half_of_what_its_rounding_leaves():
 
 def test_the_explicit_kappa_is_more_than_twice_the_optimised_one_where_maxinf_11b_says():
     twice = set()
-    rows = read_rows(PROJECT / "docs/results/embedded/figures/maxinf_kappa.csv")
+    rows = read_rows(next((PROJECT / "docs/results/embedded").rglob("maxinf_kappa.csv")))
     for panel in ("n", "n_at_T", "zeta_over_sigma", "E", "T", "delta"):
         column = "n" if panel == "n_at_T" else panel
         optimised, explicit = (

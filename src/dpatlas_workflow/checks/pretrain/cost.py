@@ -6,14 +6,14 @@ from dpatlas_workflow.cost.counting import KindCost
 SIZES = ("batch", "n_train")
 KINDS = {
     "backbone": KindCost(
-        lambda s, network: s.epochs * s.data.n_train * network, SIZES, gpu=True, base_mb=1100
+        lambda s: s.epochs * s.data.n_train, SIZES, "pass", gpu=True, base_mb=1100
     ),
     "imported": KindCost(
         lower=SIZES, base_mb=0, numbers=lambda s: PUBLISHED[s.model].import_mb * 2**18
     ),
     # Nearest neighbours by brute force.
     "transfer": KindCost(
-        lambda s, network: s.splits * (1 + len(s.backbones)) * s.data.n_train**2,
+        lambda s: s.splits * (1 + len(s.backbones)) * s.data.n_train**2,
         ("transfer.data.n_train", "n_test"),
         base_mb=1100,
     ),

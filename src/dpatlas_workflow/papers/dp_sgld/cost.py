@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from dpatlas_workflow.config.sizes import draws_records, inputs_of
-from dpatlas_workflow.cost.counting import STEP, KindCost
+from dpatlas_workflow.cost.counting import KindCost
 
 FEATURES_OF_A_BACKBONE = 256
 
@@ -27,9 +27,13 @@ def _points(grid: Any) -> int:
     return points * len(grid.batches) * sum(grid.epochs)
 
 
-def _finetune(s: Any, network: float, trainings: int) -> float:
-    arms = (1 + len(s.epsilons)) * len(s.unfreeze)
-    return trainings * arms * s.steps * (s.batch * network + STEP)
+def _finetune(s: Any, trainings: int) -> int:
+    return trainings * (1 + len(s.epsilons)) * len(s.unfreeze) * s.steps
+
+
+def _long_tuning(s: Any) -> float:
+    trainings = s.tuning_runs * (2 * len(s.lambdas) + len(s.lrs))
+    return _regression(s, trainings * sum(s.steps), s.data.n_validation)
 
 
 def takes_features(s: Any) -> bool:
@@ -38,43 +42,25 @@ def takes_features(s: Any) -> bool:
 
 
 regression = partial(KindCost, lower=("data.n_train",), copies=5, takes_features=takes_features)
-trained = partial(KindCost, lower=("batch", "data.n_train"), gpu=True, copies=10)
+trained = partial(KindCost, lower=("batch", "data.n_train"), per="step", gpu=True, copies=10)
 small = partial(KindCost, lower=("n", "runs"))
 KINDS = {
-    "protocol": regression(lambda s, network: _protocol(s, s.runs)),
-    "protocol_tuning": regression(
-        lambda s, network: _protocol(s, s.tuning_runs * len(s.clips)),
-    ),
+    "protocol": regression(lambda s: _protocol(s, s.runs)),
+    "protocol_tuning": regression(lambda s: _protocol(s, s.tuning_runs * len(s.clips))),
     # Arms are trained for about as many epochs everywhere.
     "accuracy": regression(
-        lambda s, network: (
-            s.runs * len(s.epsilons) * (2 if s.schedule == "both" else 1) * s.data.n_train
-        )
+        lambda s: s.runs * len(s.epsilons) * (1 + (s.schedule == "both")) * s.data.n_train
     ),
     "accuracy_tuning": regression(
-        lambda s, network: s.tuning_runs * len(s.epsilons) * _points(s.grid) * s.data.n_train
+        lambda s: s.tuning_runs * len(s.epsilons) * _points(s.grid) * s.data.n_train
     ),
-    "finetune": trained(lambda s, network: _finetune(s, network, s.runs)),
-    "finetune_tuning": trained(
-        lambda s, network: _finetune(s, network, s.tuning_runs * len(s.lrs))
-    ),
-    "long_training": regression(
-        lambda s, network: _regression(s, s.runs * sum(s.steps), s.data.n_train)
-    ),
-    "long_training_tuning": regression(
-        lambda s, network: _regression(
-            s,
-            s.tuning_runs * (2 * len(s.lambdas) + len(s.lrs)) * sum(s.steps),
-            s.data.n_validation,
-        )
-    ),
-    "privacy_loss": small(lambda s, network: len(s.schedules) * s.epochs),
+    "finetune": trained(lambda s: _finetune(s, s.runs)),
+    "finetune_tuning": trained(lambda s: _finetune(s, s.tuning_runs * len(s.lrs))),
+    "long_training": regression(lambda s: _regression(s, s.runs * sum(s.steps), s.data.n_train)),
+    "long_training_tuning": regression(_long_tuning),
+    "privacy_loss": small(lambda s: len(s.schedules) * s.epochs),
     "counterexample": small(
-        lambda s, network: math.prod(
-            map(len, (s.etas, s.ratios, s.sigma2s, s.alphas, s.steps)),
-        )
+        lambda s: math.prod(map(len, (s.etas, s.ratios, s.sigma2s, s.alphas, s.steps)))
     ),
-    "utility": small(
-        lambda s, network: s.runs * len(s.schedules) * len(s.epsilons) * s.steps,
-    ),
+    "utility": small(lambda s: s.runs * len(s.schedules) * len(s.epsilons) * s.steps),
 }

@@ -26,29 +26,23 @@ def _numbers_of_linearized(s: Any) -> float:
     return 8 * s.n_train * (8 * s.n_train + max(s.width, *s.widths) + steps)
 
 
-def _training(s: Any, network: float) -> float:
+def _training(s: Any) -> float:
     """Steps times records times multiplications; an activation takes as long as 400 of them."""
     of_a_record = _network(s, s.depth) + 400 * s.width * s.depth
     return s.runs * s.networks * s.steps * records_of_steps(s.data) * of_a_record
 
 
-def _linearized(s: Any, network: float) -> float:
-    """Steps, whose number grows with n, of n x n products and what is beside them."""
-    return s.runs * len(s.depths) * s.n_train * (s.n_train**2 + 125_000)
-
-
-def _constants(s: Any, network: float) -> float:
-    of_a_draw = sum(_network(s, depth) + 50_000 for depth in s.depths)
-    return s.draws * len(s.inits) * of_a_draw
-
-
 kl = partial(KindCost, base_mb=650)
 KINDS = {
-    "training": kl(_training, ("width", "data.n_train"), True, numbers=_numbers_of_training),
+    "training": kl(_training, ("width", "data.n_train"), gpu=True, numbers=_numbers_of_training),
+    # Steps, whose number grows with n, of n x n products and what is beside them.
     "linearized": kl(
-        _linearized,
+        lambda s: s.runs * len(s.depths) * s.n_train * (s.n_train**2 + 125_000),
         ("linearized.width", "linearized.n_train"),
         numbers=_numbers_of_linearized,
     ),
-    "constants": kl(_constants, ("constants.width",)),
+    "constants": kl(
+        lambda s: s.draws * len(s.inits) * sum(_network(s, each) + 50_000 for each in s.depths),
+        ("constants.width",),
+    ),
 }

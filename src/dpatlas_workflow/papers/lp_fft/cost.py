@@ -5,17 +5,13 @@ from functools import partial
 from typing import Any
 
 from dpatlas_workflow.config.sizes import draws_records
-from dpatlas_workflow.cost.counting import STEP, KindCost
+from dpatlas_workflow.cost.counting import KindCost
 from dpatlas_workflow.papers.lp_fft.records.private import HEAD
 from dpatlas_workflow.papers.lp_fft.strategies import STRATEGIES
 
 
-def _steps(s: Any, network: float, steps: float) -> float:
-    return steps * (s.batch * network + STEP)
-
-
-def _strategies(s: Any, network: float, trainings: Callable[[str], int]) -> float:
-    """So many trainings of each, without their phases on the head alone, which cost little."""
+def _strategies(s: Any, trainings: Callable[[str], int]) -> float:
+    """Steps of so many trainings of each, but those on the head alone, which cost little."""
     lengths = 0.0
     for name in s.strategies:
         first, last = STRATEGIES[name][0], STRATEGIES[name][-1]
@@ -26,13 +22,16 @@ def _strategies(s: Any, network: float, trainings: Callable[[str], int]) -> floa
         else:
             shares = [1 - share for share in s.shares if 0 < share < 1]
         lengths += trainings(name) * sum(shares)
-    views = s.augmentation.views if s.augmentation else 1
-    return _steps(s, views * network, lengths * s.steps)
+    return lengths * s.steps
 
 
-def _paths(relu: Any) -> float:
+def _tuning(s: Any) -> float:
+    return _strategies(s, lambda name: s.tuning_runs * len(getattr(s.lrs, STRATEGIES[name][-1])))
+
+
+def _paths(s: Any) -> float:
     """Steps of simulated paths, times neurons."""
-    phases = (relu.phases.head, relu.phases.all)
+    relu, phases = s.relu, (s.relu.phases.head, s.relu.phases.all)
     paths = sum(len(each.sigmas) * each.draws * each.paths for each in phases)
     return paths * relu.times[-1] / relu.step * relu.records * relu.hidden
 
@@ -44,39 +43,27 @@ def takes_features(s: Any) -> bool:
 
 
 BATCHES = ("max_physical_batch", "batch")
-trained = partial(KindCost, gpu=True, base_mb=1200, copies=6)
+trained = partial(KindCost, per="step", gpu=True, base_mb=1200, copies=6)
+compared = partial(trained, takes_features=takes_features)
 theory = partial(KindCost, lower=("paths", "trials", "seeds"), base_mb=700)
 KINDS = {
-    "strategies": trained(
-        lambda s, network: _strategies(s, network, lambda name: s.runs),
-        (*BATCHES, "data.n_train"),
-        takes_features=takes_features,
+    "strategies": compared(
+        lambda s: _strategies(s, lambda name: s.runs), (*BATCHES, "data.n_train")
     ),
-    "strategies_tuning": trained(
-        lambda s, network: _strategies(
-            s, network, lambda name: s.tuning_runs * len(getattr(s.lrs, STRATEGIES[name][-1]))
-        ),
-        (*BATCHES, "tuning_runs"),
-        takes_features=takes_features,
-    ),
+    "strategies_tuning": compared(_tuning, (*BATCHES, "tuning_runs")),
     "feature_quality": trained(
-        lambda s, network: _steps(s, network, s.runs * len(s.head_scales) * len(s.lrs) * s.steps),
-        (*BATCHES, "public_known"),
+        lambda s: s.runs * len(s.head_scales) * len(s.lrs) * s.steps, (*BATCHES, "public_known")
     ),
     # In its memory is a compiler.
     "umap": trained(
-        lambda s, network: _steps(
-            s, network, s.runs * sum(s.fft_steps + lp_steps for lp_steps in s.lp_steps)
-        ),
+        lambda s: s.runs * sum(s.fft_steps + lp_steps for lp_steps in s.lp_steps),
         (*BATCHES, "points"),
         base_mb=1700,
     ),
-    "dynamics": theory(lambda s, network: _paths(s.relu)),
-    "distortion": theory(lambda s, network: s.after_probing.runs * s.clusters.trials),
-    "sensitivity": theory(lambda s, network: s.drift.seeds * s.drift.steps * s.drift.d**2),
+    "dynamics": theory(_paths),
+    "distortion": theory(lambda s: s.after_probing.runs * s.clusters.trials),
+    "sensitivity": theory(lambda s: s.drift.seeds * s.drift.steps * s.drift.d**2),
     "imbalance": theory(
-        lambda s, network: sum(
-            part.paths * part.steps * part.inputs * part.hidden for part in (s.gap, s.drift)
-        )
+        lambda s: sum(of.paths * of.steps * of.inputs * of.hidden for of in (s.gap, s.drift))
     ),
 }

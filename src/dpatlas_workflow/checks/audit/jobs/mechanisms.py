@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpatlas.accounting.gaussian_dp import log_mixture
 from dpatlas.accounting.guarantees import guarantee
 from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Poisson, Sampler, Shuffled
 from dpatlas.base.seeds import Noise
@@ -247,13 +248,10 @@ def log_likelihood_ratio(t: float, share: float, q: float, sigma: float, relatio
     for replace_one.
     """
 
-    def log_mixture(sign: float) -> float:
-        hit = (2 * sign * t * share - share**2) / (2 * sigma**2)
-        if q == 1:
-            return hit
-        return float(np.logaddexp(math.log1p(-q), math.log(q) + hit)) if q else 0.0
-
-    return log_mixture(1.0) - (log_mixture(-1.0) if relation == "replace_one" else 0.0)
+    with_, without = (
+        log_mixture((2 * sign * t * share - share**2) / (2 * sigma**2), q) for sign in (1.0, -1.0)
+    )
+    return float(with_ - without if relation == "replace_one" else with_)
 
 
 def _silent(name: str, model: str, relation: str, *phases: TrainingPhase) -> PrivateSGD:
