@@ -162,7 +162,7 @@ REFUTING = {
     "maxinf-3": shift("certificate_posterior", 0.15, prior="dp-sgd"),
     "maxinf-15": shift("certificate_posterior", -0.09, prior="noise-only"),
     "maxinf-16": shift("certificate_rigorous", 0.1, prior="dp-sgd", E=1),
-    "maxinf-4": shift("certificate_prior", 0.149, prior="dp-sgd", run=7),
+    "maxinf-4": shift("certificate_prior", 0.149, prior="dp-sgd", run=5),
     "maxinf-17": shift("certificate_posterior", 0.55, prior="independent"),
     "maxinf-5a": power_law("n_at_T", -0.31),
     "maxinf-5b": power_law("zeta_over_sigma", 1.15),
