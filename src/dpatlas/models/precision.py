@@ -21,8 +21,9 @@ _precision = "float32"
 # What multiplies float32, and the settings under which it rounds factors first.
 _CPU: Any = torch.backends.mkldnn
 _GPU: Any = torch.backends.cudnn
+_GPU_MATMUL: Any = torch.backends.cuda.matmul
 _ON_CPU: tuple[Any, ...] = (_CPU.matmul, _CPU.conv, _CPU.rnn)
-_ON_GPU: tuple[Any, ...] = (torch.backends.cuda.matmul, _GPU.conv, _GPU.rnn)
+_ON_GPU: tuple[Any, ...] = (_GPU_MATMUL, _GPU.conv, _GPU.rnn)
 _ROUNDED = ("bf16", "tf32")
 
 
@@ -53,15 +54,41 @@ def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[
     return torch.autocast(device.type, enabled=False)
 
 
-@contextlib.contextmanager
-def exact() -> Iterator[None]:
+class exact(contextlib.ContextDecorator):  # noqa: N801
     """Inside, products are full float32, also within a pass."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_tf32(False))
-        for kind in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(kind):
-                stack.enter_context(torch.autocast(kind, enabled=False))
-        yield
+
+    def __init__(self) -> None:
+        self._undone: list[contextlib.ExitStack | None] = []
+
+    def __enter__(self) -> None:
+        # A small network enters it many times a step: where nothing rounds, nothing is set.
+        self._undone.append(None if _nothing_rounds() else _made_exact())
+
+    def __exit__(self, *failure: object) -> None:
+        if (stack := self._undone.pop()) is not None:
+            stack.close()
+
+
+def _nothing_rounds() -> bool:
+    try:
+        rounding = _GPU_MATMUL.allow_tf32 or _GPU.allow_tf32
+    except RuntimeError:
+        return False
+    return not (
+        rounding
+        or any(part.fp32_precision in _ROUNDED for part in _ON_CPU)
+        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled("cuda")
+    )
+
+
+def _made_exact() -> contextlib.ExitStack:
+    stack = contextlib.ExitStack()
+    stack.enter_context(_tf32(False))
+    for kind in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(kind):
+            stack.enter_context(torch.autocast(kind, enabled=False))
+    return stack
 
 
 @contextlib.contextmanager

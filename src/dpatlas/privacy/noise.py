@@ -13,14 +13,13 @@ tail from exponentials of 53 bits: right to a part of 2^-27 at 8.5 and of 2^-19 
 """
 
 import math
-import threading
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dpatlas.base.seeds import Noise, generator
+from dpatlas.base.seeds import Noise, reused
 from dpatlas.errors import InputError
 from dpatlas.privacy.sums import ClippedSum, NoisySum
 
@@ -29,7 +28,6 @@ LARGE = 2**14
 BLOCK = 2**15
 # Words of 52 bits below this, one in 2^24, are extended by 64 bits.
 SMALL = 2**28
-_made = threading.local()
 
 
 def add_noise(
@@ -51,10 +49,10 @@ def add_noise(
             normals = device_normals(tensor.shape, device_generator(key, tensor.device))
             tensor.add_(normals, alpha=scale)
         elif tensor.is_contiguous():
-            _add_flat(tensor.detach().view(-1).numpy(), scale, _draws(key))
+            _add_flat(tensor.detach().view(-1).numpy(), scale, reused(key))
         else:
             flat = np.zeros(tensor.numel())
-            _add_flat(flat, scale, _draws(key))
+            _add_flat(flat, scale, reused(key))
             tensor.add_(torch.from_numpy(flat).view(tensor.shape))
 
 
@@ -84,16 +82,6 @@ def device_normals(shape: Iterable[int], draws: torch.Generator) -> Tensor:
     """N(0, 1) draws on the generator's device, float64."""
     normals = torch.empty(tuple(shape), dtype=torch.float64, device=draws.device)
     return normals.normal_(generator=draws)
-
-
-def _draws(key: int) -> np.random.Generator:
-    """`base.seeds.generator`, made once in a thread: to make one takes as long as 1,000 normals."""
-    if not hasattr(_made, "draws"):
-        _made.draws, _made.start = (made := generator(0)), made.bit_generator.state
-    _made.start["state"]["key"][:] = key % 2**64, key // 2**64
-    _made.draws.bit_generator.state = _made.start
-    draws: np.random.Generator = _made.draws
-    return draws
 
 
 def _add_flat(flat: np.ndarray, scale: float, draws: np.random.Generator) -> None:

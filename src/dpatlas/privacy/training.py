@@ -44,7 +44,7 @@ from dpatlas.base.guard import checked, integer, real
 from dpatlas.base.progress import EpsilonSoFar, Progress
 from dpatlas.base.seeds import Noise, generator
 from dpatlas.errors import InputError
-from dpatlas.models.precision import without_autocast
+from dpatlas.models.precision import exact, without_autocast
 from dpatlas.privacy.augmentation import Augmentation, ShiftAndFlip, drawn_views
 from dpatlas.privacy.data import FromDataset, InMemory, Located, data_of, refuse_held, rows_of
 from dpatlas.privacy.digest import digest, values_of
@@ -435,7 +435,8 @@ class PrivateTraining:
     def step(self) -> None:
         """One private update."""
         self._refuse_other_parameters()
-        with without_autocast(self.device):
+        # Here too, so that where a script lets torch round, it is set once and not in every layer.
+        with exact():
             self._step(*self.phase_at(self.steps_done))
 
     @property
@@ -455,7 +456,7 @@ class PrivateTraining:
     def _refuse_other_parameters(self) -> None:
         """InputError where the model has other parameters than those that were traced."""
         now = dict(self.model.named_parameters())
-        if now.keys() != self._own.keys() or any(now[name] is not self._own[name] for name in now):
+        if len(now) != len(self._own) or any(self._own.get(name) is not now[name] for name in now):
             allowed = "the same for all steps; change their values in place, or make a new training"
             raise InputError("model", "other parameters than when the training was made", allowed)
 
@@ -917,9 +918,9 @@ def _number_of(sums: Mapping[str, Tensor]) -> Any:
     total: Any = 0.0
     for value in sums.values():
         part: Any = value.detach().reshape(-1)
-        part = part[:: max(1, len(part) // SHOWN_NUMBERS)].double()
+        part = part[:: max(1, part.shape[0] // SHOWN_NUMBERS)].double()
         # Gradients by class sum to 0: all alike, their sum would show nothing.
-        weights: Any = _weights(len(part), part.device)
+        weights: Any = _weights(part.shape[0], part.device)
         on_host = part.device.type == "cpu"
         total += part.numpy() @ weights if on_host else part.to(weights.dtype) @ weights
     return total
@@ -938,8 +939,15 @@ def _clipping_of(phase: TrainingPhase) -> str | LayerBounds:
 
 
 def _digest_of_rows(x: Tensor) -> Tensor:
-    """A number for each row of x (rows, d), in which a change of the row shows; it is private."""
-    return torch.mv(x.detach(), _projection(x.shape[1]).to(x))
+    """A number for each row of x (rows, d), in which a change of the row shows; it is private.
+
+    The last rows are taken within four, as all others are: alone, torch adds them up otherwise.
+    """
+    x, projection = x.detach(), _projection(x.shape[1]).to(x)
+    alone = x.shape[0] % 4
+    if not alone or x.shape[0] < 4:
+        return torch.mv(x, projection)
+    return torch.cat([torch.mv(x[:-alone], projection), torch.mv(x[-4:], projection)[-alone:]])
 
 
 @functools.cache
