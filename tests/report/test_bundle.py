@@ -17,13 +17,14 @@ from dpatlas.base.records import read_record
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import execute
 from dpatlas_workflow.commands import bundle as command
-from dpatlas_workflow.commands import verify
+from dpatlas_workflow.commands import claims, publish, verify
 from dpatlas_workflow.config.atlas import KEYS, Atlas
 from dpatlas_workflow.config.load import merge, read_tier, validate
 from dpatlas_workflow.cost.estimate import seconds_per_run
 from dpatlas_workflow.evidence import claims as judging
 from dpatlas_workflow.evidence.verdicts import read_claims
-from dpatlas_workflow.report import bundle, manifest
+from dpatlas_workflow.report import bundle, lineage, manifest
+from dpatlas_workflow.report.differences import compare
 from dpatlas_workflow.run.command import kind_of
 from dpatlas_workflow.show import make
 
@@ -100,6 +101,20 @@ def tarred(path, members):
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     return path
+
+
+def test_a_finished_run_is_published_and_differs_in_nothing_from_what_it_publishes(
+    finished, tmp_path, capsys
+):
+    docs = tmp_path / "docs"
+    assert publish.main(["--tier", "smoke", "--results", str(finished), "--docs", str(docs)]) == 0
+    assert {path.name for path in docs.glob("smoke/*/")} == {ALONE}
+    assert verify.main([str(docs / "smoke")]) == 0
+    traces = [lineage.find(str(of / "smoke"), finished, "smoke") for of in (finished, docs)]
+    assert compare(*traces)["differences"] == []
+    folders = ["--results", str(finished), "--docs", str(docs)]
+    assert claims.main(["--tier", "smoke", "--check", *folders]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("0 of ")
 
 
 @pytest.mark.slow

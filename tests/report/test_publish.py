@@ -562,7 +562,7 @@ def test_a_partial_run_takes_nothing_away_that_is_published(run):
     """So a tier is run a figure at a time."""
     target = published(run)
     table = {f"tables/{TABLE}": IDS[:1]}
-    lacks = rf"kl_privacy: found {FIGURE}, of which this partial run lacks records; allowed: a run"
+    lacks = f"kl_privacy: found {FIGURE}, of which this partial run lacks records; allowed: records"
     with pytest.raises(InputError, match=lacks):
         published(run, table, [waits(FIGURE)], "def")
     # Of a paper of which it has nothing it says nothing.

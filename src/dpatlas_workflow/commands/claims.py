@@ -26,6 +26,7 @@ from dpatlas_workflow.evidence.verdicts import (
     IDENTITY,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
+    NOT_RUN,
     OURS,
     OUTCOMES,
     REPRODUCED,
@@ -162,7 +163,8 @@ def changes(before: Sequence[Row], now: Sequence[Row]) -> list[tuple[str, bool]]
     changed = []
     for claim in dict.fromkeys([*old, *new]):
         verdicts = [rows[claim]["verdict"] if claim in rows else None for rows in (old, new)]
-        if verdicts[0] == verdicts[1]:
+        # Papers that were not run are no part of a publication.
+        if verdicts[0] == verdicts[1] or {*verdicts} == {None, NOT_RUN}:
             continue
         contradicts = {_side(rows.get(claim)) for rows in (old, new)} == CONTRADICTING
         line = f"{claim}: " + " -> ".join(verdict or "no such claim" for verdict in verdicts)

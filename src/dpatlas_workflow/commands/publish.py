@@ -1,4 +1,4 @@
-"""`python -m dpatlas publish`: copy the summaries of a complete run to docs/results.
+"""`python -m dpatlas publish`: copy the summaries of a run to docs/results, a folder by paper.
 
 Of the tiers embedded, workstation, printed and paper it also writes docs/index.html, all of these
 that are published on one page.

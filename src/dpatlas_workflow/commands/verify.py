@@ -3,10 +3,10 @@
 Checked: the csv files against manifest.txt; every file of a figure or table, and the records behind
 it, against its lineage, and that a lineage names every file there; every record's schema, place and
 spec, whether its data set, features and backbone are there, and whether today's code would make it;
-the arrays of data sets, features and backbones against their manifests. Of a published run: every
-file against manifest.json, which has to name them all. Of both: the means and intervals of
-comparisons.csv against the values of runs beside them. A line for each difference; exit code 1 if
-there is any.
+the arrays of data sets, features and backbones against their manifests. Of a published tier or
+paper: every file against the paper's manifest.json, which has to name them all, and what stands
+beside the papers against what they say together. Of all: the means and intervals of comparisons.csv
+against the values of runs beside them. A line for each difference; exit code 1 if there is any.
 
 Not checked: config.json, which publish compares with the runs; cost.json, logs, the page and
 README.md of a publication, which no checksum covers; of

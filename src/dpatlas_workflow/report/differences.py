@@ -18,7 +18,7 @@ from dpatlas.base.canonical import canonical_json
 from dpatlas.base.files import read_json, read_text
 from dpatlas.base.records import read_record
 from dpatlas.errors import InputError
-from dpatlas_workflow.evidence.verdicts import COMPARISONS
+from dpatlas_workflow.evidence.verdicts import COMPARISONS, NOT_RUN
 from dpatlas_workflow.records import measured
 from dpatlas_workflow.report.index import Index, evidence_of
 from dpatlas_workflow.report.lineage import Trace
@@ -228,7 +228,11 @@ def _verdict_differences(old: Path, new: Path) -> Iterator[Difference]:
         {name: {**row, "evidence": ", ".join(evidence_of(row))} for name, row in claims.items()}
         for claims in (Index(old).claims, Index(new).claims)
     )
-    verdicts = [{name: row["verdict"] for name, row in side.items()} for side in (before, after)]
+    # Papers that were not run are no part of a publication.
+    verdicts = [
+        {n: row["verdict"] for n, row in side.items() if n in other or row["verdict"] != NOT_RUN}
+        for side, other in ((before, after), (after, before))
+    ]
     yield from _fields("verdict", verdicts[0], verdicts[1])
     for name in (claim for claim in before if claim in after):
         row, other = before[name], after[name]

@@ -96,7 +96,7 @@ def publish(
         lost = (before & all_products().keys()) - part["products"].keys()
         if lost and part["products"]:
             found = f"{min(lost)}, of which this partial run lacks records"
-            raise InputError(str(target / key), found, "a run with the records of both")
+            raise InputError(str(target / key), found, "records of both, or a tier of another name")
         if lost:
             del made[key]
     with replacing_folder(target) as fresh:

@@ -61,9 +61,8 @@ def published_parts(tier: Path, replaced: Collection[str]) -> dict[str, Part]:
     parts: dict[str, Part] = {}
     for path in publications(tier):
         manifest, folder = read_publication(path), path.parent
-        keys = {block_key(of["module"]) for of in manifest["products"].values()}
-        if key := manifest.get("block"):
-            keys = {key}
+        key, of = manifest.get("block"), manifest["products"].values()
+        keys = {key} if key else {block_key(product["module"]) for product in of}
         if keys <= {*replaced}:
             continue
         require_as_made(folder, manifest["files"], MANIFEST, "the file as it was published")
@@ -84,29 +83,29 @@ def by_paper(manifest: Content, folder: Path, paths: Iterable[str]) -> dict[str,
     for name in (each["name"] for each in manifest.get("waiting", ())):
         if name in all_products():
             blocks[name] = all_products()[name][1].key
+    claims, comparisons = read_claims(folder, "paper", "statement"), read_comparisons(folder)
+    config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     parts = {}
     for key in dict.fromkeys(blocks.values()):
         part = _of_paper(manifest, key, {name for name in blocks if blocks[name] == key})
         own = [path for path in paths if Path(path).stem in part["products"]]
         files = {path: (folder / path).read_bytes() for path in own}
-        rows = [row for row in read_claims(folder, "paper", "statement") if row["paper"] == key]
+        rows = [row for row in claims if row["paper"] == key]
         names = {row["claim"] for row in rows}
-        compared = [row for row in read_comparisons(folder) if row["claim"] in names]
+        files |= _tables(rows, [row for row in comparisons if row["claim"] in names])
+        files[MORE_RUNS] = _json(_more_runs(part["records"]))
+        files |= {} if config is None else {CONFIG: public_config(config)}
         if reading := part.get("read_again"):
             of_paper = {what: sorted(names & {*reading[what]}) for what in ("judged", "withdrawn")}
             part["read_again"] = {**reading, **of_paper}
-        files |= _tables(rows, compared)
-        files[MORE_RUNS] = _json(_more_runs(part["records"]))
-        if (folder / CONFIG).is_file():
-            files[CONFIG] = public_config(read_json(folder / CONFIG))
         parts[key] = part, files
     return parts
 
 
 def _of_paper(manifest: Content, key: str, own: set[str]) -> Content:
-    """What the manifest of a tier says of these figures and tables of a paper.
+    """What the manifest of a tier says of these figures and tables of a paper, there or waiting.
 
-    Of one of which nothing is there yet that is what waits. The cost stays that of the whole run.
+    The cost stays that of the whole run.
     """
 
     def some(what: str, names: set[Any]) -> Content:
