@@ -99,7 +99,7 @@ def test_poisson_batch_sizes_follow_the_binomial_law(kind):
 class Lucky:
     """Noise whose every trial succeeds, which a single draw of distances would cut short."""
 
-    def generator(self, **axes):
+    def reused(self, **axes):
         return self
 
     def geometric(self, q, size):

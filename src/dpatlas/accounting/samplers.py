@@ -12,7 +12,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from dpatlas.base.guard import checked, hold, integer, one_of
-from dpatlas.base.seeds import Noise, generator, reused
+from dpatlas.base.seeds import Noise, generator
 from dpatlas.errors import InputError
 
 
@@ -73,7 +73,7 @@ class Poisson(Sampler):
         In n independent trials with success probability q the distances between successes are
         independent Geometric(q); the successes below n are therefore exactly a Poisson batch.
         """
-        draws = reused(noise.key(repetition, step, "batch"))
+        draws = noise.reused(repetition=repetition, step=step, use="batch")
         # Six standard deviations above the expected number of successes: nearly always enough.
         chunk = self.batch + 6 * math.isqrt(self.batch) + 10
         selected = draws.geometric(self.sample_rate, size=chunk).cumsum() - 1
@@ -91,7 +91,7 @@ class FixedSize(Sampler):
 
     def batch_indices(self, noise: Noise, repetition: int, step: int) -> np.ndarray:
         """A uniformly random subset of exactly `batch` records."""
-        draws = reused(noise.key(repetition, step, "batch"))
+        draws = noise.reused(repetition=repetition, step=step, use="batch")
         return np.sort(draws.choice(self.n, self.batch, replace=False, shuffle=False))
 
 

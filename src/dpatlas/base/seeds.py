@@ -231,6 +231,10 @@ class Noise:
         """The generator of one draw, or of a part of it."""
         return generator(self.key(repetition, step, use, part))
 
+    def reused(self, *, repetition: int, step: int, use: str) -> np.random.Generator:
+        """The generator of one draw, to be drawn from before the next one is asked for."""
+        return reused(self.key(repetition, step, use))
+
     def normal(self, size: int, *, repetition: int, step: int, use: str) -> np.ndarray:
         """`size` independent N(0, 1) draws, float64: numpy's ziggurat, as in `privacy.noise`."""
-        return self.generator(repetition=repetition, step=step, use=use).standard_normal(size)
+        return self.reused(repetition=repetition, step=step, use=use).standard_normal(size)
