@@ -226,11 +226,13 @@ def build_page(
     return BREAKS.sub("", page)
 
 
-def _waiting(rows: Sequence[dict[str, str]]) -> dict[str, Any] | None:
-    """How many statistical questions are open, of how many, after how many runs; or None."""
-    questions = [row for row in rows if row["kind"] == STATISTICAL and row.get("runs")]
+def _waiting(rows: Sequence[dict[str, str]]) -> dict[str, int] | None:
+    """How many questions that need runs are open, of how many, and the most runs; None if none."""
+    names = [row["claim"] for row in rows]
+    wholes = {parent_of(name, names) for name in names if parent_of(name, names) != name}
+    questions = [r for r in rows if r["kind"] == STATISTICAL and r["claim"] not in wholes]
     waiting = [row for row in questions if row["verdict"] == INCONCLUSIVE]
-    runs = sorted({int(row["runs"]) for row in waiting})
+    runs = max((int(row["look"]) for row in questions if row.get("look")), default=0)
     return {"open": len(waiting), "of": len(questions), "runs": runs} if waiting else None
 
 
