@@ -13,7 +13,6 @@ from small_jobs import Killed
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.ledger import together
 from dpatlas.accounting.samplers import Poisson
-from dpatlas.base import seeds
 from dpatlas.base.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
@@ -197,13 +196,6 @@ def test_a_langevin_run_states_the_steps_that_it_took(method):
         assert together([stopped], PROBLEM.delta, "replace_one")[0] < epsilon
 
 
-class Forgetful(dict):
-    """Claims of noise that nobody remembers."""
-
-    def setdefault(self, key, default=None):
-        return default
-
-
 class TestRows:
     def test_every_arm_has_a_row_and_schedules_share_those_of_dp_sgd(self, record):
         rows = arms_in(record["metrics"])
@@ -230,32 +222,6 @@ class TestRows:
         for each, row in zip(reported, rows, strict=True):
             chosen = {name: value for name, value in each["chosen"].items() if name != "step_size"}
             assert chosen.items() <= row.items()
-
-    def test_settings_are_chosen_by_the_fixed_part_alone(self, data, tmp_path, monkeypatch):
-        # Each stands for another program: in this one, noise would be taken twice.
-        monkeypatch.setattr(seeds, "_claims", Forgetful())
-        tuned = metrics_of(spec_of("accuracy_tuning"), data, tmp_path)
-        stored = prepared.load(data.parent)
-        changed = {part: (getattr(stored, part) + 1) % 3 for part in ("y_train", "y_test")}
-        other = save_data(tmp_path / "other", **changed)
-        assert metrics_of(spec_of("accuracy_tuning"), other, tmp_path / "o") == tuned
-        other = save_data(tmp_path / "third", y_validation=(stored.y_validation + 1) % 3)
-        assert metrics_of(spec_of("accuracy_tuning"), other, tmp_path / "t") != tuned
-
-    def test_arms_of_a_run_share_draws_and_runs_do_not(self, data, tmp_path, monkeypatch):
-        drawn = []
-        real_key = Noise.key
-
-        def key(noise, repetition, step, use, part=""):
-            drawn.append((repetition, step, use, part))
-            return real_key(noise, repetition, step, use, part)
-
-        monkeypatch.setattr(Noise, "key", key)
-        run(spec_of("accuracy"), data, tmp_path)
-        assert {each[0] for each in drawn} == {0, 1}
-        # Langevin steps of several arms, and batches of DP-SGD under both relations.
-        noise = [each for each in drawn if each[2] == "noise" and each[0] == 0 and each[1] == 0]
-        assert len(noise) > len(set(noise)) == 2
 
     def test_every_row_and_its_arm_state_the_guarantee_of_one_run(self, record):
         ledger, rows = record["ledger"], record["metrics"]["arms"]

@@ -83,27 +83,6 @@ def test_runs_of_one_number_start_from_the_same_head_and_others_from_another(giv
         assert torch.equal(head, heads[4]) and not torch.equal(head, heads[0])
 
 
-def test_the_head_draws_the_same_noise_whatever_else_is_trained(given, monkeypatch):
-    """Arms of a run that share batches and noise differ by what they train alone."""
-    sums, real_step = {}, PrivateTraining.step
-
-    def step(training):
-        def keep(number, noisy):
-            arm = (training.repetition, training.phases[0].noise_multiplier > 0, len(noisy))
-            if number == 0:
-                sums[arm] = noisy["head.bias"].clone()
-
-        training.on_update = keep
-        real_step(training)
-
-    monkeypatch.setattr(PrivateTraining, "step", step)
-    run(spec_of("finetune"), *given)
-    alone, with_block = (sums[0, True, count] for count in (2, 4))
-    other = sums[1, True, 2]
-    # Equal noise, and gradients that differ by the clip alone, which is far smaller.
-    assert (alone - with_block).norm() < 0.5 * (alone - other).norm()
-
-
 def test_rows_count_what_is_trained_and_every_arm_has_its_ledger(given):
     record = json.loads(run(spec_of("finetune"), *given))
     metrics, arms = record["metrics"], record["ledger"]["arms"]
@@ -113,14 +92,6 @@ def test_rows_count_what_is_trained_and_every_arm_has_its_ledger(given):
         assert arm["guaranteed"] == "nothing: no noise" and arm["epsilon"] is None
     for arm in arms[2:]:
         assert 7.9 < arm["epsilon"] <= 8 and arm["sampler"]["name"] == "poisson"
-
-
-def test_every_arm_tries_every_rate_on_the_fixed_part(given):
-    rows = metrics_of(spec_of("finetune_tuning"), *given)["rows"]
-    assert len(rows) == 4
-    for row in rows:
-        assert [each["settings"] for each in row["tried"]] == [{"lr": 0.1}, {"lr": 1.0}]
-        assert row["trials"] == 4
 
 
 def test_parts_that_the_backbone_has_not_are_refused(given):

@@ -120,15 +120,3 @@ def test_accounting_of_other_published_rows_is_refused():
     record.tables["published"][0]["steps"] = 1
     with pytest.raises(InputError, match="other published settings"):
         maker("sgld_published")([record], {})
-
-
-def test_reached_accuracy_is_mean_and_error_of_the_arm_with_its_guarantee():
-    rows = select(published(compared()).rows, part="ours")
-    assert [row["schedule"] for row in rows] == ["constant", "decreasing"]
-    for row in rows:
-        assert row["dp_sgld_published"] == pytest.approx(0.85)
-        assert row["dp_sgld_published_standard_error"] == pytest.approx(0.05)
-        assert row["dp_sgld_published_guaranteed_epsilon"] == 300.0
-        assert row["dp_sgld_guaranteed"] == pytest.approx(0.425)
-        assert row["dp_sgd_published"] == pytest.approx(0.765)
-        assert row["dp_sgd_guaranteed_guaranteed_epsilon"] == 1.0

@@ -11,12 +11,8 @@ from figure_samples import select
 from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.formulas.feature_learning.rates import gaussian_dp_mu
+from dpatlas_workflow.papers.feature_learning.jobs import layers
 from dpatlas_workflow.papers.feature_learning.jobs import simulation as feature_simulation
-from dpatlas_workflow.papers.feature_learning.jobs.layers import (
-    SecondLayer,
-    first_gradient,
-    mean_direction,
-)
 from dpatlas_workflow.papers.feature_learning.jobs.simulation import DrawNetworks
 
 MU = gaussian_dp_mu(2.0, 1e-5)
@@ -35,7 +31,7 @@ class Watched:
 
     def __init__(self, folder, monkeypatch, **changes):
         self.layers, self.deviations, self.stepped, self.turned = {}, {}, [], []
-        real_head, real_descend = DrawNetworks._private_head, SecondLayer.descend_privately
+        real_head, real_descend = DrawNetworks._private_head, layers.SecondLayer.descend_privately
         real_stepped, real_normalised = feature_simulation.stepped, feature_simulation.normalised
 
         def head(networks, rules, layer, features, normal):
@@ -55,7 +51,7 @@ class Watched:
             return real_normalised(weights)
 
         monkeypatch.setattr(DrawNetworks, "_private_head", head)
-        monkeypatch.setattr(SecondLayer, "descend_privately", descend)
+        monkeypatch.setattr(layers.SecondLayer, "descend_privately", descend)
         monkeypatch.setattr(feature_simulation, "stepped", stepped)
         monkeypatch.setattr(feature_simulation, "normalised", normalised)
         self.record = record_of(spec_of(**ONE, **changes), folder)
@@ -103,9 +99,9 @@ def test_the_second_layer_sees_the_records_of_its_data_set(watched):
 
 def test_the_noise_that_is_added_is_the_one_that_the_record_names(watched):
     facts = watched.facts
-    added = watched.stepped[0] - first_gradient(DATA.start, DATA.first, facts["matrix_norm"])
+    added = watched.stepped[0] - layers.first_gradient(DATA.start, DATA.first, facts["matrix_norm"])
     np.testing.assert_allclose(added, facts["matrix_noise"], rtol=1e-5)
-    mean = mean_direction(DATA.first, facts["direction_norm"])
+    mean = layers.mean_direction(DATA.first, facts["direction_norm"])
     added = watched.turned[0] - mean[:, :, None]
     np.testing.assert_allclose(added, facts["direction_noise"], rtol=1e-4)
     for features in LEARNED:
@@ -127,7 +123,7 @@ def test_noise_is_sensitivity_over_mu_in_every_release_of_every_arm(watched):
 
 
 def test_nothing_is_clipped_or_noisy_without_privacy(watched):
-    plain = first_gradient(DATA.start, DATA.first, None)
+    plain = layers.first_gradient(DATA.start, DATA.first, None)
     np.testing.assert_array_equal(watched.stepped[1], plain)
     np.testing.assert_array_equal(watched.stepped[2], plain * 60)
 
@@ -150,7 +146,7 @@ def by_hand(number, weights, penalty, shared):
 
 def test_risks_without_privacy_are_those_of_a_plain_computation(watched):
     rows = watched.record["metrics"]["rows"]
-    gradient = first_gradient(DATA.start, DATA.first, None)
+    gradient = layers.first_gradient(DATA.start, DATA.first, None)
     moved = DATA.start.weights - watched.facts["rate"] * gradient
     for features, weights in (("random", DATA.start.weights), ("nonprivate", moved)):
         for number in range(2):

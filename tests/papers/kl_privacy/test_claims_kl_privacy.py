@@ -106,7 +106,6 @@ def test_the_bound_of_a_run_has_the_run_s_own_initial_gap():
 @pytest.mark.parametrize(
     ("group", "init", "spec", "touched"),
     [
-        ("epochs", "ntk", {}, {"kl-1", "kl-1a", "kl-1e", "kl-2"}),
         ("early", "he", {}, {"kl-1", "kl-1b"}),
         ("depth", "ntk", {"depth": 6}, {"kl-5", "kl-5c"}),
         ("bounds", "he", {}, {"kl-6", "kl-6a"}),

@@ -16,12 +16,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import expit, logsumexp, softmax
 
-from dpatlas.formulas.kl_privacy.theorems import (
-    excess_risk_averaged_iterate,
-    kl_drift_integral,
-    kl_step,
-    neighbour_gap,
-)
+from dpatlas.formulas.kl_privacy import theorems
 
 
 def gaussian_kl(mean, covariance, other_mean, other_covariance):
@@ -76,7 +71,7 @@ def test_kl_of_a_trajectory_is_half_of_what_is_printed(relation, seed):
     for k in range(steps):
         at = slice(k * p, (k + 1) * p)
         products = expected_products(x, y, mean[at], covariance[at, at])
-        delta_norm2 = neighbour_gap(
+        delta_norm2 = theorems.neighbour_gap(
             relation,
             held,
             g_norm2=products[-1, -1],
@@ -84,7 +79,7 @@ def test_kl_of_a_trajectory_is_half_of_what_is_printed(relation, seed):
             inner=products[-1, :held].mean(),
         )
         for convention in sums:
-            sums[convention] += kl_step(eta, sigma2, delta_norm2, convention)
+            sums[convention] += theorems.kl_step(eta, sigma2, delta_norm2, convention)
     assert sums["exact"] == pytest.approx(exact, rel=1e-8)
     assert sums["paper"] == pytest.approx(2 * exact, rel=1e-8)
 
@@ -99,8 +94,10 @@ def test_kl_of_a_trajectory_with_a_constant_gap_is_half_of_what_is_printed():
         *trajectory_law(x, y, eta, sigma2, steps), *trajectory_law(x, other, eta, sigma2, steps)
     )
     delta_norm2 = np.sum((1.5 * x[-1] / n) ** 2)
-    assert steps * kl_step(eta, sigma2, delta_norm2) == pytest.approx(exact, rel=1e-8)
-    assert steps * kl_step(eta, sigma2, delta_norm2, "paper") == pytest.approx(2 * exact, rel=1e-8)
+    assert steps * theorems.kl_step(eta, sigma2, delta_norm2) == pytest.approx(exact, rel=1e-8)
+    assert steps * theorems.kl_step(eta, sigma2, delta_norm2, "paper") == pytest.approx(
+        2 * exact, rel=1e-8
+    )
 
 
 def printed_loss(f, y):
@@ -212,8 +209,8 @@ def test_printed_lemma_3_2_is_below_the_true_integral():
     k = 0.999 * beta
     true = k**2 * (v * T + sigma2 * T**2)
     arguments = dict(T=T, beta=beta, c=c, n=n, gdiff0=k**2 * v, g0=0.0, sigma2=sigma2, rank=1)
-    assert kl_drift_integral(**arguments, convention="paper") < 0.6 * true
-    assert kl_drift_integral(**arguments, convention="exact") > true
+    assert theorems.kl_drift_integral(**arguments, convention="paper") < 0.6 * true
+    assert theorems.kl_drift_integral(**arguments, convention="exact") > true
 
 
 def test_printed_lemma_3_2_can_be_below_the_true_divergence():
@@ -229,9 +226,9 @@ def test_printed_lemma_3_2_can_be_below_the_true_divergence():
         true += eta * np.mean((a + 2 * c * outside) ** 2) / (4 * sigma2)
         w = w - eta * c * outside + math.sqrt(2 * eta * sigma2) * draws.normal(size=w.shape)
     arguments = dict(T=T, beta=1e-6, c=1.0, n=1, gdiff0=a**2, g0=0.0, sigma2=sigma2, rank=1)
-    printed = kl_drift_integral(**arguments, convention="paper") / (2 * sigma2)
+    printed = theorems.kl_drift_integral(**arguments, convention="paper") / (2 * sigma2)
     assert (true, printed) == pytest.approx((1.56, 1.25), abs=0.01)
-    assert kl_drift_integral(**arguments, convention="exact") / (4 * sigma2) > true
+    assert theorems.kl_drift_integral(**arguments, convention="exact") / (4 * sigma2) > true
 
 
 slopes = st.floats(-1, 1)
@@ -263,7 +260,7 @@ def test_our_lemma_3_2_is_above_the_true_integral(records, other, beta, start, s
     second_moment = mean**2 + 2 * sigma2 * integrated(2 * a)
     gap_slope, gap_shift = (slope[0] - other[0]) / n, (shift[0] - other[1]) / n
     expected_gap2 = gap_slope**2 * second_moment + 2 * gap_slope * gap_shift * mean + gap_shift**2
-    bound = kl_drift_integral(
+    bound = theorems.kl_drift_integral(
         T=T,
         beta=beta,
         c=0.0,
@@ -314,8 +311,8 @@ def test_mean_excess_risk_along_the_path_exceeds_half_sigma2_rank(sigma2):
     excess = stationary_mean(opposite_labels_loss, sigma2)
     start2 = stationary_mean(lambda w: w**2, sigma2)
     arguments = dict(alpha=0.0, R=start2, T=1e5 * start2 / sigma2**2, sigma2=sigma2, rank=1)
-    assert excess > excess_risk_averaged_iterate(**arguments, convention="paper")
-    assert excess < excess_risk_averaged_iterate(**arguments, convention="exact")
+    assert excess > theorems.excess_risk_averaged_iterate(**arguments, convention="paper")
+    assert excess < theorems.excess_risk_averaged_iterate(**arguments, convention="exact")
     if sigma2 == 0.05:
         assert excess == pytest.approx(0.5125 * sigma2, rel=1e-4)
 
@@ -337,6 +334,6 @@ def test_excess_risk_of_the_averaged_iterate_exceeds_the_printed_lemma_6_1():
     excess = opposite_labels_loss(total / steps)
     error = excess.std() / math.sqrt(runs)
     arguments = dict(alpha=0.0, R=0.0, T=steps * step, sigma2=sigma2, rank=1)
-    printed = excess_risk_averaged_iterate(**arguments, convention="paper")
+    printed = theorems.excess_risk_averaged_iterate(**arguments, convention="paper")
     assert excess.mean() > printed + 5 * error
-    assert excess.mean() < excess_risk_averaged_iterate(**arguments, convention="exact")
+    assert excess.mean() < theorems.excess_risk_averaged_iterate(**arguments, convention="exact")

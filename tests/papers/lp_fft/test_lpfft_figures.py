@@ -2,21 +2,10 @@
 
 import re
 
+import lpfft_sample_records as samples
 import numpy as np
 import pytest
 from figure_samples import maker, select
-from lpfft_sample_records import (
-    BACKBONE,
-    CONTROL_ARMS,
-    EPSILONS,
-    FEW_ARMS,
-    MAIN_ARMS,
-    RECORDS,
-    clip_records,
-    feature_record,
-    strategies_record,
-    umap_record,
-)
 from lpfft_theory_sample_records import RECORDS as THEORY
 from lpfft_theory_sample_records import theory_record
 from scipy import stats
@@ -38,11 +27,11 @@ from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN, Estimate
 
 
 def show(name, *records):
-    return maker(name)(list(records) or (RECORDS | THEORY)[name](), {})
+    return maker(name)(list(records) or (samples.RECORDS | THEORY)[name](), {})
 
 
 def two_levels(**options):
-    return [strategies_record(noise, **options) for noise in (0.0, 4.0)]
+    return [samples.strategies_record(noise, **options) for noise in (0.0, 4.0)]
 
 
 def titles_of(shown):
@@ -50,7 +39,8 @@ def titles_of(shown):
 
 
 @pytest.mark.parametrize(
-    ("name", "record"), [("lpfft_feature_quality", feature_record), ("lpfft_umap", umap_record)]
+    ("name", "record"),
+    [("lpfft_feature_quality", samples.feature_record), ("lpfft_umap", samples.umap_record)],
 )
 def test_epsilon_is_not_said_to_cover_neighbours_that_are_private_records(name, record):
     (note,) = (note for note in show(name, record()).notes if "$\\varepsilon$ covers" in note)
@@ -75,25 +65,25 @@ def test_series_differ_in_grey_print(looks):
 
 class TestRows:
     def test_an_interval_is_that_of_student_over_runs_and_one_run_has_none(self):
-        record = strategies_record(4.0)
+        record = samples.strategies_record(4.0)
         for row, arm in zip(arms.arm_rows(record), arms_over_runs(record), strict=True):
             values = arm["accuracy"]
             expected = stats.t.interval(0.95, 7, np.mean(values), stats.sem(values))
             assert (row["low"], row["high"]) == pytest.approx(expected)
             assert row["standard_error"] == pytest.approx(stats.sem(values))
-        row = arms.arm_rows(strategies_record(runs=1))[0]
+        row = arms.arm_rows(samples.strategies_record(runs=1))[0]
         assert (row["low"], row["high"], row["standard_error"]) == (None, None, None)
 
     def test_the_same_strategy_at_the_same_level_twice_is_refused(self):
-        records = [strategies_record(runs=4), strategies_record(runs=5)]
+        records = [samples.strategies_record(runs=4), samples.strategies_record(runs=5)]
         with pytest.raises(InputError, match="each strategy once at each level"):
             arms.arms(records, "strategies")
-        assert arms.arms([*records[:1], *clip_records()], "strategies")
+        assert arms.arms([*records[:1], *samples.clip_records()], "strategies")
 
     def test_a_name_of_two_phases_says_its_share_and_means_no_other(self):
         rows = [
             row
-            for record in two_levels(arms=MAIN_ARMS + CONTROL_ARMS)
+            for record in two_levels(arms=samples.MAIN_ARMS + samples.CONTROL_ARMS)
             for row in arms.arm_rows(record)
         ]
         looks = arms.series_looks(rows)
@@ -108,7 +98,7 @@ class TestRows:
 class TestBudgetSweep:
     def test_scenarios_with_another_best_share_stand_in_front_on_the_same_axes(self):
         best = {"a": 1.0, "b": 1.0, "c": 0.0}
-        records = [strategies_record(4.0, name, arms=FEW_ARMS) for name in best]
+        records = [samples.strategies_record(4.0, name, arms=samples.FEW_ARMS) for name in best]
         for record in records:
             shares = {row["arm"]: row["share"] for row in record.tables["arms"]}
             for row in record.tables["runs"]:
@@ -120,8 +110,8 @@ class TestBudgetSweep:
         assert titles_of(show("lpfft_budget_sweep", *records[:2])) == ["a", "b"]
 
     def test_a_clip_sweep_has_the_clip_of_the_scenario_itself_too(self):
-        swept = [each for each in clip_records() if each.spec.max_grad_norm != 1.0]
-        shown = show("lpfft_budget_sweep", *two_levels(), strategies_record(1.0), *swept)
+        swept = [each for each in samples.clip_records() if each.spec.max_grad_norm != 1.0]
+        shown = show("lpfft_budget_sweep", *two_levels(), samples.strategies_record(1.0), *swept)
         clip = select(shown.rows, panel="clip", strategy="lp-fft")
         assert sorted(row["max_grad_norm"] for row in clip) == [0.1, 0.3, 1.0, 3.0, 10.0]
         assert {row["share"] for row in clip} == {0.5}
@@ -130,34 +120,22 @@ class TestBudgetSweep:
 
 
 class TestPrivacyUtility:
-    def test_every_strategy_is_drawn_against_its_epsilon_and_without_privacy_to_the_right(self):
-        records = [strategies_record(noise, arms=FEW_ARMS) for noise in (0.0, 1.0, 4.0)]
-        shown = show("lpfft_privacy_utility", *records)
-        free = select(shown.rows, noise_multiplier=0.0)
-        assert {row["epsilon"] for row in free} == {None}
-        private = [row for row in shown.rows if row["epsilon"]]
-        assert {row["epsilon"] for row in private} == {1.6, 10.9}
-        (panel,) = shown.panels
-        (line,) = panel.upright
-        right = {
-            y for each in panel.series for x, y in zip(each.x, each.y, strict=True) if x > line
-        }
-        assert right == {row["value"] for row in free} and line > EPSILONS[1.0]
-
     def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_alone(self):
-        theirs = BACKBONE | {"architecture": "resnet18", "source": "cifar10"}
+        theirs = samples.BACKBONE | {"architecture": "resnet18", "source": "cifar10"}
         shown = {
             name: show(
                 "lpfft_privacy_utility",
                 *(
-                    strategies_record(noise, arms=FEW_ARMS, data=data, backbone=backbone)
+                    samples.strategies_record(
+                        noise, arms=samples.FEW_ARMS, data=data, backbone=backbone
+                    )
                     for noise in (0.0, 4.0)
                 ),
             )
             for name, data, backbone in (
                 ("theirs", "stl10-32", theirs),
                 ("other data", "cifar10", theirs),
-                ("other backbone", "stl10-32", BACKBONE),
+                ("other backbone", "stl10-32", samples.BACKBONE),
             )
         }
         for name, each in shown.items():
@@ -179,7 +157,7 @@ class TestPrivacyUtility:
 
 class TestFeatureQuality:
     def test_a_curve_is_the_mean_of_the_runs_at_every_step(self):
-        record = feature_record()
+        record = samples.feature_record()
         rows = lpfft_feature_quality.curve_rows(record)
         of = {"strategy": "lp-fft", "head_scale": 1.0, "lr": 5.0}
         found = select(record.tables["curves"], **of)
@@ -190,7 +168,7 @@ class TestFeatureQuality:
             assert row["value"] == pytest.approx(np.mean(values))
 
     def test_differences_of_early_losses_are_paired_and_hold_together(self):
-        record = feature_record()
+        record = samples.feature_record()
         rows = lpfft_feature_quality.loss_rows([record])
         # 5 and 10 steps of FFT lie within a fifth of 60; LP-FFT trains the head in 20 before them.
         losses = []
@@ -210,18 +188,18 @@ class TestFeatureQuality:
         assert row["confidence"] == pytest.approx(1 - 0.05 / 4)
 
     def test_where_lp_first_helps_and_where_it_hurts_is_told_apart(self):
-        rows = select(lpfft_feature_quality.loss_rows([feature_record()]), task="private")
+        rows = select(lpfft_feature_quality.loss_rows([samples.feature_record()]), task="private")
         answers = {(row["head_scale"], row["lr"]): row["answer"] for row in rows}
         assert answers[4.0, 10.0] == HOLDS
         assert answers[1.0, 10.0] == FAILS
-        alone = lpfft_feature_quality.loss_rows([feature_record(runs=1)])
+        alone = lpfft_feature_quality.loss_rows([samples.feature_record(runs=1)])
         assert {row["answer"] for row in alone} == {OPEN}
         assert {row["low"] for row in alone} == {None}
 
     def test_backbones_are_told_apart_and_their_noises_stand_together(self):
         few = ((4.0, 10.0),)
         records = [
-            feature_record(noise, few, backbone=backbone)
+            samples.feature_record(noise, few, backbone=backbone)
             for noise in (4.0, 1.0)
             for backbone in ("strokes-xs", "fonts-s")
         ]
@@ -243,7 +221,7 @@ class TestFeatureQuality:
 
 class TestUmap:
     def test_csv_holds_exactly_the_points_that_are_drawn_within_limits_of_one_length(self):
-        shown = show("lpfft_umap", umap_record(classes=3, points=30))
+        shown = show("lpfft_umap", samples.umap_record(classes=3, points=30))
         panels = grouped(select(shown.rows, part="point"), "lp_steps", "moment").values()
         assert len(panels) == 3 + 2 + 2
         ends = zip(shown.ends("x"), shown.ends("y"), strict=True)
@@ -270,7 +248,10 @@ class TestUmap:
         assert len({look.color for look in ten}) == 10
 
     def test_data_sets_stand_below_each_other_with_their_own_classes(self):
-        records = umap_record(3, 30, (0, 10)), umap_record(10, 30, (0,), data="letters")
+        records = (
+            samples.umap_record(3, 30, (0, 10)),
+            samples.umap_record(10, 30, (0,), data="letters"),
+        )
         shown = show("lpfft_umap", *records)
         legends = [panel.legend for panel in shown.panels if panel.legend]
         assert [legend.heading for legend in legends] == ["digits", "letters"]
@@ -304,13 +285,3 @@ def test_brackets_are_those_of_the_last_noise_but_one_and_of_the_worst_draw():
     assert values(rows, panel="FFT bracket", series="zeroth") == [worst["start"], *worst["zeroth"]]
     assert values(rows, panel="FFT bracket", series="diffusion") == worst["diffusion"]
     assert values(rows, "x", panel="FFT bracket", series="zeroth") == [0.0, *record.facts["times"]]
-
-
-def test_the_gap_is_shown_in_percent_and_formulas_for_uniform_noise_alone():
-    tables, rows = theory_record("imbalance").tables, show("lpfft_imbalance").rows
-    gap = values(rows, panel="Jensen gap in percent", series=r"$\sigma$ = 100")
-    assert gap == pytest.approx([100 * value for value in tables["gap"][1]["gap"]])
-    drift = select(rows, panel="change of the mean eigenvalue")
-    assert values(drift, series="printed, uniform") == tables["drift"][0]["paper"]
-    assert values(drift, series="corrected, uniform") == tables["drift"][0]["exact"]
-    assert len({row["series"] for row in drift}) == 4

@@ -7,12 +7,8 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
+from dpatlas.formulas.max_information import kappa
 from dpatlas.formulas.max_information.certificates import certificate, monte_carlo_risk
-from dpatlas.formulas.max_information.kappa import (
-    MOMENTS,
-    batch_moment_exponent,
-    kappa_tight,
-)
 from dpatlas.formulas.max_information.mechanisms import max_information_gaussian
 
 
@@ -39,8 +35,8 @@ def test_moment_bounds_hold_for_sums_of_bounded_vectors(name, m):
     for y in (0.02, 0.05, 0.1, 0.2):
         powers = np.exp(y * squares)
         error = powers.std() / math.sqrt(len(powers))
-        for moment in MOMENTS:
-            bound = math.exp(batch_moment_exponent(y, moment))
+        for moment in kappa.MOMENTS:
+            bound = math.exp(kappa.batch_moment_exponent(y, moment))
             assert powers.mean() - 4 * error <= bound
 
 
@@ -49,8 +45,8 @@ def test_moment_bounds_hold_for_sums_of_signs_exactly_and_need_more_than_the_var
     heads = np.arange(m + 1)
     y = np.linspace(0.001, 0.499, 60)[:, None]
     exact = logsumexp(binom.logpmf(heads, m, 0.5) + y * (2 * heads - m) ** 2 / m, axis=1)
-    for moment in MOMENTS:
-        assert np.all(exact <= batch_moment_exponent(y[:, 0], moment))
+    for moment in kappa.MOMENTS:
+        assert np.all(exact <= kappa.batch_moment_exponent(y[:, 0], moment))
     if m > 1:
         assert np.all(exact > y[:, 0]), "E D <= nu alone would give e^y"
 
@@ -87,7 +83,7 @@ def test_information_of_simulated_runs_stays_below_the_tight_kappa(nu, T):
     m, beta, draws = 10, 0.05, 40_000
     information = SignSum(m, nu).information(np.random.default_rng(T), T, draws)
     setting = (m, math.sqrt(nu / m), 1.0, T, 1, beta)
-    assert np.mean(information >= kappa_tight(*setting)) <= beta
+    assert np.mean(information >= kappa.kappa_tight(*setting)) <= beta
     # What is bounded is no small number: the mean is no bound.
     assert np.mean(information >= T * nu / 2) > beta
 
@@ -95,7 +91,7 @@ def test_information_of_simulated_runs_stays_below_the_tight_kappa(nu, T):
 def test_composition_as_printed_is_not_refuted_by_epochs_on_the_same_batches():
     m, nu, T, E, beta = 10, 0.5, 3, 3, 0.05
     information = SignSum(m, nu).information(np.random.default_rng(0), T, 20_000, epochs=E)
-    assert np.mean(information >= kappa_tight(m, math.sqrt(nu / m), 1.0, T, E, beta)) <= beta
+    assert np.mean(information >= kappa.kappa_tight(m, math.sqrt(nu / m), 1.0, T, E, beta)) <= beta
 
 
 def test_information_of_one_gaussian_mechanism_stays_below_its_bound():

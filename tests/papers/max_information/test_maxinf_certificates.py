@@ -12,12 +12,7 @@ from small_jobs import counted, killed_at
 from dpatlas.certify.risk import PairErrors
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
-from dpatlas.formulas.max_information.certificates import (
-    certificate_exponent,
-    certificate_monte_carlo,
-    kl_inverse,
-    monte_carlo_risk,
-)
+from dpatlas.formulas.max_information import certificates
 from dpatlas.formulas.max_information.kappa import kappa_repaired
 from dpatlas.formulas.max_information.universe import certificate_universe, setting_weight
 from dpatlas.jobs import job as job_module
@@ -83,12 +78,14 @@ def test_certificates_follow_from_the_rows_own_numbers(rows):
         for law_name, kl in (("prior", 0.0), ("posterior", row["kl"])):
             risk = row[f"risk_{law_name}"]
             assert risk == row[f"errors_{law_name}"] / DRAWS
-            expected = certificate_monte_carlo(risk, DRAWS, kl, kappa, *LEVEL)
+            expected = certificates.certificate_monte_carlo(risk, DRAWS, kl, kappa, *LEVEL)
             assert row[f"certificate_{law_name}"] == pytest.approx(float(expected), rel=1e-12)
         assert row["kl"] > 0.1
-        limit = monte_carlo_risk(risk, DRAWS, 0.0125 / 16, "clopper-pearson")
-        exponent = certificate_exponent(row["kl"], row["kappa_rigorous"], *LEVEL)
-        assert row["certificate_rigorous"] == pytest.approx(float(kl_inverse(limit, exponent)))
+        limit = certificates.monte_carlo_risk(risk, DRAWS, 0.0125 / 16, "clopper-pearson")
+        exponent = certificates.certificate_exponent(row["kl"], row["kappa_rigorous"], *LEVEL)
+        assert row["certificate_rigorous"] == pytest.approx(
+            float(certificates.kl_inverse(limit, exponent))
+        )
         assert row["certificate_tight"] <= row["certificate_posterior"]
         assert row["certificate_tight"] <= row["certificate_rigorous"]
 
@@ -172,7 +169,7 @@ def test_a_posterior_is_trained_on_what_its_certificate_pays(data, tmp_path, mon
     rows = rows_of(data, tmp_path, runs=1, draws=10)
     (training,) = seen
     for row, extra, tau in zip(rows, training.extras, training.taus, strict=True):
-        paid = certificate_exponent(0.0, row["kappa_optimised"], *LEVEL) * N
+        paid = certificates.certificate_exponent(0.0, row["kappa_optimised"], *LEVEL) * N
         assert extra == pytest.approx(float(paid))
         assert tau == row["tau"]
 

@@ -10,12 +10,7 @@ from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 from dpatlas.errors import InputError
-from dpatlas.models.mean_field import (
-    MeanField,
-    flat_values,
-    initial_network,
-    nine_layer_cnn,
-)
+from dpatlas.models import mean_field
 from dpatlas.models.mean_field_passes import (
     FullyConnected,
     _Linear,
@@ -37,8 +32,8 @@ def draws():
 @pytest.fixture
 def small():
     """5-4-3 with deviations that differ from weight to weight."""
-    network = initial_network("mlp", (5, 1, 1), 3, widths=[4], **KEYS)
-    posterior = MeanField.around(network, flat_values(network), 0.3)
+    network = mean_field.initial_network("mlp", (5, 1, 1), 3, widths=[4], **KEYS)
+    posterior = mean_field.MeanField.around(network, mean_field.flat_values(network), 0.3)
     generator = torch.Generator().manual_seed(1)
     posterior.mean.add_(torch.randn(len(posterior.mean), generator=generator))
     posterior.rho.add_(torch.randn(len(posterior.rho), generator=generator))
@@ -57,12 +52,12 @@ def parameters(network):
 
 def test_the_papers_networks_have_as_many_parameters_as_it_says():
     assert parameters(mlp((1, 28, 28), 10, widths=[600, 600, 600])) == 1_198_210
-    assert parameters(nine_layer_cnn((3, 32, 32), 10)) == 5_851_338
+    assert parameters(mean_field.nine_layer_cnn((3, 32, 32), 10)) == 5_851_338
 
 
 def test_initial_means_are_truncated_normals_of_the_fan_in_and_biases_zero():
-    network = initial_network("mlp", (1, 20, 20), 10, widths=[100], **KEYS)
-    convolution = initial_network("bayes-cnn9", (1, 8, 8), 3, **KEYS).conv3
+    network = mean_field.initial_network("mlp", (1, 20, 20), 10, widths=[100], **KEYS)
+    convolution = mean_field.initial_network("bayes-cnn9", (1, 8, 8), 3, **KEYS).conv3
     for layer in (network.linear1, network.head, convolution):
         scaled = layer.weight.detach().double().numpy() * math.sqrt(layer.weight[0].numel())
         assert np.abs(scaled).max() <= 2.000001 and np.abs(scaled).max() > 1.8
@@ -76,13 +71,13 @@ def test_kl_is_that_of_torch_distributions(small):
     ours, prior = Normal(small.mean.double(), scale), Normal(centre.double(), tau)
     assert small.kl(centre, 0.25) == pytest.approx(kl_divergence(ours, prior).sum().item(), 1e-12)
     for deviation in (1e-4, 0.07, 40.0):
-        law = MeanField.around(small.network, small.mean, deviation)
+        law = mean_field.MeanField.around(small.network, small.mean, deviation)
         assert 0 <= law.kl(small.mean, deviation) < 1e-9
 
 
 def test_kl_is_infinite_where_training_has_left_the_numbers(small):
     for name, value in (("mean", math.nan), ("mean", math.inf), ("rho", math.nan)):
-        broken = MeanField(small.network, small.mean.clone(), small.rho.clone())
+        broken = mean_field.MeanField(small.network, small.mean.clone(), small.rho.clone())
         getattr(broken, name)[0] = value
         assert broken.kl(small.mean, 0.1) == math.inf
     # A deviation that underflowed.
@@ -148,8 +143,8 @@ def test_local_reparametrisation_draws_outputs_of_the_law_of_sampled_weights(sma
 @pytest.mark.parametrize("name", ["mlp", "bayes-cnn9"])
 def test_without_deviation_every_way_is_the_plain_network(name, draws):
     options = {"widths": [6]} if name == "mlp" else {}
-    network = initial_network(name, (1, 8, 8), 3, **options, **KEYS)
-    law = MeanField.around(network, flat_values(network), 1e-9)
+    network = mean_field.initial_network(name, (1, 8, 8), 3, **options, **KEYS)
+    law = mean_field.MeanField.around(network, mean_field.flat_values(network), 1e-9)
     x = torch.randn(2, 64, generator=draws)
     with torch.no_grad():
         expected = network(x)
@@ -171,17 +166,19 @@ def test_every_row_is_convolved_with_its_own_weights(draws):
 
 
 def fast_passes(network):
-    return FullyConnected(MeanField.around(network, flat_values(network), 0.1))
+    return FullyConnected(
+        mean_field.MeanField.around(network, mean_field.flat_values(network), 0.1)
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: initial_network("vgg", (1, 8, 8), 3, **KEYS), "one of mlp, bayes-cnn9"),
-        (lambda: nine_layer_cnn((3, 28, 28)), "28 x 28; allowed: multiples of 8"),
+        (lambda: mean_field.initial_network("vgg", (1, 8, 8), 3, **KEYS), "one of mlp, bayes-cnn9"),
+        (lambda: mean_field.nine_layer_cnn((3, 28, 28)), "28 x 28; allowed: multiples of 8"),
         # Convolutions are not reparametrised.
         (
-            lambda: fast_passes(nine_layer_cnn((1, 8, 8), 3)),
+            lambda: fast_passes(mean_field.nine_layer_cnn((1, 8, 8), 3)),
             r"image \(Unflatten\)",
         ),
     ],

@@ -7,14 +7,9 @@ from maxinf_small import N, law, records
 from scipy.stats import kstest, norm
 
 from dpatlas.base.seeds import Noise
+from dpatlas.certify import risk
 from dpatlas.certify import risk as maxinf_risk
 from dpatlas.certify.normals import PAIRS, standard_normals
-from dpatlas.certify.risk import (
-    METHODS,
-    PairErrors,
-    drawn_records,
-    risk_on_records,
-)
 
 
 def test_pairs_are_independent_also_those_of_one_record_in_several_chunks(monkeypatch):
@@ -22,7 +17,7 @@ def test_pairs_are_independent_also_those_of_one_record_in_several_chunks(monkey
     monkeypatch.setattr(maxinf_risk, "MAX_PAIRS", 20)
     x, labels = records(1)
     counts = [
-        risk_on_records(law(), x, labels, 60, noise=Noise("a", "keyed"), repetition=i).run()[0]
+        risk.risk_on_records(law(), x, labels, 60, noise=Noise("a", "keyed"), repetition=i).run()[0]
         for i in range(400)
     ]
     share = np.mean(counts) / 60
@@ -36,8 +31,8 @@ def test_every_pair_of_all_chunks_is_counted_once():
     still = law(1e-9)
     with torch.no_grad():
         wrong = (still.network(x).argmax(1) != labels).numpy()
-    chosen = drawn_records(N, 2500, Noise("a", "keyed"), 0)
-    found = PairErrors([still], x, labels, chosen, noise=Noise("a", "keyed"))
+    chosen = risk.drawn_records(N, 2500, Noise("a", "keyed"), 0)
+    found = risk.PairErrors([still], x, labels, chosen, noise=Noise("a", "keyed"))
     assert found.steps == 3 and found.pairs == 2500
     assert found.run() == [wrong[chosen].sum()]
     assert np.bincount(chosen, minlength=N).min() > 50
@@ -46,19 +41,21 @@ def test_every_pair_of_all_chunks_is_counted_once():
 def test_sampling_takes_chunks_that_fit_the_memory(monkeypatch):
     x, labels = records()
     monkeypatch.setitem(maxinf_risk.MAX_NORMALS, "cpu", 1000)
-    few = risk_on_records(law(), x, labels, 20, noise=Noise("a", "keyed"), method="sampling")
+    few = risk.risk_on_records(law(), x, labels, 20, noise=Noise("a", "keyed"), method="sampling")
     assert few.chunk == 1000 // 123 and few.steps == 3
     assert 0 <= few.run()[0] <= 20
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", risk.METHODS)
 def test_laws_judged_together_make_the_errors_that_each_makes_alone(method):
     x, labels = records()
     laws = [law(deviation) for deviation in (0.1, 0.5, 0.9)]
-    drawn = drawn_records(N, 2500, Noise("a", "keyed"), 0)
+    drawn = risk.drawn_records(N, 2500, Noise("a", "keyed"), 0)
     given = {"noise": Noise("a", "keyed"), "method": method}
-    together = PairErrors(laws, x, labels, drawn, **given).run()
-    assert together == [PairErrors([each], x, labels, drawn, **given).run()[0] for each in laws]
+    together = risk.PairErrors(laws, x, labels, drawn, **given).run()
+    assert together == [
+        risk.PairErrors([each], x, labels, drawn, **given).run()[0] for each in laws
+    ]
     assert len(set(together)) == 3
 
 

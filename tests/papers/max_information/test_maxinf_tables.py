@@ -21,13 +21,9 @@ from maxinf_sample_records import (
 )
 
 from dpatlas.errors import InputError
-from dpatlas.formulas.max_information.certificates import certificate
 from dpatlas.formulas.max_information.kappa import (
-    batch_moment_exponent,
     kappa_per_record,
 )
-from dpatlas.formulas.max_information.mechanisms import leading_term_ratio
-from dpatlas.formulas.max_information.published import PAPER_GRID, TABLE_1
 from dpatlas_workflow.papers.max_information.looks import label_of
 from dpatlas_workflow.papers.max_information.records.certified import SetLooks
 from dpatlas_workflow.papers.max_information.selection import PAID, RIGOROUS, UNIVERSE, settings_of
@@ -132,28 +128,6 @@ class TestSelected:
             assert all(word in shown.parts[0].caption for word in words)
 
 
-def test_printed_kappas_and_bounds_stand_beside_their_recomputation():
-    rows = select(show("maxinf_certificates").rows, part="printed")
-    assert len(rows) == len(TABLE_1)
-    for row, printed in zip(rows, TABLE_1, strict=True):
-        assert round(row["kappa_recomputed"]) == row["kappa_mean"] == printed.kappa
-        expected = certificate(
-            *(printed.risk_posterior, printed.kl, printed.kappa, printed.n, PAPER_GRID.K1),
-            *(PAPER_GRID.K2, PAPER_GRID.delta, PAPER_GRID.delta_mc, PAPER_GRID.beta),
-        )
-        assert row["certificate_posterior_eq97"] == expected
-        for what in ("prior", "posterior"):
-            by_97, by_98, mean = (
-                row[f"certificate_{what}_{by}"] for by in ("eq97", "eq98", "mean")
-            )
-            assert by_97 < by_98 and abs(by_97 - mean) < 0.01
-    # Only several epochs are as printed, and repaired they are vacuous.
-    assert [row["standing"] for row in rows] == ["rigorous"] * 3 + ["as printed"]
-    assert rows[1]["kappa_repaired"] == pytest.approx(rows[1]["kappa_recomputed"])
-    assert rows[3]["certificate_posterior_repaired_form"] > 0.999
-    assert rows[3]["certificate_posterior_tight_form"] < rows[3]["certificate_posterior_eq97"]
-
-
 def test_repetitions_of_an_agreement_are_added_up():
     record = agreement_record(repetitions=3)
     record["metrics"]["rows"][0] |= {"errors": 760}
@@ -246,17 +220,6 @@ def test_what_the_union_bound_does_not_pay_for_is_refused(other, complaint):
         settings_of([record(row()), other])
 
 
-def test_ratios_of_coefficients_are_those_of_lemma_6():
-    shown = show("maxinf_coefficients")
-    assert [panel.across for panel in shown.panels] == [(), (), (0.25, 2.0)]
-    for row in select(shown.rows, panel="ratio"):
-        digits = {"ours": 1e-6, "printed": 0.005}[row["source"]]
-        assert row["value"] == pytest.approx(
-            leading_term_ratio(row["alpha"], row["beta"]), abs=digits
-        )
-    assert len(select(shown.rows, source="printed")) == 1
-
-
 class TestKappa:
     def test_every_point_stands_with_the_setting_that_gives_it(self):
         rows = [row for row in show("maxinf_kappa").rows if row["panel"] != "moment"]
@@ -288,14 +251,3 @@ class TestKappa:
         largest = max(row["value"] for row in select(epochs, series="explicit"))
         assert all(largest < top < 10 * largest for _, top in shown.ends("y")[:-1])
         assert "cut off" in shown.notes[0]
-
-    def test_moments_stand_as_logarithms_with_their_interval(self):
-        rows = select(show("maxinf_kappa").rows, panel="moment")
-        for series, moment in (("lemma_10", "lemma-10"), ("tight", "minimum")):
-            for row in select(rows, series=series):
-                assert row["value"] == pytest.approx(batch_moment_exponent(row["y"], moment))
-        moments = simulation_record()["metrics"]["rows"]
-        for row, moment in zip(select(rows, series="simulated"), moments, strict=True):
-            assert row["low"] <= row["value"] <= row["high"]
-            width = math.exp(row["high"]) - math.exp(row["low"])
-            assert width == pytest.approx(2 * 1.95996 * moment["standard_error"], rel=1e-4)
