@@ -55,15 +55,6 @@ def test_each_sampler_is_accounted_by_its_own_event_or_refused(name, relation):
     assert (found.cross_check == NO_CROSS_CHECK) == alone
 
 
-def test_poisson_accounting_is_never_used_for_other_batches():
-    epsilons = {
-        name: guarantee([Phase(of(name, 1000, 50), 3.0, 40)], 1e-5, "replace_one").epsilon
-        for name in SAMPLERS
-    }
-    assert epsilons["poisson"] < min(epsilons["fixed-size"], epsilons["shuffled"])
-    assert len({round(epsilon, 6) for epsilon in epsilons.values()}) == 4
-
-
 def test_the_event_rate_is_the_expected_batch_over_n():
     kind = Poisson(1050, 100)
     (mechanism,) = _mechanisms([Phase(kind, 1.0, 5)])

@@ -268,6 +268,10 @@ def compiled_in_place():
     return model
 
 
+def both_ways(x, weight):
+    return (x @ weight).tanh() @ weight.t()
+
+
 class Symmetric(nn.Module):
     def forward(self, weight):
         return weight.triu() + weight.triu(1).mT
@@ -288,6 +292,9 @@ def scaled(s, x):
 DERIVED = {
     "two parameters, one read twice": of(
         lambda: Net(scaled, a=nn.Linear(8, 8), head=nn.Linear(8, 5), scale=(8, 1))
+    ),
+    "a function of one, read twice": of(
+        lambda: Net(lambda s, x: both_ways(x, F.normalize(s.w)), w=(WIDTH, WIDTH))
     ),
     "made by a layer of a buffer": of(
         lambda: Net(

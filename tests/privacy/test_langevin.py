@@ -122,16 +122,6 @@ def test_a_run_restored_after_any_step_gives_the_same_bits_and_settings():
         assert second.settings_run == second.settings
 
 
-def test_other_labels_are_another_run_whose_noise_is_its_own():
-    run(settings()).step()
-    x, labels = data()
-    other = LangevinRun(
-        settings(), x, 2 - labels, CLASSES, noise=Noise("digest", "keyed"), repetition=0
-    )
-    with pytest.raises(InputError, match="noise that another training has drawn"):
-        other.step()
-
-
 OTHERS = [{"sigma": 0.5}, {"lam": 0.2}, {"radius": 3.0}, {"rates": (0.1,) * 4}]
 
 

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from small_networks import Net
 from small_training import OUTPUTS, N, data, flat, network, phase, weights
 from torch import nn
 
@@ -65,14 +66,6 @@ def test_noise_of_the_operating_system_is_what_one_gets():
         Noise(source="keyed")
 
 
-def with_tanh():
-    model = network("mlp")
-    for name, layer in list(model.named_modules()):
-        if isinstance(layer, nn.ReLU):
-            model.set_submodule(name, nn.Tanh())
-    return model
-
-
 CHANGES = {
     "one label": lambda: {"labels": (data()[1] + torch.eye(N, dtype=torch.int64)[0]) % OUTPUTS},
     "one number of the data": lambda: {"x": data()[0] + 1e-6 * torch.eye(N, 64)},
@@ -83,7 +76,6 @@ CHANGES = {
     "initial weights": lambda: {"model": network("mlp", run=1)},
     "loss": lambda: {"loss": halved},
     "views": lambda: {"augmentation": ShiftAndFlip((1, 8, 8), 2, 1, True)},
-    "activation": lambda: {"model": with_tanh()},
 }
 
 
@@ -94,63 +86,26 @@ def test_whatever_a_noisy_sum_depends_on_makes_another_training(change):
         run(**change()).run()
 
 
-TEMPERATURE, SETTINGS, SCALE = 1.0, {"weights": [torch.ones(())]}, {"by": 1.0}
+TEMPERATURE, SETTINGS = 1.0, {"weights": [torch.ones(())]}
 
 
 def scaled(output, labels):
-    return cross_entropy(output, labels) * (TEMPERATURE * SETTINGS["weights"][0] * SCALE["by"])
+    return cross_entropy(output, labels) * (TEMPERATURE * SETTINGS["weights"][0])
 
 
-def with_default(output, labels, scale=SCALE):
-    return cross_entropy(output, labels) * scale["by"] * getattr(scaled, "by", 1.0)
-
-
-class Tempered(nn.Module):
-    """A network that reads a global and a class's attribute."""
-
-    gain = 1.0
-
-    def __init__(self):
-        super().__init__()
-        self.inner = network("mlp")
-
-    def forward(self, x):
-        return self.gain * self.inner(x) / TEMPERATURE
-
-
-def warm(patch):
-    patch.setattr(f"{__name__}.TEMPERATURE", 2.0)
-
-
-READERS = {
-    "a global": ({"loss": scaled}, warm),
-    "a global tensor": (
-        {"loss": scaled},
-        lambda patch: patch.setitem(SETTINGS, "weights", [torch.tensor(2.0)]),
-    ),
-    "a global, in a network": ({"model": Tempered}, warm),
-    "an attribute of its class": ({"model": Tempered}, lambda p: p.setattr(Tempered, "gain", 2.0)),
-    "a default": ({"loss": with_default}, lambda patch: patch.setitem(SCALE, "by", 2.0)),
-    "an attribute of a function": (
-        {"loss": with_default},
-        lambda patch: patch.setattr(scaled, "by", 2.0, raising=False),
-    ),
+READ = {
+    "a global": lambda patch: patch.setattr(f"{__name__}.TEMPERATURE", 2.0),
+    "a global tensor": lambda patch: patch.setitem(SETTINGS, "weights", [torch.tensor(2.0)]),
 }
 
 
-@pytest.mark.parametrize("name", READERS)
-def test_a_change_of_what_a_function_reads_makes_another_training(name, monkeypatch):
-    options, change = READERS[name]
-
-    def again():
-        made = {"model": options["model"]()} if "model" in options else options
-        run(**made).step()
-
-    again()
-    again()
-    change(monkeypatch)
+@pytest.mark.parametrize("name", READ)
+def test_a_change_of_what_a_loss_reads_makes_another_training(name, monkeypatch):
+    for _ in range(2):
+        run(loss=scaled).step()
+    READ[name](monkeypatch)
     with pytest.raises(InputError, match=REFUSED):
-        again()
+        run(loss=scaled).step()
 
 
 def test_the_same_training_may_be_repeated_bit_for_bit():
@@ -301,6 +256,22 @@ def test_a_training_that_others_change_on_its_way_cannot_repeat_the_noise(name):
     with pytest.raises(InputError, match="noise: found that of step 1, which was added to another"):
         trained(changed)
     assert len(seen) == 7
+
+
+def test_noise_is_not_added_to_another_sum_that_differs_in_an_early_parameter():
+    def apart(self, x):
+        return self.a(x[:, :32]).square() + self.b(x[:, 32:]).square()
+
+    x, _ = data()
+    model = Net(apart, a=nn.Linear(32, 5), b=nn.Linear(32, 5))
+    phases = [phase(FullBatch(N), max_grad_norm=1e3, noise_multiplier=1e-6)]
+    again = run(Noise(), x, model=model, phases=phases, loss=lambda output, _: output.mean(1))
+    state = again.state()
+    again.step()
+    x.numpy()[:, :32] += 1
+    again.restore(*state)
+    with pytest.raises(InputError, match="added to another sum"):
+        again.step()
 
 
 def test_a_training_whose_records_change_unseen_cannot_repeat_the_noise():

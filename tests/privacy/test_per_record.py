@@ -69,7 +69,7 @@ def close(found, expected, tolerance=1e-10):
         torch.testing.assert_close(found[name], value, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("max_grad_norm", [1e-3, 0.5, 1e6])
+@pytest.mark.parametrize("max_grad_norm", [0.5, 1e6])
 def test_the_clipped_sum_equals_a_per_record_loop_for_every_layer_type(case, max_grad_norm):
     model, x, labels = case
     expected = per_record_gradients(model, x, labels)
@@ -79,9 +79,8 @@ def test_the_clipped_sum_equals_a_per_record_loop_for_every_layer_type(case, max
     assert found.skipped == 0
 
 
-@pytest.mark.parametrize("views", [2, 3])
-def test_views_are_averaged_before_the_clip(case, views):
-    model, x, labels = case
+def test_views_are_averaged_before_the_clip(case):
+    (model, x, labels), views = case, 2
     labels = labels[::views].repeat_interleave(views)[: len(x)]
     expected = per_record_gradients(model, x, labels, views)
     found = NetworkGradients(model, views=views).clipped_sum(x, labels, 0.3)
@@ -101,6 +100,7 @@ def test_per_layer_clipping_clips_each_layer_at_its_share():
     close(found.gradients, expected)
 
 
+@on(["convolution of few positions", "attention", "embedding", "used twice"])
 def test_perturbing_one_record_moves_no_other_gradient(case):
     model, x, labels = case
     kernel = kernel_of(model)
@@ -120,18 +120,6 @@ def test_a_huge_record_before_a_norm_layer_is_clipped_or_counted(case, value):
     moved = distance(found.gradients, expected.gradients)
     assert found.skipped == int(not torch.isfinite(found.norms[1]))
     assert moved <= (0 if found.skipped else 0.3) * (1 + 1e-10) + 1e-10
-
-
-def test_the_model_is_as_it_was_after_a_failed_pass():
-    make, shape = NETWORKS["mlp"]
-    model, (x, labels) = seeded(make), records(shape)
-    kernel = kernel_of(model)
-    kernel.clipped_sum(x, labels, 1.0)
-    with pytest.raises(RuntimeError):
-        kernel.clipped_sum(x[:, :3], labels, 1.0)
-    close(
-        kernel.clipped_sum(x, labels, 1.0).gradients, kernel.clipped_sum(x, labels, 1.0).gradients
-    )
 
 
 @pytest.mark.parametrize("name", ["mlp", "small-cnn-s"])
@@ -172,12 +160,16 @@ def test_gradients_per_record_in_one_call_read_only_the_shape_of_the_weights(mon
     assert asked == [(6 * 8, 3, 3, 3)]
 
 
+CONVOLUTIONS = [name for name in NETWORKS if "convolution" in name]
+POSITIONS = [name for name in NETWORKS if "over" in name or "attention" in name]
+
+
 @pytest.mark.parametrize(
     ("name", "limits"),
     [
-        *((name, ("GRAM_SHARE", 0, 1e9)) for name in NETWORKS),
-        *((name, ("FEW_PIXELS_SHARE", 0, 1e9)) for name in NETWORKS),
-        *((name, ("FEW_PIXELS", 0, 36)) for name in NETWORKS),
+        *((name, ("GRAM_SHARE", 0, 1e9)) for name in CONVOLUTIONS + POSITIONS),
+        *((name, ("FEW_PIXELS_SHARE", 0, 1e9)) for name in CONVOLUTIONS),
+        *((name, ("FEW_PIXELS", 0, 36)) for name in CONVOLUTIONS),
         ("large convolution of many positions", ("SMALL_CONVOLUTION", 0, 10**12)),
     ],
 )
@@ -226,6 +218,7 @@ def test_a_record_without_a_finite_gradient_contributes_zero_and_is_counted(case
     assert found.skipped == 1
 
 
+@on(["closed form", "mlp", "group norm", "frozen batch norm", "tied", "weight norm"])
 def test_a_pass_leaves_the_model_as_it_was_and_keeps_no_graph(case):
     model, x, labels = case
     before = model(x)
@@ -305,21 +298,12 @@ def test_copies_for_every_record_are_held_a_few_at_a_time(case, held, monkeypatc
     assert found.at_once < len(x)
 
 
-def test_copies_of_large_parameters_are_told():
-    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(200, 200)))
-    x, labels = records((200,), dtype=torch.float32)
-    with pytest.warns(
-        PerRecordWarning, match="every record's gradient of 0.parametrizations.*is held"
-    ) as told:
-        NetworkGradients(model).clipped_sum(x, labels, 1.0)
-    assert len(told) == 1
-
-
 def test_copies_are_told_once_for_all_phases():
     model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(200, 200)))
     x, labels = records((200,), dtype=torch.float32)
     phases = [phase(FullBatch(len(x)), steps=1, lr=lr) for lr in (0.1, 0.2)]
-    with pytest.warns(PerRecordWarning) as told:
+    words = "every record's gradient of 0.parametrizations.*is held"
+    with pytest.warns(PerRecordWarning, match=words) as told:
         PrivateTraining(model, phases, x, labels, noise=Noise()).run()
     assert len(told) == 1
 
@@ -335,20 +319,26 @@ def test_nothing_to_train_and_a_bad_clip_bound_are_refused():
 
 
 LARGE = ("resnet18", "mobilenet-v3", "vit-tiny", "wrn16-4")
+# What is trained of networks whose weights are published.
+PUBLISHED = {
+    "imagenet-resnet18": ("body.layer4.1", "head"),
+    "imagenet-deit-tiny": ("body.blocks.11", "body.norm", "head"),
+}
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE))
-        for name in NAMES
+        pytest.param(name, marks=[pytest.mark.slow] * (name in (*LARGE, *PUBLISHED)))
+        for name in (*NAMES, *PUBLISHED)
         if name != "linear"
     ],
 )
 def test_every_network_of_the_workflow_has_the_clipped_sum_of_a_loop(name):
     side = 64 if name == "alexnet" else 16
     model = build(name, (1, side, side), 5, key="test", run=0, base_seed=0).double()
-    for value in model.parameters():
+    for path, value in model.named_parameters():
+        value.requires_grad_(path.startswith(PUBLISHED.get(name, "")))
         # Heads may be zero at first.
         if not value.any():
             nn.init.normal_(value, std=0.1)
