@@ -1,6 +1,7 @@
 """Who may not import whom, and what modules may not do. The tables come first."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -120,7 +121,7 @@ def targets(node: ast.AST, package: str) -> list[str]:
 def import_faults(module: str, source: str) -> list[str]:
     package = module.rpartition(".")[0]
     faults = []
-    for target, line, at_import in imports_of(ast.parse(source), package):
+    for target, line, at_import in imports_of(parsed(source), package):
         for who, never, why in NEVER:
             if match := re.match(who, module):
                 key = next((each for each in match.groups() if each), "")
@@ -140,12 +141,16 @@ def standard(target: str) -> bool:
 def print_faults(module: str, source: str) -> list[str]:
     return [
         f"{module}:{node.lineno}: print: only commands print"
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "print"
         if not MAY_PRINT.match(module)
     ]
 
 
+parsed = functools.cache(ast.parse)
+
+
+@functools.cache
 def modules() -> dict[str, str]:
     """Sources by the names of their modules."""
     return {
@@ -230,7 +235,7 @@ def test_third_party_imports_are_direct_requirements():
     undeclared = [
         f"{module}:{line}: imports {target}, not in requirements.in"
         for module, source in modules().items()
-        for target, line, _ in imports_of(ast.parse(source), module)
+        for target, line, _ in imports_of(parsed(source), module)
         if (top := target.partition(".")[0]) not in {*sys.stdlib_module_names, *ROOTS}
         and not {canonicalize_name(name) for name in providers.get(top, [])} & required
     ]
@@ -242,7 +247,7 @@ def test_no_two_public_classes_share_a_name(root):
     places: dict[str, list[str]] = {}
     for module, source in modules().items():
         if module.partition(".")[0] == root:
-            for node in ast.parse(source).body:
+            for node in parsed(source).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places.setdefault(node.name, []).append(module)
     assert not {name: there for name, there in places.items() if len(there) > 1}

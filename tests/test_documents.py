@@ -1,16 +1,14 @@
 """What the documents list is what there is: files, commands, figures, links."""
 
 import math
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from dpatlas.base.files import read_rows
+from dpatlas.cli import dispatch
 from dpatlas.cli import listed as listed_commands
 from dpatlas_workflow.commands.claims import read_verdicts
 from dpatlas_workflow.commands.new_paper import ENDING, EXAMPLE
@@ -119,24 +117,21 @@ def test_titles_are_the_same_wherever_a_paper_is_cited():
 
 
 @pytest.mark.parametrize("text", [README, COMMANDS_PAGE], ids=["readme", "commands"])
-def test_the_commands_with_output_print_what_is_pasted(text):
+def test_the_commands_with_output_print_what_is_pasted(text, result_of, monkeypatch):
     """Lines of it, in their order; in a line three dots stand for anything."""
+    monkeypatch.chdir(PROJECT)
+    monkeypatch.setenv("COLUMNS", "100")
     (block,) = re.findall(r"```console\n(.*?)```", text, re.S)
     shown = [part.splitlines() for part in block.removeprefix("$ ").split("\n$ ")]
     ours = [part for part in shown if re.match("(python -m )?dpatlas ", part[0])]
     assert ours and all(1 <= len(pasted) <= 4 for _, *pasted in ours)
     for command, *pasted in ours:
-        done = subprocess.run(
-            [sys.executable, "-m", *command.removeprefix("python -m ").split()],
-            cwd=PROJECT,
-            env={**os.environ, "COLUMNS": "100"},
-            capture_output=True,
-            text=True,
-        )
+        words = command.removeprefix("python -m ").split()[1:]
+        code, printed, error = result_of(dispatch, *words)
         # 1 says that a claim is not guaranteed.
-        assert done.returncode == int("NOT GUARANTEED" in done.stdout), done.stderr
+        assert code == int("NOT GUARANTEED" in printed), error
         lines = (".*".join(map(re.escape, line.split("..."))) for line in pasted)
-        assert re.search("^" + "$(.|\n)*^".join(lines) + "$", done.stdout, re.M), pasted
+        assert re.search("^" + "$(.|\n)*^".join(lines) + "$", printed, re.M), pasted
 
 
 def test_the_findings_of_the_readme_are_the_published_numbers():

@@ -58,6 +58,7 @@ def test_other_words_exit_2_with_one_line(words, said, tmp_path):
     assert said in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_rehearsal_that_has_no_time_starts_no_step_and_leaves_its_summary(tmp_path):
     done = run("--cpu", "cut", cwd=tmp_path, OUT=str(tmp_path / "out"), SECONDS_IN_ALL="0")
     assert done.returncode == 0, done.stderr

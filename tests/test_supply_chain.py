@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import functools
 import io
 import os
 import pickle
@@ -42,6 +43,9 @@ NEVER_CALLED = {
 }
 
 
+parsed = functools.cache(ast.parse)
+
+
 def installs(text: str) -> list[str]:
     """Commands of a script that install packages, each in one line."""
     joined = text.replace("\\\n", " ")
@@ -66,7 +70,7 @@ def test_every_way_to_install_a_package_checks_its_hash():
 def faults(source: str) -> list[str]:
     """Calls by which a file or a text could run code."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.ClassDef):
             bases = {ast.unparse(base) for base in node.bases}
             chooses = any(getattr(part, "name", None) == "find_class" for part in node.body)
@@ -112,7 +116,7 @@ def test_what_runs_a_file_or_a_text_is_seen(source):
 def test_only_the_fetchers_know_a_network():
     knowing = set()
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
             names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]

@@ -97,9 +97,5 @@ def page():
     )
 
 
-def redirect(address):
-    return respond(302, Location=address)
-
-
 def fail(status):
     return respond(status)

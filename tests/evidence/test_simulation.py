@@ -42,10 +42,6 @@ def documented():
     }
 
 
-def documented_papers():
-    return int(re.search(r"([0-9,]+) papers of", TEXT)[1].replace(",", ""))
-
-
 def margin_of(share, number):
     """Four standard errors of a share, at least those of one success."""
     share = max(share, 1 / number)

@@ -147,25 +147,25 @@ def parts(folder):
     return [path for path in folder.rglob("*") if path.name.endswith(PART)]
 
 
-WHOLES = {}
+UNDISTURBED = {}
 
 
 @pytest.fixture
-def whole(request, case, given, tmp_path, often):
+def undisturbed(request, case, given, tmp_path, often):
     """The bytes of a job that nobody kills, and how often it saves."""
     key = request.node.callspec.id
-    if key not in WHOLES:
+    if key not in UNDISTURBED:
         with counted((Checkpoints, "save")) as saves:
-            made = case(given, tmp_path / "whole")
-        WHOLES[key] = made, len(saves)
-    return WHOLES[key]
+            made = case(given, tmp_path / "undisturbed")
+        UNDISTURBED[key] = made, len(saves)
+    return UNDISTURBED[key]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_job_killed_at_any_boundary_of_a_checkpoint_resumes_to_the_same_bytes(
-    case, given, tmp_path, whole
+    case, given, tmp_path, undisturbed
 ):
-    made, saves = whole
+    made, saves = undisturbed
     assert saves > 1
     for boundary in ("before the write", "before the rename", "after the rename"):
         folder = tmp_path / boundary
@@ -179,14 +179,14 @@ def test_a_job_killed_at_any_boundary_of_a_checkpoint_resumes_to_the_same_bytes(
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_job_killed_after_its_record_and_before_it_clears_up_gives_the_same_bytes(
-    case, given, tmp_path, whole
+    case, given, tmp_path, undisturbed
 ):
     folder = tmp_path / "killed"
     with killed_at(0, (Checkpoints, "clear")):
         case(given, folder)
     # Snakemake removes what a job that failed has written.
     (folder / "record.json").unlink()
-    assert case(given, folder) == whole[0] and not any((folder / "checkpoints").iterdir())
+    assert case(given, folder) == undisturbed[0] and not any((folder / "checkpoints").iterdir())
 
 
 def test_a_job_killed_while_it_writes_its_record_leaves_no_part_of_it(given, tmp_path, monkeypatch):
@@ -228,8 +228,8 @@ def of_another_code(path):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_checkpoint_that_is_torn_or_a_stranger_s_is_not_used(case, given, tmp_path, whole):
-    made, saves = whole
+def test_a_checkpoint_that_is_torn_or_a_stranger_s_is_not_used(case, given, tmp_path, undisturbed):
+    made, saves = undisturbed
     with KilledWrite(saves - 1, "after the rename"):
         case(given, tmp_path / "killed")
     for damage in (truncated, flipped, of_another_code):

@@ -223,18 +223,19 @@ def test_a_part_that_is_not_contradicted_does_not_count_against_its_claim(tmp_pa
         claims = claim(parts=[part(letter, **fields) for letter, fields in parts.items()])
         return [*rows_of(read(tmp_path, claims), **points).values()]
 
-    both, identity = {"a": (2, 3), "b": (2, 3)}, {"kind": "identity"}
-    first, second, whole = rows(both, a=identity, b={})
-    verdicts = [row["verdict"] for row in (first, second, whole)]
+    identity, long = {"kind": "identity"}, {"group": "long"}
+    first, second, of_claim = rows({"a": (2, 3), "long": (2, 3)}, a=identity, b=long)
+    verdicts = [row["verdict"] for row in (first, second, of_claim)]
     assert verdicts == [NOT_CONTRADICTED, REPRODUCED, REPRODUCED]
-    assert whole["observed"] == "2 of 2" and whole["runs"] == second["runs"]
-    assert whole["expected"] == "all 2 parts reproduced or not contradicted"
+    assert of_claim["observed"] == "2 of 2"
+    assert of_claim["runs"] == second["runs"] > first["runs"]
+    assert of_claim["expected"] == "all 2 parts reproduced or not contradicted"
     # Of several numbers of runs the smallest is the claim's.
-    of_long = rows({"long": (2,), "b": (2,)}, a={"group": "long"}, b={})
+    of_long = rows({"long": (2,), "b": (2,)}, a=long, b={})
     assert [row["runs"] for row in of_long] == [2 * LOOKS[0], LOOKS[0], LOOKS[0]]
     # Where no part is of the claim's kind, their runs are the claim's.
-    first, _, whole = rows(both, a=identity, b=identity)
-    assert whole["runs"] == first["runs"] > 0
+    first, _, of_claim = rows({"a": (2, 3), "b": (2, 3)}, a=identity, b=identity)
+    assert of_claim["runs"] == first["runs"] > 0
 
 
 def test_small_settings_show_what_was_seen_and_carry_no_verdict(tmp_path):
@@ -348,8 +349,8 @@ def test_another_reading_stands_beside_and_does_not_count(tmp_path):
     assert rows["kl-1b"]["verdict"] == NOT_REPRODUCED
     assert "does not count" in rows["kl-1b"]["note"]
     assert rows["kl-1"]["verdict"] == REPRODUCED
-    whole = rows["kl-1"]
-    assert (whole["expected"], whole["observed"]) == ("its part reproduced", "1 of 1")
+    of_claim = rows["kl-1"]
+    assert (of_claim["expected"], of_claim["observed"]) == ("its part reproduced", "1 of 1")
 
 
 def test_parts_have_what_their_claim_says_unless_they_say_otherwise(tmp_path):
@@ -519,8 +520,8 @@ def test_draws_that_looks_do_not_divide_have_no_look(tmp_path):
 
 def claim_ab(drop=(), a=(), b=(), **fields):
     """A claim with parts a and b: fields of its own and of both, and names of fields it lacks."""
-    whole = claim(parts=[part("a", **dict(a)), part("b", **dict(b))], **fields)
-    return {name: value for name, value in whole.items() if name not in drop}
+    content = claim(parts=[part("a", **dict(a)), part("b", **dict(b))], **fields)
+    return {name: value for name, value in content.items() if name not in drop}
 
 
 OTHER_READING, OURS = {"other_reading": True}, {"place": "ours"}

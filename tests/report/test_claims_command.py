@@ -148,8 +148,8 @@ def test_a_verdict_that_turned_fails_the_check_and_is_named(folders, capsys, tur
     said = capsys.readouterr().out
     assert said == f"{line}\n1 of 4 verdicts changed; 1 contradiction\n"
     assert run(folders, "--check", "--json") == 1
-    told = {"verdicts": 4, "changes": [line], "contradictions": [line]}
-    assert json.loads(capsys.readouterr().out) == told
+    expected = {"verdicts": 4, "changes": [line], "contradictions": [line]}
+    assert json.loads(capsys.readouterr().out) == expected
 
 
 def test_an_identity_that_is_refuted_contradicts_what_was_published():

@@ -341,6 +341,28 @@ def test_an_open_claim_is_not_given_an_interval_that_it_lacks():
     assert card.answer.startswith("It is open") and "interval" not in card.answer
 
 
+def test_the_top_says_what_is_open_and_what_the_published_run_found(results, tmp_path):
+    held, waits = ({"kind": "statistical", "verdict": v} for v in ("reproduced", "inconclusive"))
+    parts = [row("kl-1a", **waits, look=6), row("kl-1b", **held, look=6), row("kl-1", **waits)]
+    write_claims(results / "claims.csv", [*parts, row("kl-2", **held, look=6)])
+    published = tmp_path / "published"
+    published.mkdir()
+    rows = [row(name, **held, look=96) for name in ("kl-1a", "kl-1b", "kl-1", "kl-2")]
+    write_claims(published / "claims.csv", rows)
+
+    def state(source, **beside):
+        return re.findall(r'<p class="state">(.*?)</p>', build_page(source, "t", **beside))
+
+    (line,) = state(Source(results), published=Source(published))
+    assert plain(line) == (
+        "1 of 3 questions that need runs is open at looks of up to 6 runs. "
+        "python -m dpatlas decide --hours 1 goes on where an hour decides most. "
+        "The published run of this tier, up to 96 runs, found of the same claims: 2 held."
+    )
+    write_claims(results / "claims.csv", rows)
+    assert state(Source(results)) == []
+
+
 def test_another_tier_is_shown_where_it_judged_the_same_claims(results, tmp_path):
     rows = [row(f"kl-{number}", expected="e") for number in (1, 2, 3, 4)]
     write_claims(results / "claims.csv", rows)

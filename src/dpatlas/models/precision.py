@@ -54,7 +54,7 @@ def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[
     return torch.autocast(device.type, enabled=False)
 
 
-class exact(contextlib.ContextDecorator):  # noqa: N801
+class exact(contextlib.ContextDecorator):
     """Inside, products are full float32, also within a pass."""
 
     def __init__(self) -> None:
