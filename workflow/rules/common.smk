@@ -158,7 +158,11 @@ onstart:
     if workflow.local_exec and hasattr(workflow.scheduler, "job_rate_limiter"):
         workflow.scheduler.job_rate_limiter = None
     waiting = list(workflow.dag.needrun_jobs())
-    if workflow.local_exec and len(waiting) >= FORKS_PAY and SERVER not in os.environ:
+    if (
+        workflow.local_exec
+        and len(waiting) >= FORKS_PAY
+        and SERVER not in os.environ
+    ):
         os.environ.update(start_server())
     if STANDING:
         jobs = {

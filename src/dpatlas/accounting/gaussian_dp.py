@@ -63,7 +63,11 @@ def _log_delta(mu: float, eps: float) -> tuple[float, float]:
 
 
 def log_mixture(log_ratio: Values, q: float) -> Values:
-    """Log density of (1 - q) P + q Q relative to P, from that of Q relative to P."""
+    """Log density of (1 - q) P + q Q relative to P, from that of Q relative to P.
+
+    What a step shows of a record that a Poisson sample has with probability q (Mironov, Talwar,
+    Zhang 2019, Sec. 3).
+    """
     if q in (0, 1):
         return q * log_ratio
     return np.logaddexp(math.log1p(-q), math.log(q) + log_ratio)
