@@ -35,6 +35,8 @@ SERVER = "DPATLAS_FORKS"
 # What jobs, figures and pages import of others' modules.
 LIBRARIES = (
     *("numpy", "torch", "torch.func", "torch.utils._pytree", "pydantic", "ruamel.yaml", "jinja2"),
+    # What torch loads when a network is traced for the first time.
+    "torch._dynamo",
     *("scipy.special", "scipy.optimize", "scipy.stats", "dp_accounting.pld", "dp_accounting.rdp"),
     *("pandas", "matplotlib.backends.backend_agg", "matplotlib.style", "PIL.Image"),
     *("matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg", "sklearn.datasets"),
