@@ -50,7 +50,10 @@ def test_blocks_of_runs_are_shown_as_one_condition(key, name):
 
 
 def plain(value):
-    """What JSON holds of a figure or table; six digits, as other machines have other last ones."""
+    """What JSON holds of a figure or table; six digits, as other machines have other last ones.
+
+    Far below all that is shown lies what rounding leaves of 0.
+    """
     if is_dataclass(value):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, dict):
@@ -59,7 +62,7 @@ def plain(value):
     if isinstance(value, (str, int, type(None))):
         return value
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return "0" if abs(value) < 1e-12 else f"{value:.6g}"
     return [*map(plain, value)]
 
 

@@ -39,6 +39,7 @@ from dpatlas_workflow.papers.dp_sgld import claims
 from dpatlas_workflow.show.rows import where
 
 PROJECT = Path(__file__).resolve().parents[3]
+PAGE = (PROJECT / "src/dpatlas_workflow/papers/dp_sgld/README.md").read_text()
 # By arithmetic on the printed table: neither d = parameters nor d = classes gives it.
 REFUTED = {"sgld-5b", "sgld-5c", "sgld-5"}
 IDENTITIES = {
@@ -202,8 +203,7 @@ def test_the_paper_s_page_says_at_which_epsilon_each_utility_theorem_was_tested(
     tested = {(each[1], each[2]) for each in found if each}
     both = {(f"Thm 4.{number}", "0.0625") for number in (1, 2, 3, 4)}
     assert tested == both | {("Thm 4.1", "1"), ("Thm 4.2", "1")}
-    text = (PROJECT / "src/dpatlas_workflow/papers/dp_sgld/README.md").read_text()
-    assert "Thms 4.3 and 4.4 are tested at epsilon .0625 (934 steps) and not at 1" in text
+    assert "Thms 4.3 and 4.4 are tested at epsilon .0625 (934 steps) and not at 1" in PAGE
 
 
 def published(**keys):
@@ -234,8 +234,7 @@ SETS = {
 
 @pytest.mark.parametrize("name", SETS)
 def test_the_paper_s_page_has_the_accuracies_that_were_published(name):
-    text = (PROJECT / "src/dpatlas_workflow/papers/dp_sgld/README.md").read_text()
-    lines = [line.replace("**", "") for line in text.splitlines() if line.startswith(f"| {name} |")]
+    lines = [line.replace("**", "") for line in PAGE.splitlines() if line.startswith(f"| {name} |")]
     of_set = dict(zip(("data", "n_train"), SETS[name], strict=True))
     tuned = {**of_set, "protocol": "tuned"}
     arms = [
@@ -259,7 +258,6 @@ def test_the_paper_s_page_has_the_accuracies_that_were_published(name):
 
 
 def test_the_paper_s_page_has_the_leads_on_cifar_10():
-    text = " ".join((PROJECT / "src/dpatlas_workflow/papers/dp_sgld/README.md").read_text().split())
     rows = read_rows(PROJECT / "docs/results/workstation/comparisons.csv")
     leads = {
         row["claim"]: 100 * float(row["observed"])
@@ -267,4 +265,6 @@ def test_the_paper_s_page_has_the_leads_on_cifar_10():
         if row["claim"] in ("sgld-1b", "sgld-2b") and "cifar10" in row["comparison"]
     }
     constant, decreasing = (f"{leads[claim]:.2f}" for claim in ("sgld-1b", "sgld-2b"))
-    assert f"ahead by {constant} points with constant and {decreasing} with decreasing" in text
+    assert f"ahead by {constant} points with constant and {decreasing} with decreasing" in " ".join(
+        PAGE.split()
+    )
