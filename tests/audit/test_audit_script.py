@@ -105,7 +105,6 @@ BAD = [
     (["nothing"], "script: found 'nothing'"),
     (["missing.py:train"], "script: found no file missing.py"),
     (["{mine}:other"], "found no function other"),
-    (["{mine}:claim"], "which is no function"),
     (["{mine}:train", "--runs", "3"], "runs: found 3"),
     (
         ["{mine}:train", "--level", "1"],
@@ -114,10 +113,7 @@ BAD = [
     # 0 is a value.
     (["{mine}:train", "--delta", "0"], "--delta: found it here; allowed: it without a script"),
     (["--mechanism", "dp-sgd-poisson", "--seed", "0"], "--seed: found it here"),
-    (["{mine}:train", "--runs", "two"], "--runs: found 'two'; allowed: a whole number"),
-    (["{mine}:train", "--level", "0.9999999999999999"], "level: found 0.9999999999999999"),
     (["{mine}:train", "--seconds", "0"], "seconds: found 0.0"),
-    (["{mine}:train", "--seed", "-1"], "seed: found -1"),
     (["{mine}:train", "--mechanism", "x"], "--mechanism: found it here"),
     (["--premises-only"], "--premises-only: found it here"),
     (["{mine}:train", "--canaries", "1"], "--canaries: found 1"),
@@ -144,8 +140,6 @@ def test_bad_input_is_one_line_and_exits_with_2(refusal_of, script, words, said)
             ["claim = Claim(**SETTINGS, delta=1e-5, claimed=1.0)"],
             "claimed: found an unknown key; allowed: sampler, n, batch",
         ),
-        (["claim = Claim(claimed=1.0, delta=1e-5)"], "claimed: found an unknown key"),
-        (["claim = Claim(**SETTINGS, delta=1e-5, target=1.0)"], "target: found an unknown key"),
         (["claim = Claim(**SETTINGS, delta=1e-5, seed=1)"], "source, epsilon, canaries"),
         # Of so small a delta no accountant for these words proves anything.
         (
@@ -159,13 +153,7 @@ def test_bad_input_is_one_line_and_exits_with_2(refusal_of, script, words, said)
         (["raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
         (["def train(run): raise SystemExit(0)"], "SystemExit: 0 at mine.py:4"),
         (["import os", "def train(run): os._exit(0)"], "SystemExit: os._exit(0)"),
-        (
-            ["import asyncio", "def train(run): raise asyncio.CancelledError('no more')"],
-            "CancelledError: no more at mine.py:5",
-        ),
         (["def train(run): pass"], "found nothing that an attacker sees"),
-        (["def train(run): return np.array([])"], "found nothing that an attacker sees"),
-        (["def train(run): return {'a': [], 'b': {}}"], "found nothing that an attacker sees"),
         (["def train(run): return float('nan')"], "published score: found NaN"),
         (["def train(run): run.see([])"], "run.see: found a sum of 0 numbers"),
         (["def train(run): return {'a': 'b'}"], "published a: found str"),
@@ -187,15 +175,9 @@ def test_bad_input_is_one_line_and_exits_with_2(refusal_of, script, words, said)
             ["def train(run):", "    a = [1.0]", "    a.append(a)", "    return a"],
             "the training: found RecursionError: ",
         ),
-        (["def train(run): return '0.5'"], "published score: found str"),
-        (["def train(run): return 1j"], "published score: found complex"),
         (
             ["def train(run): run.see(np.ones(3 + run.member))"],
             "run.see: found 4 numbers, and 3 in another run",
-        ),
-        (
-            ["def train(run): run.see(np.ones(3 + run.seed % 2))"],
-            "run.see: found 3 and 4 numbers in different runs",
         ),
         (
             [
@@ -304,7 +286,7 @@ def test_every_look_at_more_runs_of_a_folder_counts_with_its_error(capsys, scrip
     head = tmp_path / "k" / "audit.json"
     content = json.loads(head.read_text())
     assert content["looks"] == [[4, 8, 0.99], [4, 10, 0.99], [4, 10, 0.9]]
-    for looks in (5, [5], [[4, 8]], [[4, 8, 2]], [["a", 8, 0.99]], {"a": 1}):
+    for looks in (5, [[4, 8, 2]], [["a", 8, 0.99]]):
         head.write_text(json.dumps({**content, "looks": looks}))
         code, _, err = run(capsys, target, "--pairs", 4, *kept, "--runs", 8)
         assert code == 2 and "audit.json: looks: found" in err
@@ -483,12 +465,6 @@ def test_adversaries_are_selected_on_runs_that_no_bound_counts():
     scores[True][np.ix_(~selecting, [2])] += 9
     attacks = _attacks(claim(), ("first", "second", "third"), scores, 0.01)
     assert {attack.adversary for attack in attacks} == {"first", "second"}
-
-
-def test_the_time_limit_stops_the_runs_and_judges_what_there_is():
-    report = audit_training(training(), claim(), seconds=1e-9, runs=1000, pairs=1000)
-    assert (report.pairs, report.runs, report.premises) == (0, 0, ()) and report.exit_code == 3
-    assert "the time was up after 0 of at least 2 pairs" in str(report)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ PROJECT = Path(__file__).parents[2]
 GALLERY = (PROJECT / "docs" / "epsilon.md").read_text(encoding="utf-8")
 WORDS = "--sampler poisson --n 1050 --batch 100 --noise 2 --steps 50 --delta 1e-5"
 FULL = "--sampler full --noise 3 --steps 20 --delta 1e-5"
+FULL_TARGET = "--sampler full --steps 20 --delta 1e-5"
+SMALL_TARGET = "--sampler full --steps 20 --delta 1e-12"
 
 
 def run(capsys, line):
@@ -126,73 +128,33 @@ def test_between_both_sides_nothing_is_said():
     ("line", "named"),
     [
         ("", "--delta: found nothing; allowed: a value"),
-        (WORDS.replace("--sampler poisson", ""), "--sampler: found nothing; allowed: one of"),
-        (
-            WORDS.replace("poisson", "poison"),
-            "--sampler: found 'poison' (text); allowed: one of poisson",
-        ),
-        (WORDS.replace("1050", "0"), "--n: found 0; allowed: a whole number; >= 1"),
-        (WORDS.replace("--n 1050", ""), "--n: found nothing"),
-        (WORDS.replace("1050", "many"), "--n: found 'many' (text); allowed: a whole number"),
-        (
-            WORDS.replace("--batch 100", "--batch 1051"),
-            "--batch: found 1051; allowed: a whole number >= 1 and <= 1050",
-        ),
-        (
-            WORDS.replace("--batch 100", "--batch 2.5"),
-            "--batch: found 2.5; allowed: a whole number >= 1, or the path",
-        ),
-        (WORDS.replace("--batch 100", ""), "--batch: found nothing"),
-        (
-            WORDS.replace("--noise 2", "--noise 0"),
-            "--noise: found 0; allowed: a number; >= 0.001; <= 1000000.0",
-        ),
-        (WORDS.replace("--noise 2", "--noise nan"), "--noise: found nan"),
-        (WORDS.replace("--noise 2", ""), "--noise: found nothing"),
-        (WORDS.replace("--steps 50", "--steps 0"), "--steps: found 0"),
-        (WORDS.replace("--steps 50", "--epochs 0"), "--epochs: found 0; allowed"),
-        (
-            WORDS.replace("--steps 50", ""),
-            "--steps: found nothing; allowed: steps or epochs, one of the two",
-        ),
+        ("sampler=", "--sampler: found nothing; allowed: one of"),
+        ("sampler=poison", "--sampler: found 'poison' (text); allowed: one of poisson"),
+        ("n=many", "--n: found 'many' (text); allowed: a whole number"),
+        ("n=0", "--n: found 0; allowed: a whole number; >= 1"),
+        ("batch=1051", "--batch: found 1051; allowed: a whole number >= 1 and <= 1050"),
+        ("batch=2.5", "--batch: found 2.5; allowed: a whole number >= 1, or the path"),
+        ("noise=0", "--noise: found 0; allowed: a number; >= 0.001; <= 1000000.0"),
+        ("noise=nan", "--noise: found nan"),
+        ("steps=", "--steps: found nothing; allowed: steps or epochs, one of the two"),
+        ("steps=1.5", "--steps: found 1.5; allowed: a whole number"),
+        ("delta=1", "--delta: found 1; allowed: a number; >= 1e-50; < 1"),
         (f"{WORDS} --epochs 3", "--steps: found epochs as well; allowed: steps or epochs"),
-        (WORDS.replace("1e-5", "1"), "--delta: found 1; allowed: a number; >= 1e-50; < 1"),
-        (WORDS.replace("--delta 1e-5", ""), "--delta: found nothing"),
         (f"{WORDS} --claimed three", "--claimed: found 'three'; allowed: a number >= 0"),
-        (f"{WORDS} --claimed 1_0", "--claimed: found '1_0'; allowed: a number >= 0"),
         (f"{WORDS} --claimed \u0663", "--claimed: found '\u0663'; allowed: a number >= 0"),
-        (WORDS.replace("--n 1050", "--n 6e4"), "--n: found 60000.0; allowed: a whole number"),
-        (WORDS.replace("--n 1050", "--n nan"), "--n: found nan; allowed: a whole number; >= 1"),
-        (
-            WORDS.replace("--n 1050", "--n 1_050"),
-            "--n: found '1_050' (text); allowed: a whole number",
-        ),
-        (WORDS.replace("--steps 50", "--steps 1.5"), "--steps: found 1.5; allowed: a whole number"),
-        (f"{WORDS} --claimed -1", "--claimed"),
+        (f"{WORDS} --claimed 1_0", "--claimed: found '1_0'; allowed: a number >= 0"),
         (f"{WORDS} --claimed 1e-400", "--claimed: found '1e-400'; allowed: a number >= 0"),
-        (f"{WORDS} --claimed 1.{'0' * 400}", "--claimed: found '1.000"),
         (f"{WORDS} --target 3", "--target: found --noise as well; allowed: one of the two"),
-        (WORDS.replace("--noise 2", "--target 0"), "--target: found 0; allowed"),
         (
-            WORDS.replace("--noise 2", "--target 1e-9").replace("1e-5", "1e-12"),
+            f"{SMALL_TARGET} --target 1e-9",
             "--target: found 1e-09 at delta 1e-12; allowed: at least",
         ),
-        (WORDS.replace("--noise 2", "--target 2 --claimed 2"), "--target: found --claimed as well"),
+        (f"{FULL_TARGET} --target 2 --claimed 2", "--target: found --claimed as well"),
+        (f"{FULL_TARGET} --target 3 --grid noise=abc,1", "--grid.0.noise: found 'abc' (text)"),
         (f"{WORDS} --relation swap", "--relation: found 'swap' (text); allowed: one of add_remove"),
-        (f"{WORDS} --released all", "--released: found 'all'"),
         (f"{WORDS} --runs 0", "--runs: found 0"),
-        (f"{WORDS} --trials 0", "--trials: found 0"),
         (f"{WORDS} --trials 3 --grid noise=1,2", "--trials: found --grid as well"),
         (f"{WORDS} --grid noise", "--grid: found 'noise'; allowed: KEY=VALUE,VALUE"),
-        (f"{WORDS} --grid size=1,2", "--grid: found 'size=1,2'"),
-        (
-            f"{WORDS} --grid noise=1,x",
-            "--grid.1.noise: found 'x' (text); allowed: a number; >= 0.001",
-        ),
-        (
-            WORDS.replace("--noise 2", "--target 3 --grid noise=abc,1"),
-            "--grid.0.noise: found 'abc' (text); allowed: a number; >= 0.001",
-        ),
         (f"{WORDS} --grid n=900", "--grid: found other numbers of records"),
         (f"{WORDS} --drop-last", "--drop-last: found poisson batches; allowed: shuffled or cyclic"),
         (f"{FULL} --n 10 --batch 3", "--batch: found 3; allowed: nothing, or n, with full batches"),
@@ -200,58 +162,38 @@ def test_between_both_sides_nothing_is_said():
         ("--batch missing.yaml", "--batch missing.yaml: found No such file"),
         ("--batch missing.yaml --n 5", "--batch missing.yaml: found --n as well"),
         ("--ledgers one.json", "--ledgers one.json: found No such file"),
-        ("--ledgers a.json a.json", "--ledgers: found the same file twice"),
         ("--ledgers a.json ./a.json", "--ledgers: found the same file twice"),
-        ("--ledgers a.json b.json --n 5", "--ledgers: found --n as well"),
-        ("--ledgers a.json b.json --delta 2", "--delta: found 2; allowed"),
-        ("--ledgers a.json b.json --claimed x", "--claimed: found 'x'"),
     ],
 )
 def test_bad_arguments_give_exit_code_2_and_one_line(refusal_of, line, named):
+    if "=" in line and "--" not in line:
+        name, _, value = line.partition("=")
+        line = re.sub(rf"--{name} \S+", f"--{name} {value}" if value else "", WORDS)
     assert named in refusal_of(main, *shlex.split(line))
 
 
-CLAIM = "{sampler: poisson, n: 1050, batch: 100, noise: 2, steps: 50, delta: 1e-5"
+CLAIM = "sampler: poisson, n: 1050, batch: 100, noise: 2, steps: 50, delta: 1e-5"
 TARGET = "{sampler: full, steps: 5, delta: 1e-5, relation: add_remove"
 
 
+# The content, or what follows CLAIM in a block of keys.
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        ("", "no settings"),
         ("[]", "no settings"),
-        ("- 3", "no settings"),
         ("{", "allowed: YAML 1.2"),
         ("\x80", "found bytes that are no text"),
         ("noise: 1\nnoise: 2", 'line 2: found duplicate key "noise" with value "2"'),
-        (
-            f"{CLAIM}, color: red}}",
-            "color: found a key that does not exist; allowed: sampler, n, batch",
-        ),
-        (f"{CLAIM}, dleta: 1}}", "source (did you mean delta?)"),
-        (f"- {CLAIM}}}\n- {CLAIM}, runs: x}}", "claim 2, runs: found 'x'"),
-        (f"{CLAIM}, phases: 3}}", "phases: found 3; allowed: a list; at least 1 entries"),
-        (f"{CLAIM}, phases: []}}", "phases: found []"),
-        (f"{CLAIM}, phases: [3]}}", "phases.0: found '3' (text); allowed: a block of keys"),
-        (f"{CLAIM}, phases: [{{noise: 1}}, {{noise: -1}}]}}", "phases.1.noise: found -1"),
-        (f"{CLAIM}, phases: [{{n: 1050}}, {{n: 900}}]}}", "phases: found n of 1050 and 900"),
-        (f"{CLAIM}, phases: [{{size: 1}}]}}", "phases.0.size: found a key that does not exist"),
-        (
-            f"{CLAIM}, trials: some}}",
-            "trials: found 'some' (text); allowed: a whole number; >= 1; <= 100000; Trainings",
-        ),
-        (f"{CLAIM}, trials: [3]}}", "trials.0: found '3' (text); allowed: a block of keys"),
-        (f"{CLAIM}, trials: [{{noise: 0}}]}}", "trials.0.noise: found 0"),
-        (f"{CLAIM}, trials: [{{size: 1}}]}}", "trials.0.size: found a key that does not exist"),
-        (f"{CLAIM}, grid: {{size: [1, 2]}}}}", "grid.0.size: found a key that does not exist"),
-        (
-            f"{CLAIM}, grid: [1]}}",
-            "grid: found ['1']; allowed: a block of keys; at least 1 entries; Lists",
-        ),
-        (
-            f"{CLAIM}, grid: {{noise: 3}}}}",
-            "grid.noise: found '3' (text); allowed: a list; at least 1",
-        ),
+        (", color: red", "color: found a key that does not exist; allowed: sampler, n, batch"),
+        (", dleta: 1", "source (did you mean delta?)"),
+        (f"- {{{CLAIM}}}\n- {{{CLAIM}, runs: x}}", "claim 2, runs: found 'x'"),
+        (", phases: 3", "phases: found 3; allowed: a list; at least 1 entries"),
+        (", phases: [3]", "phases.0: found '3' (text); allowed: a block of keys"),
+        (", phases: [{n: 1050}, {n: 900}]", "phases: found n of 1050 and 900"),
+        (", phases: [{size: 1}]", "phases.0.size: found a key that does not exist"),
+        (", trials: some", "trials: found 'some' (text); allowed: a whole number; >= 1; <= 100000"),
+        (", trials: [{noise: 0}]", "trials.0.noise: found 0"),
+        (", grid: {size: [1, 2]}", "grid.0.size: found a key that does not exist"),
         ("? [a, b]\n: 1", "found ('a', 'b') (tuple) as a key; allowed: text"),
         ('{"noise": 1, "noise": 2}', "found noise twice; allowed: once"),
         ('{\n\t"noise": 1,\n\t"noise": 2}', "found noise twice; allowed: once"),
@@ -259,14 +201,12 @@ TARGET = "{sampler: full, steps: 5, delta: 1e-5, relation: add_remove"
             '{"sampler": "full", "noise": 1, "steps": 3, "delta": 1e-5, "name": "\\ud800"}',
             "name: found '\\ud800' (text); allowed: text; A name",
         ),
-        (f"{CLAIM}, drop_last: maybe}}", "drop_last: found 'maybe' (text); allowed: true or false"),
         (f"{TARGET}, target: 3, phases: [{{noise: 2}}]}}", "target: found a noise for every phase"),
-        (f"{TARGET}, target: 3, trials: [{{noise: abc}}]}}", "trials.0.noise: found 'abc'"),
-        (f"{TARGET}, target: 3, phases: [{{noise: [1]}}]}}", "phases.0.noise: found ['1']"),
     ],
 )
 def test_bad_files_give_exit_code_2_and_one_line(refusal_of, tmp_path, content, named):
     path = tmp_path / "claims.yaml"
+    content = f"{{{CLAIM}{content}}}" if content.startswith(",") else content
     path.write_bytes(content.encode("latin-1"))
     error = refusal_of(main, "--batch", path)
     assert named in error and "claims.yaml" in error
@@ -590,23 +530,6 @@ def test_a_ledger_that_states_more_than_its_noisy_sums_cost_is_not_composed(caps
         run(capsys, ["--ledgers", *stored(tmp_path, a=above, b=stating(0)), "--json"])[1]
     )
     assert not total["ledgers"][0]["composed"] and total["epsilon"] == above["epsilon"]
-
-
-def test_json_keeps_the_exit_codes_of_ledgers_files_and_bad_input(capsys, tmp_path):
-    ledgers = ["--ledgers", *stored(tmp_path, a=in_ledger(POISSON), b=in_ledger(HEAVY)), "--json"]
-    for claimed, code in (("99", 0), ("1", 1), ("x", 2)):
-        found, out, _ = run(capsys, [*ledgers, "--claimed", claimed])
-        assert found == code and (strict(out) if code < 2 else out == "")
-    path = tmp_path / "claims.yaml"
-    for claimed, relation, verdict in (
-        (9.0, "add_remove", "guaranteed"),
-        (0.1, "add_remove", "refuted"),
-        (0.1, "swap", None),
-    ):
-        path.write_text(f"{CLAIM}, claimed: {claimed}, relation: {relation}}}")
-        found, out, _ = run(capsys, ["--batch", str(path), "--json", "--no-slips"])
-        assert found == {"guaranteed": 0, "refuted": 1, None: 2}[verdict]
-        assert verdict is None or [each["verdict"] for each in strict(out)] == [verdict]
 
 
 def test_ledgers_count_every_run_and_what_chose_them(capsys, tmp_path):

@@ -76,7 +76,7 @@ def test_an_older_conversion_is_found_and_called_so():
 
 def test_parts_left_out_are_found():
     phases = [
-        {"sampler": "poisson", "batch": 100, "noise": 2.12, "steps": 210},
+        {"sampler": "full", "noise": 7.7, "steps": 13},
         {"sampler": "full", "noise": 9.0, "steps": 7},
     ]
     settings = {"n": 1050, "phases": phases, "delta": 1e-5, "trials": 5, "runs": 2}

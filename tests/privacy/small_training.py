@@ -1,11 +1,15 @@
 """A small private training: data, networks, samplers, phases, and the weights that it moves."""
 
+import json
+
 import numpy as np
 import torch
 from places import put
 from torch import nn
 
+from dpatlas.accounting.ledger import Ran
 from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Shuffled
+from dpatlas.base.canonical import canonical_json
 from dpatlas.base.checkpoints import Checkpoints
 from dpatlas.base.seeds import Noise
 from dpatlas.models.build import build
@@ -83,36 +87,34 @@ class Jitter:
 
 
 def check_resumes(fresh, folder, source="os") -> None:
-    """Kill after every number of steps; another process goes on to the same sums and weights.
+    """Another process goes on to the same sums and weights from the state after any step.
 
     fresh(noise, on_update): a training from the start, in a process of its own as it were.
     """
 
-    def taken(run, steps):
-        for _ in range(steps):
-            run.step()
-        return run
-
     def record(seen):
         return lambda step, sums: seen.append((step, flat(sums).clone()))
 
-    noise, expected = Noise("digest", source), []
-    whole = fresh(noise, record(expected))
-    whole.run()
+    def checkpoint(step):
+        return Checkpoints(folder / f"after {step}", {"run": "one"})
+
+    expected: list = []
+    whole = fresh(Noise("digest", source), record(expected))
+    checkpoint(0).save("state", *whole.state())
+    for step in range(whole.steps):
+        whole.step()
+        checkpoint(step + 1).save("state", *whole.state())
     assert whole.steps == len(expected) > 2
     for killed_after in range(whole.steps + 1):
         seen: list = []
-        same = Noise("digest", source)
-        same.carry(noise.secret)
-        first = taken(fresh(same, record(seen)), killed_after)
-        store = Checkpoints(folder, {"run": "one"})
-        store.save("state", *first.state())
         second = fresh(Noise("digest", source), record(seen))
-        second.restore(*store.load("state"))
+        second.restore(*checkpoint(killed_after).load("state"))
         second.run()
-        assert [step for step, _ in seen] == [step for step, _ in expected]
-        assert all(torch.equal(a, b) for (_, a), (_, b) in zip(seen, expected, strict=True))
+        rest = expected[killed_after:]
+        assert [step for step, _ in seen] == [step for step, _ in rest]
+        assert all(torch.equal(a, b) for (_, a), (_, b) in zip(seen, rest, strict=True))
         assert torch.equal(flat(weights(second.model)), flat(weights(whole.model)))
         if whole.ema is not None:
             assert torch.equal(flat(second.ema), flat(whole.ema))
         assert second.ledger() == whole.ledger()
+    assert Ran.of(json.loads(canonical_json(whole.ran.facts()))) == whole.ran

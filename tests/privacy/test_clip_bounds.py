@@ -1,6 +1,5 @@
 """Clipping by layer bounds, and by a bound that follows a quantile of the norms."""
 
-import json
 import math
 
 import numpy as np
@@ -11,7 +10,6 @@ from scipy import stats
 from small_training import (
     SAMPLERS,
     N,
-    check_resumes,
     data,
     flat,
     network,
@@ -24,9 +22,7 @@ from small_training import (
 from dpatlas.accounting.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.accounting.gaussian_dp import gaussian_epsilon
 from dpatlas.accounting.guarantees import Phase, guarantee
-from dpatlas.accounting.ledger import Ran
 from dpatlas.accounting.samplers import FullBatch, Poisson
-from dpatlas.base.canonical import canonical_json
 from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.training import CLIP_COUNT
@@ -91,34 +87,6 @@ def test_the_ledger_states_every_bound_and_their_total():
     flatly = training([phase(steps=2)], noise=Noise())
     flatly.run()
     assert run.guarantee() == flatly.guarantee()
-
-
-CLIPS = {"by layer": BY_LAYER, "adaptive": ADAPTIVE}
-
-
-@pytest.mark.parametrize("changes", CLIPS.values(), ids=CLIPS)
-def test_a_run_with_such_clips_resumes_to_the_same_bits(changes, tmp_path):
-    phases = [phase(**changes, max_physical_batch=3), phase(FullBatch(N), steps=3, **changes)]
-    check_resumes(
-        lambda noise, on_update: training(phases, network("mlp"), noise, on_update=on_update),
-        tmp_path,
-    )
-
-
-@pytest.mark.parametrize("changes", CLIPS.values(), ids=CLIPS)
-def test_a_state_of_another_clip_is_refused(changes):
-    run = training([phase(**changes)], noise=Noise())
-    run.step()
-    other = phase(**{**changes, "clipping": "flat"})
-    with pytest.raises(InputError, match="another plan: clipping of phase 1"):
-        training([other], noise=Noise()).restore(*run.state())
-
-
-@pytest.mark.parametrize("changes", CLIPS.values(), ids=CLIPS)
-def test_what_ran_survives_json(changes):
-    run = training([phase(**changes), phase()], noise=Noise())
-    run.run()
-    assert Ran.of(json.loads(canonical_json(run.ran.facts()))) == run.ran
 
 
 def counts(sampler, steps=300, **changes):

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from places import put
 from reference_gradients import by_loop, clipped_sum
-from small_training import OUTPUTS, N, check_resumes, data, flat, network, phase, sums_of, weights
+from small_networks import Net
+from small_training import OUTPUTS, N, data, flat, network, phase, sums_of, weights
 from torch import nn
 from torch.utils.data import Dataset, IterableDataset
 
@@ -19,7 +20,6 @@ from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy import digest
 from dpatlas.privacy.augmentation import ShiftAndFlip
-from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.training import PrivateTraining
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -79,16 +79,6 @@ def test_wherever_the_records_are_the_bits_are_the_same(source, name, tmp_path):
         training(records, model, noise=noise, shared_noise="sources").run()
         found.append(flat(weights(model)))
     assert torch.equal(*found)
-
-
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_a_run_resumes_to_the_same_bits_from_every_source(source, tmp_path):
-    check_resumes(
-        lambda noise, on_update: training(
-            source(tmp_path), network("mlp"), noise=noise, on_update=on_update
-        ),
-        tmp_path,
-    )
 
 
 class Endless(Dataset):
@@ -158,23 +148,17 @@ def test_no_more_items_than_the_physical_batch_are_held_at_a_time():
     assert sizes == [5, 5, 5, 5, 3]
 
 
-class TwoInputs(nn.Module):
-    """An image and a whole number, in two branches."""
-
-    def __init__(self):
-        super().__init__()
-        self.image, self.code = nn.Linear(64, 8), nn.Linear(4, 8)
-        self.head = nn.Linear(8, OUTPUTS)
-
-    def forward(self, image, code):
-        codes = F.one_hot(code % 4, 4).to(image.dtype)
-        return self.head(torch.tanh(self.image(image) + self.code(codes)))
+def of_both(self, image, code):
+    codes = F.one_hot(code % 4, 4).to(image.dtype)
+    return self.head(torch.tanh(self.image(image) + self.code(codes)))
 
 
-def two_inputs(network=TwoInputs):
+def two_inputs(act=of_both):
+    """A network of an image and a whole number, in two branches."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return put(network())
+        parts = {"image": nn.Linear(64, 8), "code": nn.Linear(4, 8), "head": nn.Linear(8, OUTPUTS)}
+        return put(Net(act, **parts))
 
 
 def several(kind, scale=1.0):
@@ -206,53 +190,14 @@ def check_clipped_sum(model, kind):
 
 
 @pytest.mark.parametrize("kind", ["dict", "tuple", "dataset of dicts"])
-def test_inputs_may_be_several_tensors(kind, tmp_path):
+def test_inputs_may_be_several_tensors(kind):
     check_clipped_sum(two_inputs(), kind)
-    check_resumes(
-        lambda noise, on_update: training(
-            several(kind), two_inputs(), noise=noise, on_update=on_update
-        ),
-        tmp_path,
-    )
 
 
-class OwnFactor(TwoInputs):
-    """A parameter of the network itself, which a stand-in takes the place of."""
-
-    def __init__(self):
-        super().__init__()
-        self.factor = nn.Parameter(torch.linspace(0.5, 1.5, OUTPUTS))
-
-    def forward(self, image, code):
-        return self.factor * super().forward(image, code)
-
-
-class OwnMatrix(TwoInputs):
-    """A parameter of the network itself that no rule and no stand-in covers."""
-
-    def __init__(self):
-        super().__init__()
-        self.matrix = nn.Parameter(torch.eye(OUTPUTS) + 0.1)
-
-    def forward(self, image, code):
-        return super().forward(image, code) @ self.matrix
-
-
-@pytest.mark.filterwarnings("ignore::dpatlas.privacy.PerRecordWarning")
-@pytest.mark.parametrize("kind", ["dict", "tuple", "dataset of dicts"])
-@pytest.mark.parametrize("network", [OwnFactor, OwnMatrix])
-def test_a_network_of_several_inputs_may_have_parameters_of_its_own(network, kind):
-    check_clipped_sum(two_inputs(network), kind)
-
-
-@pytest.mark.parametrize("kind", ["dict", "tuple", "dataset of dicts"])
-def test_a_network_of_several_inputs_that_mixes_records_is_refused(kind):
-    class Centred(TwoInputs):
-        def forward(self, image, code):
-            return super().forward(image - image.mean(0), code)
-
+def test_a_network_of_several_inputs_that_mixes_records_is_refused():
+    centred = two_inputs(lambda self, image, code: of_both(self, image - image.mean(0), code))
     with pytest.raises(InputError, match=r"layer image .*: found a batch whose records meet"):
-        training(several(kind), put(Centred()))
+        training(several("dict"), centred)
 
 
 def test_an_augmentation_of_several_tensors_is_refused():
@@ -288,7 +233,7 @@ TARGETS = {
 
 @pytest.mark.parametrize(("make", "loss"), TARGETS.values(), ids=TARGETS)
 @pytest.mark.parametrize("kind", ["tensors", "arrays", "dataset"])
-def test_targets_may_be_of_any_shape_or_none(make, loss, kind, tmp_path):
+def test_targets_may_be_of_any_shape_or_none(make, loss, kind):
     x, _ = data()
     targets = make(x)
     records = (x, targets)
@@ -299,18 +244,14 @@ def test_targets_may_be_of_any_shape_or_none(make, loss, kind, tmp_path):
         records = Items(x.cpu(), listed), None
     settings = {"noise_multiplier": 0.0, "steps": 30, "lr": 0.5, "max_grad_norm": 1.0}
 
-    def fresh(noise, on_update=None, phases=PHASES):
-        return training(records, network("mlp"), phases, noise, loss=loss, on_update=on_update)
-
     def mean_loss(model):
         with torch.no_grad():
             return float(loss(model(x), targets).mean())
 
     before = mean_loss(network("mlp"))
-    run = fresh(Noise(), phases=[phase(FullBatch(N), **settings)])
+    run = training(records, network("mlp"), [phase(FullBatch(N), **settings)], loss=loss)
     run.run()
     assert mean_loss(run.model) < 0.8 * before
-    check_resumes(fresh, tmp_path)
 
 
 def test_persons_and_augmentation_work_on_a_dataset():
@@ -353,18 +294,6 @@ def test_a_mapped_file_is_known_by_its_path_and_time_and_none_of_it_is_read(tmp_
     assert len(set(found)) == 4
 
 
-def test_a_dataset_is_known_by_class_and_attributes():
-    class Quiet(Items):
-        def __getitem__(self, index):
-            return self.inputs[index], self.targets[index]
-
-    keyed((Quiet(*on_host()), None))
-    keyed((Quiet(*on_host()), None))
-    x, labels = on_host()
-    with pytest.raises(InputError, match="noise that another training has drawn"):
-        keyed((Quiet(-x, labels), None))
-
-
 class Random(Items):
     def __getitem__(self, index):
         return self.inputs[index] + torch.randn(64), self.targets[index]
@@ -381,6 +310,7 @@ class Random(Items):
         (lambda x, y: ({}, y), "x: found an empty dict"),
         (lambda x, y: ({"image": "x"}, y), "x image: found str"),
         (lambda x, y: (x, None), "labels: found none; allowed: torch.int64 for the cross-entropy"),
+        (lambda x, y: (Items(x, [None] * N), None), "labels: found none"),
         (lambda x, y: (x, y.int()), "labels: found torch.int32"),
         (lambda x, y: (x.numpy().astype(object), y), "data: found object; allowed: numbers"),
         (lambda x, y: (x.numpy(), y.numpy() + 4), "labels: found 8; allowed: whole numbers from 0"),
@@ -485,8 +415,3 @@ def test_items_that_are_no_pairs_are_refused():
 
     with pytest.raises(InputError, match="dataset: found an item of type tuple; allowed: pairs"):
         training((Triples(*on_host()), None))
-
-
-def test_the_loss_of_records_without_targets_must_be_given():
-    with pytest.raises(InputError, match="labels: found none"):
-        training((Items(on_host()[0], [None] * N), None), loss=cross_entropy)

@@ -269,7 +269,7 @@ def compiled_in_place():
 
 
 def both_ways(x, weight):
-    return (x @ weight).tanh() @ weight.t()
+    return ((x @ weight).tanh() @ weight).tanh() @ weight.t()
 
 
 class Symmetric(nn.Module):
@@ -385,6 +385,9 @@ CASES = {
         )
     ),
     "two names": of(two_names),
+    "a weight the other way round": of(
+        lambda: Net(lambda s, x: F.linear(s.l(x).tanh(), s.l.weight.t()), l=nn.Linear(8, 5))
+    ),
     "a parameter in a list": of(held_in_a_list),
     "a module in a list": of(module_in_a_list),
     "checkpointed": mixing(lambda s, x: checkpoint(s.mix, x, use_reentrant=False)),

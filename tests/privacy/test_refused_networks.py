@@ -389,3 +389,7 @@ def test_a_refusal_leaves_the_network_as_it_was():
         training(of(None), model)
     assert all(torch.equal(known[name], value) for name, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
+    keeping = Net(lambda s, x: (setattr(s, "kept", x.detach()), s.inner(x))[1], inner=mlp())
+    with pytest.raises(InputError, match="a tensor of a record is kept in kept"):
+        training(of(None), keeping)
+    assert not hasattr(keeping, "kept")

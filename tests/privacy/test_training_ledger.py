@@ -13,15 +13,18 @@ from scipy import stats
 from small_training import N, network, phase, training
 from torch import nn
 
+from dpatlas.accounting.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.accounting.gaussian_dp import gaussian_epsilon
 from dpatlas.accounting.guarantees import default_delta, guarantee
 from dpatlas.accounting.ledger import UNTOLD
 from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Shuffled
+from dpatlas.accounting.schedules import InverseTime, StepDecay
 from dpatlas.base.canonical import canonical_json
 from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy import PrivateTraining, saved
 from dpatlas.privacy.augmentation import ShiftAndFlip
+from dpatlas.privacy.optimizers import ParameterGroup
 from dpatlas.privacy.saved import load_weights
 from dpatlas.privacy.training import FOLLOWED
 
@@ -104,21 +107,12 @@ def test_a_restored_training_states_the_steps_before_and_after(steps):
 
 
 @pytest.mark.parametrize(
-    ("follows", "warned"),
-    [
-        ("kept", 1),
-        ("loaded", 1),
-        ("wrapped", 1),
-        ("copied", 1),
-        ("filled", 1),
-        ("averaged", 1),
-        ("reset", 0),
-    ],
+    "follows", ["kept", "loaded", "wrapped", "copied", "filled", "averaged", "reset"]
 )
 def test_a_training_of_weights_that_another_left_says_that_it_counts_its_own_steps(
-    tmp_path, follows, warned
+    tmp_path, follows
 ):
-    model = network("mlp")
+    model, warned = network("mlp"), int(follows != "reset")
     fresh = copy.deepcopy(model.state_dict())
     first = training([ALL], model, Noise(), ema_decay=0.9)
     first.run()
@@ -156,6 +150,16 @@ def test_weights_that_come_from_a_state_are_known_in_another_process(monkeypatch
     again = training([ALL], model := network("mlp"), Noise())
     again.restore(*state)
     second = training([ALL], model, Noise())
+    second.run()
+    assert second.guarantee(1e-3).warnings == (FOLLOWED,)
+
+
+def test_copies_of_weights_that_are_gone_are_known():
+    def copied():
+        training([ALL], model := network("mlp"), Noise()).run()
+        return copy.deepcopy(model)
+
+    second = training([ALL], copied(), Noise())
     second.run()
     assert second.guarantee(1e-3).warnings == (FOLLOWED,)
 
@@ -217,6 +221,9 @@ CHANGES = {
     "trainable": ("head",),
     "clipping": "per-layer",
     "lr_decay": 0.5,
+    "lr_schedule": InverseTime(0.5),
+    "noise_schedule": StepDecay(2, 2.0),
+    "parameter_groups": (ParameterGroup("head", lr=0.05),),
 }
 
 
@@ -224,6 +231,8 @@ CHANGES = {
     ("name", "sampler", "changes"),
     [
         *((name, Poisson(N, 6), {name: value}) for name, value in CHANGES.items()),
+        ("clipping", Poisson(N, 6), {"clipping": LayerBounds({"head": 0.01, "": 0.03})}),
+        ("clipping", Poisson(N, 6), {"clipping": AdaptiveClip(0.5, 1.0)}),
         ("sampler", Poisson(N, 7), {}),
         ("sampler", Shuffled(N, 6), {}),
     ],

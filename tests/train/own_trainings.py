@@ -16,46 +16,15 @@ MINE = """
     X = torch.randn(60, 4, generator=draws)
     Y = (X[:, 0] > 0).long()
 
-
-    def records():
-        return X[:40], Y[:40]
-
-
-    def arrays():
-        return X[:40].numpy().astype(float), Y[:40].numpy().astype(np.uint8)
-
-
-    def test_arrays():
-        return X[40:].numpy().astype(float), Y[40:].numpy().astype(np.int32)
-
-
-    def structured_arrays():
-        return {"rows": X[:40].numpy().astype(float)}, Y[:40].numpy()
-
-
-    def none_held_out():
-        return X[:0], Y[:0]
-
-
-    def held_out():
-        return X[40:], Y[40:]
-
-
-    def held_out_in_part():
-        return X[30:], Y[30:]
-
-
-    def persons():
-        return X[:40], Y[:40], np.arange(40) // 4
-
-
-    def numbers():
-        return X[:40], X[:40, 1] - X[:40, 2]
-
-
-    def other_numbers():
-        return X[40:], X[40:, 1] - X[40:, 2]
-
+    def records(): return X[:40], Y[:40]
+    def arrays(): return X[:40].numpy().astype(float), Y[:40].numpy().astype(np.uint8)
+    def test_arrays(): return X[40:].numpy().astype(float), Y[40:].numpy().astype(np.int32)
+    def none_held_out(): return X[:0], Y[:0]
+    def held_out(): return X[40:], Y[40:]
+    def held_out_in_part(): return X[30:], Y[30:]
+    def persons(): return X[:40], Y[:40], np.arange(40) // 4
+    def numbers(): return X[:40], X[:40, 1] - X[:40, 2]
+    def other_numbers(): return X[40:], X[40:, 1] - X[40:, 2]
 
     class Items(torch.utils.data.Dataset):
         fingerprint = "items of the test"
@@ -66,88 +35,42 @@ MINE = """
         def __getitem__(self, index):
             return {"rows": X[index]}, Y[index]
 
-
     class OfAnotherClass(Items):
         def __getitem__(self, index):
             return X[index], Y[index] if index != 5 else Y[index] * 0 + 9
 
-
-    def of_another_class():
-        return OfAnotherClass()
-
-
-    def words():
-        return (X[:40] > 0).long() + (torch.arange(40) == 39)[:, None] * 7, Y[:40]
-
-
-    def embedded():
-        return nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(8, 2))
-
+    def of_another_class(): return OfAnotherClass()
+    def words(): return (X[:40] > 0).long() + (torch.arange(40) == 39)[:, None] * 7, Y[:40]
+    def embedded(): return nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(8, 2))
 
     class Named(nn.Linear):
         def forward(self, rows):
             return super().forward(rows)
 
-
-    def items():
-        return Items()
-
-
-    def network():
-        return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
-
-
-    def one_output():
-        return nn.Linear(4, 1)
-
-
-    def named():
-        return Named(4, 2)
-
-
-    def squares(output, targets):
-        return (output[:, 0] - targets).square()
-
-
-    def near(output, targets):
-        return (output[:, 0] - targets).abs() < 0.5
-
-
-    def not_one_for_each(output, targets):
-        return (output[:, 0] - targets).abs().max() < 0.5
-
-
-    def of_other_width():
-        return X[40:, :3], Y[40:]
-
-
-    def other_labels():
-        return X[40:], Y[40:] + 5
-
-
-    def reals_for_labels():
-        return X[40:], Y[40:].float()
-
+    def items(): return Items()
+    def network(): return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    def one_output(): return nn.Linear(4, 1)
+    def named(): return Named(4, 2)
+    def squares(output, targets): return (output[:, 0] - targets).square()
+    def near(output, targets): return (output[:, 0] - targets).abs() < 0.5
+    def not_one_for_each(output, targets): return (output[:, 0] - targets).abs().max() < 0.5
+    def of_other_width(): return X[40:, :3], Y[40:]
+    def other_labels(): return X[40:], Y[40:] + 5
 
     SHARED = nn.Linear(4, 2)
 
-
-    def shared():
-        return SHARED
-
+    def shared(): return SHARED
 
     def sharing():
         network = nn.Linear(4, 2)
         network.bias = SHARED.bias
         return network
 
-
     def other_each_time():
         network = nn.Linear(4, 2)
         with torch.no_grad():
             network.weight.fill_(np.random.default_rng().random())
         return network
-
 
     class WithBuffer(nn.Module):
         def __init__(self):
@@ -158,10 +81,7 @@ MINE = """
         def forward(self, x):
             return self.head(torch.tanh(x @ self.features))
 
-
-    def with_buffer():
-        return WithBuffer()
-
+    def with_buffer(): return WithBuffer()
 
     class TestTime(nn.Module):
         def __init__(self, keeps):
@@ -177,37 +97,13 @@ MINE = """
                 return x
             return x - x.mean(0)
 
+    def centred_in_evaluation(): return nn.Sequential(TestTime(False), nn.Linear(4, 2))
+    def keeps_in_evaluation(): return nn.Sequential(TestTime(True), nn.Linear(4, 2))
+    def mixing(): return nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2))
+    def leaves(): raise SystemExit(3)
 
-    def centred_in_evaluation():
-        return nn.Sequential(TestTime(False), nn.Linear(4, 2))
-
-
-    def keeps_in_evaluation():
-        return nn.Sequential(TestTime(True), nn.Linear(4, 2))
-
-
-    def mixing():
-        return nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2))
-
-
-    def leaves():
-        raise SystemExit(3)
-
-
-    class Stop(BaseException):
-        pass
-
-
-    def stops():
-        raise Stop("no more")
-
-
-    def broken():
-        raise KeyError("no such column")
-
-
-    def no_network():
-        return "a network"
+    def broken(): raise KeyError("no such column")
+    def no_network(): return "a network"
 """
 SETTINGS = {
     "data": "mine.py:records",
@@ -230,7 +126,6 @@ def write(folder, settings=None, **changes):
     draws = np.random.default_rng(0)
     arrays = {"x": draws.standard_normal((12, 4)), "y": np.arange(12, dtype=np.uint8) % 2}
     np.savez(folder / "mine.npz", **arrays)
-    np.savez(folder / "text.npz", x=np.array([["a"]]), y=np.array([1]))
     np.savez(folder / "persons.npz", **arrays, groups=np.arange(12) // 3)
     merged = {**(SETTINGS if settings is None else settings), **changes}
     content = {name: value for name, value in merged.items() if value is not None}

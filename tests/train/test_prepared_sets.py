@@ -111,39 +111,34 @@ def test_the_example_is_written_once_never_over_a_file_and_run(tmp_path, capsys,
 
 
 LAW = {"law": "geometric", "expected_trials": 3.0, "lr": [0.01, 3.0], "public_validation": True}
-BAD = {
-    "a manifest that is not there": ({"data": "nowhere/manifest.json"}, "nowhere"),
-    "a data set that is not known": ({"data": "imagenet"}, "data: found 'imagenet'"),
-    "a network that is not known": ({"model": "resnet-9"}, "model: found 'resnet-9'"),
-    "a network by name for own records": ({"data": "mine.npz"}, "model: found linear with records"),
-    "no runs": ({"runs": 0}, "runs: found 0"),
-    "runs of a selection": ({"lr": None, "select": LAW, "runs": 2}, "runs: found it beside select"),
-    "no noise on a selection": (
-        {"lr": None, "select": LAW, "noise_multiplier": 0.0},
-        "noise_multiplier: found 0 with select",
-    ),
-    "a grid": ({"lr": None, "select": {**LAW, "lr": [0.1, 0.3, 1.0]}}, "select.lr"),
-    "a batch beyond the records": ({"batch": 13}, "batch"),
-    "one canary": ({"canaries": {"number": 1}}, "canaries.number: found 1"),
-    "canaries in several runs": ({"canaries": {"number": 6}, "runs": 2}, "runs: found another"),
-    "a delta at which canaries show nothing": (
-        {"canaries": {"number": 20}, "delta": 0.03},
-        "delta beside canaries: found 0.03",
-    ),
-    "canaries without noise": (
+BAD = [
+    ({"data": "nowhere/manifest.json"}, "nowhere"),
+    ({"data": "imagenet"}, "data: found 'imagenet'"),
+    ({"model": "resnet-9"}, "model: found 'resnet-9'"),
+    ({"data": "mine.npz"}, "model: found linear with records"),
+    ({"runs": 0}, "runs: found 0"),
+    ({"lr": None, "select": LAW, "runs": 2}, "runs: found it beside select"),
+    ({"lr": None, "select": LAW, "noise_multiplier": 0.0}, "noise_multiplier: found 0 with select"),
+    ({"lr": None, "select": {**LAW, "lr": [0.1, 0.3, 1.0]}}, "select.lr"),
+    ({"batch": 13}, "batch"),
+    ({"canaries": {"number": 1}}, "canaries.number: found 1"),
+    ({"canaries": {"number": 6}, "runs": 2}, "runs: found another"),
+    ({"canaries": {"number": 20}, "delta": 0.03}, "delta beside canaries: found 0.03"),
+    (
         {"canaries": {"number": 6}, "noise_multiplier": 0.0},
         "noise_multiplier: found 0 with canaries",
     ),
-    "canaries in fixed batches": (
+    (
         {"canaries": {"number": 6}, "sampler": "fixed-size"},
         "sampler: found another value beside canaries; allowed: poisson",
     ),
-}
+]
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_settings_are_one_line_exit_2_and_nothing_is_trained(case, data, tmp_path, refusal_of):
-    changes, named = BAD[case]
+@pytest.mark.parametrize(("changes", "named"), BAD, ids=[named for _, named in BAD])
+def test_bad_settings_are_one_line_exit_2_and_nothing_is_trained(
+    changes, named, data, tmp_path, refusal_of
+):
     with counted(STEP) as steps:
         assert named in refusal_of(main, *words(tmp_path, **changes))
     assert not steps
