@@ -47,13 +47,6 @@ def test_a_number_needs_no_point_before_its_exponent(tmp_path, text):
         load_config([mine])
 
 
-def test_a_file_may_override_any_single_key():
-    default = load_config().kl_privacy
-    changed = load_config(changes={"tier": "t", "kl_privacy": {"lr": {"he": 0.01}}}).kl_privacy
-    assert changed.lr.plain() == {**default.lr.plain(), "he": 0.01}
-    assert changed.runs == default.runs
-
-
 def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
     base = {"data": {"name": "digits", "norm": 8.0, "n_train": 3}}
     change = {"data": {"name": "cifar10", "n_train": 5}}
