@@ -46,9 +46,12 @@ def test_a_local_file_is_handed_on_as_it_is_and_nothing_is_fetched(run, server, 
     assert [each.name for each in (tmp_path / "out").iterdir()] == ["net.pth"]
 
 
-def test_a_published_file_is_fetched_where_that_is_allowed(run, server, tmp_path):
+def test_a_published_file_is_fetched_where_that_is_allowed(run, server, tmp_path, capsys):
     server.answers = [serve(CONTENT)]
     assert run() == 2 and server.paths == []
+    line = capsys.readouterr().err
+    for part in ("data.root", "cache", FILE, server.address, "permission to download"):
+        assert part in line
     assert run("--allow-download") == 0 and server.paths == [f"/{FILE}"]
     assert (tmp_path / "out/net.pth").read_bytes() == CONTENT
 

@@ -63,14 +63,6 @@ def test_a_file_whose_checksum_does_not_fit_its_name_is_never_opened(tmp_path, m
     assert NAME in message and f"{len(CONTENT) - 1} bytes" in message and "\n" not in message
 
 
-def test_a_missing_file_is_named_with_its_address_and_nothing_is_fetched(tmp_path, monkeypatch):
-    monkeypatch.setattr(weights, "fetch", lambda *_: pytest.fail("fetched"))
-    with pytest.raises(InputError) as caught:
-        obtain(ADDRESS, data_root=tmp_path, download_folder=tmp_path / "cache")
-    for part in ("data.root", str(tmp_path), NAME, ADDRESS, "permission to download"):
-        assert part in str(caught.value)
-
-
 def test_a_name_without_a_checksum_is_refused(tmp_path):
     for name in ("net.pth", "net-f37072f.pth", "net-f37072fd.pth.exe"):
         (tmp_path / name).write_bytes(CONTENT)

@@ -106,11 +106,15 @@ def without_margin(fields):
     return without("margin", without("margin_from", fields))
 
 
-def read(folder, *claims, tests=TESTS):
+def write(folder, *claims):
     path = folder / "claims.yaml"
     top = {"headline": "It grows", "authors": "Somebody", "main": MAIN}
     path.write_text(yaml.safe_dump({**top, "claims": list(claims)}))
-    return read_claims({"kl_privacy": path}, tests)
+    return path
+
+
+def read(folder, *claims, tests=TESTS):
+    return read_claims({"kl_privacy": write(folder, *claims)}, tests)
 
 
 class Point(SimpleNamespace):

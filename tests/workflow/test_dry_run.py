@@ -57,13 +57,6 @@ def test_of_a_sweep_of_many_jobs_each_is_planned_once_by_its_own_rule(checkout):
     assert planned["kl_privacy_linearized"] == len(others) > 0
 
 
-def test_a_figure_that_needs_no_data_waits_for_none(checkout):
-    assert checkout.planned("sgld_counterexample") == {
-        "dp_sgld_counterexample": 1,
-        "sgld_counterexample": 1,
-    }
-
-
 def test_a_backbone_is_trained_before_what_takes_its_features(checkout):
     planned = checkout.planned("sgld_long_training")
     jobs = ("pretrain_backbone", "features", "sgld_long_training")

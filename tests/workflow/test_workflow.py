@@ -95,10 +95,6 @@ def test_a_run_is_what_its_manifest_says(smoke):
     assert smoke.run("sh", "-c", command).returncode == 0
 
 
-def test_a_second_run_has_nothing_to_do(smoke):
-    assert smoke.planned("--configfile", SMOKE) == {}
-
-
 def test_a_partial_run_trains_nothing(smoke):
     lost = smoke.folder / smoke_atlas().behind("kl_vs_width")[-1]
     kept = lost.read_bytes()

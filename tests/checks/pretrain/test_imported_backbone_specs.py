@@ -27,10 +27,9 @@ FROM_FILE = {
 
 
 def with_backbone(fields=PUBLISHED, **changes):
-    """The default config with one more backbone; a change to None leaves a field out."""
+    """The default config with one more backbone."""
     config = read_config()
-    fields = {name: value for name, value in {**fields, **changes}.items() if value is not None}
-    config["pretrain"]["backbones"]["published"] = fields
+    config["pretrain"]["backbones"]["published"] = {**fields, **changes}
     config["pretrain"]["train"].append("published")
     return config
 
