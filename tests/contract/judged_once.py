@@ -41,12 +41,3 @@ def claim_row(key, records, name):
     """The row of one entry or claim."""
     (claim,) = wholes_of(name)
     return claim_rows(key, records, claim)[name]
-
-
-def with_claims(ids):
-    """Ids of entries, with those of the claims that they count for."""
-    ids = {*ids}
-    wholes = [claim for name in ids for claim in wholes_of(name)]
-    return ids | {
-        claim.id for claim in wholes if any(claim.counts(e) and e.id in ids for e in claim.entries)
-    }

@@ -1,6 +1,9 @@
 """The page in a real browser: Debian's Chromium, where it is installed."""
 
+import json
 import math
+import os
+from pathlib import Path
 
 import chromium
 import pytest
@@ -190,6 +193,12 @@ def test_text_stands_out_from_its_ground(browser, page, scheme):
     assert ratio >= 4.5
 
 
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser, page):
+    browser.open(page, width=390, height=844, mobile=True)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    browser.open(page)
+
+
 # Elements of a list of which some text lies outside.
 OUTSIDE = (
     "[...document.querySelectorAll({names!r})].filter(each => "
@@ -205,11 +214,9 @@ def test_on_a_phone_the_words_below_a_plot_do_not_run_into_the_next_paragraph(br
     browser.open(page)
 
 
-def test_on_paper_no_number_is_cut_and_no_filter_is_shown(browser, page):
+def test_on_paper_no_number_is_cut(browser, page):
     browser.open(page, width=720)
     browser.media("light", "print")
-    hidden = "getComputedStyle(document.querySelector('.filter')).display"
-    assert browser.evaluate(hidden) == "none"
     browser.evaluate("document.querySelectorAll('details').forEach(node => { node.open = true })")
     browser.evaluate(
         "document.querySelectorAll('.strip .number').forEach(each => "
@@ -243,7 +250,24 @@ def test_verdicts_of_a_card_never_stand_below_its_name(browser, page, width):
     assert left == 0
 
 
-@pytest.mark.parametrize("width", [360, 390, 768])
+def test_on_paper_filters_and_folded_parts_are_left_out(browser, page):
+    browser.open(page)
+    browser.media("light", "print")
+    hidden = "getComputedStyle(document.querySelector('.filter')).display"
+    assert browser.evaluate(hidden) == "none"
+    browser.media("light")
+
+
+def test_a_screenshot_shows_more_than_an_empty_page(browser, page, tmp_path):
+    from PIL import Image
+
+    browser.open(page)
+    browser.screenshot(tmp_path / "page.png")
+    with Image.open(tmp_path / "page.png") as image:
+        assert len(image.convert("RGB").getcolors(1 << 24)) > 50
+
+
+@pytest.mark.parametrize("width", [360, 768])
 def test_the_head_stays_in_sight_and_the_map_needs_no_scrolling(browser, page, width):
     browser.open(page, width=width, height=740, mobile=True)
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
@@ -252,3 +276,18 @@ def test_the_head_stays_in_sight_and_the_map_needs_no_scrolling(browser, page, w
     stuck = "document.querySelector('.top nav').getBoundingClientRect()"
     assert browser.evaluate(f"{stuck}.height") <= 48
     browser.open(page)
+
+
+@pytest.mark.skipif("DPATLAS_AXE" not in os.environ, reason="no path of axe.min.js (npm axe-core)")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_rules_of_axe_find_nothing_serious(browser, page, scheme):
+    browser.media(scheme)
+    browser.open(page)
+    browser.evaluate("document.querySelectorAll('details').forEach(node => { node.open = true })")
+    browser.evaluate(Path(os.environ["DPATLAS_AXE"]).read_text() + "; 0")
+    found = browser.evaluate(
+        "axe.run(document, {resultTypes: ['violations']}).then(found => JSON.stringify("
+        "found.violations.map(each => [each.impact, each.id, each.nodes[0].html])))"
+    )
+    browser.media("light")
+    assert [each for each in json.loads(found) if each[0] in ("serious", "critical")] == []
