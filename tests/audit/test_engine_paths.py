@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from small_networks import Net
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -35,33 +36,30 @@ def network():
     return nn.Sequential(nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 3))
 
 
-class Attending(nn.Module):
+def attend(self, rows):
     """Attention over three positions, with a position embedding of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.position = nn.Parameter(torch.zeros(1, 3, 4))
-        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
-        self.norm, self.head = nn.RMSNorm(12), nn.Linear(12, 3)
-
-    def forward(self, rows):
-        rows = rows.unflatten(1, (3, 4)) + self.position
-        seen, _ = self.attention(rows, rows, rows, need_weights=False)
-        return self.head(self.norm((rows + seen).flatten(1)))
+    rows = rows.unflatten(1, (3, 4)) + self.position
+    seen, _ = self.attention(rows, rows, rows, need_weights=False)
+    return self.head(self.norm((rows + seen).flatten(1)))
 
 
-class Recurrent(nn.Module):
+def attending():
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    position = nn.Parameter(torch.zeros(1, 3, 4))
+    parts = {"position": position, "norm": nn.RMSNorm(12), "head": nn.Linear(12, 3)}
+    return Net(attend, attention=attention, **parts)
+
+
+def recurrent():
     """A cell without a rule, passed through record by record."""
-
-    def __init__(self):
-        super().__init__()
-        self.cell, self.head = nn.GRU(4, 6, batch_first=True), nn.Linear(6, 3)
-
-    def forward(self, rows):
-        return self.head(self.cell(rows.unflatten(1, (3, 4)))[0][:, -1])
+    return Net(
+        lambda self, rows: self.head(self.cell(rows.unflatten(1, (3, 4)))[0][:, -1]),
+        cell=nn.GRU(4, 6, batch_first=True),
+        head=nn.Linear(6, 3),
+    )
 
 
-NETWORKS = {"attention": Attending, "record by record": Recurrent}
+NETWORKS = {"attention": attending, "record by record": recurrent}
 
 
 def loss(outputs, labels):

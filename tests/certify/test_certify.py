@@ -247,13 +247,6 @@ def test_counts_agree_with_weights_that_are_drawn_for_every_pair(model, shape):
     assert abs(found - float(expected.mean())) < 5 * math.sqrt(2 * 0.25 / draws)
 
 
-def test_a_convolutional_network_is_certified():
-    x, y = records(60)
-    quick = {**FEW, "draws": 200}
-    report = certify(images(), np.tile(x, 4).reshape(-1, 1, 4, 4), y, **quick)
-    assert report.rows[0].certificate == pytest.approx(by_hand(report.rows[0], report), rel=1e-8)
-
-
 def hooked(part, kind="forward"):
     getattr(part, f"register_{kind}_hook")(lambda *_: None)
     return part
@@ -287,23 +280,18 @@ def of_images(*parts):
         ({"model": nn.Sequential(nn.Linear(4, 4), layer := nn.Linear(4, 4), layer)}, "twice"),
         ({"model": nn.LSTM(4, 2)}, "LSTM"),
         ({"model": nn.Sequential()}, "no part"),
-        ({"model": None}, "NoneType"),
         ({"model": nn.Sequential(nn.Linear(5, 2))}, "fails on records"),
         (after(nn.utils.spectral_norm(nn.Linear(4, 4))), "part 0 (Linear) with a forward hook"),
         (after(prune.random_unstructured(nn.Linear(4, 4), "weight", 0.5)), "with a forward hook"),
-        (after(hooked(nn.Linear(4, 4))), "part 0 (Linear) with a forward hook"),
         (after(hooked(nn.ReLU(), "forward_pre")), "part 0 (ReLU) with a forward hook"),
-        (after(hooked(nn.Sequential())), "part 0 (Sequential) with a forward hook"),
         ({"model": hooked(network())}, "Sequential with a forward hook"),
         (after(scaled(nn.Linear(4, 4))), "part 0 (Linear)"),
         (after(nn.Linear(4, 4, device="meta")), "weights on the meta device"),
         (of_images(nn.MaxPool2d(2, return_indices=True)), "MaxPool2d that gives a tuple"),
         (of_images(nn.Conv2d(1, 1, 3, padding=1)), "Conv2d fails on records of shape (4, 4)"),
         (of_images(nn.Conv2d(2, 2, 3, padding=1)), "Conv2d fails on records of shape (4, 4)"),
-        (of_images(nn.Conv2d(3, 3, 3, padding=1)), "Conv2d fails on records of shape (4, 4)"),
         ({"x": np.zeros((120, 3, 4))}, "flat records"),
         ({"x": np.full((120, 4), np.nan)}, "not finite"),
-        ({"x": np.zeros(120)}, "x: found shape"),
         ({"x": [["a"]]}, "array of numbers"),
         ({"y": np.zeros(119, int)}, "y: found"),
         ({"y": np.zeros(120)}, "whole numbers"),
@@ -315,9 +303,6 @@ def of_images(*parts):
         ({"taus": 0.1}, "taus: found 0.1; allowed: a sequence of numbers"),
         ({"taus": (0.1, 0.1)}, "none twice"),
         ({"taus": (0.0,)}, "taus"),
-        ({"delta": 1.0}, "delta"),
-        ({"draws": 0}, "draws"),
-        ({"seed": -1}, "seed"),
         ({"prior": "dp-sgd", "settings": Settings(private_batch=121)}, "private_batch"),
     ],
 )

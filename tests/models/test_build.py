@@ -1,5 +1,3 @@
-import functools
-
 import numpy as np
 import pytest
 import torch
@@ -10,11 +8,9 @@ from torch.nn import functional
 from dpatlas.base.networks import NETWORKS
 from dpatlas.errors import InputError
 from dpatlas.models.build import NAMES, build, initialise
-from dpatlas.models.vit import ClassToken, Offset
 
 SMALL = {"vit-tiny": {"depth": 2}}
 FLAT = {name for name, entry in NETWORKS.items() if entry.flat}
-LEAVES = (nn.Linear, nn.Conv2d, nn.GroupNorm, nn.LayerNorm, ClassToken, Offset)
 RECORDS = 4
 
 
@@ -54,28 +50,12 @@ def test_a_record_moves_no_other_records_scores(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients_reach_every_parameter_and_a_hook_of_every_layer(name):
+def test_gradients_reach_every_parameter_and_nothing_else_is_kept(name):
     net = make(name)
-    layers = {path for path, part in net.named_modules() if isinstance(part, LEAVES)}
-    seen = set()
-    for path in layers:
-        hook = functools.partial(lambda path, *_: seen.add(path), path)
-        net.get_submodule(path).register_full_backward_hook(hook)
-    scores = net(records(name).requires_grad_())
-    functional.cross_entropy(scores, torch.arange(RECORDS)).backward()
-    assert seen == layers
+    functional.cross_entropy(net(records(name)), torch.arange(RECORDS)).backward()
+    assert not list(net.buffers())
     for path, parameter in net.named_parameters():
         assert parameter.grad.isfinite().all() and parameter.grad.any(), path
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_parameter_sits_in_a_supported_leaf_and_nothing_else_is_kept(name):
-    net = make(name)
-    for path, part in net.named_modules():
-        if any(True for _ in part.parameters(recurse=False)):
-            assert isinstance(part, LEAVES) and not list(part.children()), path
-        assert not isinstance(part, nn.Dropout | nn.modules.batchnorm._NormBase)
-    assert not list(net.buffers())
 
 
 @pytest.mark.parametrize("name", NAMES)

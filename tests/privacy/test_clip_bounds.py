@@ -116,7 +116,7 @@ def counts(sampler, steps=300, **changes):
 
 @pytest.mark.parametrize("sampler", [SAMPLERS[0], SAMPLERS[3]], ids=lambda each: each.name)
 def test_counts_and_sums_carry_the_noise_that_the_ledger_states_at_the_bound_of_each_step(sampler):
-    found, clean, gradients, bounds, run = counts(sampler, max_physical_batch=4)
+    found, clean, gradients, bounds, run = counts(sampler, max_physical_batch=12)
     stated = run.ledger()["clip"]
     noise = (found - clean) / stated["count_noise"]
     assert max(bounds) > 3 * min(bounds)

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 from model_catalogue import CASES, LARGE, Case, Made
+from reference_gradients import by_loop, clipped_sum, distance, norm_of, norms
 from torch import Tensor
 
 from dpatlas.accounting.samplers import FullBatch
@@ -33,33 +34,6 @@ def each(case: Case):
 def part(made: Made, start: int, stop: int) -> tuple:
     """Input and labels of some records."""
     return pytree.tree_map_only(Tensor, lambda rows: rows[start:stop], (made.x, made.labels))
-
-
-def by_autograd(made: Made, rows: int, losses) -> list[dict[str, Tensor]]:
-    """Each record's gradients, of losses(record): a function of parameters' own values."""
-    trained = {n: value for n, value in made.model.named_parameters() if value.requires_grad}
-    found = []
-    for at in range(rows):
-        gradients = torch.autograd.grad(losses(at), [*trained.values()], allow_unused=True)
-        zeros = [torch.zeros_like(value) for value in trained.values()]
-        pairs = zip(gradients, zeros, strict=True)
-        found.append(dict(zip(trained, [z if g is None else g for g, z in pairs], strict=True)))
-    return found
-
-
-def distance(found: dict[str, Tensor], gradients: list[dict[str, Tensor]], clip: float) -> float:
-    """How far a clipped sum is from that of the gradients, relative to it."""
-    factors = [min(1.0, clip / norm(each)) for each in gradients]
-    wanted = {
-        name: sum(c * each[name].double() for c, each in zip(factors, gradients, strict=True))
-        for name in found
-    }
-    apart = {name: found[name].double() - wanted[name] for name in found}
-    return norm(apart) / norm(wanted)
-
-
-def norm(tensors: dict[str, Tensor]) -> float:
-    return float(sum(value.double().square().sum() for value in tensors.values()).sqrt())
 
 
 def plain_losses(made: Made):
@@ -102,16 +76,17 @@ def check_sums(made: Made) -> bool:
         for draw in record.draws
     ]
     losses = traced_losses(made, kernel, draws) if draws else plain_losses(made)
-    gradients = by_autograd(made, RECORDS, losses)
+    gradients = by_loop(made.model, map(losses, range(RECORDS)))
     # Half of them or so are clipped.
-    median = sorted(map(norm, gradients))[RECORDS // 2]
+    median = float(norms(gradients).median())
     for rows in (RECORDS, 1):
         for clip in (1e6, median):
             sums = kernel.clipped_sum(
                 *part(made, 0, rows), clip, draws=lambda start, stop: [v[start:stop] for v in draws]
             )
-            assert sums.skipped == 0
-            assert distance(sums.gradients, gradients[:rows], clip) < TOLERANCE, (rows, clip)
+            expected = clipped_sum({n: value[:rows] for n, value in gradients.items()}, clip)
+            apart = distance(expected, sums.gradients) / norm_of(expected)
+            assert sums.skipped == 0 and apart < TOLERANCE, (rows, clip)
     return bool(draws)
 
 

@@ -229,7 +229,7 @@ def test_a_pass_leaves_the_model_as_it_was_and_keeps_no_graph(case):
     assert all(value.grad is None for value in model.parameters())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     rows=st.integers(1, 8),
     max_grad_norm=st.floats(1e-6, 1e6),

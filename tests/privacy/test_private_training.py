@@ -79,7 +79,7 @@ def test_the_divisor_is_the_expected_batch_and_not_the_drawn_one(sampler):
     torch.testing.assert_close(flat(weights(model)), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 6, 100])
+@pytest.mark.parametrize("size", [1, 5, 100])
 @pytest.mark.parametrize("name", ["linear", "small-cnn-t"])
 def test_chunks_of_any_size_give_the_same_update_and_one_draw_of_noise(name, size):
     found = []

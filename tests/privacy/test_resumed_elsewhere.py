@@ -67,13 +67,11 @@ print(*(value.item() for value in next(training.model.parameters()).flatten()))
 """
 CHANGES = {
     "network": [
-        "model.body = nn.Sequential(model.body)",
         "FACTOR = 3.0",
-        "model.head.register_forward_hook(lambda *given: given[-1] + torch.ones(3))",
         "Network.forward = lambda self, x: self.head(self.norm(torch.tanh(self.body(x))))",
     ],
     "loss": ["scaled = cross_entropy"],
-    "augmentation": ["augmentation = Views(5.0)", "augmentation = None"],
+    "augmentation": ["augmentation = Views(5.0)"],
 }
 
 
@@ -107,8 +105,7 @@ def test_with_another_network_loss_or_augmentation_it_does_not(begun, part, chan
     folder, _ = begun
     done = trained(folder, change)
     assert done.returncode == 1 and done.stdout == ""
-    named = "another run" if "Sequential" in change else f"another plan: {part} "
-    assert f"checkpoint: found a state of {named}" in done.stderr
+    assert f"checkpoint: found a state of another plan: {part} " in done.stderr
 
 
 def test_another_device_is_no_other_network():
