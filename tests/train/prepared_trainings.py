@@ -2,13 +2,11 @@
 
 import json
 
-import small_jobs
 import yaml
 from small_jobs import labelled
 
 from dpatlas.commands.train import main
 from dpatlas.data import prepared
-from dpatlas_workflow.run.command import main as job_main
 
 SETTINGS = {
     "data": "data/manifest.json",
@@ -57,8 +55,3 @@ def trained(folder, output="out", **changes):
     """The record of a training by the command."""
     assert main(words(folder, output=output, **changes)) == 0
     return record_in(folder / output)
-
-
-def of_job(spec, manifest, folder):
-    """The record of a job of the workflow."""
-    return json.loads(small_jobs.run_main(job_main, spec, manifest, folder).read_text())
