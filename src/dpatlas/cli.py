@@ -4,9 +4,10 @@ import errno
 import functools
 import importlib
 import io
+import json
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import entry_points
+from importlib import metadata
 from typing import NamedTuple
 
 from dpatlas import __version__
@@ -14,6 +15,7 @@ from dpatlas.errors import InputError, run_command
 
 # Entry points of this group are dicts of further commands, of packages that build on this one.
 GROUP = "dpatlas.commands"
+ABOUT = "Check a claimed epsilon; audit, train and certify privately; five papers reproduced."
 
 
 class Command(NamedTuple):
@@ -41,7 +43,7 @@ COMMANDS = {
 def commands() -> Mapping[str, Command]:
     """The library's commands, and those of what is installed beside it."""
     known = dict(COMMANDS)
-    for entry in entry_points(group=GROUP):
+    for entry in metadata.entry_points(group=GROUP):
         known |= entry.load()
     return known
 
@@ -56,7 +58,7 @@ def usage() -> str:
     width = max(map(len, listed()))
     lines = [f"  {name:<{width}}  {about}" for name, about in listed().items()]
     return "\n".join(
-        ["usage: dpatlas COMMAND [arguments]   (COMMAND --help tells more)", "", *lines]
+        ["usage: dpatlas COMMAND [arguments]   (COMMAND --help tells more)", "", ABOUT, "", *lines]
     )
 
 
@@ -81,13 +83,27 @@ def dispatch(arguments: Sequence[str]) -> int | None:
         package = (error.name or "").partition(".")[0]
         if package.startswith("dpatlas"):
             raise
-        allowed = f"what it needs: pip install 'dp-atlas[{command.extra}]'"
+        allowed = f"what it needs: pip install '{requirement(command.extra)}'"
         raise InputError(f"dpatlas {name}", f"no package {package}", allowed) from None
     except OSError as error:
         # The project makes no such names: it was typed.
         if error.errno != errno.ENAMETOOLONG:
             raise
         raise InputError(str(error.filename), "too long a name", "a name of a file") from None
+
+
+def requirement(extra: str) -> str:
+    """What pip installs the extra from: the index, file or repository that this package is of."""
+    try:
+        origin = metadata.distribution("dp-atlas").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return f".[{extra}]"
+    if origin is None:
+        return f"dp-atlas[{extra}]"
+    facts = json.loads(origin)
+    of = facts.get("vcs_info")
+    url = f"{of['vcs']}+{facts['url']}@{of['commit_id']}" if of else facts["url"]
+    return f"dp-atlas[{extra}] @ {url}"
 
 
 def main() -> int:
