@@ -171,6 +171,9 @@ def test_a_figure_comes_through_the_profile_though_its_run_vanishes_once(new_che
         head.kill()
     assert head.returncode == 0, output[-3000:]
     assert len(list(site.spool.glob("*.json"))) == 3, "one run, once more, and the figure"
+    # On a cluster a job is a process, whose time and memory Snakemake measures.
+    assert [*there.folder.glob("results/smoke/benchmarks/*/*.tsv")]
+    assert not [*here.folder.glob("results/smoke/benchmarks/*/*.tsv")]
     for part in ("runs/*/*/record.json", "figures/*.csv"):
         (mine,) = here.folder.glob(f"results/smoke/{part}")
         (theirs,) = there.folder.glob(f"results/smoke/{part}")

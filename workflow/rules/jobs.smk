@@ -48,4 +48,5 @@ for key in ATLAS.blocks:
         made.docstring = ATLAS.blocks[key].about(kind)
         # Snakemake cannot measure a fork, whose time and memory are in cost.json.
         if not workflow.local_exec or workflow.remote_exec:
+            made.benchmark_modifier = made.log_modifier
             made.benchmark = f"{ATLAS.folder}/benchmarks/{key}_{kind}/{{id}}.tsv"
