@@ -34,7 +34,6 @@ SHORTER = [
     (r"snakemake \.\.\.", "snakemake --cores 2", "any command"),
     (r"(?<!docs/)\bresults/embedded/figures/kl_vs_depth\.pdf", DEPTH, "a run of one's own"),
     (r"(?<!docs/)\bresults/embedded$", "docs/results/workstation", "a run of one's own"),
-    (r"(?<!docs/)\bresults/embedded", "docs/results/embedded", "a run of one's own"),
     (r"(explain kl-5b|dpatlas claims(?! --published).*?)$", r"\1 --results docs/results", "a run"),
     (r"verify( --tier \w+)?$", "verify docs/results/embedded", "a run of one's own"),
     (r"workflow/profiles/mine", "workflow/profiles/slurm", "a profile of one's own"),

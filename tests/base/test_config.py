@@ -28,9 +28,9 @@ def test_a_config_without_a_tier_of_its_own_writes_to_custom(tmp_path):
 
 def test_a_number_is_what_it_looks_like_and_no_word_is_a_boolean(tmp_path):
     mine = tmp_path / "mine.yaml"
-    mine.write_text("tier: '010'\nkl_privacy: {runs: 010}\nseed: 0xc\n")
+    mine.write_text("tier: '010'\nkl_privacy: {runs: 012}\nseed: 0xc\n")
     config = load_config([mine])
-    assert (config.tier, config.kl_privacy.runs, config.seed) == ("010", 10, 12)
+    assert (config.tier, config.kl_privacy.runs, config.seed) == ("010", 12, 12)
     for text in ("1:30", "yes"):
         mine.write_text(f"tier: mine\nseed: {text}\n")
         with pytest.raises(InputError, match=f"seed: found '{text}' \\(text\\)"):

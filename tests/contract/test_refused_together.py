@@ -42,8 +42,8 @@ CASES = yaml.safe_load("""
    "feature_learning.ladder.p_power: found 2.0; allowed: below 16 (n_power - 1) / 9"]
 - [{feature_learning.ladder: {d: [2, 64], n_power: 1.1, p_power: 0.1}},
    "feature_learning.ladder.d.0: found n = 2 with"]
-- [{feature_learning.runs: 30},
-   "feature_learning.runs: found 30; allowed: at most runs_per_job = 12, or a multiple of it"]
+- [{feature_learning.runs: 15},
+   "feature_learning.runs: found 15; allowed: at most runs_per_job = 6, or a multiple of it"]
 
 - [{lp_fft.scenarios.0.strategies: [fft, lp-fft]},
    "lp_fft.scenarios.0.strategies: found lp-fft without lp; allowed: lp too"]
@@ -93,7 +93,7 @@ CASES = yaml.safe_load("""
 - [{max_information.certificates.sets.0.fixed.dp_sgd.lr: 20},
    "...0.fixed.dp_sgd: found zeta 0.04, lr 20"]
 - [{max_information.certificates.runs_per_job: 5},
-   "...runs: found 12; allowed: at most runs_per_job = 5"]
+   "...runs: found 6; allowed: at most runs_per_job = 5"]
 # Poisson batches cannot be asked for.
 - [{max_information.certificates.sampler: poisson}, "...sampler: found a key that does not exist"]
 

@@ -46,7 +46,7 @@ OLDER = [
     *("because", "runs_to_decide", "cpu_s_to_decide", "look"),
 ]
 RUNS = {
-    name: mean + np.random.default_rng(seed).normal(scale=0.5, size=24)
+    name: mean + np.random.default_rng(seed).normal(scale=0.1, size=24)
     for seed, (name, mean) in enumerate({"a": 2.0, "b": 1.0, "c": 0.2}.items())
 }
 

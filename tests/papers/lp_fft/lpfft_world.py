@@ -8,8 +8,9 @@ from lpfft_sample_records import arm, curves, followed, trained
 from lpfft_theory_sample_records import theory_record
 
 from dpatlas_workflow.evidence.comparisons import PaperRecords
+from dpatlas_workflow.evidence.looks import LOOKS
 
-RUNS, SPREAD, TRIALS = 12, 5e-4, 100_000
+RUNS, SPREAD, TRIALS = LOOKS[0], 5e-4, 100_000
 ARMS = (
     *(("fft", 0.0), ("lp-fft", 0.25), ("lp-fft", 0.5), ("lp", 1.0)),
     *(("lp-lp", 0.25), ("fft-fft", 0.25)),
