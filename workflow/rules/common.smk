@@ -139,7 +139,8 @@ SHOWN, SHORT = 2, 1
 SHORT_SECONDS = 60
 
 
-# Loading libraries once for all jobs costs what it saves in two.
+# Loading libraries once for all jobs costs what it saves in two. A GPU's driver, once asked for, cannot
+# be used in a fork, and some library may ask when it is loaded: with a GPU, jobs are processes.
 FORKS_PAY = 4
 
 
@@ -160,6 +161,7 @@ onstart:
     waiting = list(workflow.dag.needrun_jobs())
     if (
         workflow.local_exec
+        and ATLAS.config.device == "cpu"
         and len(waiting) >= FORKS_PAY
         and SERVER not in os.environ
     ):
