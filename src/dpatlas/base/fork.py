@@ -71,10 +71,16 @@ def start_server(
 def main(module: str, words: Sequence[str]) -> int:
     """Run the module, in a fork or here."""
     connection = _server()
-    if connection is None:
+    code = None if connection is None else _in_fork(connection, module, words)
+    if code is None:
         sys.argv[1:] = words
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         return 0
+    return code
+
+
+def _in_fork(connection: socket.socket, module: str, words: Sequence[str]) -> int | None:
+    """The exit code of a fork that runs the module; None where the server ended before."""
     request = {
         "module": module,
         "words": list(words),
@@ -82,15 +88,19 @@ def main(module: str, words: Sequence[str]) -> int:
         "environment": dict(os.environ),
     }
     content = json.dumps(request).encode() + b"\n"
-    socket.send_fds(connection, [content[:1]], [0, 1, 2])
-    connection.sendall(content[1:])
-    with connection.makefile() as answers:
-        fork = int(answers.readline() or 0)
-        # A terminal's Ctrl-C reaches the fork as it reaches this process.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if fork:
-            signal.signal(signal.SIGTERM, lambda number, frame: os.kill(fork, number))
-        return int(answers.readline() or KILLED)
+    try:
+        socket.send_fds(connection, [content[:1]], [0, 1, 2])
+        connection.sendall(content[1:])
+        answers = connection.makefile()
+        fork = answers.readline()
+    except OSError:
+        return None
+    if not fork:
+        return None
+    # A terminal's Ctrl-C reaches the fork as it reaches this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, frame: os.kill(int(fork), number))
+    return int(answers.readline() or KILLED)
 
 
 def _server() -> socket.socket | None:
@@ -122,7 +132,8 @@ def serve(path: str, libraries: Sequence[str]) -> None:
         with contextlib.suppress(OSError, ValueError):
             request, streams = _received(connection)
             for name in libraries:
-                importlib.import_module(name)
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
             if os.fork() == 0:
                 listening.close()
                 _answer(connection, streams, request)
