@@ -10,12 +10,11 @@ from judged_once import claim_row, claim_rows
 from kl_sample_records import INITS, constants_record, linearized_record, training_record
 
 from dpatlas_workflow.evidence.comparisons import PaperRecords
-from dpatlas_workflow.evidence.looks import LOOKS
 
 LEVEL = {"lecun": 1.0, "xavier": 1.5, "he": 10.0, "ntk": 20.0}
 HORIZONS = {"early": 8, "short": 16, "long": 40}
 DEPTHS = (2, 4, 6, 8, 10)
-STEPS, RUNS, LR, SIGMA = 40, LOOKS[0], 0.01, 0.1
+STEPS, RUNS, LR, SIGMA = 40, 12, 0.01, 0.1
 
 
 def growth(step):

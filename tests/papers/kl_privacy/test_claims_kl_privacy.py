@@ -18,6 +18,7 @@ from kl_world import (
 )
 
 from dpatlas.base.files import read_rows
+from dpatlas_workflow.evidence.looks import LOOKS
 from dpatlas_workflow.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED
 from dpatlas_workflow.report.index import Index
 
@@ -121,8 +122,8 @@ def test_a_diverged_run_makes_what_needs_it_inconclusive_and_is_named(group, ini
     found = {name for name, row in rows.items() if row["verdict"] == INCONCLUSIVE}
     assert found == touched
     for entry in touched - {"kl-1", "kl-5", "kl-6"}:
-        assert f"1 of {RUNS} runs of {record.condition} diverged" in rows[entry]["note"]
-        assert rows[entry]["runs"] == RUNS - 1
+        assert f"1 of {LOOKS[0]} runs of {record.condition} diverged" in rows[entry]["note"]
+        assert rows[entry]["runs"] == LOOKS[0] - 1
 
 
 def test_the_paper_s_page_says_at_how_many_steps_kl_6a_has_a_finite_bound():
