@@ -12,7 +12,6 @@ from judged_once import claim_row, claim_rows
 from sgld_records import arm, finetune_arm, long_arm, protocol_arm
 
 from dpatlas_workflow.evidence.comparisons import PaperRecords
-from dpatlas_workflow.evidence.looks import LOOKS
 from dpatlas_workflow.papers.dp_sgld.jobs import accuracy as accuracy_job
 from dpatlas_workflow.papers.dp_sgld.jobs import finetune as finetune_job
 from dpatlas_workflow.papers.dp_sgld.jobs import long_training as long_job
@@ -20,7 +19,7 @@ from dpatlas_workflow.papers.dp_sgld.jobs import protocol as protocol_job
 from dpatlas_workflow.papers.dp_sgld.records.protocol import ProtocolFields, Reading
 from dpatlas_workflow.show.rows import where
 
-RUNS, SPREAD = LOOKS[0], 5e-4
+RUNS, SPREAD = 12, 5e-4
 ACCURACY = {"no-dp": 0.9, "dp-sgd": 0.8, "dp-sgld": 0.895, "repaired-full": 0.85}
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from committed_claims import with_verdict
 from sgld_world import (
-    RUNS,
     curve_of,
     groups,
     privacy_loss_record,
@@ -28,6 +27,7 @@ from sgld_world import (
 
 from dpatlas.base.files import read_rows
 from dpatlas.formulas.dp_sgld.published import PRINTED_TABLE_4, PUBLISHED_RUNS, TABLE_4
+from dpatlas_workflow.evidence.looks import LOOKS
 from dpatlas_workflow.evidence.verdicts import (
     INCONCLUSIVE,
     NOT_CONTRADICTED,
@@ -90,7 +90,7 @@ def test_a_change_refutes_the_claims_that_rest_on_it_and_no_other(change, refute
     assert with_verdict(rows, NOT_REPRODUCED) == refuted | REFUTED
     assert with_verdict(rows, NOT_CONTRADICTED) == IDENTITIES - refuted
     assert with_verdict(rows, REPRODUCED) == set(rows) - refuted - REFUTED - IDENTITIES
-    for kind, runs in (("statistical", RUNS), ("exact", 1)):
+    for kind, runs in (("statistical", LOOKS[0]), ("exact", 1)):
         assert {row["runs"] for row in rows.values() if row["kind"] == kind} == {runs}
 
 
