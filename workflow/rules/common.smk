@@ -139,8 +139,9 @@ SHOWN, SHORT = 2, 1
 SHORT_SECONDS = 60
 
 
-# Loading libraries once for all jobs costs what it saves in two. A GPU's driver, once asked for, cannot
-# be used in a fork, and some library may ask when it is loaded: with a GPU, jobs are processes.
+# The server loads more libraries than any one job, which few jobs do not pay for. A GPU's driver that
+# was initialised cannot be used in a fork, and a library may do that when it is loaded: with a GPU,
+# jobs are processes.
 FORKS_PAY = 4
 
 

@@ -135,8 +135,12 @@ def serve(path: str, libraries: Sequence[str]) -> None:
                 with contextlib.suppress(ImportError):
                     importlib.import_module(name)
             if os.fork() == 0:
-                listening.close()
-                _answer(connection, streams, request)
+                # Whatever happens in a fork, it is no second server.
+                try:
+                    listening.close()
+                    _answer(connection, streams, request)
+                finally:
+                    os._exit(1)
             for stream in streams:
                 os.close(stream)
         connection.close()
@@ -182,6 +186,8 @@ def _end_with(connection: socket.socket) -> None:
 
 def _become(module: str, words: list[str], folder: str, environment: dict[str, str]) -> int:
     """Do what `python -m module` would do; returns its exit code."""
+    from dpatlas.base.digest import ROOTS
+
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -189,7 +195,7 @@ def _become(module: str, words: list[str], folder: str, environment: dict[str, s
     sys.path[:1] = [folder, *places]
     sys.argv[1:] = words
     for name in list(sys.modules):
-        if name.partition(".")[0] in ("dpatlas", "dpatlas_workflow", "sitecustomize"):
+        if name.partition(".")[0] in (*ROOTS, "sitecustomize"):
             del sys.modules[name]
     try:
         site.execsitecustomize()
