@@ -54,25 +54,26 @@ def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[
     return torch.autocast(device.type, enabled=False)
 
 
-class exact(contextlib.ContextDecorator):
+@contextlib.contextmanager
+def exact() -> Iterator[None]:
     """Inside, products are full float32, also within a pass."""
-
-    def __init__(self) -> None:
-        self._undone: list[contextlib.ExitStack | None] = []
-
-    def __enter__(self) -> None:
-        # A small network enters it many times a step: where nothing rounds, nothing is set.
-        self._undone.append(None if _nothing_rounds() else _made_exact())
-
-    def __exit__(self, *failure: object) -> None:
-        if (stack := self._undone.pop()) is not None:
-            stack.close()
+    # A small network enters it many times a step: where nothing rounds, nothing is set.
+    if _nothing_rounds():
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_tf32(False))
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 def _nothing_rounds() -> bool:
     try:
         rounding = _GPU_MATMUL.allow_tf32 or _GPU.allow_tf32
     except RuntimeError:
+        # What was set by `fp32_precision` is only known there.
         return False
     return not (
         rounding
@@ -80,15 +81,6 @@ def _nothing_rounds() -> bool:
         or torch.is_autocast_enabled("cpu")
         or torch.is_autocast_enabled("cuda")
     )
-
-
-def _made_exact() -> contextlib.ExitStack:
-    stack = contextlib.ExitStack()
-    stack.enter_context(_tf32(False))
-    for kind in ("cpu", "cuda"):
-        if torch.is_autocast_enabled(kind):
-            stack.enter_context(torch.autocast(kind, enabled=False))
-    return stack
 
 
 @contextlib.contextmanager
