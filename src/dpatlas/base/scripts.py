@@ -93,7 +93,8 @@ def imported_from(folder: Path) -> dict[str, str]:
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         # By name first: of two thousand loaded modules nearly all are installed.
-        if not isinstance(file, str) or "/site-packages/" in file:
+        installed = isinstance(file, str) and "site-packages" in file
+        if not isinstance(file, str) or (installed and "site-packages" not in folder.parts):
             continue
         path = Path(os.path.realpath(file))
         if path.is_relative_to(folder) and path.is_file():
