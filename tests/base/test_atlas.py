@@ -39,7 +39,7 @@ def test_every_record_behind_a_figure_is_a_spec_of_the_run():
         # A whole run has every figure and table of its papers.
         assert not atlas.left_out
         # Its own verdicts do not stand beside themselves.
-        beside = {Path(path).parent.name for path in atlas.published_elsewhere()}
+        beside = {Path(path).parent.name for path in atlas.published(here=False)}
         assert beside and tier not in beside
         # The numbers of smoke mean nothing.
         assert json.loads(atlas.claim_settings())["verdicts"] == (tier != "smoke")

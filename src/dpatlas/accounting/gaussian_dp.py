@@ -68,6 +68,7 @@ def log_mixture(log_ratio: Values, q: float) -> Values:
     What a step shows of a record that a Poisson sample has with probability q (Mironov, Talwar,
     Zhang 2019, Sec. 3).
     """
+    # One of the two alone: the logarithm of the other's weight is infinite.
     if q in (0, 1):
         return q * log_ratio
     return np.logaddexp(math.log1p(-q), math.log(q) + log_ratio)

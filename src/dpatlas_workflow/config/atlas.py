@@ -182,14 +182,10 @@ class Atlas:
         paths = (block.folder / name for block in all_blocks().values())
         return [os.path.relpath(path, project_root()) for path in paths if path.is_file()]
 
-    def published_here(self) -> list[str]:
-        """The published verdicts of this tier, relative to the project; none if there are none."""
-        name = f"docs/results/{self.tier}/claims.csv"
-        return [name] if (project_root() / name).is_file() else []
-
-    def published_elsewhere(self) -> list[str]:
-        """The published verdicts of the other tiers that count, relative to the project."""
-        names = (f"docs/results/{tier}/claims.csv" for tier in COUNTING if tier != self.tier)
+    def published(self, *, here: bool) -> list[str]:
+        """The published verdicts of this tier, or of the others that count, within the project."""
+        tiers = [self.tier] if here else [tier for tier in COUNTING if tier != self.tier]
+        names = (f"docs/results/{tier}/claims.csv" for tier in tiers)
         return [name for name in names if (project_root() / name).is_file()]
 
     def modules(self, name: str) -> list[str]:
