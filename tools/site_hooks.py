@@ -16,6 +16,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 RESULTS_PAGE = "docs/index.html"
+# Where the site has it: its own start takes that name.
+ALL_RESULTS = "all-results.html"
 # Pages by their path in the repository: their place in the site.
 MOVED = {
     "docs/start.md": "index.md",
@@ -24,12 +26,12 @@ MOVED = {
     "SECURITY.md": "security.md",
 }
 # The page of all results is a document of its own, without the frame of the site.
-FRAMED = """# Published results
+FRAMED = f"""# Published results
 
-<iframe src="all-results.html" title="All published results"
+<iframe src="{ALL_RESULTS}" title="All published results"
 style="width: 100%; height: 85vh; border: 0"></iframe>
 
-[In a window of its own](all-results.html){target=_blank}
+[In a window of its own]({ALL_RESULTS}){{target=_blank}}
 """
 FENCE = re.compile(r"^\s*(```|~~~)")
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
@@ -58,13 +60,16 @@ PLACES = {place: path for path, place in PAGES.items()}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Put every page and the results page where the site has it."""
+    """Put every page and the pages of results where the site has them."""
     for file in list(files):
         path = f"docs/{file.src_uri}"
-        if path == RESULTS_PAGE or path in MOVED or path.endswith(".ipynb"):
+        if path in MOVED or path.endswith(".ipynb"):
             files.remove(file)
-    results = (ROOT / RESULTS_PAGE).read_text(encoding="utf-8")
-    files.append(File.generated(config, "all-results.html", content=results))
+        elif path.endswith(".html") and "/" not in file.src_uri:
+            files.remove(file)
+            text = (ROOT / path).read_text(encoding="utf-8").replace("index.html", ALL_RESULTS)
+            place = ALL_RESULTS if path == RESULTS_PAGE else file.src_uri
+            files.append(File.generated(config, place, content=text))
     files.append(File.generated(config, "results.md", content=FRAMED))
     for path, place in PAGES.items():
         if files.get_file_from_path(place) is None:

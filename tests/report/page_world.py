@@ -5,11 +5,11 @@ from pathlib import Path
 from dpatlas.base.files import write_json
 from dpatlas.base.records import FIELDS
 from dpatlas_workflow.config.products import Product
-from dpatlas_workflow.evidence.claim_file import Claim, ClaimEntry, Claims, Headline
+from dpatlas_workflow.evidence.claim_file import Claim, ClaimEntry, Claims, Finding, Headline
 from dpatlas_workflow.evidence.claims import COLUMNS, COMPARISON_COLUMNS, write_claims
 from dpatlas_workflow.evidence.errata import Erratum
 from dpatlas_workflow.evidence.verdicts import REPRODUCED
-from dpatlas_workflow.report.page import build_page
+from dpatlas_workflow.report.page import build_pages
 from dpatlas_workflow.report.page_source import Source
 
 SMALL = "positive, at most the margin"
@@ -200,14 +200,22 @@ PARTS = (
     entry("kl-1a", margin=0.25, margin_from="Half of what Table 1 prints."),
     entry("kl-1b", asserts="The part states this.", deviations=(), pilots=HOSTILE),
 )
-HEADLINE = Headline(f"KL grows {HOSTILE}", "Somebody", {"kl-1": f"it grows {HOSTILE}"})
+FINDING = Finding(
+    values={"slope": "kl-1a"},
+    number="{slope}",
+    says=f"is the slope {HOSTILE}",
+    bars={"printed": "1", "ours": "{slope.exp}", HOSTILE: "{slope.least}"},
+)
+ADDRESS = "https://example.org/paper"
+MAIN = {"kl-1": f"it grows {HOSTILE}"}
+HEADLINE = Headline(f"KL grows {HOSTILE}", "Somebody", MAIN, ADDRESS, [FINDING])
 WRITTEN = Claims(
     (Claim(entries=PARTS, **STATED, **ASSERTED),),
     headlines={"kl_privacy": HEADLINE},
 )
 
 
-def whole_page(results, show=None):
-    """The page with captions, errata and what is written of claims."""
+def whole_pages(results, show=None):
+    """The pages by name, with captions, errata and what is written of claims."""
     rest = {"errata": {"kl_privacy": [ERRATUM]}, "about": caption("claims"), "written": WRITTEN}
-    return build_page(Source(results), "t", PRODUCTS, show, **rest)
+    return build_pages(Source(results), "t", PRODUCTS, show, **rest)

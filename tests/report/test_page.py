@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,14 +12,17 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 from page_world import (
+    ADDRESS,
     CHART,
+    FINDING,
+    HEADLINE,
     HOSTILE,
     PRODUCTS,
     compared,
     product,
     record,
     row,
-    whole_page,
+    whole_pages,
     write_results,
 )
 from tier_atlases import atlas_of
@@ -28,8 +32,9 @@ from dpatlas.errors import InputError
 from dpatlas_workflow.evidence.claims import COLUMNS, COMPARISON_COLUMNS, write_claims
 from dpatlas_workflow.evidence.looks import LOOKS, MOST_EQUAL
 from dpatlas_workflow.evidence.verdicts import VERDICTS
-from dpatlas_workflow.report.page import build_page, main
+from dpatlas_workflow.report.page import build_pages, main, write_pages
 from dpatlas_workflow.report.page_claims import ROOM, RUNS_WIDTH, cards
+from dpatlas_workflow.report.page_findings import findings
 from dpatlas_workflow.report.page_items import Item
 from dpatlas_workflow.report.page_source import Source
 
@@ -60,40 +65,92 @@ def results(tmp_path):
     return write_results(tmp_path)
 
 
+def index_of(results, tier="t", **rest):
+    return build_pages(Source(results), tier, **rest)["index"]
+
+
+def paper_of(results):
+    """The page of the only paper."""
+    return whole_pages(results)["kl_privacy"]
+
+
 @pytest.fixture
-def page(results):
-    return whole_page(results)
+def pages(results):
+    return whole_pages(results)
 
 
-def test_page_shows_every_claim_figure_and_table(page):
-    ids = Reader(page).ids
+@pytest.fixture
+def page(pages):
+    return pages["kl_privacy"]
+
+
+def test_the_pages_show_every_claim_figure_and_table(pages, page):
+    ids = Reader(pages["index"]).ids
     claims = [f"claim-{name}" for name in ("kl-1", "kl-1a", "kl-1b", "kl-2")]
     assert claims == [name for name in ids if name.startswith("claim-")]
-    assert {"first", "second", "third"} <= set(ids)
+    assert {"kl-1", "kl-2", "first", "second", "third"} <= set(Reader(page).ids)
     assert page.count('<script type="application/gzip">') == 2
-    assert all(shown in page for shown in ("Caption of <em>second</em>", "1.23 ± 0.01", "−∞"))
+    assert all(shown in page for shown in ("Caption of <em>second</em>", "1.23 ± 0.01"))
+    assert "[−∞, 2]" in pages["index"]
 
 
-def test_page_names_no_address_outside_the_results(page):
-    assert not re.search(r"https?:", page)
-    assert "//example" not in page
-    addresses = Reader(page).addresses
-    assert all(re.match(r"#|\.\./|data:image/png;base64,", address) for address in addresses)
+def test_the_pages_lead_to_each_other_to_results_and_to_the_paper_alone(pages):
+    inside = "|".join(f"{name}.html" for name in pages)
+    for text in pages.values():
+        assert re.findall(r"https?:[^\"]*", text.replace("http://www.w3.org/2000/svg", "")) in (
+            [[ADDRESS]] if ADDRESS in text else [[]]
+        )
+        for address in Reader(text).addresses:
+            assert re.match(rf"#|\.\./|({inside})(#|$)|data:image/|{ADDRESS}$", address), address
 
 
-def test_hostile_text_and_drawings_run_nothing(page):
-    reader = Reader(page)
-    assert reader.tags.count("script") == 3
-    assert not reader.handlers
-    assert HOSTILE not in page
-    assert "img" not in reader.tags
+def test_hostile_text_and_drawings_run_nothing(pages):
+    for name, charts in {"index": 0, "kl_privacy": 2, "runs": 0}.items():
+        reader = Reader(pages[name])
+        assert reader.tags.count("script") == 1 + charts
+        assert not reader.handlers
+        assert HOSTILE not in pages[name]
+        assert "img" not in reader.tags
 
 
-def test_the_policy_lets_exactly_the_page_s_own_script_run(page):
-    script = re.search(r"<script>(.*)</script>", page, re.DOTALL)[1]
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"script-src 'sha256-{digest}'" in page
-    assert "default-src 'none'" in page
+def test_the_policy_lets_exactly_the_page_s_own_script_run(pages):
+    for page in pages.values():
+        script = re.search(r"<script>(.*)</script>", page, re.DOTALL)[1]
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"script-src 'sha256-{digest}'" in page
+        assert "default-src 'none'" in page
+
+
+def test_the_index_opens_with_numbers_of_verdicts_and_their_bars(pages, results):
+    finding = re.search(r'<a class="finding".*?</a>', pages["index"], re.DOTALL)[0]
+    assert 'href="kl_privacy.html#kl-1a"' in finding
+    assert "1.5 is the slope" in plain(finding) and "4.5" in plain(finding)
+    # Of 1, e^1.5 = 4.48 and 1.5 the second is the longest.
+    assert [float(width) for width in re.findall(r"--w:([^\"]+)", finding)] == [22.2, 100, 33.3]
+    for change, left in (({"verdict": "not run at this tier"}, False), ({}, True)):
+        write_claims(results / "claims.csv", [row("kl-1a", **change), row("kl-1")])
+        assert ('class="finding"' in whole_pages(results)["index"]) is left
+    unnamed = FINDING.model_copy(update={"number": "{nobody}"})
+    with pytest.raises(InputError, match="findings of kl_privacy"):
+        findings(
+            {"kl_privacy": replace(HEADLINE, findings=[unnamed])}, "t", {"t": ([row("kl-1a")], [])}
+        )
+
+
+def test_a_card_to_share_names_what_a_reader_sees_where_the_site_has_an_address(results):
+    site = build_pages(Source(results, "results/t/"), "t", site="https://example.org/atlas/")
+    paper = site["kl_privacy"]
+    assert '<meta property="og:url" content="https://example.org/atlas/kl_privacy.html">' in paper
+    assert "og:" not in whole_pages(results)["kl_privacy"]
+    assert all('<meta name="description" content="' in page for page in site.values())
+
+
+def test_the_values_of_the_runs_behind_a_number_can_be_read(results):
+    rows = [compared("kl-1a", decides=1, values="3 -0.5 1.5 2")]
+    write_claims(results / "comparisons.csv", rows, COMPARISON_COLUMNS)
+    card = card_of(paper_of(results), "kl-1")
+    assert "The 4 runs behind 1.5, their mean" in card and "3, −0.5, 1.5, 2" in card
+    assert '<a href="../comparisons.csv">' in card
 
 
 def test_the_charts_of_a_page_are_what_the_figures_have(page):
@@ -113,16 +170,21 @@ def test_ids_of_a_table_named_as_its_block_do_not_clash(results, page):
     for kind in ("csv", "md"):
         shutil.copy(results / "tables" / f"third.{kind}", results / f"tables/kl_privacy.{kind}")
     product(results, "kl_privacy", "table", "run-b")
-    for text in (page, build_page(Source(results), "t")):
+    for text in (page, build_pages(Source(results), "t")["kl_privacy"]):
         ids = Reader(text).ids
         assert len(ids) == len(set(ids))
 
 
-def test_every_link_into_the_results_leads_to_a_file(results, page):
+def test_every_link_leads_to_a_file_or_a_place_on_a_page(results, pages):
     report = results / "report"
-    for address in Reader(page).addresses:
-        if address.startswith("../"):
-            assert (report / address).resolve().exists(), address
+    write_pages(report, pages)
+    ids = {name: set(Reader(text).ids) for name, text in pages.items()}
+    for name, text in pages.items():
+        for address in Reader(text).addresses:
+            path, _, place = address.partition("#")
+            if not path.startswith(("https:", "data:")):
+                assert not path or (report / path).resolve().exists(), address
+                assert not place or place in ids[Path(path).stem or name], address
 
 
 def test_figures_carry_their_verdicts_and_lineage(page):
@@ -147,11 +209,11 @@ def test_diverged_runs_are_counted_by_condition_and_not_by_block():
     assert re.fullmatch(r"a-\w{8}: 3 of 4 runs diverged", sentence)
 
 
-def test_page_says_what_the_tier_means_and_what_is_guaranteed(results, page):
-    assert "settings of the user" in page
-    assert "mean nothing" in build_page(Source(results), "smoke")
-    assert "nothing at all" in page
-    assert "an average" in page
+def test_pages_say_what_the_tier_means_and_what_is_guaranteed(results, pages):
+    assert "settings of the user" in pages["index"]
+    assert "mean nothing" in index_of(results, "smoke")
+    assert "nothing at all" in pages["runs"]
+    assert "an average" in pages["runs"]
 
 
 def test_a_run_without_a_data_set_is_counted_and_its_ledger_read_out(results):
@@ -162,7 +224,7 @@ def test_a_run_without_a_data_set_is_counted_and_its_ledger_read_out(results):
         "chosen_on_private_data": [{"what": "the step", "cost": "not counted"}],
     }
     record(results, "run-b", {"data": None, "ledger": ledger})
-    page = build_page(Source(results), "t")
+    page = build_pages(Source(results), "t")["runs"]
     assert "1 condition uses no data set" in page
     assert "by a paper, epsilon 2" in page
     assert "n 9, name poisson; n 9, name full-batch" in page
@@ -175,7 +237,7 @@ def test_long_words_of_privacy_statements_are_said_once_and_what_is_guaranteed_a
         shutil.rmtree(results / "runs" / "kl_privacy" / name)
         ledger = {"guaranteed": long, "mechanism": long, "sampler": [{"name": batches}]}
         record(results, name, {"data": None, "ledger": ledger})
-    page = build_page(Source(results), "t")
+    page = build_pages(Source(results), "t")["runs"]
     (number,) = re.findall(r'<a href="#statement-(\d+)">as statement \1</a>', page)
     first = page[page.index(f'<details id="statement-{number}">') :]
     assert first[: first.index("</details>")].count(long.strip()) == 2
@@ -194,28 +256,26 @@ def test_a_table_is_shown_as_people_read_it_with_formulas_drawn_by_the_browser(p
 def test_what_the_paper_shows_and_its_errata_stand_beside_ours(page):
     first = page[page.index('<article class="item" id="first"') : page.index('id="third"')]
     assert "In the paper.</strong> The paper, " in first
-    errata = page[page.index('id="errata-kl_privacy"') :]
-    assert "Eq. 6" in errata
+    errata = page[page.index('id="errata"') :]
+    closed = re.search("<summary>.*?</summary>", errata, re.DOTALL)[0]
+    assert plain(closed) == "once Eq. 6, proved wrong"
     assert "tests/bounds/test_a.py::test_b" in errata
     assert '<a href="#first">first</a>' in errata
     assert '<dt>claims</dt><dd><a href="#kl-1">kl-1</a></dd>' in errata
-    card = page[page.index('id="kl-1"') : page.index('id="errata-kl_privacy"')]
+    card = page[page.index('id="kl-1"') : page.index('id="errata"')]
     assert '<p>Our corrections: <a href="#erratum-kl-x">Eq. 6</a>.</p>' in " ".join(
         card.split("\n")
     )
 
 
-def test_links_inside_lead_somewhere_and_runs_are_told_by_kind(page):
-    ids, addresses = Reader(page).ids, Reader(page).addresses
-    inside = [address[1:] for address in addresses if address.startswith("#")]
-    assert set(inside) <= set(ids)
-    runs = page[page.index('id="runs"') :]
+def test_runs_are_told_by_kind(pages):
+    runs = pages["runs"][pages["runs"].index('id="runs"') :]
     assert "kl_privacy training: 2 jobs" in plain(runs)
     assert "<dd>base 3</dd>" in runs and "<dd>python 3.11</dd>" in runs
 
 
 def test_links_and_commands_name_only_figures_and_tables_on_the_page(results):
-    page = whole_page(results, ["second"])
+    page = whole_pages(results, ["second"])["kl_privacy"]
     inside = [address[1:] for address in Reader(page).addresses if address.startswith("#")]
     assert set(inside) <= set(Reader(page).ids)
     other, there = card_of(page, "kl-1"), card_of(page, "kl-2")
@@ -230,8 +290,8 @@ def row_of(page, claim):
 
 def card_of(page, claim):
     """What the card of a claim has."""
-    after = page.partition(f'<details class="card print" id="{claim}"')[2]
-    return after.partition('<details class="card print"')[0]
+    after = page.partition(f'<details class="card" id="{claim}"')[2]
+    return after.partition('<details class="card"')[0]
 
 
 def test_a_claim_says_how_it_is_tested_and_its_parts_what_is_different(page):
@@ -245,8 +305,8 @@ def test_a_claim_says_how_it_is_tested_and_its_parts_what_is_different(page):
     assert HOSTILE not in whole + first + second
 
 
-def test_a_row_says_why_at_which_look_and_what_would_decide_it(page):
-    first, open_one = row_of(page, "kl-1a"), row_of(page, "kl-2")
+def test_a_row_says_why_at_which_look_and_what_would_decide_it(pages, page):
+    first, open_one = (row_of(pages["index"], name) for name in ("kl-1a", "kl-2"))
     assert "<small>positive, at most the margin</small>" in first
     assert "<small>margin 0.25</small>" in first
     assert '<span class="number">48 runs</span> <small>2.0 h of CPU</small>' in open_one
@@ -260,7 +320,7 @@ def plain(html):
 
 
 def first_screen(page):
-    return page[page.index('<section id="held"') : page.index('<section id="block-')]
+    return page[page.index('<section id="held"') : page.index('<section id="claims"')]
 
 
 def test_the_first_sentence_counts_the_papers_claims_and_ours_apart(results):
@@ -268,7 +328,7 @@ def test_the_first_sentence_counts_the_papers_claims_and_ours_apart(results):
     rows = [row(name, verdict=VERDICTS[number]) for name, number in verdicts.items()]
     rows += [row("kl-4", place="ours", verdict=VERDICTS[1])]
     write_claims(results / "claims.csv", rows)
-    lede = re.search(r'<p class="lede">(.*?)</p>', build_page(Source(results), "t"), re.DOTALL)[1]
+    lede = re.search(r'<p class="lede">(.*?)</p>', index_of(results), re.DOTALL)[1]
     assert plain(lede) == (
         "Of the papers' 4 claims, 2 held, 1 did not and 1 stays open. 1 more claim is our own."
     )
@@ -278,32 +338,40 @@ def test_the_map_has_a_cell_for_every_claim_in_order_and_ours_apart(results):
     names = ["kl-1a", "kl-1", "kl-2", "kl-10"]
     rows = [row(name) for name in names] + [row("kl-3", place="ours (Sec. 4)")]
     write_claims(results / "claims.csv", rows)
-    screen = first_screen(build_page(Source(results), "t"))
+    screen = first_screen(index_of(results))
     theirs, ours = screen.split('<div class="group ours">')
-    assert re.findall(r'class="cell" href="#([^"]+)"', theirs) == ["kl-1", "kl-2", "kl-10"]
-    assert re.findall(r'class="cell" href="#([^"]+)"', ours) == ["kl-3"]
+    assert re.findall(r'class="cell" href="kl_privacy.html#([^"]+)"', theirs) == [
+        "kl-1",
+        "kl-2",
+        "kl-10",
+    ]
+    assert re.findall(r'class="cell" href="kl_privacy.html#([^"]+)"', ours) == ["kl-3"]
 
 
 def test_a_claim_whose_number_begins_as_another_s_is_not_its_part(results):
     rows = [row("kl-1a"), row("kl-1"), row("kl-10"), row("kl-11b"), row("kl-11")]
     write_claims(results / "claims.csv", rows)
-    page = build_page(Source(results), "t")
-    order = re.findall(r'<tr id="claim-([^"]+)"', page)
+    pages = build_pages(Source(results), "t")
+    order = re.findall(r'<tr id="claim-([^"]+)"', pages["index"])
     assert order == ["kl-1", "kl-1a", "kl-10", "kl-11", "kl-11b"]
-    assert re.findall(r'<details class="card print" id="([^"]+)"', page) == [
+    assert re.findall(r'<details class="card" id="([^"]+)"', pages["kl_privacy"]) == [
         *("kl-1", "kl-10", "kl-11")
     ]
 
 
-def test_the_main_claims_follow_their_verdicts(results, page):
-    assert "Held: it grows" in plain(first_screen(page))
-    rows = [row("kl-1", verdict="not reproduced")]
+def test_the_main_claims_follow_their_verdicts_and_come_first(results, pages):
+    assert "Held: it grows" in plain(first_screen(pages["index"]))
+    rows = [row("kl-3"), row("kl-0", place="ours"), row("kl-1", verdict="not reproduced")]
     write_claims(results / "claims.csv", rows)
-    assert "Did not hold: it grows" in plain(first_screen(whole_page(results)))
+    pages = whole_pages(results)
+    assert "Did not hold: it grows" in plain(first_screen(pages["index"]))
+    order = re.findall(r'<details class="card" id="([^"]+)"', pages["kl_privacy"])
+    assert order == ["kl-1", "kl-3", "kl-0"]
+    assert "1 of 2 claims held" in plain(first_screen(pages["index"]))
 
 
 def test_a_card_gives_the_answer_first_and_every_comparison_with_its_limit(page):
-    card = page[page.index('<details class="card print" id="kl-1"') : page.index('id="kl-2"')]
+    card = page[page.index('<details class="card" id="kl-1"') : page.index('id="kl-2"')]
     assert card.index("It held. Of 2 parts: 2 held.") < card.index('class="forest ')
     assert "1.5 [1, 2]" in card and "decides" in card
     # From the limit at 0 to the right end, of which the margin is too near to matter.
@@ -319,7 +387,7 @@ def test_of_the_comparison_that_decides_every_run_is_drawn_where_it_lies(results
         compared("kl-1a", comparison="another", values="9 9 9"),
     ]
     write_claims(results / "comparisons.csv", rows, COMPARISON_COLUMNS)
-    card = card_of(whole_page(results), "kl-1")
+    card = card_of(paper_of(results), "kl-1")
     (path,) = re.findall(r'<svg class="runs" [^>]*><path d="M0 1([^"]*)"/></svg>', card)
     steps = re.findall(r"m(\d+)-1v1", path)
     assert path == "".join(f"m{step}-1v1" for step in steps)
@@ -331,7 +399,7 @@ def test_of_the_comparison_that_decides_every_run_is_drawn_where_it_lies(results
     # Runs of two groups that are not paired have no place on an axis of differences.
     rows[0]["values"] = "3 2 | 1 0.5"
     write_claims(results / "comparisons.csv", rows, COMPARISON_COLUMNS)
-    assert "<svg" not in card_of(whole_page(results), "kl-1")
+    assert "<svg" not in card_of(paper_of(results), "kl-1")
 
 
 def test_an_open_claim_is_not_given_an_interval_that_it_lacks():
@@ -351,7 +419,9 @@ def test_the_top_says_what_is_open_and_what_the_published_run_found(results, tmp
     write_claims(published / "claims.csv", rows)
 
     def state(source, **beside):
-        return re.findall(r'<p class="state">(.*?)</p>', build_page(source, "t", **beside))
+        return re.findall(
+            r'<p class="state">(.*?)</p>', build_pages(source, "t", **beside)["index"]
+        )
 
     (line,) = state(Source(results), published=Source(published))
     assert plain(line) == (
@@ -374,9 +444,12 @@ def test_another_tier_is_shown_where_it_judged_the_same_claims(results, tmp_path
         (tmp_path / name).mkdir()
         write_claims(tmp_path / name / "claims.csv", there)
     write_claims(tmp_path / "large" / "comparisons.csv", [compared("kl-2")], COMPARISON_COLUMNS)
-    page = build_page(Source(results), "t", beside={"large": Source(tmp_path / "large")})
-    assert "large: open" in page and page.count("(large)") == 3
-    assert "split by tier: t, large (settings of the user" in plain(first_screen(page))
+    large = Source(tmp_path / "large", "../../large/")
+    pages = build_pages(Source(results), "t", beside={"large": large})
+    screen, page = pages["index"], pages["kl_privacy"]
+    assert "large: open" in screen and page.count("(large)") == 3
+    assert "its 2 marks are the tiers t, large." in plain(first_screen(screen))
+    assert "Tier large: settings of the user" in plain(first_screen(screen))
     assert card_of(page, "kl-2").count('class="forest') == 1
     assert 'aria-label="kl-2, large: what was compared"' in page
     columns = [name for name in COLUMNS if name != "margin"]
@@ -384,15 +457,16 @@ def test_another_tier_is_shown_where_it_judged_the_same_claims(results, tmp_path
     write_claims(tmp_path / "old" / "claims.csv", old, columns)
     # One of the few is the same.
     for name, same in (("few", 1), ("kinds", 0), ("old", 0)):
-        page = build_page(Source(results), "t", beside={name: Source(tmp_path / name)})
-        assert f"{name}: open" not in page and page.count(f"({name})") == same
+        pages = build_pages(Source(results), "t", beside={name: Source(tmp_path / name)})
+        assert f"{name}: open" not in pages["index"]
+        assert pages["kl_privacy"].count(f"({name})") == same
 
 
 def test_a_damaged_comparison_is_bad_input(results):
     path = results / "comparisons.csv"
     path.write_text(path.read_text().replace("1.5", "many"))
     with pytest.raises(InputError, match=r"comparisons\.csv, kl-1a"):
-        whole_page(results)
+        whole_pages(results)
 
 
 @pytest.mark.parametrize(
@@ -409,7 +483,7 @@ def test_a_missing_piece_is_bad_input_and_writes_no_page(results, missing, refus
 def test_a_caption_cannot_pull_in_files_or_raw_html(results):
     first = PRODUCTS["first"].model_copy(update={"caption": ".. include:: /etc/hostname\n"})
     with pytest.raises(InputError, match="caption of first"):
-        build_page(Source(results), "t", {"first": first})
+        build_pages(Source(results), "t", {"first": first})
 
 
 def test_every_figure_and_table_has_a_caption_and_words_for_what_the_paper_shows():
@@ -423,13 +497,15 @@ def test_what_is_said_of_verdicts_on_every_page_is_what_the_code_does():
     assert "more than half of the runs are equal" in about
 
 
-def test_the_published_page_is_of_the_published_tiers_and_small_enough_to_be_sent():
-    path = PROJECT / "docs" / "index.html"
-    text = path.read_text()
+def test_the_published_pages_are_of_the_published_tiers_and_small_enough_to_be_sent():
+    folder = PROJECT / "docs"
+    text = (folder / "index.html").read_text()
     shown = re.findall(r'<tr id="claim-([^"]+)" data-verdict="([^"]+)"', text)
-    rows = read_rows(PROJECT / "docs/results/embedded/claims.csv")
+    rows = read_rows(folder / "results/embedded/claims.csv")
     assert dict(shown) == {row["claim"]: row["verdict"] for row in rows}
-    links = {each for each in Reader(text).addresses if not each.startswith("#")}
-    assert links and all((path.parent / link).is_file() for link in links)
-    assert path.stat().st_size < 2_000_000
-    assert not re.search(r"https?:", text)
+    pages = [folder / f"{name}.html" for name in ("index", *atlas_of("embedded").pages)]
+    for path in pages:
+        assert path.stat().st_size < 600_000, path
+        links = {each.partition("#")[0] for each in Reader(path.read_text()).addresses}
+        inside = [link for link in links if not link.startswith(("https:", "data:"))]
+        assert all((folder / link).exists() for link in inside), path

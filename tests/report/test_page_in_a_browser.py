@@ -1,17 +1,22 @@
 """The page in a real browser: Debian's Chromium, where it is installed."""
 
+import base64
 import json
 import math
 import os
+import re
 from pathlib import Path
 
 import chromium
 import pytest
-from page_world import row, whole_page, write_results
+from page_world import row, whole_pages, write_results
 
 from dpatlas_workflow.evidence.claims import write_claims
+from dpatlas_workflow.registry import all_papers
+from dpatlas_workflow.report.page import write_pages
 
 pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium on this machine")
+PROJECT = Path(__file__).resolve().parents[2]
 SHOWN = (
     "document.getElementById('all-rows').open = true, "
     "[...document.querySelectorAll('table.claims tbody tr')]"
@@ -20,7 +25,7 @@ SHOWN = (
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     results = write_results(folder)
     rows = [
@@ -30,10 +35,23 @@ def page(tmp_path_factory):
         row("sgld-1", paper="dp_sgld", kind="exact", verdict="not reproduced"),
     ]
     write_claims(results / "claims.csv", rows)
-    path = results / "report" / "index.html"
-    path.parent.mkdir()
-    path.write_text(whole_page(results))
-    return path
+    write_pages(results / "report", whole_pages(results))
+    return results / "report"
+
+
+@pytest.fixture(scope="module")
+def page(pages):
+    return pages / "kl_privacy.html"
+
+
+@pytest.fixture(scope="module")
+def index(pages):
+    return pages / "index.html"
+
+
+@pytest.fixture(params=["index", "kl_privacy", "runs"])
+def every(pages, request):
+    return pages / f"{request.param}.html"
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +67,12 @@ def choose(browser, name, value):
     )
 
 
-def test_it_loads_from_a_file_without_a_word_and_without_a_request(browser, page):
-    browser.open(page)
+def test_it_loads_from_a_file_without_a_word_and_without_a_request(browser, every):
+    browser.open(every)
     assert browser.complaints == []
-    assert [each for each in browser.requests if not each.startswith("data:")] == [page.as_uri()]
-    assert browser.evaluate("document.querySelectorAll('.panel svg[role]').length") == 2
+    assert [each for each in browser.requests if not each.startswith("data:")] == [every.as_uri()]
+    charts = 2 if every.stem == "kl_privacy" else 0
+    assert browser.evaluate("document.querySelectorAll('.panel svg[role]').length") == charts
 
 
 @pytest.mark.parametrize(
@@ -66,31 +85,46 @@ def test_it_loads_from_a_file_without_a_word_and_without_a_request(browser, page
         ({"search": "Depth rises"}, ["kl-1b"]),
         ({"paper": "kl_privacy", "kind": "exact"}, []),
         ({"verdict": "reproduced", "search": "qualitative"}, ["kl-1a"]),
+        # Words of the page and of the paper, which no cell of a row has.
+        ({"search": "held qualitative"}, ["kl-1a"]),
+        ({"search": "somebody"}, ["kl-1", "kl-1a", "kl-1b"]),
+        ({"search": "Langevin"}, ["sgld-1"]),
     ],
 )
-def test_filters_show_the_rows_that_fit_them_all(browser, page, filters, shown):
-    browser.open(page)
+def test_filters_show_the_rows_that_fit_them_all(browser, index, filters, shown):
+    browser.open(index)
     for name, value in filters.items():
         choose(browser, name, value)
     assert browser.evaluate(SHOWN) == [f"claim-{claim}" for claim in shown]
     count = browser.evaluate("document.getElementById('filter-count').textContent")
     assert count == f"{len(shown)} of 4 rows"
+    # The address can be sent: it opens on the same rows.
+    address = browser.evaluate("location.hash")
+    browser.open(index)
+    browser.evaluate(f"location.hash = {address!r}")
+    browser.evaluate("new Promise(done => setTimeout(done))")
+    if filters:
+        assert browser.evaluate("document.getElementById('all-rows').open") is True
+    assert browser.evaluate(SHOWN) == [f"claim-{claim}" for claim in shown]
     browser.evaluate("document.getElementById('filter-reset').click()")
     assert len(browser.evaluate(SHOWN)) == 4
 
 
-def test_a_cell_of_the_map_opens_its_card_by_keyboard(browser, page):
-    browser.open(page)
-    browser.evaluate("document.querySelector('.cell[href=\"#sgld-1\"]').focus()")
-    assert browser.evaluate("document.getElementById('sgld-1').open") is False
+def test_a_cell_of_the_map_says_its_claim_and_opens_the_card_by_keyboard(browser, index):
+    browser.open(index)
+    browser.evaluate("document.querySelector('.cell[href=\"dp_sgld.html#sgld-1\"]').focus()")
+    named = browser.evaluate("document.querySelector('.named').textContent")
+    assert named.startswith("sgld-1: statement of sgld-1 It did not hold.")
     browser.press("Enter")
-    browser.wait("Page.navigatedWithinDocument")
-    browser.evaluate("new Promise(done => setTimeout(done))")
+    browser.wait("Page.frameNavigated")
+    browser.wait("Page.loadEventFired")
+    browser.evaluate("new Promise(done => setTimeout(done, 100))")
+    assert browser.evaluate("location.pathname").endswith("dp_sgld.html")
     assert browser.evaluate("document.getElementById('sgld-1').open") is True
 
 
-def test_the_first_tab_leads_past_the_head_and_every_control_can_be_reached(browser, page):
-    browser.open(page)
+def test_the_first_tab_leads_past_the_head_and_every_control_can_be_reached(browser, index):
+    browser.open(index)
     browser.press("Tab")
     assert browser.evaluate("document.activeElement.className") == "skip"
     browser.evaluate("document.getElementById('all-rows').open = true")
@@ -104,9 +138,9 @@ def test_the_first_tab_leads_past_the_head_and_every_control_can_be_reached(brow
 
 def test_a_link_to_what_is_folded_opens_it(browser, page):
     browser.open(page)
-    opened = "document.getElementById('kl-1').open"
+    opened = "document.getElementById('erratum-kl-x').open"
     assert browser.evaluate(opened) is False
-    browser.evaluate("location.hash = 'kl-1b'")
+    browser.evaluate("location.hash = 'erratum-kl-x'")
     browser.wait("Page.navigatedWithinDocument")
     assert browser.evaluate(f"new Promise(done => setTimeout(() => done({opened})))") is not None
     assert browser.evaluate(opened) is True
@@ -159,8 +193,8 @@ def test_the_other_scale_moves_the_points(browser, page):
     assert apart == pytest.approx(math.log(3) / math.log(20) / 0.5, rel=0.01)
 
 
-def test_a_link_to_a_claim_that_is_filtered_away_shows_it(browser, page):
-    browser.open(page)
+def test_a_link_to_a_claim_that_is_filtered_away_shows_it(browser, index):
+    browser.open(index)
     choose(browser, "paper", "dp_sgld")
     browser.evaluate("location.hash = 'claim-kl-1b'")
     browser.wait("Page.navigatedWithinDocument")
@@ -169,9 +203,9 @@ def test_a_link_to_a_claim_that_is_filtered_away_shows_it(browser, page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(browser, page, scheme):
+def test_text_stands_out_from_its_ground(browser, index, scheme):
     browser.media(scheme)
-    browser.open(page)
+    browser.open(index)
     ratio = browser.evaluate(
         """(() => {
           const light = colour => {
@@ -193,10 +227,10 @@ def test_text_stands_out_from_its_ground(browser, page, scheme):
     assert ratio >= 4.5
 
 
-def test_on_a_phone_nothing_is_wider_than_the_screen(browser, page):
-    browser.open(page, width=390, height=844, mobile=True)
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser, every):
+    browser.open(every, width=390, height=844, mobile=True)
     assert browser.evaluate("document.documentElement.scrollWidth") <= 390
-    browser.open(page)
+    browser.open(every)
 
 
 # Elements of a list of which some text lies outside.
@@ -250,39 +284,56 @@ def test_verdicts_of_a_card_never_stand_below_its_name(browser, page, width):
     assert left == 0
 
 
-def test_on_paper_filters_and_folded_parts_are_left_out(browser, page):
-    browser.open(page)
+def test_on_paper_cards_are_lines_and_filters_and_other_folded_parts_left_out(browser, index, page):
+    shown = "getComputedStyle(document.querySelector({!r})).display"
+    browser.open(index)
     browser.media("light", "print")
-    hidden = "getComputedStyle(document.querySelector('.filter')).display"
-    assert browser.evaluate(hidden) == "none"
+    assert browser.evaluate(shown.format(".filter")) == "none"
+    browser.open(page)
+    assert browser.evaluate(shown.format(".item details:not([open])")) == "none"
+    assert browser.evaluate(shown.format("#erratum-kl-x")) != "none"
     browser.media("light")
 
 
-def test_a_screenshot_shows_more_than_an_empty_page(browser, page, tmp_path):
+def printed_pages(browser, path):
+    """How many A4 pages a printer makes of it."""
+    browser.open(path)
+    pdf = base64.b64decode(
+        browser.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"]
+    )
+    return max(int(count) for count in re.findall(rb"/Count (\d+)", pdf))
+
+
+@pytest.mark.parametrize("key", all_papers())
+def test_a_published_paper_prints_on_few_pages(browser, key):
+    assert printed_pages(browser, PROJECT / f"docs/{key}.html") <= 12
+
+
+def test_a_screenshot_shows_more_than_an_empty_page(browser, index, tmp_path):
     from PIL import Image
 
-    browser.open(page)
+    browser.open(index)
     browser.screenshot(tmp_path / "page.png")
     with Image.open(tmp_path / "page.png") as image:
         assert len(image.convert("RGB").getcolors(1 << 24)) > 50
 
 
 @pytest.mark.parametrize("width", [360, 768])
-def test_the_head_stays_in_sight_and_the_map_needs_no_scrolling(browser, page, width):
-    browser.open(page, width=width, height=740, mobile=True)
+def test_the_head_stays_in_sight_and_the_map_needs_no_scrolling(browser, index, width):
+    browser.open(index, width=width, height=740, mobile=True)
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.evaluate("document.querySelector('.map').scrollWidth") <= width
     browser.evaluate("scrollTo(0, 1200)")
     stuck = "document.querySelector('.top nav').getBoundingClientRect()"
     assert browser.evaluate(f"{stuck}.height") <= 48
-    browser.open(page)
+    browser.open(index)
 
 
 @pytest.mark.skipif("DPATLAS_AXE" not in os.environ, reason="no path of axe.min.js (npm axe-core)")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_rules_of_axe_find_nothing_serious(browser, page, scheme):
+def test_the_rules_of_axe_find_nothing_serious(browser, every, scheme):
     browser.media(scheme)
-    browser.open(page)
+    browser.open(every)
     browser.evaluate("document.querySelectorAll('details').forEach(node => { node.open = true })")
     browser.evaluate(Path(os.environ["DPATLAS_AXE"]).read_text() + "; 0")
     found = browser.evaluate(

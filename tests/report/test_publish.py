@@ -207,12 +207,13 @@ def test_an_empty_folder_is_published_to(run):
     assert "claims.csv" in names(published(run))
 
 
-def test_a_page_of_the_users_own_beside_the_tiers_is_not_replaced(tmp_path, refusal_of):
-    write_atomic(tmp_path / "index.html", "mine")
+@pytest.mark.parametrize("name", ["index", "dp_sgld", "runs"])
+def test_a_page_of_the_users_own_beside_the_tiers_is_not_replaced(tmp_path, refusal_of, name):
+    write_atomic(tmp_path / f"{name}.html", "mine")
     places = ["--results", tmp_path, "--docs", tmp_path / "docs"]
     line = refusal_of(command.main, "--tier", "embedded", *places)
-    assert f"{tmp_path / 'index.html'}: found a file that no pub" in line
-    assert (tmp_path / "index.html").read_text() == "mine"
+    assert f"{tmp_path / name}.html: found a file that no pub" in line
+    assert (tmp_path / f"{name}.html").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -581,16 +582,16 @@ def test_an_edited_publication_is_not_carried_on(run):
         audit_run(run)
 
 
-def test_all_published_tiers_come_on_one_page_of_links_that_lead_somewhere(run):
+def test_all_published_tiers_come_on_the_same_pages_of_links_that_lead_somewhere(run):
     for tier in ("embedded", "workstation"):
         folder = small_run(run.parent, tier, data=None)
         write_claims(folder / "claims.csv", [row("kl-1", evidence=f"figures/{FIGURE}.png")])
         write_claims(folder / "comparisons.csv", [compared("kl-1")], COMPARISON_COLUMNS)
         write_manifest(folder)
         published(folder)
-    page = write_site(run.parents[1] / "docs")
+    page = write_site(run.parents[1] / "docs").with_name("kl_privacy.html")
     text = page.read_text()
-    links = re.findall(r'href="([^"#][^"]*)"', text)
+    links = re.findall(r'href="(?!data:|https:)([^"#]+)', text)
     assert f"docs/embedded/kl_privacy/figures/{FIGURE}.png" in links
     assert f"docs/workstation/kl_privacy/figures/{FIGURE}.png" in links
     assert all((page.parent / link).is_file() for link in links)
@@ -627,6 +628,6 @@ def test_a_tier_that_there_is_not_is_answered_with_those_that_have_results(tmp_p
 
 def test_the_help_names_the_tiers_that_are_on_the_page():
     shown = " and ".join([", ".join(COUNTING[:-1]), COUNTING[-1]])
-    assert f"Of the tiers {shown} it also writes docs/index.html" in " ".join(
+    assert f"Of the tiers {shown} it also writes docs/index.html and the pages beside it" in " ".join(
         command.__doc__.split()
     )

@@ -61,11 +61,16 @@ rule manifest:
 
 
 rule page:
-    """The page of the tier: one file that needs no network."""
+    """The pages of the tier: an index, one by paper, and one of data, privacy and runs."""
     input:
         claims=multiext(f"{ATLAS.folder}/", "claims.csv", "comparisons.csv"),
-        template=multiext("src/dpatlas_workflow/report/page", ".html.j2", ".css", ".js"),
-        charts="src/dpatlas_workflow/report/charts.js",
+        templates=expand(
+            "src/dpatlas_workflow/report/{name}",
+            name=[
+                *(f"{name}.html.j2" for name in ("frame", "index", "macros", "paper", "runs")),
+                *("page.css", "page.js", "charts.js"),
+            ],
+        ),
         errata=ATLAS.files("errata.yaml"),
         about="workflow/report/claims.rst",
         beside=ATLAS.published(here=False),
@@ -77,7 +82,8 @@ rule page:
             f"{TABLES}/{{name}}.{{kind}}", name=ATLAS.tables, kind=["csv", "md"]
         ),
     output:
-        f"{ATLAS.folder}/report/index.html",
+        index=f"{ATLAS.folder}/report/index.html",
+        others=expand(f"{ATLAS.folder}/report/{{page}}.html", page=ATLAS.pages),
     log:
         f"{LOGS}/page.log",
     conda:
@@ -97,4 +103,4 @@ rule page:
     shell:
         "python -m dpatlas.base.fork dpatlas_workflow.report.page --tier {params.tier} --results {params.folder:q} "
         "--about {input.about:q} --show {params.show} --beside {params.beside:q} {params.published:q} {params.partial} "
-        "--output {output:q} > {log:q} 2>&1"
+        "--output {output.index:q} > {log:q} 2>&1"

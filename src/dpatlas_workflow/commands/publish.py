@@ -1,7 +1,7 @@
 """`python -m dpatlas publish`: copy the summaries of a run to docs/results, a folder by paper.
 
-Of the tiers embedded, workstation, printed and paper it also writes docs/index.html, all of these
-that are published on one page.
+Of the tiers embedded, workstation, printed and paper it also writes docs/index.html and the pages
+beside it, one by paper, with all of these that are published.
 """
 
 from collections.abc import Sequence

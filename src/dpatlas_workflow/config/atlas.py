@@ -188,6 +188,13 @@ class Atlas:
         names = (f"docs/results/{tier}/claims.csv" for tier in tiers)
         return [name for name in names if (project_root() / name).is_file()]
 
+    @property
+    def pages(self) -> list[str]:
+        """Names of the pages beside the index: papers, checks with figures or tables, `runs`."""
+        judged = [key for key, of in all_blocks().items() if (of.folder / "claims.yaml").is_file()]
+        shown = [block.key for block in self.block_of_product.values()]
+        return [*dict.fromkeys([*judged, *shown]), "runs"]
+
     def modules(self, name: str) -> list[str]:
         """The modules of that name of all blocks that have one."""
         modules = (f"{block.package}.{name}" for block in self.blocks.values())

@@ -199,11 +199,28 @@ class MainClaim(Model):
     says: Text = setting("The claim as a short sentence in plain words, without its full stop.")
 
 
+class Finding(Model):
+    """A number with which the index of the pages opens: its words are templates of verdicts.
+
+    In a template `{name}` is the number that the claim rests on, under a name of `values`;
+    `{name.exp}` its exponential, `{name.least}` and `{name.most}` the extremes of its comparisons.
+    """
+
+    values: dict[str, str] = setting("Ids of claims or parts by a name of one's own.", min_length=1)
+    tier: Text = setting("The tier whose numbers are meant; the page's own if missing.", default="")
+    number: Text = setting("The number in large print.")
+    says: Text = setting("What it is of: the sentence that follows it, without its full stop.")
+    bars: dict[str, str] = setting("Bars by their labels; each a template of one number.")
+    log: bool = setting("Whether bars are logarithms, from 1 on.", default=False)
+
+
 class WrittenClaims(Model):
     """A paper's claims.yaml."""
 
     headline: Text = setting("What the paper is known for, as a sentence without its full stop.")
     authors: Text = setting("Authors and year, as a reader would cite them.")
+    address: Text = setting("Where the paper can be read.", pattern="^https://", default="")
+    findings: list[Finding] = setting("What the index opens with.", default=())
     main: list[MainClaim] = setting(
         "The claims that a reader should know first.", min_length=1, max_length=4
     )
@@ -274,6 +291,8 @@ class Headline:
     text: str
     authors: str
     main: Mapping[str, str]
+    address: str = ""
+    findings: Sequence[Finding] = ()
 
 
 @dataclass(frozen=True)
@@ -328,7 +347,9 @@ def read_claims(files: Mapping[str, Path] | None = None, tests: Tests = TESTS) -
         main = {each.claim: each.says for each in written.main}
         if unknown := set(main) - set(ids):
             raise InputError(f"main of {path}", min(unknown), "ids of its claims and their parts")
-        headlines[paper] = Headline(written.headline, written.authors, main)
+        headlines[paper] = Headline(
+            written.headline, written.authors, main, written.address, written.findings
+        )
     return Claims(tuple(claims), headlines=headlines)
 
 

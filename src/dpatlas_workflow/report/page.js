@@ -1,26 +1,41 @@
 (function () {
   "use strict";
   var rows = Array.prototype.slice.call(document.querySelectorAll("table.claims tbody tr"));
-  var controls = {
-    paper: document.getElementById("filter-paper"),
-    verdict: document.getElementById("filter-verdict"),
-    kind: document.getElementById("filter-kind")
-  };
-  var search = document.getElementById("filter-search");
-  var count = document.getElementById("filter-count");
+  var controls = {};
+  ["search", "paper", "verdict", "kind"].forEach(function (name) {
+    var control = document.getElementById("filter-" + name);
+    if (control) { controls[name] = control; }
+  });
+  var names = Object.keys(controls);
+  var all = document.getElementById("all-rows");
 
   function update() {
-    var words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    var words = controls.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     var shown = 0;
     rows.forEach(function (row) {
-      var text = row.textContent.toLowerCase();
-      var fits = Object.keys(controls).every(function (name) {
-        return controls[name].value === "" || row.dataset[name] === controls[name].value;
+      var text = (row.textContent + " " + row.dataset.words).toLowerCase();
+      var fits = names.every(function (name) {
+        return name === "search" || controls[name].value === "" || row.dataset[name] === controls[name].value;
       }) && words.every(function (word) { return text.indexOf(word) >= 0; });
       row.hidden = !fits;
       shown += fits ? 1 : 0;
     });
-    count.textContent = shown + " of " + rows.length + " rows";
+    document.getElementById("filter-count").textContent = shown + " of " + rows.length + " rows";
+  }
+
+  // What is asked for stands in the address, behind #, so that it can be sent.
+  function asked() {
+    var pairs = names.filter(function (name) { return controls[name].value; }).map(function (name) {
+      return name + "=" + encodeURIComponent(controls[name].value);
+    });
+    update();
+    all.open = pairs.length > 0;
+    history.replaceState(null, "", pairs.length ? "#" + pairs.join("&") : "#claims");
+  }
+
+  function reset() {
+    names.forEach(function (name) { controls[name].value = ""; });
+    asked();
   }
 
   function open(target) {
@@ -30,28 +45,44 @@
   }
 
   function follow() {
-    var target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    var hash = location.hash.slice(1);
+    if (names.length && hash.indexOf("=") > 0) {
+      hash.split("&").forEach(function (pair) {
+        var name = pair.split("=")[0];
+        if (controls[name]) { controls[name].value = decodeURIComponent(pair.slice(name.length + 1)); }
+      });
+      asked();
+      hash = "claims";
+    }
+    var target = document.getElementById(decodeURIComponent(hash));
     if (!target) { return; }
     if (rows.indexOf(target) >= 0 && target.hidden) { reset(); }
     open(target);
     target.scrollIntoView();
   }
 
-  function reset() {
-    Object.keys(controls).forEach(function (name) { controls[name].value = ""; });
-    search.value = "";
+  // A cell of the map is a number: its words stand below the map while it is pointed at.
+  var named = document.querySelector(".named");
+  document.querySelectorAll(".cell").forEach(function (cell) {
+    function name() { named.textContent = cell.title; }
+    cell.addEventListener("pointerenter", name);
+    cell.addEventListener("focus", name);
+    cell.addEventListener("click", function (event) {
+      if (event.pointerType === "touch" && named.dataset.cell !== cell.href) {
+        event.preventDefault();
+        name();
+      }
+      named.dataset.cell = cell.href;
+    });
+  });
+
+  if (names.length) {
+    names.forEach(function (name) {
+      controls[name].addEventListener(name === "search" ? "input" : "change", asked);
+    });
+    document.getElementById("filter-reset").addEventListener("click", reset);
     update();
   }
-
-  Object.keys(controls).forEach(function (name) {
-    controls[name].addEventListener("change", update);
-  });
-  search.addEventListener("input", update);
-  document.getElementById("filter-reset").addEventListener("click", reset);
   window.addEventListener("hashchange", follow);
-  window.addEventListener("beforeprint", function () {
-    document.querySelectorAll("details.print").forEach(function (node) { node.open = true; });
-  });
-  update();
   follow();
 })();

@@ -1,7 +1,11 @@
-"""The page of a tier, one file that needs no network: `python -m dpatlas_workflow.report.page`."""
+"""The pages of a tier: an index, one by paper, and one of data, privacy and runs.
+
+`python -m dpatlas_workflow.report.page`. Each is a file of its own that needs no network.
+"""
 
 import base64
 import hashlib
+import os
 import re
 import sys
 from collections import Counter
@@ -17,6 +21,7 @@ from dpatlas import __version__
 from dpatlas.base.canonical import canonical_json
 from dpatlas.base.files import read_text, remove_parts, write_atomic
 from dpatlas.base.progress import duration
+from dpatlas.base.yaml_files import read_yaml
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas_workflow.config.atlas import COUNTING
 from dpatlas_workflow.config.load import project_root
@@ -50,6 +55,7 @@ from dpatlas_workflow.report.page_claims import (
     takeaways,
     told_alike,
 )
+from dpatlas_workflow.report.page_findings import findings
 from dpatlas_workflow.report.page_items import (
     LEDGER,
     Item,
@@ -60,9 +66,9 @@ from dpatlas_workflow.report.page_items import (
     read_item,
     run_kinds,
 )
-from dpatlas_workflow.report.page_source import Source
-from dpatlas_workflow.report.page_tables import number
-from dpatlas_workflow.report.text import in_words, source_text
+from dpatlas_workflow.report.page_source import Source, commit_of_run, ran
+from dpatlas_workflow.report.page_tables import NOTE_MATH, html, number
+from dpatlas_workflow.report.text import days, in_words, source_text
 
 TIERS = {
     "smoke": "tiny settings that run every rule once, for continuous integration; the numbers "
@@ -118,8 +124,9 @@ OWN_TIER = "settings of the user's own; see config.json in the results folder"
 # Parts of a data set beside its private records.
 USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
 HERE = Path(__file__).parent
-# In every page that was written.
-TITLE = b"<title>dp-atlas: what held"
+# The page with data, privacy and runs; in every page that was written.
+INDEX, RUNS = "index", "runs"
+TITLE = b"<title>dp-atlas: "
 
 
 @dataclass(frozen=True)
@@ -134,8 +141,32 @@ class Section:
     items: list[Item]
     errata: list[Erratum]
 
+    @property
+    def theirs(self) -> list[Card]:
+        """The paper's own claims."""
+        return [card for card in self.cards if not card.ours]
 
-def build_page(
+    @property
+    def held(self) -> int:
+        """How many of the paper's own claims held."""
+        return sum(card.row["verdict"] == REPRODUCED for card in self.theirs)
+
+    @property
+    def by_importance(self) -> list[Card]:
+        """The main claims first, then the paper's others, then ours."""
+        main = [*self.headline.main] if self.headline else []
+        first = {card.id for card in self.cards for q in card.questions if q.row["claim"] in main}
+        first |= {*main}
+        return sorted(self.cards, key=lambda card: (card.id not in first, card.ours))
+
+    @property
+    def picture(self) -> str:
+        """The png of its first figure, from the folder of results; empty without one."""
+        links = (dict(item.links).get("png") for item in self.items)
+        return next((link for link in links if link), "")
+
+
+def build_pages(
     source: Source,
     tier: str,
     products: Mapping[str, Product] | None = None,
@@ -148,15 +179,18 @@ def build_page(
     published: Source | None = None,
     whole: bool = False,
     partial: bool = False,
-) -> str:
-    """The HTML of a tier's page, from its results.
+    site: str = "",
+    repository: str = "",
+) -> dict[str, str]:
+    """The HTML of a tier's pages by name, from its results.
 
     products: by name, for captions and what the papers show. show: names of the figures and tables
     to show; without it every one that is there, also what an earlier config left. errata: by paper.
     about: reStructuredText above the claims. written: the claims.yaml of all papers. beside: other
     tiers, by name, whose verdicts and comparisons stand beside those of this one; `whole`: so do
     their figures and tables. published: this tier's publication, for what more runs decided.
-    partial: whether a part of the run is shown.
+    partial: whether a part of the run is shown. site, repository: their addresses; empty where
+    there is none.
 
     Raises InputError for a file that is missing or damaged, for a caption that is no
     reStructuredText, and for a verdict whose figure or table is not there.
@@ -186,44 +220,103 @@ def build_page(
         name: Counter(card.others.get(name, NOT_RUN) for card in theirs)
         for name in told_alike(every)
     }
+    sections = _sections(items, every, errata or {}, headlines)
     papers = len({card.row.get("paper", "") for card in every})
     number_of_papers = NUMBERS[papers] if papers < len(NUMBERS) else papers
-    page = _template().render(
-        tier=tier,
-        meaning=TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
-        address=source.address,
-        version=__version__,
-        verdicts=VERDICTS,
-        outcomes=[
+    titles = {of.key: of.title for of in sections}
+    authors = {of.key: of.headline.authors if of.headline else of.key for of in sections}
+    first_days, last_days = ran(source, records.values())
+    shared: dict[str, Any] = {
+        "tier": tier,
+        "version": __version__,
+        "address": source.address,
+        "addresses": {name: other.address for name, other in beside.items()},
+        "places": {
+            **{row["claim"]: of.key for of in sections for card in of.cards for row in card.rows},
+            **{item.name: item.paper for item in items},
+        },
+        "pages": [(INDEX, "dp-atlas"), *authors.items(), (RUNS, "data, privacy, runs")],
+        "titles": titles,
+        "authors": authors,
+        "in_short": IN_SHORT,
+        "not_run": NOT_RUN,
+        "site": site,
+        "repository": repository,
+        "commit": commit_of_run(source),
+        "ran": days(first_days, last_days) if first_days else "",
+        "picture": "",
+    }
+    what = f"{number_of_papers} paper{'s' if papers != 1 else ''}"
+    claimed = sum(tiers[tier].values())
+    index = {
+        "page": INDEX,
+        "title": f"what held ({tier})",
+        "description": f"{what} on differentially private learning, reproduced: "
+        f"{tiers[tier][REPRODUCED]} of {claimed} claims held.",
+        "meaning": TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
+        "verdicts": VERDICTS,
+        "outcomes": [
             kind
             for kind in OUTCOMES
             if kind != NOT_REPRODUCED or any(counts[kind] for counts in tiers.values())
         ],
-        in_short=IN_SHORT,
-        first_words=FIRST_WORDS,
-        waiting=_waiting(source.rows),
-        decided=_decided(published, theirs) if published else None,
-        not_run=NOT_RUN,
-        ours=sum(card.ours for card in every),
-        remarks=Counter(
-            REMARKS[erratum.status] for of_paper in (errata or {}).values() for erratum in of_paper
-        ),
-        papers_in_words=f"{number_of_papers} paper{'s' if papers != 1 else ''}",
-        tiers=tiers,
-        meanings={name: TIERS.get(name, OWN_TIER) for name in tiers},
-        on_page={item.name for item in items},
-        claims=_claims_first(source.rows),
-        about=caption_html(about, "claims"),
-        sections=_sections(items, every, errata or {}, headlines),
-        confidence=f"{CONFIDENCE:.0%}",
-        sources=data_sources(records.values()),
-        without_data=sum(record["data"] is None for record in records.values()),
-        uses=USES.items(),
-        ledgers=ledgers(records.values()),
-        ledger_words=LEDGER,
-        kinds=run_kinds(records.values()),
-    )
-    return BREAKS.sub("", page)
+        "first_words": FIRST_WORDS,
+        "waiting": _waiting(source.rows),
+        "decided": _decided(published, theirs) if published else None,
+        "ours": sum(card.ours for card in every),
+        "remarks": Counter(REMARKS[erratum.status] for of in sections for erratum in of.errata),
+        "papers_in_words": what,
+        "tiers": tiers,
+        "meanings": {name: TIERS.get(name, OWN_TIER) for name in tiers},
+        "claims": _claims_first(source.rows),
+        "about": caption_html(about, "claims"),
+        "sections": sections,
+        "checks": [of for of in sections if not of.cards],
+        "found": findings(headlines, tier, {tier: (source.rows, source.comparisons), **tables}),
+    }
+    made = {
+        of.key: {
+            "page": of.key,
+            "title": of.headline.text if of.headline else of.title,
+            "description": f"{of.title}: {of.held} of {len(of.theirs)} claims held.",
+            "picture": of.picture,
+            "section": of,
+            "confidence": f"{CONFIDENCE:.0%}",
+        }
+        for of in sections
+    }
+    runs = {
+        "page": RUNS,
+        "title": "data, privacy and runs",
+        "description": "Data sets, privacy statements and jobs behind the numbers.",
+        "sources": data_sources(records.values()),
+        "without_data": sum(record["data"] is None for record in records.values()),
+        "uses": USES.items(),
+        "ledgers": ledgers(records.values()),
+        "ledger_words": LEDGER,
+        "kinds": run_kinds(records.values()),
+    }
+    environment = _environment()
+
+    def html_of(template: str, of: dict[str, Any], *scripts: str) -> str:
+        script = Markup("".join((HERE / name).read_text(encoding="utf-8") for name in scripts))
+        words = {**shared, **of, "script": script}
+        page = environment.get_template(template).render(words)
+        return BREAKS.sub("", page)
+
+    return {
+        INDEX: html_of("index.html.j2", index, "page.js"),
+        **{key: html_of("paper.html.j2", of, "charts.js", "page.js") for key, of in made.items()},
+        RUNS: html_of("runs.html.j2", runs, "page.js"),
+    }
+
+
+def write_pages(folder: Path, pages: Mapping[str, str]) -> None:
+    """Each page as a file of the folder, the index last: what it leads to is there."""
+    for name, page in sorted(pages.items(), key=lambda page: page[0] == INDEX):
+        path = folder / f"{name}.html"
+        remove_parts(folder, path.name)
+        write_atomic(path, page)
 
 
 def _waiting(rows: Sequence[dict[str, str]]) -> dict[str, int] | None:
@@ -245,24 +338,27 @@ def _decided(published: Source, theirs: Sequence[Card]) -> dict[str, Any]:
 
 
 def check_site(published: Path) -> None:
-    """InputError if the page that `write_site` writes would replace a file that it did not."""
-    output = published.parent / "index.html"
-    if output.exists() and not (output.is_file() and TITLE in output.read_bytes()):
-        found = "a file that no publication wrote"
-        raise InputError(str(output), found, "another folder: --docs DIR")
+    """InputError if a page that `write_site` writes would replace a file that it did not."""
+    for name in (INDEX, RUNS, *all_blocks()):
+        output = published.parent / f"{name}.html"
+        if output.exists() and not (output.is_file() and TITLE in output.read_bytes()):
+            found = "a file that no publication wrote"
+            raise InputError(str(output), found, "another folder: --docs DIR")
 
 
 def write_site(published: Path) -> Path:
-    """Write index.html beside the folder of published tiers, with all of these on one page.
+    """Write the pages of all published tiers beside their folder; returns the index.
 
-    The first of `COUNTING` that is published leads, the others stand beside. Raises InputError as
-    `build_page` does, and where no tier is published.
+    The first of `COUNTING` that is published leads, the others stand beside. Addresses of the site
+    and the repository are those of mkdocs.yml. Raises InputError as `build_pages` does, and where
+    no tier is published.
     """
     names = [name for name in COUNTING if (published / name / CLAIMS).is_file()]
     if not names:
         raise InputError(str(published), "no published tier", f"one of {', '.join(COUNTING)}")
     lead, *others = (Source(published / name, f"{published.name}/{name}/") for name in names)
-    page = build_page(
+    settings = read_yaml(project_root() / "mkdocs.yml")
+    pages = build_pages(
         lead,
         names[0],
         _products(),
@@ -271,10 +367,11 @@ def write_site(published: Path) -> Path:
         written=read_written_claims(),
         beside=dict(zip(names[1:], others, strict=True)),
         whole=True,
+        site=settings["site_url"],
+        repository=settings["extra"]["repository"],
     )
-    output = published.parent / "index.html"
-    write_atomic(output, page)
-    return output
+    write_pages(published.parent, pages)
+    return published.parent / f"{INDEX}.html"
 
 
 def _products() -> dict[str, Product]:
@@ -282,12 +379,14 @@ def _products() -> dict[str, Product]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page from the command line."""
+    """Write the pages from the command line."""
     parser = ArgumentParser(prog="python -m dpatlas_workflow.report.page", description=__doc__)
     parser.add_argument("--tier", required=True)
     parser.add_argument("--results", required=True, type=Path, help="the tier's results folder")
     parser.add_argument("--about", type=Path, help="reStructuredText above the claims")
-    parser.add_argument("--output", required=True, type=Path, help="index.html to write")
+    parser.add_argument(
+        "--output", required=True, type=Path, help="index.html; the others go beside it"
+    )
     parser.add_argument("--show", nargs="*", help="figures and tables to show; all if not given")
     parser.add_argument(
         "--beside", nargs="*", default=[], type=Path, help="folders of other published tiers"
@@ -295,7 +394,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--published", type=Path, help="folder of this tier's publication")
     parser.add_argument("--partial", action="store_true", help="a part of the run is shown")
     options = parser.parse_args(arguments)
-    page = build_page(
+    folder = options.output.parent
+    pages = build_pages(
         Source(options.results),
         options.tier,
         _products(),
@@ -303,16 +403,15 @@ def main(arguments: Sequence[str]) -> int:
         errata=read_errata(),
         about=read_text(options.about, "a text file") if options.about else "",
         written=read_written_claims(),
-        beside={folder.name: Source(folder) for folder in options.beside},
+        beside={of.name: Source(of, f"{os.path.relpath(of, folder)}/") for of in options.beside},
         published=options.published and Source(options.published),
         partial=options.partial,
     )
-    remove_parts(options.output.parent, options.output.name)
-    write_atomic(options.output, page)
+    write_pages(folder, pages)
     return 0
 
 
-def _template() -> jinja2.Template:
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
@@ -330,13 +429,12 @@ def _template() -> jinja2.Template:
         "duration": duration,
         "json": canonical_json,
         "outcome": outcome,
+        "formulas": lambda text: html(text, NOTE_MATH),
     }
     environment.filters |= filters
-    scripts = ((HERE / name).read_text(encoding="utf-8") for name in ("charts.js", "page.js"))
-    script = Markup("".join(scripts))
     style = Markup((HERE / "page.css").read_text(encoding="utf-8"))
-    environment.globals |= {"script": script, "style": style, "runs_width": RUNS_WIDTH}
-    return environment.get_template("page.html.j2")
+    environment.globals |= {"style": style, "runs_width": RUNS_WIDTH}
+    return environment
 
 
 def _sections(

@@ -84,7 +84,7 @@ class Strip:
     a value that is not finite. shown, interval: in numbers. state: holds, fails (SMALLER where it
     does by the margin alone) or open; printed for a contrast of the paper. runs: an SVG path with a
     line for every single run, RUNS_WIDTH units wide and 1 high; of the comparison that decides, if
-    it is about a mean of runs.
+    it is about a mean of runs, whose `values` it draws.
     """
 
     label: str
@@ -97,6 +97,7 @@ class Strip:
     state: str
     decides: bool
     runs: str = ""
+    values: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,11 @@ class Card:
             (kind, f"part{'s' if letters[1:] else ''} {', '.join(letters)}")
             for kind, letters in failed.items()
         ]
+
+    @property
+    def rows(self) -> list[Mapping[str, str]]:
+        """Its own row of claims.csv and those of its questions."""
+        return [self.row, *(question.row for question in self.questions)]
 
     @property
     def has_parts(self) -> bool:
@@ -348,6 +354,7 @@ def _strip(
         state=state,
         decides=row["decides"] == "1",
         runs=_run_lines([at(value) for value in _runs(row)]),
+        values=_runs(row),
     )
 
 

@@ -1,6 +1,6 @@
 """Where the page reads the results of a tier: in the folder of a run, or in its publication."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -86,6 +86,21 @@ class Source(Index):
                 cost = cost_beside(path)
                 found.append({**record, "cost": cost, "diverged": diverged_at(record)})
         return found
+
+
+def ran(source: Source, records: Iterable[Record]) -> tuple[str | None, str | None]:
+    """When the first and the last job ended whose time is known, in UTC."""
+    costs = [of["cost"] for of in source.manifests.values()]
+    ends = [cost[f"{end}_finished"] for cost in costs for end in ("first", "last")]
+    ends += [record["cost"]["finished"] for record in records if record["cost"]]
+    known = [end for end in ends if end]
+    return min(known, default=None), max(known, default=None)
+
+
+def commit_of_run(source: Source) -> str:
+    """The commit that a publication names, if all its papers name the same; else empty."""
+    commits = {of["commit"] or "" for of in source.manifests.values()}
+    return commits.pop() if len(commits) == 1 else ""
 
 
 def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:

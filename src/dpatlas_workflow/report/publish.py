@@ -56,6 +56,7 @@ from dpatlas_workflow.report.published_tier import (
     write_beside,
 )
 from dpatlas_workflow.report.state import RERUN, file_sha256, require_as_made, unnamed
+from dpatlas_workflow.report.text import days
 
 # Tiers with the papers' own data and sizes.
 AS_PRINTED = ("printed", "printed-caption", "printed-stages", "paper")
@@ -253,7 +254,7 @@ def readme(manifest: Content, folder: Path) -> str:
         ours=counted(claims, OURS),
         figures=figures,
         tables=tables,
-        days=_days(manifest["cost"]),
+        days=days(*(manifest["cost"][f"{end}_finished"] for end in ("first", "last"))),
         duration=duration,
     )
 
@@ -272,9 +273,3 @@ def _verdict(row: Mapping[str, str]) -> str:
     """The verdict of a row of claims.csv with its failure and reason."""
     failure = f" ({row['failure']})" if row.get("failure") else ""
     return ": ".join(filter(None, (row["verdict"] + failure, row.get("because"))))
-
-
-def _days(cost: Mapping[str, Any]) -> str:
-    days = (cost[name] for name in ("first_finished", "last_finished"))
-    first, last = ("on an unknown day" if day is None else day[:10] for day in days)
-    return first if first == last else f"{first} to {last}"

@@ -503,3 +503,9 @@ def _wrapped(text: str, head: str, margin: str) -> list[str]:
     wrapper = textwrap.TextWrapper(WIDTH, initial_indent=head, subsequent_indent=margin)
     wrapper.break_long_words = wrapper.break_on_hyphens = False
     return wrapper.wrap(text)
+
+
+def days(first: str | None, last: str | None) -> str:
+    """The days of two times in UTC as words."""
+    begun, ended = ("on an unknown day" if time is None else time[:10] for time in (first, last))
+    return begun if begun == ended else f"{begun} to {ended}"
