@@ -1,9 +1,12 @@
 import ast
+import re
 from pathlib import Path
 from typing import get_args
 
 import pytest
 import yaml
+from latex2mathml.converter import convert
+from markupsafe import Markup
 from tier_atlases import atlas_of
 
 from dpatlas.errors import InputError
@@ -11,6 +14,10 @@ from dpatlas_workflow.evidence.claims import read_claims
 from dpatlas_workflow.evidence.errata import MADE_BY, MEANINGS, Status, read_errata, written
 
 PROJECT = Path(__file__).resolve().parents[2]
+# As GitHub takes it: after a space or a bracket, and before no letter or digit.
+FORMULA = re.compile(r"(?<![^\s(])\$(?!\s)([^$]+)(?<!\s)\$(?!\w)")
+# What Markdown takes for its own before TeX is read, such as \, and }_ and *.
+MARKDOWN = re.compile(r"\\[^A-Za-z]|[^\w\s{]_|\*|\]\(|<\S")
 
 
 BY_PAPER = read_errata()
@@ -68,6 +75,20 @@ def test_a_document_has_every_entry():
             assert erratum.status in erratum.said
             for part in (erratum.printed, erratum.corrected, erratum.consequence):
                 assert part in text
+
+
+def test_every_formula_is_drawn_on_the_page_and_by_github_and_headlines_are_short(errata):
+    for erratum in errata:
+        parts = (erratum.derivation, erratum.consequence, erratum.would_change)
+        for text in (erratum.printed, erratum.corrected, *parts):
+            formulas = FORMULA.findall(text)
+            assert text.count("$") == 2 * len(formulas), (erratum.id, text)
+            for tex in formulas:
+                assert not MARKDOWN.search(tex), (erratum.id, tex)
+                # A command that latex2mathml does not know stays as it is.
+                assert "\\" not in convert(tex), (erratum.id, tex)
+        headline = Markup(FORMULA.sub(lambda found: convert(found[1]), erratum.corrected))
+        assert len(headline.striptags()) <= 220, erratum.id
 
 
 def small(**changes):
