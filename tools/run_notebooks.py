@@ -1,10 +1,12 @@
-"""Run the notebooks of docs/notebooks and put what their cells print into them.
+"""Run the notebooks of docs/notebooks and put what their cells print and draw into them.
 
     python tools/run_notebooks.py [FILE ...]
 
-Cells run one after another in one namespace, as a kernel would run them, and only print.
+Cells run one after another in one namespace, as a kernel would run them. A cell prints, and may
+leave one figure of matplotlib.pyplot.
 """
 
+import base64
 import contextlib
 import io
 import json
@@ -27,9 +29,22 @@ def executed(content: dict[str, Any]) -> dict[str, Any]:
                 exec(compile(source, f"cell {count}", "exec"), namespace)
             lines = printed.getvalue().splitlines(keepends=True)
             stream = {"name": "stdout", "output_type": "stream", "text": lines}
-            cell = cell | {"execution_count": count, "outputs": [stream] if lines else []}
+            outputs = [*([stream] if lines else []), *_drawn()]
+            cell = cell | {"execution_count": count, "outputs": outputs}
         cells.append(cell)
     return content | {"cells": cells}
+
+
+def _drawn() -> list[dict[str, Any]]:
+    """The figure that pyplot has, as an output; none without one."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None or not pyplot.get_fignums():
+        return []
+    with io.BytesIO() as png:
+        pyplot.savefig(png, dpi=90, bbox_inches="tight", metadata={"Software": None})
+        data = {"image/png": base64.b64encode(png.getvalue()).decode()}
+    pyplot.close("all")
+    return [{"data": data, "metadata": {}, "output_type": "display_data"}]
 
 
 def main(names: list[str]) -> None:

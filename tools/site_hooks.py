@@ -132,7 +132,7 @@ def with_links(line: str, path: str, place: str, repository: str = "") -> str:
 
 
 def from_notebook(content: dict[str, Any]) -> str:
-    """A notebook of text and code, with what its cells printed."""
+    """A notebook of text and code, with what its cells printed and drew."""
     parts = []
     for cell in content["cells"]:
         text = "".join(cell["source"])
@@ -140,7 +140,10 @@ def from_notebook(content: dict[str, Any]) -> str:
             parts.append(text)
             continue
         parts.append(f"```python\n{text}\n```")
-        printed = "".join("".join(output["text"]) for output in cell["outputs"])
+        printed = "".join("".join(output.get("text", "")) for output in cell["outputs"])
         if printed:
             parts.append(f"```text\n{printed}```")
+        for output in cell["outputs"]:
+            if png := output.get("data", {}).get("image/png"):
+                parts.append(f"![What the cell above draws](data:image/png;base64,{png})")
     return "\n\n".join(parts) + "\n"

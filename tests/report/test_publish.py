@@ -628,6 +628,5 @@ def test_a_tier_that_there_is_not_is_answered_with_those_that_have_results(tmp_p
 
 def test_the_help_names_the_tiers_that_are_on_the_page():
     shown = " and ".join([", ".join(COUNTING[:-1]), COUNTING[-1]])
-    assert f"Of the tiers {shown} it also writes docs/index.html and the pages beside it" in " ".join(
-        command.__doc__.split()
-    )
+    words = " ".join(command.__doc__.split())
+    assert f"Of the tiers {shown} it also writes docs/index.html and the pages beside it" in words

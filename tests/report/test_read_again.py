@@ -207,4 +207,5 @@ def test_page_and_docs_count_as_the_published_file_does():
     figures = " ".join((PROJECT / "docs/figures.md").read_text(encoding="utf-8").split())
     assert f"Of the papers' {total} claims: {counted(rows)}." in figures
     shown = html.unescape(page)
-    assert all(f"Restated, {row['restated'].rstrip('.')}." in shown for row in rows if row["restated"])
+    restated = (row["restated"].rstrip(".") for row in rows if row["restated"])
+    assert all(f"Restated, {words}." in shown for words in restated)
