@@ -23,7 +23,6 @@ from dpatlas.base.records import (
 )
 from dpatlas.base.specs import FIRST_RUN, condition_id
 from dpatlas.errors import InputError
-from dpatlas_workflow.old_records import OLD
 from dpatlas_workflow.registry import block_of
 
 S = TypeVar("S", bound=SpecFields)
@@ -153,8 +152,6 @@ def parse_record(content: Mapping[str, Any], where: str) -> Record[Any]:
     # Records of before metrics had versions are of the first.
     version = content.get("metrics_version", 1)
     metrics = content["metrics"]
-    if version == shape.version - 1 and (convert := OLD.get((spec.key, spec.kind))):
-        metrics, version = convert(spec, metrics), shape.version
     if version != shape.version:
         allowed = f"{shape.version}: run its job again"
         raise InputError(f"{where}: metrics_version", version, allowed)

@@ -39,7 +39,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownFinding:
     """A finding as the index shows it.
 
     claim: where it is judged. picture: the first figure or table that shows it. bars: label,
@@ -57,7 +57,7 @@ class Shown:
 
 def findings(
     headlines: Mapping[str, Headline], tier: str, tables: Mapping[str, tuple[Rows, Rows]]
-) -> list[Shown]:
+) -> list[ShownFinding]:
     """The findings of all papers whose numbers are there.
 
     tables: rows of claims.csv and comparisons.csv by tier, of which `tier` is the page's own.
@@ -73,7 +73,7 @@ def findings(
 
 def _shown(
     paper: str, finding: Finding, tier: str, tables: Mapping[str, tuple[Rows, Rows]]
-) -> Shown | None:
+) -> ShownFinding | None:
     claims, compared = tables.get(tier, ((), ()))
     rows = {row["claim"]: row for row in claims if row["verdict"] != NOT_RUN and row["observed"]}
     if not rows.keys() >= set(finding.values.values()):
@@ -92,7 +92,7 @@ def _shown(
     id = next(iter(finding.values.values()))
     picture = rows[id]["evidence"].partition(";")[0]
     drawn = [(*bar, share) for bar, share in zip(bars.items(), shares, strict=True)]
-    return Shown(paper, id, tier, number, finding.says, picture, drawn)
+    return ShownFinding(paper, id, tier, number, finding.says, picture, drawn)
 
 
 def _value(row: Mapping[str, str], compared: Rows) -> Value:
