@@ -22,6 +22,7 @@ MODULES = {
     "dpatlas.audit.run": ("Run",),
     "dpatlas.audit.audit": ("audit_training",),
     "dpatlas.audit.report": ("Report",),
+    "dpatlas.audit.membership": ("attack_model",),
     "dpatlas.audit.loops": ("opacus", "plant", "torch_loop", "watch_opacus"),
     "dpatlas.accounting.one_run": ("one_run_profile_test",),
     "dpatlas.privacy.side_door": (

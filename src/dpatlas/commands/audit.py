@@ -1,4 +1,4 @@
-"""`python -m dpatlas audit`: does this training keep its epsilon? Of a script, or of our own."""
+"""`python -m dpatlas audit`: does a script, a finished model or our own training keep epsilon?"""
 
 import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from dpatlas.audit.audit import LEVEL, PAIRS, RUNS, audit_training
+from dpatlas.audit.membership import ATTACKS
 from dpatlas.base.guard import integer
 from dpatlas.cli import commands
 from dpatlas.commands.bound import strict_json
@@ -17,18 +18,24 @@ from dpatlas.errors import EXIT_INTERRUPTED, ArgumentParser, InputError
 # Options by what is audited; the others serve both.
 OF_SCRIPT = ("pairs", "seconds", "premises_only", "seed", "folder", "canaries")
 OF_MECHANISMS = ("mechanism", "delta")
+OF_MODEL = ("epsilon", "attack")
 OF_REPEATED_RUNS = ("runs", "pairs", "seconds", "premises_only")
 EPILOG = """\
 A script defines claim = Claim(...) and a function of a run; docs/audit.md shows both in ten lines.
 Exit code 0: the claim is not contradicted. 1: a premise of the claim fails, or an exact lower bound
 on epsilon lies above it. 2: bad input, or the script failed. 3: the attack could not have
-contradicted the claim, whatever had happened. Without a script our own mechanisms are attacked;
-exit code 1 if a guarantee of ours is contradicted, 3 if one could not have been."""
+contradicted the claim, whatever had happened. --scores attacks a finished model by reference
+models; exit code 1 if --epsilon at --delta is contradicted. Without either our own mechanisms are
+attacked; exit code 1 if a guarantee of ours is contradicted, 3 if one could not have been."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print what an audit found; its exit code."""
     options = parser().parse_args(arguments)
+    if options.scores is not None:
+        _refuse(options, ("script", "mechanism", "runs", *OF_SCRIPT), "it with --scores", "one")
+        return _model(options)
+    _refuse(options, OF_MODEL, "it here", "it with --scores")
     if options.script is None:
         _refuse(options, OF_SCRIPT, "it here", "it with a script")
         return import_module(commands()["audit-mechanisms"].module).main(arguments)
@@ -42,6 +49,24 @@ def _refuse(options: argparse.Namespace, keys: Sequence[str], found: str, allowe
         value = getattr(options, key)
         if value is not None and value is not False:
             raise InputError(f"--{key.replace('_', '-')}", found, allowed)
+
+
+def _model(options: argparse.Namespace) -> int:
+    from dpatlas.audit.membership import attack_model, read_scores
+
+    if options.delta is None:
+        raise InputError("--delta", "missing", "the delta of the bounds and of --epsilon")
+    log_odds, members = read_scores(options.scores)
+    given = {name: getattr(options, name) for name in ("attack", "level")}
+    report = attack_model(
+        log_odds,
+        members,
+        delta=options.delta,
+        epsilon=options.epsilon,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    print(strict_json(report.as_dict()) if options.json else report)
+    return int(report.contradicted)
 
 
 def _script(options: argparse.Namespace) -> int:
@@ -78,8 +103,8 @@ def parser() -> ArgumentParser:
     """The options of both audits."""
     parser = ArgumentParser(
         prog="dpatlas audit",
-        description="Does this training keep its epsilon? Attacks a script's training, or without "
-        "a script our own private mechanisms.",
+        description="Does this training keep its epsilon? Attacks a script's training, a finished "
+        "model, or without either our own private mechanisms.",
         epilog=EPILOG,
         allow_abbrev=False,
     )
@@ -102,9 +127,18 @@ def parser() -> ArgumentParser:
     script.add_argument(
         "--canaries", type=int, help="one run with so many canaries, each in or out by a coin"
     )
+    model = parser.add_argument_group("of a finished model")
+    model.add_argument(
+        "--scores",
+        type=Path,
+        metavar="FILE.npz",
+        help="log_odds and members (1 + references, candidates); the model first",
+    )
+    model.add_argument("--attack", choices=ATTACKS, help=f"{ATTACKS[0]} unless given")
+    model.add_argument("--epsilon", type=float, help="claimed at --delta, for one record")
     own = parser.add_argument_group("without a script")
     own.add_argument(
         "--mechanism", action="append", metavar="NAME", help="only this one; repeatable"
     )
-    own.add_argument("--delta", type=float, help="delta of the bounds")
+    own.add_argument("--delta", type=float, help="delta of the bounds, also of --scores")
     return parser
