@@ -89,6 +89,7 @@ TIERS = {
     "photographs-low-noise": "lp_fft on far photographs at low noise, and how features change",
     "photographs-controls": "lp_fft's strategies on photographs without noise, and on standardised "
     "features",
+    "imagenet": "lp_fft alone, on CIFAR-10 with a network pre-trained on ImageNet",
     "paper": "the papers' own data, networks and settings",
 }
 # Line breaks that no browser shows, a hundredth of the page.
