@@ -72,7 +72,7 @@ def test_the_site_builds_without_a_warning_and_every_page_is_whole(tmp_path):
     start = (built / "index.html").read_text(encoding="utf-8")
     assert "Five papers on differential privacy" in start
     results = (built / "all-results.html").read_text(encoding="utf-8")
-    assert '<a class="finding" href="dp_sgld.html#' in results
+    assert '<div class="finding">\n<strong><a href="dp_sgld.html#' in results
     assert '<a href="all-results.html">' in (built / "dp_sgld.html").read_text(encoding="utf-8")
     for key in ("kl_privacy", "dp_sgld", "feature_learning", "lp_fft", "max_information"):
         assert f"papers/{key}/index.html" in start

@@ -122,7 +122,7 @@ def test_the_policy_lets_exactly_the_page_s_own_script_run(pages):
 
 
 def test_the_index_opens_with_numbers_of_verdicts_and_their_bars(pages, results):
-    finding = re.search(r'<a class="finding".*?</a>', pages["index"], re.DOTALL)[0]
+    finding = re.search(r'<div class="finding">.*?</div>', pages["index"], re.DOTALL)[0]
     assert 'href="kl_privacy.html#kl-1a"' in finding
     assert "1.5 is the slope" in plain(finding) and "4.5" in plain(finding)
     # Of 1, e^1.5 = 4.48 and 1.5 the second is the longest.
@@ -330,7 +330,8 @@ def test_the_first_sentence_counts_the_papers_claims_and_ours_apart(results):
     write_claims(results / "claims.csv", rows)
     lede = re.search(r'<p class="lede">(.*?)</p>', index_of(results), re.DOTALL)[1]
     assert plain(lede) == (
-        "Of the papers' 4 claims, 2 held, 1 did not and 1 stays open. 1 more claim is our own."
+        "At the tier t, of the papers' 4 claims, 2 held, 1 did not and 1 stays open. "
+        "1 more claim is our own."
     )
 
 
@@ -360,11 +361,11 @@ def test_a_claim_whose_number_begins_as_another_s_is_not_its_part(results):
 
 
 def test_the_main_claims_follow_their_verdicts_and_come_first(results, pages):
-    assert "Held: it grows" in plain(first_screen(pages["index"]))
+    assert "Claimed, held: it grows" in plain(first_screen(pages["index"]))
     rows = [row("kl-3"), row("kl-0", place="ours"), row("kl-1", verdict="not reproduced")]
     write_claims(results / "claims.csv", rows)
     pages = whole_pages(results)
-    assert "Did not hold: it grows" in plain(first_screen(pages["index"]))
+    assert "Claimed, did not hold: it grows" in plain(first_screen(pages["index"]))
     order = re.findall(r'<details class="card" id="([^"]+)"', pages["kl_privacy"])
     assert order == ["kl-1", "kl-3", "kl-0"]
     assert "1 of 2 claims held" in plain(first_screen(pages["index"]))

@@ -80,11 +80,11 @@ def test_it_loads_from_a_file_without_a_word_and_without_a_request(browser, ever
     [
         ({}, ["kl-1", "kl-1a", "kl-1b", "sgld-1"]),
         ({"paper": "dp_sgld"}, ["sgld-1"]),
-        ({"verdict": "reproduced"}, ["kl-1a", "kl-1b"]),
+        ({"outcome": "reproduced"}, ["kl-1a", "kl-1b"]),
         ({"kind": "statistical"}, ["kl-1", "kl-1b"]),
         ({"search": "Depth rises"}, ["kl-1b"]),
         ({"paper": "kl_privacy", "kind": "exact"}, []),
-        ({"verdict": "reproduced", "search": "qualitative"}, ["kl-1a"]),
+        ({"outcome": "reproduced", "search": "qualitative"}, ["kl-1a"]),
         # Words of the page and of the paper, which no cell of a row has.
         ({"search": "held qualitative"}, ["kl-1a"]),
         ({"search": "somebody"}, ["kl-1", "kl-1a", "kl-1b"]),
@@ -132,7 +132,7 @@ def test_the_first_tab_leads_past_the_head_and_every_control_can_be_reached(brow
     for _ in range(120):
         browser.press("Tab")
         seen.add(browser.evaluate("document.activeElement.id || document.activeElement.tagName"))
-    assert {"filter-paper", "filter-verdict", "filter-kind", "filter-search"} <= seen
+    assert {"filter-paper", "filter-outcome", "filter-kind", "filter-search"} <= seen
     assert {"SUMMARY", "A", "filter-reset"} <= seen
 
 

@@ -199,7 +199,7 @@ def test_page_and_docs_count_as_the_published_file_does():
     page = (PROJECT / "docs/index.html").read_text(encoding="utf-8")
     total = sum(number.total() for number in counts(rows).values())
     lede = re.search(r'<p class="lede">.*?</p>', page, re.DOTALL)[0]
-    assert f"Of the papers' {total} claims," in html.unescape(lede)
+    assert f"of the papers' {total} claims," in html.unescape(lede)
     for kind, number in sum(counts(rows).values(), Counter()).items():
         assert re.search(rf'data-verdict="{kind}">{number} ', lede), kind
     ours = sum(not is_part(row) and row["origin"] == OURS for row in rows)

@@ -211,7 +211,6 @@ class Finding(Model):
     number: Text = setting("The number in large print.")
     says: Text = setting("What it is of: the sentence that follows it, without its full stop.")
     bars: dict[str, str] = setting("Bars by their labels; each a template of one number.")
-    log: bool = setting("Whether bars are logarithms, from 1 on.", default=False)
 
 
 class WrittenClaims(Model):

@@ -2,21 +2,28 @@
   "use strict";
   var rows = Array.prototype.slice.call(document.querySelectorAll("table.claims tbody tr"));
   var controls = {};
-  ["search", "paper", "verdict", "kind"].forEach(function (name) {
+  ["search", "paper", "outcome", "kind"].forEach(function (name) {
     var control = document.getElementById("filter-" + name);
     if (control) { controls[name] = control; }
   });
   var names = Object.keys(controls);
   var all = document.getElementById("all-rows");
 
+  function plain(text) {
+    return text.normalize("NFD").replace(/[\u0300-\u036f]/g, "").toLowerCase().replace(/\s+/g, " ").trim();
+  }
+
+  // Rows that have what is asked for as one phrase; where there is none, those that have every word.
   function update() {
-    var words = controls.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    var asked = plain(controls.search.value);
+    var texts = rows.map(function (row) { return plain(row.textContent + " " + row.dataset.words); });
+    var found = texts.some(function (text) { return text.indexOf(asked) >= 0; });
+    var words = found ? [asked] : asked.split(" ");
     var shown = 0;
-    rows.forEach(function (row) {
-      var text = (row.textContent + " " + row.dataset.words).toLowerCase();
+    rows.forEach(function (row, number) {
       var fits = names.every(function (name) {
         return name === "search" || controls[name].value === "" || row.dataset[name] === controls[name].value;
-      }) && words.every(function (word) { return text.indexOf(word) >= 0; });
+      }) && words.every(function (word) { return texts[number].indexOf(word) >= 0; });
       row.hidden = !fits;
       shown += fits ? 1 : 0;
     });

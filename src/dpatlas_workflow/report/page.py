@@ -41,7 +41,6 @@ from dpatlas_workflow.evidence.verdicts import (
     OUTCOMES,
     REPRODUCED,
     SMALLER,
-    VERDICTS,
     outcome,
 )
 from dpatlas_workflow.registry import all_blocks
@@ -103,7 +102,7 @@ REMARKS: dict[Status, str] = {
     "misprint": "misprinted",
     "proof gap": "proved with a gap",
     "ambiguity": "open to two readings",
-    "improvement": "true, and can be improved",
+    "improvement": "true, and can be sharpened",
 }
 # What the first sentence says after one claim, and after several.
 FIRST_WORDS = {
@@ -159,6 +158,16 @@ class Section:
         first = {card.id for card in self.cards for q in card.questions if q.row["claim"] in main}
         first |= {*main}
         return sorted(self.cards, key=lambda card: (card.id not in first, card.ours))
+
+    def elsewhere(self, claim: str) -> dict[str, str]:
+        """The outcomes of a claim or part in other tiers that judged the same."""
+        for card in self.cards:
+            if card.id == claim:
+                return dict(card.others)
+            for question in card.questions:
+                if question.row["claim"] == claim:
+                    return {name: outcome(of.row) for name, of in question.others.items()}
+        return {}
 
     @property
     def picture(self) -> str:
@@ -241,6 +250,7 @@ def build_pages(
         "authors": authors,
         "in_short": IN_SHORT,
         "not_run": NOT_RUN,
+        "unsure": (INCONCLUSIVE, NOT_RUN),
         "site": site,
         "repository": repository,
         "commit": commit_of_run(source),
@@ -255,7 +265,6 @@ def build_pages(
         "description": f"{what} on differentially private learning, reproduced: "
         f"{tiers[tier][REPRODUCED]} of {claimed} claims held.",
         "meaning": TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
-        "verdicts": VERDICTS,
         "outcomes": [
             kind
             for kind in OUTCOMES

@@ -42,16 +42,14 @@ class Value:
 class ShownFinding:
     """A finding as the index shows it.
 
-    claim: where it is judged. picture: the first figure or table that shows it. bars: label,
-    number and width in percent.
+    claims: where it is judged. bars: label, number and width in percent.
     """
 
     paper: str
-    claim: str
+    claims: list[str]
     tier: str
     number: str
     says: str
-    picture: str
     bars: list[tuple[str, str, float]]
 
 
@@ -85,14 +83,10 @@ def _shown(
         lengths = [float(text.replace(",", "")) for text in bars.values()]
     except (AttributeError, KeyError, ValueError) as error:
         raise InputError(f"findings of {paper}", error, "numbers under names of `values`") from None
-    if finding.log:
-        lengths = [math.log(max(length, 1.0)) for length in lengths]
     longest = max(lengths) or 1.0
     shares = [round(100 * length / longest, 1) for length in lengths]
-    id = next(iter(finding.values.values()))
-    picture = rows[id]["evidence"].partition(";")[0]
     drawn = [(*bar, share) for bar, share in zip(bars.items(), shares, strict=True)]
-    return ShownFinding(paper, id, tier, number, finding.says, picture, drawn)
+    return ShownFinding(paper, [*finding.values.values()], tier, number, finding.says, drawn)
 
 
 def _value(row: Mapping[str, str], compared: Rows) -> Value:

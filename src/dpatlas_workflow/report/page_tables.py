@@ -49,6 +49,8 @@ def number(text: str) -> str:
     if not is_number(text):
         return text
     value = float(text)
+    if math.isnan(value):
+        return "not finite"
     shown = "∞" if math.isinf(value) else f"{abs(value):.4g}"
     return f"−{shown}" if value < 0 else shown
 
