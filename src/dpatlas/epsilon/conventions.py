@@ -6,7 +6,7 @@ their range): what is valid for a claim is in `dpatlas.epsilon.valid`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,6 +82,32 @@ def computed(composed: Event, delta: float, wanted: float) -> Iterator[Computed]
         if near is None or wanted * (1 - FAR_SHARE) <= near <= wanted * (1 + FAR_SHARE):
             near = cached_pld_epsilon(*arguments)
         yield Computed(PLD, near)
+
+
+def solvable(composed: Event, delta: float) -> Iterator[tuple[str, Callable[[Event], float]]]:
+    """The conventions that are solved for a setting, and epsilon of such an event by each."""
+
+    def by_renyi(convert: Callable[..., float]) -> Callable[[Event], float]:
+        def epsilon(changed: Event) -> float:
+            curve = rdp_curve(changed.mechanisms, changed.accounted, ORDERS)
+            usable = np.isfinite(curve)
+            return convert(ORDERS[usable], curve[usable], delta) if usable.any() else math.inf
+
+        return epsilon
+
+    if _covered(composed, "rdp"):
+        yield TODAY, by_renyi(_today)
+        yield OF_2017, by_renyi(_of_2017)
+    if all(mechanism.is_gaussian for mechanism in composed.mechanisms):
+        yield EXACT, lambda changed: limit_epsilon(changed, delta)
+    elif _covered(composed, "pld"):
+        yield PLD, lambda changed: cached_pld_epsilon(changed.mechanisms, delta, changed.accounted)
+
+
+def limit_epsilon(composed: Event, delta: float) -> float:
+    """Epsilon of the limit theorem, exact without sampling; infinite beyond doubles."""
+    mu = _limit_parameter(composed)
+    return gaussian_epsilon(mu, delta) if mu < LARGEST_MU else math.inf
 
 
 def _range_of_pld(composed: Event, delta: float) -> tuple[float, float]:

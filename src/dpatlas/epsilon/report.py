@@ -14,8 +14,6 @@ from dpatlas.errors import one_line
 
 GUARANTEED, UNSUPPORTED, REFUTED = "guaranteed", "not guaranteed", "refuted"
 WIDTH = 100
-# Chance hits from which on a printed number has too few digits to explain it.
-TOO_MANY = 3
 SHOUTED = {GUARANTEED: "GUARANTEED", REFUTED: "REFUTED"}
 
 
@@ -243,18 +241,20 @@ def _explanation(report: EpsilonReport) -> str:
     claim, found = report.claim, report.searched
     assert claim.claimed is not None and found is not None
     printed = claim.claimed.text
-    if not found.hits and found.by_chance and found.nearest is None:
-        chance = f"about {found.by_chance:.1g} of {found.tried} numbers tried would hit by chance"
-        return f"no slip is needed to give {printed}, and {chance}"
+    if not found.hits and found.nearest is None:
+        needless = "no slip is needed to give" if report.verdict == GUARANTEED else "no cause of"
+        return _wrapped(
+            f"{needless} {printed}: ",
+            f"what gives it among {found.tried} numbers tried, chance gives as well (about "
+            f"{found.by_chance:.1g} such hits)",
+        )
     if not found.hits:
         lines = [f"none of the slips known here gives {printed} ({found.tried} numbers tried)"]
         if found.nearest is not None:
             lines.append(_hit(found.nearest, claim, "  nearest: "))
         return "\n".join(lines)
-    chance = f"of {found.tried} numbers tried, about {found.by_chance:.1g} would hit by chance"
-    few = ": so few digits tell little" if found.by_chance >= TOO_MANY else ""
-    lines = [f"what gives {printed} ({chance}{few})"]
-    lines += [_hit(hit, claim, "  ") for hit in found.hits]
+    lines = [f"odds  what gives {printed}, and how many such hits chance would give"]
+    lines += [_hit(hit, claim, f"{f'{hit.odds:.1g}':<6}") for hit in found.hits]
     return "\n".join(lines)
 
 
