@@ -75,6 +75,7 @@ class EpsilonReport:
             "name": claim.name,
             "source": claim.source,
             "phases": [{**vars(phase)} for phase in claim.phases],
+            "parts": [[{**vars(phase)} for phase in phases] for phases in claim.parts],
             "delta": claim.delta,
             "runs": claim.runs,
             "other_trials": sum(count for _, count in claim.trials),
@@ -136,9 +137,11 @@ def _heading(claim: EpsilonClaim) -> str:
     lines = [one_line(claim.name)] if claim.name else []
     if claim.source:
         lines.append(f"source: {one_line(claim.source)}")
-    for number, phase in enumerate(claim.phases, 1):
-        lead = f"phase {number}: " if len(claim.phases) > 1 else ""
-        lines.append(_wrapped(lead, phase.describe()))
+    for part, each in enumerate(claim.disjoint, 1):
+        for number, phase in enumerate(each.phases, 1):
+            lead = f"part {part}, disjoint: " if claim.parts else ""
+            lead += f"phase {number}: " if len(each.phases) > 1 else ""
+            lines.append(_wrapped(lead, phase.describe()))
     others = sum(count for _, count in claim.trials)
     many = []
     if claim.runs > 1:

@@ -168,7 +168,7 @@ class _Solution:
 def _solved(claim: EpsilonClaim, row: "Row", wanted: float) -> Iterator[_Solution]:
     """By relation and convention, the factor of that row which gives `wanted`."""
     words, change, divides = row
-    batch = claim.phases[0].batch or 1
+    batch = (claim.phases[0].records and claim.phases[0].batch) or 1
     factors: Sequence[int] = range(3 if "noise" in words else 2, MOST_FACTOR)
     if divides:
         factors = [each for each in range(2, min(batch, MOST_FACTOR) + 1) if batch % each == 0]
@@ -345,7 +345,7 @@ def _phase_changes() -> Iterator[tuple[str, PhaseChange]]:
         "batches of an epoch rounded up, and one over them as sampling rate (Opacus)",
         lambda phase: _rate(_whole(phase, math.ceil), 1 / math.ceil(1 / _q(phase))),
     )
-    yield "sampling rate 1 / n", lambda phase: _rate(phase, 1 / (phase.n or 1))
+    yield "sampling rate 1 / n", lambda phase: _rate(phase, _q(phase) / _batch(phase))
     yield "no amplification by sampling", _all_records
     yield "noise in units of C / batch: multiplied by the batch", lambda p: _noise(p, _batch(p))
     yield "noise in units of C / batch: divided by the batch", lambda p: _noise(p, 1 / _batch(p))
@@ -363,10 +363,10 @@ def _phase_changes() -> Iterator[tuple[str, PhaseChange]]:
 def _by_micro_batch(
     phase: ClaimedPhase, parts: int, rounding: Callable[[float], int]
 ) -> ClaimedPhase:
-    if phase.n is None or phase.batch is None or phase.batch % parts:
+    if phase.n is None or _batch(phase) % parts:
         raise _Nothing
-    size = phase.batch // parts
-    steps = phase.steps * phase.batch // size
+    size = _batch(phase) // parts
+    steps = phase.steps * parts
     if phase.epochs is not None:
         steps = math.ceil(phase.epochs * rounding(phase.n / size))
     if not 0 < steps <= MOST_STEPS:
@@ -377,7 +377,7 @@ def _by_micro_batch(
 def _as_poisson(phase: ClaimedPhase) -> ClaimedPhase:
     if phase.sampler in ("poisson", "full-batch"):
         return phase
-    return phase.but(sampler="poisson", drop_last=False)
+    return phase.but(sampler="poisson", mechanism="gaussian", bands=None, drop_last=False)
 
 
 def _steps_of_poisson(phase: ClaimedPhase) -> ClaimedPhase:
@@ -393,7 +393,8 @@ def _q(phase: ClaimedPhase) -> float:
 
 
 def _batch(phase: ClaimedPhase) -> int:
-    if phase.batch is None:
+    """The batch that was stated, beside the number of records."""
+    if phase.batch is None or phase.records is None:
         raise _Nothing
     return phase.batch
 
@@ -421,10 +422,9 @@ def _truncated(phase: ClaimedPhase) -> ClaimedPhase:
 
 def _power_of_two(phase: ClaimedPhase) -> ClaimedPhase:
     """240 or 250 records a batch become 256, with the steps of as many epochs."""
-    _q(phase)
-    assert phase.n is not None and phase.batch is not None
-    batch = 1 << (phase.batch - 1).bit_length()
-    if not phase.batch < batch <= phase.n:
+    stated = _batch(phase)
+    batch = 1 << (stated - 1).bit_length()
+    if phase.n is None or not stated < batch <= phase.n:
         raise _Nothing
     steps = phase.steps
     if phase.epochs is not None and phase.sampler == "poisson":
@@ -445,7 +445,8 @@ def _rate(phase: ClaimedPhase, rate: float) -> ClaimedPhase:
 
 def _all_records(phase: ClaimedPhase) -> ClaimedPhase:
     _q(phase)
-    return phase.but(sampler="full-batch", n=None, batch=None, epochs=None, drop_last=False)
+    nothing = dict.fromkeys(("n", "batch", "sample_rate", "bands", "epochs"))
+    return phase.but(sampler="full-batch", mechanism="gaussian", drop_last=False, **nothing)
 
 
 def _steps(phase: ClaimedPhase, factor: float) -> ClaimedPhase:

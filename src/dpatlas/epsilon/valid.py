@@ -15,12 +15,30 @@ In units of the clip bound C one record moves, at most:
                           batch. Holds if n records and n - 1 of them have the same number of
                           batches; otherwise nothing is proved.
     cyclic, add_remove    All later batches change: nothing is proved.
+    balls-in-bins         one sum of each epoch, by 1, or 2 (replace_one): who is removed moves no
+                          other record. The amplification is not claimed.
+    truncated-poisson     dp-accounting's event: a batch of more records than fit keeps some of
+                          them at random (arXiv:2508.15089).
+
+Of other mechanisms than a Gaussian sum, in units of what one record moves:
+
+    laplace, discrete-*   the sum of a step, as above; discrete noise is that of whole numbers that
+                          a record moves by 1.
+    randomized-response   a record reports its own value `steps` times; zero_out replaces it by one
+                          whose answers are uniform. Without the record there is no report.
+    tree                  one tree of partial sums an epoch (Kairouz et al. 2021, App. D): a batch
+                          is in ceil(log2(batches + 1)) nodes, each of them moved.
+    banded                the factor C of a matrix with columns of norm <= 1 and b bands
+                          (Choquette-Choo et al. 2023, arXiv:2306.08153). Poisson: records are split
+                          into b parts, of which step t draws from part t mod b: ceil(steps / b)
+                          sums with the rate b q. cyclic: visits at least b steps apart move
+                          orthogonal columns, as in one Gaussian an epoch.
 """
 
 import functools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpatlas.accounting.accountants import (
     Mechanism,
@@ -31,17 +49,20 @@ from dpatlas.accounting.accountants import (
 )
 from dpatlas.accounting.gaussian_dp import gaussian_epsilon
 from dpatlas.accounting.guarantees import UNRESOLVED_DELTA, accountants_of, smallest_noise
+from dpatlas.accounting.other_mechanisms import Release, mixed_pld_epsilon, pure_epsilon
 from dpatlas.accounting.samplers import FixedSize, FullBatch, Poisson, Sampler
-from dpatlas.epsilon.claim import ClaimedPhase, EpsilonClaim
+from dpatlas.epsilon.claim import IN_ORDER, NOISY, ClaimedPhase, EpsilonClaim
 from dpatlas.epsilon.optimistic import gaussian_parameter, least_epsilon
 
 # Nothing depends on the number of records of a full batch.
 EVERYTHING = FullBatch(1)
 SQRT_5 = math.sqrt(5)
+# Samplers and mechanisms whose worst pair of data sets is attained.
+KNOWN_PAIR = {("poisson", "gaussian"), ("full-batch", "gaussian")}
 # Relations share events, and claims that are checked together often differ in their number alone.
 cached_pld_epsilon = functools.lru_cache(maxsize=1024)(pld_epsilon)
 cached_least_epsilon = functools.lru_cache(maxsize=1024)(least_epsilon)
-NAMES = {"exact": "exact Gaussian", "pld": "PLD", "rdp": "RDP"}
+NAMES = {"exact": "exact Gaussian", "pld": "PLD", "rdp": "RDP", "pure": "pure, added up"}
 
 
 @dataclass(frozen=True)
@@ -79,15 +100,15 @@ def event(claim: EpsilonClaim, relation: str, *, released_only: bool = False) ->
     accounted = "replace_one" if relation == "replace_one" else "add_remove"
     if relation == "zero_out" and any(phase.sampler == "fixed-size" for phase in phases):
         accounted = "replace_one"
-    counts: dict[tuple[Sampler, float], int] = {}
+    counts: dict[Mechanism, int] = {}
     for each, times in trainings:
         for phase in each:
             seen = _mechanism(phase, relation, accounted)
             if seen is None:
                 return None
-            key = (seen.sampler, seen.noise_multiplier)
-            counts[key] = counts.get(key, 0) + times * seen.count
-    mechanisms = tuple(Mechanism(*key, count) for key, count in counts.items())
+            one = replace(seen, count=1)
+            counts[one] = counts.get(one, 0) + times * seen.count
+    mechanisms = tuple(replace(one, count=count) for one, count in counts.items())
     words = "; then ".join(_words(phase, relation) for phase in trainings[0][0])
     if len(trainings) > 1 or trainings[0][1] > 1:
         words = f"{sum(times for _, times in trainings)} trainings; the reported one: {words}"
@@ -96,11 +117,20 @@ def event(claim: EpsilonClaim, relation: str, *, released_only: bool = False) ->
 
 def _mechanism(phase: ClaimedPhase, relation: str, accounted: str) -> Mechanism | None:
     assert phase.noise is not None
-    if phase.sampler == "full-batch":
-        return Mechanism(EVERYTHING, phase.noise, phase.steps)
+    sampler: Sampler = EVERYTHING
+    if phase.sampler in ("poisson", "truncated-poisson"):
+        assert phase.n is not None and phase.batch is not None
+        sampler = Poisson(phase.n, phase.batch * (phase.bands or 1))
+    if phase.sampler == "truncated-poisson":
+        return Release(sampler, phase.noise, phase.steps, phase.sampler, phase.largest_batch or 1)
+    if phase.mechanism in (*NOISY, "randomized-response"):
+        lone = relation == "add_remove" and phase.mechanism == "randomized-response"
+        if lone or (accounted == "replace_one" and sampler is not EVERYTHING):
+            return None
+        return Release(sampler, phase.noise, phase.steps, phase.mechanism, phase.buckets or 1)
+    if phase.sampler in ("full-batch", "poisson"):
+        return Mechanism(sampler, phase.noise, math.ceil(phase.steps / (phase.bands or 1)))
     assert phase.n is not None and phase.batch is not None
-    if phase.sampler == "poisson":
-        return Mechanism(Poisson(phase.n, phase.batch), phase.noise, phase.steps)
     if phase.sampler == "fixed-size":
         if relation == "add_remove":
             return None
@@ -114,8 +144,11 @@ def _mechanism(phase: ClaimedPhase, relation: str, accounted: str) -> Mechanism 
 
 def _moved_by_epoch(phase: ClaimedPhase, relation: str) -> float | None:
     """By how many clip bounds a record moves all sums of an epoch of disjoint batches together."""
-    if relation != "add_remove":
-        return 2.0 if relation == "replace_one" else 1.0
+    one = 2.0 if relation == "replace_one" else 1.0
+    if phase.mechanism == "tree":
+        return None if relation == "add_remove" else one * math.sqrt(_nodes(phase))
+    if relation != "add_remove" or phase.sampler == "balls-in-bins":
+        return one
     if phase.sampler == "cyclic":
         return None
     assert phase.n is not None
@@ -124,18 +157,28 @@ def _moved_by_epoch(phase: ClaimedPhase, relation: str) -> float | None:
     return 2.0 if phase.drop_last else SQRT_5
 
 
+def _nodes(phase: ClaimedPhase) -> int:
+    """Nodes of an epoch's tree above one batch, itself included."""
+    return math.ceil(math.log2(min(phase.batches_per_epoch, phase.steps) + 1))
+
+
 def _words(phase: ClaimedPhase, relation: str) -> str:
     one = 2 if relation == "replace_one" else 1
-    if phase.sampler in ("shuffled", "cyclic"):
+    if phase.sampler in IN_ORDER:
         moved = _moved_by_epoch(phase, relation)
-        distance = "sqrt(5)" if moved == SQRT_5 else f"{moved:g}"
+        distance = "sqrt(5)" if moved == SQRT_5 else f"{moved:.4g}"
         return f"{phase.epochs_touched} x Gaussian({phase.noise:g}), moved {distance} C, per epoch"
-    gaussian = f"{phase.steps} x Gaussian({phase.noise:g})"
+    name = "Gaussian" if phase.mechanism in ("gaussian", "banded") else phase.mechanism
+    gaussian = f"{math.ceil(phase.steps / (phase.bands or 1))} x {name}({phase.noise:g})"
+    if phase.mechanism == "randomized-response":
+        return f"{gaussian} of {phase.buckets} answers"
     if phase.sampler == "full-batch":
         return f"{gaussian}, moved {one} C"
     assert phase.n is not None and phase.batch is not None
-    if phase.sampler == "poisson":
-        return f"{gaussian}, moved {one} C, q = {phase.batch / phase.n:.5g}"
+    if phase.sampler in ("poisson", "truncated-poisson"):
+        cut = f", at most {phase.largest_batch} a batch" if phase.largest_batch else ""
+        rate = phase.batch * (phase.bands or 1) / phase.n
+        return f"{gaussian}, moved {one} C, q = {rate:.5g}{cut}"
     return f"{gaussian}, moved 2 C, {phase.batch} of {phase.n}"
 
 
@@ -143,17 +186,29 @@ def readings(claim: EpsilonClaim, relations: Iterable[str]) -> list[Reading]:
     """Every valid accounting under these relations, the tightest of each first."""
     found = []
     for relation in relations:
-        composed = event(claim, relation)
-        if composed is not None:
-            found += sorted(_accounted(composed, claim.delta), key=lambda each: each.epsilon)
+        parts: list[list[Reading]] = []
+        for each in claim.disjoint:
+            composed = event(each, relation)
+            parts.append([] if composed is None else list(_accounted(composed, claim.delta)))
+        # Of disjoint parts a record is in one: the largest epsilon of an accountant covers it.
+        by_name = [{each.accountant: each for each in part} for part in parts]
+        common = [name for name in by_name[0] if all(name in part for part in by_name)]
+        worst = [
+            max((part[name] for part in by_name), key=lambda each: each.epsilon) for name in common
+        ]
+        found += sorted(worst, key=lambda each: each.epsilon)
     return found
 
 
 def accountants(composed: Event, delta: float) -> tuple[str, ...]:
     """The accountants that cover the event and resolve delta, the tighter one first."""
-    samplers = (mechanism.sampler for mechanism in composed.mechanisms)
+    samplers = [mechanism.sampler for mechanism in composed.mechanisms]
     names = accountants_of(samplers, composed.accounted)
-    if all(mechanism.is_gaussian for mechanism in composed.mechanisms):
+    if any(isinstance(mechanism, Release) for mechanism in composed.mechanisms):
+        pure = math.isfinite(pure_epsilon(composed.mechanisms, composed.accounted))
+        fixed = any(isinstance(sampler, FixedSize) for sampler in samplers)
+        names = (*(() if fixed else ("pld",)), *(("pure",) if pure else ()))
+    elif all(mechanism.is_gaussian for mechanism in composed.mechanisms):
         names = ("exact", *names)
     resolved = delta * UNRESOLVED_DELTA >= fft_error(composed.mechanisms)
     return names if resolved else tuple(name for name in names if name != "pld")
@@ -164,6 +219,10 @@ def epsilon_by(composed: Event, delta: float, name: str) -> tuple[float, str | N
     if name == "exact":
         mu = gaussian_parameter(composed.mechanisms, composed.accounted)
         return gaussian_epsilon(mu, delta), None
+    if name == "pure":
+        return pure_epsilon(composed.mechanisms, composed.accounted), None
+    if any(isinstance(mechanism, Release) for mechanism in composed.mechanisms):
+        return mixed_pld_epsilon(composed.mechanisms, delta, composed.accounted), None
     if name == "pld":
         return cached_pld_epsilon(composed.mechanisms, delta, composed.accounted), None
     return rdp_epsilon(composed.mechanisms, delta, composed.accounted)
@@ -181,8 +240,11 @@ def optimistic(claim: EpsilonClaim, relation: str) -> float | None:
     Of Poisson and full batches, with every noisy sum of the released runs released. Where epochs
     are given, the smallest epsilon of the loops that they may mean.
     """
-    samplers = {phase.sampler for phase in claim.phases}
-    if claim.released != "every-sum" or not samplers <= {"poisson", "full-batch"}:
+    if claim.parts:
+        limits = [optimistic(each, relation) for each in claim.disjoint]
+        return max((each for each in limits if each is not None), default=None)
+    kinds = {(phase.sampler, phase.mechanism) for phase in claim.phases}
+    if claim.released != "every-sum" or not kinds <= KNOWN_PAIR:
         return None
     least = []
     loops = [claim.map_phases(read) for read in (_fewest_steps, _rate_of_batches)]
@@ -267,7 +329,8 @@ def _of_relation(claim: EpsilonClaim, relation: str) -> list[str]:
 
 
 def _of_training(claim: EpsilonClaim) -> list[str]:
-    samplers = dict.fromkeys(phase.sampler for phase in claim.phases)
+    phases = [phase for each in claim.disjoint for phase in each.phases]
+    samplers = dict.fromkeys(phase.sampler for phase in phases)
     drawn = {
         "poisson": "Each step draws each record independently with probability batch / n; a batch "
         "may be of any size, and an empty one adds noise and counts.",
@@ -275,12 +338,35 @@ def _of_training(claim: EpsilonClaim) -> list[str]:
         "shuffled": "A record is in at most one batch of an epoch; no amplification by sampling "
         "or shuffling is claimed. A phase starts a new epoch.",
         "cyclic": "A record is in at most one batch of an epoch. A phase starts a new epoch.",
+        "balls-in-bins": "Each record is thrown into one of an epoch's batches, independently of "
+        "all others. No amplification is claimed: dp-accounting has no accountant for it.",
+        "truncated-poisson": "Each step draws each record independently, and keeps a random part "
+        "of a batch that is too large; of neighbours, n is the larger number of records.",
         "full-batch": "Every step uses all records.",
     }
+    told = {
+        "gaussian": "Gradients are clipped per record to norm C; the noise on their SUM has "
+        "standard deviation noise x C, and a mean divides by a public number.",
+        "laplace": "One record moves a sum by at most C in L1 norm; the noise has scale noise x C.",
+        "discrete-laplace": "One record moves a whole number by at most 1; at x the noise has a "
+        "probability proportional to exp(-|x| / noise).",
+        "discrete-gaussian": "One record moves a whole number by at most 1; at x the noise has a "
+        "probability proportional to exp(-x^2 / (2 noise^2)).",
+        "randomized-response": "A record answers truly, or with the probability `noise` by one of "
+        "the answers at random, the true one included.",
+        "tree": "Each epoch has a tree of its own; the noise on each partial sum has standard "
+        "deviation noise x C. Trees over several epochs are not covered.",
+        "banded": "Sums are multiplied by a lower triangular matrix C with that many bands and "
+        "columns of norm at most 1, and get noise of that multiplier; with Poisson batches each "
+        "record belongs to one of `bands` parts, fixed without looking at others, and a step "
+        "draws from one part, in turn, with the rate bands x batch / n.",
+    }
+    mechanisms = dict.fromkeys(phase.mechanism for phase in phases)
+    disjoint = "Which part a record is in is public and does not depend on others, and each part "
     return [
         *(drawn[sampler] for sampler in samplers),
-        "Gradients are clipped per record to norm C; the noise on their SUM has standard deviation "
-        "noise x C, and a mean divides by a public number.",
+        *(told[mechanism] for mechanism in mechanisms),
+        *([f"{disjoint}is trained on alone: the largest epsilon counts."] if claim.parts else []),
         "Every noisy sum may be seen, and what is derived from them.",
         "Nothing else was computed from the records: no tuning, statistics or validation"
         + (" beyond the trials given." if claim.trials else "."),
