@@ -309,7 +309,7 @@ def test_json_is_strict_and_says_everything(capsys):
         *("slips", "noise", "assumptions", "warnings"),
     }
     assert set(content["readings"][0]) == {"relation", "accountant", "epsilon", "event", "warning"}
-    assert set(content["slips"]) == {"hits", "tried", "expected_by_chance", "nearest"}
+    assert set(content["slips"]) == {"hits", "tried", "expected_by_chance"}
 
 
 def test_a_target_gives_noise_that_meets_it(capsys):

@@ -227,6 +227,7 @@ def test_a_rate_stands_for_batch_and_n():
     assert alone.claim.n is None and alone.claim.phases[0].steps == 75
     assert alone.readings == check_epsilon(n=25, batch=1, **settings).readings
     assert "Poisson batches (q = 0.04)" in str(alone)
+    assert check_epsilon(n=1050, sample_rate=0.04321, **settings).claim.n is None
     phases = [{"sample_rate": 0.1}, {"sample_rate": 0.25}]
     assert check_epsilon(phases=phases, **settings).tightest.epsilon > 0
     # Nothing that the number of records decides.
@@ -247,7 +248,10 @@ def test_a_rate_stands_for_batch_and_n():
         ({"sampler": "truncated-poisson"}, "largest_batch: found nothing"),
         ({"mechanism": "discrete-gaussian", "noise": 0.01}, "noise: found 0.01"),
         ({"sample_rate": 0.1}, "sample_rate: found batch as well"),
-        ({"sample_rate": 0.12345, "batch": None}, "sample_rate: found 0.12345; allowed: a whole"),
+        (
+            {"sample_rate": 0.1, "batch": None, "sampler": "truncated-poisson", "largest_batch": 9},
+            "sample_rate: found truncated-poisson batches",
+        ),
         ({"sample_rate": 2, "batch": None}, "sample_rate: found 2"),
         (
             {"sample_rate": 0.1, "batch": None, "sampler": "cyclic"},

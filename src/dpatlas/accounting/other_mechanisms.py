@@ -1,8 +1,8 @@
 """Releases that are no Gaussian sums, composed by dp-accounting's privacy loss distributions.
 
 Laplace noise, its discrete version, discrete Gaussian noise, randomised response, and Gaussian sums
-of truncated Poisson batches. The package has no event for balls in bins, nor for trees and banded
-matrices beyond what a Gaussian covers; of samples it has no replacing.
+of truncated Poisson batches (arXiv:2508.15089). The package has no balls in bins, and no record
+replaced on a sample of what is not Gaussian.
 """
 
 import functools
@@ -60,11 +60,10 @@ def pure_epsilon(releases: Sequence[Mechanism], relation: str) -> float:
 
 def _largest_loss(release: Mechanism, relation: str) -> float:
     p, rate = release.noise_multiplier, release.sampler.sample_rate
-    kind = release.kind if isinstance(release, Release) else "gaussian"
+    kind, k = getattr(release, "kind", "gaussian"), getattr(release, "size", 0)
     if kind in ("laplace", "discrete-laplace"):
         loss = sensitivity(relation) / p
-    elif isinstance(release, Release) and kind == "randomized-response":
-        k = release.size
+    elif kind == "randomized-response":
         special = max(math.log(k * (1 - p) + p), -math.log(p))
         loss = math.log1p(k * (1 - p) / p) if relation == "replace_one" else special
         loss *= 1 + ROUNDING
@@ -82,10 +81,10 @@ def mixed_pld_epsilon(releases: tuple[Mechanism, ...], delta: float, relation: s
     """
     widths = []
     for each in releases:
-        largest = _largest_loss(each, relation)
-        bounded = max(largest / CELLS, largest * math.sqrt(each.count) / CELLS_PER_DEVIATION)
-        free = math.isinf(largest)
-        widths.append(loss_interval([each], relation) if free else bounded)
+        widest = _largest_loss(each, relation)
+        cells = min(CELLS, CELLS_PER_DEVIATION / math.sqrt(each.count))
+        free = math.isinf(widest)
+        widths.append(loss_interval([each], relation) if free else widest / cells)
     interval = max(min(*widths, COARSEST_INTERVAL), max(widths) / 100, FINEST_INTERVAL)
     if interval > HOPELESS_INTERVAL:
         return math.inf
@@ -96,45 +95,36 @@ def mixed_pld_epsilon(releases: tuple[Mechanism, ...], delta: float, relation: s
 
 def _losses(release: Mechanism, relation: str, interval: float) -> Any:
     """dp-accounting's distribution of the loss of all `count` releases."""
-    from dp_accounting import NeighboringRelation
+    from dp_accounting import NeighboringRelation as Relation
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     noise, rate, count = release.noise_multiplier, release.sampler.sample_rate, release.count
-    neighbours = NeighboringRelation.ADD_OR_REMOVE_ONE
-    if relation == "replace_one":
-        neighbours = NeighboringRelation.REPLACE_ONE
-    common = {"value_discretization_interval": interval}
-    if not isinstance(release, Release):
+    kind, size = getattr(release, "kind", "gaussian"), getattr(release, "size", 0)
+    replaced = relation == "replace_one"
+    common: dict[str, Any] = {"value_discretization_interval": interval}
+    neighbours = Relation.REPLACE_ONE if replaced else Relation.ADD_OR_REMOVE_ONE
+    if kind == "gaussian":
         if release.is_gaussian:
             noise, count = noise / math.sqrt(count), 1
-        losses = pld.from_gaussian_mechanism(
-            noise, sampling_prob=rate, neighboring_relation=neighbours, **common
-        )
-        return losses.self_compose(count)
-    if release.kind == "truncated-poisson":
+        common |= {"sampling_prob": rate, "neighboring_relation": neighbours}
+        losses = pld.from_gaussian_mechanism(noise, **common)
+    elif kind == "truncated-poisson":
+        common |= {"neighboring_relation": neighbours}
         losses = pld.from_truncated_subsampled_gaussian_mechanism(
-            release.sampler.n, rate, release.size, noise, neighboring_relation=neighbours, **common
+            release.sampler.n, rate, size, noise, **common
         )
-    elif release.kind == "randomized-response":
+    elif kind == "randomized-response":
         if noise == 1:
             return pld.identity(**common)
-        if relation != "replace_one":
-            neighbours = NeighboringRelation.REPLACE_SPECIAL
         # The package's accountant composes it once, whatever the count.
-        losses = pld.from_randomized_response(
-            noise, release.size, neighboring_relation=neighbours, **common
-        )
+        special = Relation.REPLACE_ONE if replaced else Relation.REPLACE_SPECIAL
+        losses = pld.from_randomized_response(noise, size, neighboring_relation=special, **common)
     else:
         make, scale = {
             "laplace": (pld.from_laplace_mechanism, noise),
             "discrete-laplace": (pld.from_discrete_laplace_mechanism, 1 / noise),
             "discrete-gaussian": (pld.from_discrete_gaussian_mechanism, noise),
-        }[release.kind]
-        losses = make(
-            scale,
-            sensitivity(relation),
-            sampling_prob=rate,
-            use_connect_dots=True,
-            **common,
-        )
+        }[kind]
+        common |= {"sampling_prob": rate, "use_connect_dots": True}
+        losses = make(scale, sensitivity(relation), **common)
     return losses.self_compose(count)

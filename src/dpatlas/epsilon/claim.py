@@ -67,8 +67,9 @@ NEAR = 0.05
 MOST_TRIALS = 100_000
 # Within these the accountants compute with doubles; beyond them no training makes sense.
 NOISE = real(ge=1e-3, le=1e6)
-# Scale of noise on whole numbers, of which dp-accounting tables every value.
-WHOLE_NOISE = real(ge=0.2, le=1e5)
+# dp-accounting tables every value of noise on whole numbers; an answer at random has a probability.
+WHOLE = real(ge=0.2, le=1e5)
+NOISE_OF = {**dict.fromkeys(NOISY[1:], WHOLE), "randomized-response": real(gt=0, le=1)}
 MOST_RECORDS, MOST_STEPS = 10**12, 10**7
 Names = Callable[[str], str]
 # Text that UTF-8 can write.
@@ -170,17 +171,24 @@ class ClaimedPhase(Model):
         if self.sampler not in fitting:
             found = f"{self.sampler} with {self.mechanism}"
             raise InputError("sampler", found, " or ".join(fitting))
-        return self._of_rate()._complete(noisy)
+        if self.sample_rate is None:
+            return self._complete(noisy)
+        if self.sampler != "poisson" or self.batch is not None:
+            found = f"{self.sampler} batches" if self.batch is None else "batch as well"
+            raise InputError("sample_rate", found, "poisson batches, and no batch")
+        rate = Fraction(repr(self.sample_rate))
+        batch = round(rate * (self.n or 1))
+        if self.n and math.isclose(batch, rate * self.n, rel_tol=1e-9):
+            return self.but(batch=batch, sample_rate=None)._complete(noisy)
+        return self.but(n=rate.denominator, batch=rate.numerator)._complete(noisy)
 
     def _complete(self, noisy: bool) -> "ClaimedPhase":
         for key, owner in OWN.items():
             if (getattr(self, key) is None) is (owner in (self.mechanism, self.sampler)):
                 allowed = f"a number with {owner}, and with nothing else"
                 raise InputError(key, getattr(self, key) or "nothing", allowed)
-        if self.mechanism == "randomized-response" and not 0 < (self.noise or 1) <= 1:
-            raise InputError("noise", self.noise, "the probability of an answer at random, <= 1")
-        if self.mechanism.startswith("discrete"):
-            WHOLE_NOISE.check("noise", self.noise or 1.0)
+        if self.mechanism in NOISE_OF:
+            NOISE_OF[self.mechanism].check("noise", self.noise or 1.0)
         if self.bands and self.n and self.batch:
             integer(ge=1, le=self.n // self.batch).check("bands", self.bands)
         full, in_order = self.sampler == "full-batch", self.sampler in IN_ORDER
@@ -207,25 +215,9 @@ class ClaimedPhase(Model):
             raise InputError("epochs", f"{steps} steps", f"at most {MOST_STEPS}")
         return self.but(steps=steps, batch=self.n if full else self.batch)
 
-    def _of_rate(self) -> "ClaimedPhase":
-        """The phase with its rate as batch / n; of the rate itself where n is not given."""
-        if self.sample_rate is None:
-            return self
-        if self.sampler not in ("poisson", "truncated-poisson") or self.batch is not None:
-            found = f"{self.sampler} batches" if self.batch is None else "batch as well"
-            raise InputError("sample_rate", found, "poisson batches, and no batch")
-        if self.n is None:
-            rate = Fraction(repr(self.sample_rate))
-            return self.but(n=rate.denominator, batch=rate.numerator)
-        batch = round(self.sample_rate * self.n)
-        if not math.isclose(batch, self.sample_rate * self.n, rel_tol=1e-9):
-            allowed = f"a whole number / {self.n}, or no n"
-            raise InputError("sample_rate", self.sample_rate, allowed)
-        return self.but(batch=batch, sample_rate=None)
-
     @property
     def records(self) -> int | None:
-        """Number of records, None if nobody said."""
+        """Number of records; None of a rate alone, whose fraction n and batch then are."""
         return self.n if self.sample_rate is None else None
 
     @property
@@ -249,9 +241,8 @@ class ClaimedPhase(Model):
         noise = "" if self.noise is None else f", noise multiplier {self.noise:g}"
         if self.mechanism != "gaussian":
             noise = f", {self.mechanism}{noise}"
-        noise += "".join(
-            f", {key.replace('_', ' ')} {value}" for key in OWN if (value := getattr(self, key))
-        )
+        for key in OWN:
+            noise += f", {key.replace('_', ' ')} {value}" if (value := getattr(self, key)) else ""
         if self.sampler == "full-batch":
             return f"all records at every step{noise}, {many}"
         share = f"{self.batch} of {self.n}"
@@ -323,8 +314,7 @@ class EpsilonClaim:
 
     phases: of the reported training, one after the other. runs: trainings with these settings that
     are released. trials: the other trainings whose results were compared to select this one.
-    parts: phases of trainings on other records, of disjoint parts.
-    relation: the neighbour relation meant, None if nobody said.
+    parts: phases of trainings on other records. relation: the one meant, None if nobody said.
     """
 
     phases: tuple[ClaimedPhase, ...]
@@ -368,11 +358,13 @@ class EpsilonClaim:
 
     def map_phases(self, change: Callable[[ClaimedPhase], ClaimedPhase]) -> "EpsilonClaim":
         """The claim with every phase of every training changed."""
-        phases, *trials = (
-            (tuple(change(phase) for phase in phases), count) for phases, count in self.trainings
-        )
-        parts = tuple(tuple(change(phase) for phase in phases) for phases in self.parts)
-        return replace(self, phases=phases[0], trials=tuple(trials), parts=parts)
+
+        def changed(phases: tuple[ClaimedPhase, ...]) -> tuple[ClaimedPhase, ...]:
+            return tuple(map(change, phases))
+
+        trials = tuple((changed(phases), count) for phases, count in self.trials)
+        parts = tuple(map(changed, self.parts))
+        return replace(self, phases=changed(self.phases), trials=trials, parts=parts)
 
     def with_noise(self, noise: float) -> "EpsilonClaim":
         """The claim with one noise multiplier wherever none is stated."""
@@ -387,13 +379,14 @@ def read_claim(
     """The claim that plain values describe.
 
     names: how a key is called where the values come from, for error messages. plain: of Gaussian
-    sums of the samplers `Plain` on one set of records alone. Raises InputError for
-    a key that is unknown, missing, out of range, or that does not go with another.
+    sums of the samplers `Plain` on one set of records alone. Raises InputError for a key that is
+    unknown, missing, out of range, or that does not go with another.
     """
     try:
         given = validated(ClaimSettings, _plain(settings)).plain()
         noisy = "target" not in given
-        for one, other in (("target", "noise"), ("target", "claimed"), ("trials", "grid")):
+        pairs = ("target", "noise"), ("target", "claimed"), ("trials", "grid")
+        for one, other in (*pairs, *(("parts", key) for key in ("target", "trials", "grid"))):
             if one in given and other in given:
                 raise InputError(one, f"{names(other)} as well", "one of the two")
         phases = _phases(given, noisy)
@@ -401,9 +394,6 @@ def read_claim(
         for number, entry in enumerate(given.get("parts", [])):
             with _at(f"parts.{number}"):
                 parts.append(_phases(_changed(given, entry), noisy))
-        for key in ("target", "trials", "grid"):
-            if parts and key in given:
-                raise InputError("parts", f"{names(key)} as well", "one of the two")
         if not noisy and all(phase.noise is not None for phase in phases):
             allowed = "a phase without one: it gets what is found"
             raise InputError("target", "a noise for every phase", allowed)

@@ -105,7 +105,6 @@ def _slips(found: Search) -> dict[str, Any]:
         "hits": [_slip(hit) for hit in found.hits],
         "tried": found.tried,
         "expected_by_chance": found.by_chance,
-        "nearest": None if found.nearest is None else _slip(found.nearest),
     }
 
 
@@ -244,31 +243,27 @@ def _explanation(report: EpsilonReport) -> str:
     claim, found = report.claim, report.searched
     assert claim.claimed is not None and found is not None
     printed = claim.claimed.text
-    if not found.hits and found.nearest is None:
-        needless = "no slip is needed to give" if report.verdict == GUARANTEED else "no cause of"
-        return _wrapped(
-            f"{needless} {printed}: ",
-            f"what gives it among {found.tried} numbers tried, chance gives as well (about "
-            f"{found.by_chance:.1g} such hits)",
-        )
+    if not found.hits and not found.by_chance:
+        return f"none of the slips known here gives {printed} ({found.tried} numbers tried)"
     if not found.hits:
-        lines = [f"none of the slips known here gives {printed} ({found.tried} numbers tried)"]
-        if found.nearest is not None:
-            lines.append(_hit(found.nearest, claim, "  nearest: "))
-        return "\n".join(lines)
-    lines = [f"odds  what gives {printed}, and how many such hits chance would give"]
-    lines += [_hit(hit, claim, f"{f'{hit.odds:.1g}':<6}") for hit in found.hits]
-    return "\n".join(lines)
+        needless = "no slip is needed to give" if report.verdict == GUARANTEED else "no cause of"
+        chance = f"chance gives as well (about {found.by_chance:.1g} such hits)"
+        return _wrapped(
+            f"{needless} {printed}: ", f"what gives it among {found.tried} numbers tried, {chance}"
+        )
+    heading = f"odds  what gives {printed}, and how many such hits chance would give"
+    return "\n".join([heading, *(_hit(hit, claim) for hit in found.hits)])
 
 
-def _hit(hit: Hit, claim: EpsilonClaim, lead: str) -> str:
+def _hit(hit: Hit, claim: EpsilonClaim) -> str:
     assert claim.claimed is not None
     words = [*hit.changes, hit.convention]
     if claim.relation is None and "add_remove" not in hit.relations:
         words.append(f"under {_and(hit.relations)}")
     if not hit.changes:
         words.insert(0, "the settings as stated")
-    return _wrapped(f"{lead}{nearest(hit.epsilon, claim.claimed.unit)}  ", "; ".join(words))
+    lead = f"{f'{hit.odds:.1g}':<6}{nearest(hit.epsilon, claim.claimed.unit)}  "
+    return _wrapped(lead, "; ".join(words))
 
 
 def _assumed(report: EpsilonReport) -> str:

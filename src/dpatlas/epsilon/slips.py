@@ -27,6 +27,7 @@ from dpatlas.epsilon.conventions import (
     PLD,
     TODAY,
     Computed,
+    by_convention,
     computed,
     limit_epsilon,
     solvable,
@@ -76,13 +77,12 @@ class Search:
     """What was found, the likeliest first, and how much was tried.
 
     tried: different numbers. by_chance: the least odds of a hit that chance explains, which is left
-    out; 0 if there is none. nearest: where no number hits.
+    out; 0 if there is none.
     """
 
     hits: tuple[Hit, ...]
     tried: int
     by_chance: float
-    nearest: Hit | None
 
 
 def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
@@ -93,47 +93,30 @@ def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
     """
     assert claim.claimed is not None
     wanted = claim.claimed
+    # Two changes may lead to one event, and two lists of orders have the same best one.
     found: dict[tuple[Key, str], Hit] = {}
     near: Counter[int] = Counter()
-
-    def add(
-        key: Key,
-        changes: tuple[str, ...],
-        relations: tuple[str, ...],
-        each: Computed,
-        more: int = 0,
-    ) -> int:
-        """Departures of a number, which is kept."""
-        if claim.relation is not None and claim.relation not in relations:
-            changes = (*changes, f"accounted under {relations[0]}, not {claim.relation}")
-        departures = more + sum(words not in (AS_POISSON, AS_COUNTED) for words in changes)
-        departures += each.convention not in (PLD, EXACT, TODAY)
-        # Two changes may lead to one event, and two lists of orders have the same best one.
-        hit = Hit(changes, each.convention, each.epsilon, relations, departures)
-        found.setdefault((key, f"{each.epsilon:.9g}"), hit)
-        return departures
-
-    for composed, delta, changes, relations in _different_events(claim):
-        for each in computed(composed, delta, wanted.value):
-            add(_key(composed, delta), changes, relations, each)
-    for hit in found.values():
-        near[hit.departures] += wanted.value / 2 <= hit.epsilon <= 2 * wanted.value
+    for changes, changed in _variants(claim):
+        for relations, composed in _by_relation(changed).items():
+            key = _key(composed, changed.delta)
+            if any(key == other for other, _ in found):
+                continue
+            for each in computed(composed, changed.delta, wanted.value):
+                hit = _hit(claim, changes, relations, each)
+                if found.setdefault((key, f"{each.epsilon:.9g}"), hit) is hit:
+                    near[hit.departures] += wanted.value / 2 <= hit.epsilon <= 2 * wanted.value
     for before, base in _bases(claim)[:2]:
         for row in FACTORED:
-            for solved in _solved(base, row, wanted.value):
-                more = LARGE if solved.large else 0
-                changes = (*before, solved.words)
-                key = _key(solved.composed, claim.delta)
-                departures = add(key, changes, solved.relations, solved.number, more)
-                near[departures - more] += solved.small
-                near[departures - more + LARGE] += solved.near - solved.small
+            for words, composed, relations, each, large, counted in _solved(
+                base, row, wanted.value
+            ):
+                hit = _hit(claim, (*before, words), relations, each)
+                near += Counter({hit.departures + more: many for more, many in counted.items()})
+                hit = replace(hit, departures=hit.departures + large)
+                found.setdefault((_key(composed, claim.delta), f"{each.epsilon:.9g}"), hit)
     share = 2 * wanted.window / (wanted.value * math.log(4))
-    odds = {
-        most: share * sum(many for departures, many in near.items() if departures <= most)
-        for most in near
-    }
     hits = [
-        replace(hit, odds=odds[hit.departures])
+        replace(hit, odds=share * sum(near[each] for each in range(hit.departures + 1)))
         for hit in found.values()
         if wanted.hit_by(hit.epsilon)
     ]
@@ -141,32 +124,28 @@ def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
     most = CHANCE_IF_GUARANTEED if guaranteed else CHANCE
     named = [hit for hit in hits if not hit.changes or hit.odds < most]
     by_chance = min((hit.odds for hit in hits if hit not in named), default=0.0)
-    nearest = None
-    if not hits:
-        nearest = min(found.values(), key=lambda hit: abs(hit.epsilon - wanted.value), default=None)
-    tried = len({number for _, number in found})
-    return Search(tuple(named[:MOST_HITS]), tried, by_chance, nearest)
+    return Search(tuple(named[:MOST_HITS]), len({number for _, number in found}), by_chance)
 
 
-@dataclass(frozen=True)
-class _Solution:
-    """The whole factor whose number is nearest to the wanted one, and that number.
+def _hit(
+    claim: EpsilonClaim, changes: tuple[str, ...], relations: tuple[str, ...], each: Computed
+) -> Hit:
+    if claim.relation not in (None, *relations):
+        changes = (*changes, f"accounted under {relations[0]}, not {claim.relation}")
+    departures = sum(words not in (AS_POISSON, AS_COUNTED) for words in changes)
+    departures += each.convention not in (PLD, EXACT, TODAY)
+    return Hit(changes, each.convention, each.epsilon, relations, departures)
 
-    near: factors with numbers between half and twice the wanted one; small: how many of them are
-    divisors of the batch, or at most `SMALL`. large: whether this one is neither.
+
+def _solved(
+    claim: EpsilonClaim, row: "Row", wanted: float
+) -> Iterator[tuple[str, Event, tuple[str, ...], Computed, int, dict[int, int]]]:
+    """By relation and convention, the whole factor of that row whose number is nearest to `wanted`.
+
+    In words, with its event, relations and number; departures of a large factor, which is no
+    divisor of the batch and above `SMALL`; and by them how many factors have numbers between half
+    and twice the wanted one.
     """
-
-    words: str
-    composed: Event
-    number: Computed
-    relations: tuple[str, ...]
-    large: bool
-    near: int
-    small: int
-
-
-def _solved(claim: EpsilonClaim, row: "Row", wanted: float) -> Iterator[_Solution]:
-    """By relation and convention, the factor of that row which gives `wanted`."""
     words, change, divides = row
     batch = (claim.phases[0].records and claim.phases[0].batch) or 1
     factors: Sequence[int] = range(3 if "noise" in words else 2, MOST_FACTOR)
@@ -175,10 +154,7 @@ def _solved(claim: EpsilonClaim, row: "Row", wanted: float) -> Iterator[_Solutio
 
     @functools.cache
     def changed(factor: int) -> EpsilonClaim | None:
-        try:
-            return claim.map_phases(lambda phase: change(phase, factor))
-        except _Nothing:
-            return None
+        return _changed(claim, lambda phase: change(phase, factor))
 
     factors = factors[: bisect.bisect_left(factors, True, key=lambda each: changed(each) is None)]
     for relations, composed in _by_relation(claim).items() if factors else ():
@@ -186,51 +162,37 @@ def _solved(claim: EpsilonClaim, row: "Row", wanted: float) -> Iterator[_Solutio
             continue
 
         def at(factor: int, relation: str = relations[0]) -> Event:
-            made = event(cast(EpsilonClaim, changed(factor)), relation)
-            assert made is not None
-            return made
+            return cast(Event, event(cast(EpsilonClaim, changed(factor)), relation))
 
-        def limit(factor: int, at: Callable[[int], Event] = at) -> float:
-            return max(limit_epsilon(at(factor), claim.delta), NOTHING)
+        start = max(limit_epsilon(composed, claim.delta), NOTHING)
+        sign = 1 if limit_epsilon(at(factors[-1]), claim.delta) > start else -1
 
-        for name, epsilon_of in solvable(composed, claim.delta):
-            stated, start = epsilon_of(composed), limit_epsilon(composed, claim.delta)
-            rising = limit(factors[-1]) > start
-            if (wanted > stated) is not rising or not 0 < stated < math.inf > start > 0:
+        def limit(each: int, at: Callable[[int], Event] = at, sign: int = sign) -> float:
+            return sign * max(limit_epsilon(at(each), claim.delta), NOTHING)
+
+        for name in solvable(composed):
+            stated = by_convention(name, composed, claim.delta)
+            slow = name == PLD and wanted > MOST_BY_PLD
+            if slow or sign * (wanted - stated) <= 0 or not 0 < stated < math.inf > start:
                 continue
-            if name == PLD and wanted > MOST_BY_PLD:
-                continue
-            numbers: dict[int, float] = {}
-            ratio, factor = stated / start, 0
+            ratio, factor, numbers = stated / start, 0, dict[int, float]()
             while factor not in numbers and len(numbers) < MOST_EVALUATIONS:
                 if factor:
-                    numbers[factor] = epsilon_of(at(factor))
+                    numbers[factor] = by_convention(name, at(factor), claim.delta)
                     if not 0 < numbers[factor] < math.inf:
                         break
-                    ratio = numbers[factor] / limit(factor)
-                place = _place(factors, limit, rising, wanted / ratio)
+                    ratio = sign * numbers[factor] / limit(factor)
+                place = bisect.bisect_left(factors, sign * wanted / ratio, key=limit)
                 around = factors[max(place - 1, 0) : place + 1]
-                factor = min(around, key=lambda each: abs(limit(each) - wanted / ratio))
+                factor = min(around, key=lambda each: abs(limit(each) - sign * wanted / ratio))
             factor = min(numbers, key=lambda each: abs(numbers[each] - wanted))
-            ends = [_place(factors, limit, rising, share * wanted / ratio) for share in (0.5, 2)]
-            near = factors[min(ends) : max(ends)]
-            yield _Solution(
-                words.format(k=factor, size=batch // factor),
-                at(factor),
-                Computed(name, numbers[factor]),
-                relations,
-                not divides and factor > SMALL,
-                len(near),
-                len(near) if divides else bisect.bisect_right(near, SMALL),
-            )
-
-
-def _place(
-    factors: Sequence[int], limit: Callable[[int], float], rising: bool, number: float
-) -> int:
-    """How many of the factors come before the one whose limit is `number`."""
-    sign = 1 if rising else -1
-    return bisect.bisect_left(factors, sign * number, key=lambda each: sign * limit(each))
+            ends = [sign * share * wanted / ratio for share in (0.5, 2)][::sign]
+            near = factors[slice(*(bisect.bisect_left(factors, end, key=limit) for end in ends))]
+            small = len(near) if divides else bisect.bisect_right(near, SMALL)
+            number = Computed(name, numbers[factor])
+            large = 0 if divides or factor <= SMALL else LARGE
+            said = words.format(k=factor, size=batch // factor)
+            yield said, at(factor), relations, number, large, {0: small, LARGE: len(near) - small}
 
 
 def _by_relation(claim: EpsilonClaim) -> dict[tuple[str, ...], Event]:
@@ -244,18 +206,6 @@ def _by_relation(claim: EpsilonClaim) -> dict[tuple[str, ...], Event]:
     return dict(events.values())
 
 
-def _different_events(
-    claim: EpsilonClaim,
-) -> list[tuple[Event, float, tuple[str, ...], tuple[str, ...]]]:
-    """Events with delta, the fewest changes that lead to them, and the relations that have them."""
-    found: dict[Key, tuple[Event, float, tuple[str, ...], tuple[str, ...]]] = {}
-    for changes, changed in _variants(claim):
-        for relations, composed in _by_relation(changed).items():
-            fresh = (composed, changed.delta, changes, relations)
-            found.setdefault(_key(composed, changed.delta), fresh)
-    return list(found.values())
-
-
 def _key(composed: Event, delta: float) -> Key:
     numbers = tuple(
         (each.sampler.name, each.sampler.sample_rate, each.noise_multiplier, each.count)
@@ -266,11 +216,20 @@ def _key(composed: Event, delta: float) -> Key:
 
 def _variants(claim: EpsilonClaim) -> Iterator[tuple[tuple[str, ...], EpsilonClaim]]:
     """The claim with no change, one change, and with Poisson sampling supposed as well."""
-    bases = _bases(claim)
-    yield from bases
-    for before, base in bases:
-        for words, changed in _changes(base):
-            yield (*before, words), changed
+    yield from _bases(claim)
+    for before, base in _bases(claim):
+        phases = ((words, _changed(base, change)) for words, change in SLIPS)
+        for words, changed in (*_parts_left_out(base), *phases, *_other_deltas(base)):
+            if changed not in (None, base):
+                yield (*before, words), changed
+
+
+def _changed(claim: EpsilonClaim, change: PhaseChange) -> EpsilonClaim | None:
+    """The claim after a change of every phase; None where it makes no sense for one."""
+    try:
+        return claim.map_phases(change)
+    except _Nothing:
+        return None
 
 
 def _bases(claim: EpsilonClaim) -> list[tuple[tuple[str, ...], EpsilonClaim]]:
@@ -283,18 +242,6 @@ def _bases(claim: EpsilonClaim) -> list[tuple[tuple[str, ...], EpsilonClaim]]:
         if counted != supposed:
             bases.append(((AS_COUNTED,), counted))
     return bases
-
-
-def _changes(claim: EpsilonClaim) -> Iterator[Change]:
-    yield from _parts_left_out(claim)
-    for words, change in _phase_changes():
-        try:
-            changed = claim.map_phases(change)
-        except _Nothing:
-            continue
-        if changed != claim:
-            yield words, changed
-    yield from _other_deltas(claim)
 
 
 def _parts_left_out(claim: EpsilonClaim) -> Iterator[Change]:
@@ -325,55 +272,6 @@ class _Nothing(Exception):
     """A change that makes no sense for a phase."""
 
 
-def _phase_changes() -> Iterator[tuple[str, PhaseChange]]:
-    yield "epochs counted in the place of steps", _epochs_as_steps
-    yield "one epoch counted", _one_epoch
-    yield "one step counted", lambda phase: phase.but(steps=1, epochs=None)
-    yield "steps of an epoch rounded down (drop_last)", lambda phase: _whole(phase, math.floor)
-    yield "steps of an epoch rounded up", lambda phase: _whole(phase, math.ceil)
-    yield "all steps rounded down", _truncated
-    yield "the next power of two as batch", _power_of_two
-    yield (
-        "sampling rate 1 / (n // batch), one over the batches of an epoch",
-        lambda phase: _rate(phase, 1 / math.floor(1 / _q(phase))),
-    )
-    yield (
-        "sampling rate 1 / (batches of an epoch, rounded up)",
-        lambda phase: _rate(phase, 1 / math.ceil(1 / _q(phase))),
-    )
-    yield (
-        "batches of an epoch rounded up, and one over them as sampling rate (Opacus)",
-        lambda phase: _rate(_whole(phase, math.ceil), 1 / math.ceil(1 / _q(phase))),
-    )
-    yield "sampling rate 1 / n", lambda phase: _rate(phase, _q(phase) / _batch(phase))
-    yield "no amplification by sampling", _all_records
-    yield "noise in units of C / batch: multiplied by the batch", lambda p: _noise(p, _batch(p))
-    yield "noise in units of C / batch: divided by the batch", lambda p: _noise(p, 1 / _batch(p))
-    yield "noise doubled: a sensitivity of C / 2 taken", lambda phase: _noise(phase, 2)
-    yield "noise halved: a sensitivity of 2 C taken", lambda phase: _noise(phase, 0.5)
-    yield "noise squared", lambda phase: _noise(phase, phase.noise or 1)
-    yield "square root of the noise, as if it were a variance", _root
-    for place in range(4):
-        yield (
-            "a digit of the noise lost",
-            lambda phase, place=place: _digit_lost(phase, place),  # type: ignore[misc]
-        )
-
-
-def _by_micro_batch(
-    phase: ClaimedPhase, parts: int, rounding: Callable[[float], int]
-) -> ClaimedPhase:
-    if phase.n is None or _batch(phase) % parts:
-        raise _Nothing
-    size = _batch(phase) // parts
-    steps = phase.steps * parts
-    if phase.epochs is not None:
-        steps = math.ceil(phase.epochs * rounding(phase.n / size))
-    if not 0 < steps <= MOST_STEPS:
-        raise _Nothing
-    return phase.but(steps=steps, epochs=None)
-
-
 def _as_poisson(phase: ClaimedPhase) -> ClaimedPhase:
     if phase.sampler in ("poisson", "full-batch"):
         return phase
@@ -392,55 +290,51 @@ def _q(phase: ClaimedPhase) -> float:
     return phase.batch / phase.n
 
 
-def _batch(phase: ClaimedPhase) -> int:
-    """The batch that was stated, beside the number of records."""
-    if phase.batch is None or phase.records is None:
+def _batch(phase: ClaimedPhase, parts: int = 1) -> int:
+    """The batch that was stated, beside the number of records, or the size of its equal parts."""
+    if phase.batch is None or phase.records is None or phase.batch % parts:
         raise _Nothing
-    return phase.batch
+    return phase.batch // parts
 
 
 def _epochs(phase: ClaimedPhase) -> float:
     return phase.epochs if phase.epochs is not None else max(1, round(phase.steps * _q(phase)))
 
 
-def _epochs_as_steps(phase: ClaimedPhase) -> ClaimedPhase:
-    return phase.but(steps=max(1, math.ceil(_epochs(phase))), epochs=None)
-
-
-def _one_epoch(phase: ClaimedPhase) -> ClaimedPhase:
-    return phase.but(steps=math.ceil(1 / _q(phase) - 1e-9), epochs=1.0)
+def _steps(phase: ClaimedPhase, steps: float) -> ClaimedPhase:
+    if not 1 <= round(steps) <= MOST_STEPS:
+        raise _Nothing
+    return phase.but(steps=round(steps), epochs=None)
 
 
 def _whole(phase: ClaimedPhase, rounding: Callable[[float], int]) -> ClaimedPhase:
-    steps = max(1, math.ceil(_epochs(phase) * rounding(1 / _q(phase) + 1e-12)))
-    return phase.but(steps=steps)
+    return _steps(phase, math.ceil(_epochs(phase) * rounding(1 / _q(phase) + 1e-12)))
 
 
-def _truncated(phase: ClaimedPhase) -> ClaimedPhase:
-    return phase.but(steps=max(1, math.floor(_epochs(phase) / _q(phase) + 1e-9)))
-
-
-def _power_of_two(phase: ClaimedPhase) -> ClaimedPhase:
-    """240 or 250 records a batch become 256, with the steps of as many epochs."""
-    stated = _batch(phase)
-    batch = 1 << (stated - 1).bit_length()
-    if phase.n is None or not stated < batch <= phase.n:
-        raise _Nothing
-    steps = phase.steps
-    if phase.epochs is not None and phase.sampler == "poisson":
-        steps = math.ceil(phase.epochs * phase.n / batch)
-    return phase.but(batch=batch, steps=steps)
+def _micro_batches(
+    phase: ClaimedPhase, parts: int, rounding: Callable[[float], int]
+) -> ClaimedPhase:
+    size, steps = _batch(phase, parts), phase.steps * parts
+    if phase.epochs is not None:
+        steps = math.ceil(phase.epochs * rounding((phase.n or 1) / size))
+    return _steps(phase, steps)
 
 
 def _rate(phase: ClaimedPhase, rate: float) -> ClaimedPhase:
     """Sampling rates concern Poisson samples; of others they are the habit of `AS_POISSON`."""
-    if phase.sampler != "poisson" or not 0 < rate <= 1:
-        raise _Nothing
     # The fraction of small terms that is meant by a rate in doubles.
     small = Fraction(rate).limit_denominator(10**9)
-    if small == 0:
+    if phase.sampler != "poisson" or not 0 < small <= 1:
         raise _Nothing
     return phase.but(n=small.denominator, batch=small.numerator)
+
+
+def _of_batch(phase: ClaimedPhase, batch: int, steps: int) -> ClaimedPhase:
+    """Another batch, and the steps of as many epochs; `steps` where epochs are not given."""
+    rate = batch / _batch(phase) * _q(phase)
+    if phase.epochs is not None:
+        steps = math.ceil(phase.epochs / rate - 1e-9)
+    return _rate(_steps(phase, steps), rate)
 
 
 def _all_records(phase: ClaimedPhase) -> ClaimedPhase:
@@ -449,27 +343,12 @@ def _all_records(phase: ClaimedPhase) -> ClaimedPhase:
     return phase.but(sampler="full-batch", mechanism="gaussian", drop_last=False, **nothing)
 
 
-def _steps(phase: ClaimedPhase, factor: float) -> ClaimedPhase:
-    if not 1 <= (steps := round(phase.steps * factor)) <= MOST_STEPS:
-        raise _Nothing
-    return phase.but(steps=steps, epochs=None)
-
-
-def _noise(phase: ClaimedPhase, factor: float) -> ClaimedPhase:
-    assert phase.noise is not None
-    return _with_noise(phase, phase.noise * factor)
-
-
-def _with_noise(phase: ClaimedPhase, noise: float) -> ClaimedPhase:
+def _noise(phase: ClaimedPhase, factor: float = 1, power: float = 1) -> ClaimedPhase:
     """Numbers that nobody can claim take the accountants long."""
+    noise = cast(float, phase.noise) ** power * factor
     if not LEAST_NOISE <= noise <= MOST_NOISE:
         raise _Nothing
     return phase.but(noise=noise)
-
-
-def _root(phase: ClaimedPhase) -> ClaimedPhase:
-    assert phase.noise is not None
-    return _with_noise(phase, math.sqrt(phase.noise))
 
 
 def _digit_lost(phase: ClaimedPhase, place: int) -> ClaimedPhase:
@@ -479,42 +358,68 @@ def _digit_lost(phase: ClaimedPhase, place: int) -> ClaimedPhase:
     if "e" in text or "." not in text or place >= len(digits):
         raise _Nothing
     left = float(text[: digits[place]] + text[digits[place] + 1 :])
-    return _with_noise(phase, left)
+    return _noise(phase.but(noise=left))
 
 
-def _part_as_batch(phase: ClaimedPhase, parts: int) -> ClaimedPhase:
-    """A micro-batch in the place of the batch, and as many epochs of them."""
-    rate = _q(phase) / parts
-    steps = phase.steps * parts if phase.epochs is None else math.ceil(phase.epochs / rate - 1e-9)
-    return _rate(_steps(phase.but(steps=steps), 1), rate)
-
-
+SLIPS: tuple[tuple[str, PhaseChange], ...] = (
+    ("epochs counted in the place of steps", lambda p: _steps(p, math.ceil(_epochs(p)))),
+    ("one epoch counted", lambda p: _steps(p, math.ceil(1 / _q(p) - 1e-9))),
+    ("one step counted", lambda p: _steps(p, 1)),
+    ("steps of an epoch rounded down (drop_last)", lambda p: _whole(p, math.floor)),
+    ("steps of an epoch rounded up", lambda p: _whole(p, math.ceil)),
+    ("all steps rounded down", lambda p: _steps(p, math.floor(_epochs(p) / _q(p) + 1e-9))),
+    (
+        "the next power of two as batch",
+        lambda p: _of_batch(p, 1 << (_batch(p) - 1).bit_length(), p.steps),
+    ),
+    (
+        "sampling rate 1 / (n // batch), one over the batches of an epoch",
+        lambda p: _rate(p, 1 / math.floor(1 / _q(p))),
+    ),
+    (
+        "sampling rate 1 / (batches of an epoch, rounded up)",
+        lambda p: _rate(p, 1 / math.ceil(1 / _q(p))),
+    ),
+    (
+        "batches of an epoch rounded up, and one over them as sampling rate (Opacus)",
+        lambda p: _rate(_whole(p, math.ceil), 1 / math.ceil(1 / _q(p))),
+    ),
+    ("sampling rate 1 / n", lambda p: _rate(p, _q(p) / _batch(p))),
+    ("no amplification by sampling", _all_records),
+    ("noise in units of C / batch: multiplied by the batch", lambda p: _noise(p, _batch(p))),
+    ("noise in units of C / batch: divided by the batch", lambda p: _noise(p, 1 / _batch(p))),
+    ("noise doubled: a sensitivity of C / 2 taken", lambda p: _noise(p, 2)),
+    ("noise halved: a sensitivity of 2 C taken", lambda p: _noise(p, 0.5)),
+    ("noise squared", lambda p: _noise(p, power=2)),
+    ("square root of the noise, as if it were a variance", lambda p: _noise(p, power=0.5)),
+    *(
+        ("a digit of the noise lost", functools.partial(_digit_lost, place=place))
+        for place in range(4)
+    ),
+)
+MICRO = "steps counted in micro-batches of {size}, {k} to an update"
 # Changes by a whole factor k, in words, and whether k has to divide the batch.
 Row = tuple[str, Callable[[ClaimedPhase, int], ClaimedPhase], bool]
 FACTORED: tuple[Row, ...] = (
-    ("steps x {k}", _steps, False),
-    ("steps / {k}", lambda phase, k: _steps(phase, 1 / k), False),
+    ("steps x {k}", lambda p, k: _steps(p, p.steps * k), False),
+    ("steps / {k}", lambda p, k: _steps(p, p.steps / k), False),
+    (MICRO, lambda p, k: _micro_batches(p, k, math.ceil), True),
     (
-        "steps counted in micro-batches of {size}, {k} to an update",
-        lambda phase, k: _by_micro_batch(phase, k, math.ceil),
-        True,
-    ),
-    (
-        "steps counted in micro-batches of {size}, {k} to an update, the last of an epoch left out",
-        lambda phase, k: _by_micro_batch(phase, k, math.floor),
+        f"{MICRO}, the last of an epoch left out",
+        lambda p, k: _micro_batches(p, k, math.floor),
         True,
     ),
     (
         "sampling rate x {k} (the batch of {k} devices or micro-batches)",
-        lambda phase, k: _rate(phase, k * _q(phase)),
+        lambda p, k: _rate(p, k * _q(p)),
         False,
     ),
+    ("sampling rate / {k} (the batch of one of {k})", lambda p, k: _rate(p, _q(p) / k), True),
     (
-        "sampling rate / {k} (the batch of one of {k})",
-        lambda phase, k: _rate(phase, _q(phase) / k),
+        "rate and steps of batches of {size}, one of {k} parts",
+        lambda p, k: _of_batch(p, _batch(p, k), p.steps * k),
         True,
     ),
-    ("rate and steps of batches of {size}, one of {k} parts", _part_as_batch, True),
-    ("noise x {k}", _noise, False),
-    ("noise / {k}", lambda phase, k: _noise(phase, 1 / k), False),
+    ("noise x {k}", lambda p, k: _noise(p, k), False),
+    ("noise / {k}", lambda p, k: _noise(p, 1 / k), False),
 )

@@ -15,24 +15,17 @@ In units of the clip bound C one record moves, at most:
                           batch. Holds if n records and n - 1 of them have the same number of
                           batches; otherwise nothing is proved.
     cyclic, add_remove    All later batches change: nothing is proved.
-    balls-in-bins         one sum of each epoch, by 1, or 2 (replace_one): who is removed moves no
-                          other record. The amplification is not claimed.
-    truncated-poisson     dp-accounting's event: a batch of more records than fit keeps some of
-                          them at random (arXiv:2508.15089).
+    balls-in-bins         one sum of each epoch, by 1 or 2 (replace_one): no other record moves.
 
-Of other mechanisms than a Gaussian sum, in units of what one record moves:
+Of other mechanisms than a Gaussian sum:
 
-    laplace, discrete-*   the sum of a step, as above; discrete noise is that of whole numbers that
-                          a record moves by 1.
-    randomized-response   a record reports its own value `steps` times; zero_out replaces it by one
-                          whose answers are uniform. Without the record there is no report.
-    tree                  one tree of partial sums an epoch (Kairouz et al. 2021, App. D): a batch
-                          is in ceil(log2(batches + 1)) nodes, each of them moved.
-    banded                the factor C of a matrix with columns of norm <= 1 and b bands
-                          (Choquette-Choo et al. 2023, arXiv:2306.08153). Poisson: records are split
-                          into b parts, of which step t draws from part t mod b: ceil(steps / b)
-                          sums with the rate b q. cyclic: visits at least b steps apart move
-                          orthogonal columns, as in one Gaussian an epoch.
+    tree      one tree of partial sums an epoch (Kairouz et al. 2021, App. D): a batch is in
+              ceil(log2(batches + 1)) nodes, each of them moved.
+    banded    a factor with b bands and columns of norm <= 1 (Choquette-Choo et al. 2023,
+              arXiv:2306.08153). poisson: records are split into b parts, and step t draws from part
+              t mod b: ceil(steps / b) sums of the rate b q. cyclic: visits at least b steps apart
+              move orthogonal columns, as in one Gaussian an epoch.
+    others    as `dpatlas.accounting.other_mechanisms` has them.
 """
 
 import functools
@@ -57,6 +50,37 @@ from dpatlas.epsilon.optimistic import gaussian_parameter, least_epsilon
 # Nothing depends on the number of records of a full batch.
 EVERYTHING = FullBatch(1)
 SQRT_5 = math.sqrt(5)
+# What a sampler, a mechanism and disjoint parts assume.
+TOLD = {
+    "poisson": "Each step draws each record independently with probability batch / n; a batch "
+    "may be of any size, and an empty one adds noise and counts.",
+    "fixed-size": "Each step draws its batch afresh, uniformly among all sets of that size.",
+    "shuffled": "A record is in at most one batch of an epoch; no amplification by sampling "
+    "or shuffling is claimed. A phase starts a new epoch.",
+    "cyclic": "A record is in at most one batch of an epoch. A phase starts a new epoch.",
+    "balls-in-bins": "Each record is thrown into one of an epoch's batches, whatever the others. "
+    "dp-accounting has no accountant for it: no amplification is claimed.",
+    "truncated-poisson": "Each step draws each record independently, and keeps a random part "
+    "of a batch that is too large; of neighbours, n is the larger number of records.",
+    "full-batch": "Every step uses all records.",
+    "gaussian": "Gradients are clipped per record to norm C; the noise on their SUM has standard "
+    "deviation noise x C, and a mean divides by a public number.",
+    "laplace": "One record moves a sum by at most C in L1 norm; the noise has scale noise x C.",
+    "discrete-laplace": "One record moves a whole number by at most 1; at x the noise has a "
+    "probability proportional to exp(-|x| / noise).",
+    "discrete-gaussian": "One record moves a whole number by at most 1; at x the noise has a "
+    "probability proportional to exp(-x^2 / (2 noise^2)).",
+    "randomized-response": "A record answers truly, or with the probability `noise` by one of "
+    "the answers at random, the true one included; blank, always at random.",
+    "tree": "Each epoch has a tree of its own, with noise x C on each partial sum. A tree over "
+    "several epochs is not covered.",
+    "banded": "Clipped sums are multiplied by a lower triangular matrix with that many bands and "
+    "columns of norm at most 1, and then get noise x C; with Poisson batches each record belongs "
+    "to one of so many parts, whatever the others, and steps draw from one part in turn, with the "
+    "rate bands x batch / n.",
+    "parts": "Which part a record is in is public and does not depend on others; each part is "
+    "trained on alone: the largest epsilon counts.",
+}
 # Samplers and mechanisms whose worst pair of data sets is attained.
 KNOWN_PAIR = {("poisson", "gaussian"), ("full-batch", "gaussian")}
 # Relations share events, and claims that are checked together often differ in their number alone.
@@ -109,6 +133,10 @@ def event(claim: EpsilonClaim, relation: str, *, released_only: bool = False) ->
             one = replace(seen, count=1)
             counts[one] = counts.get(one, 0) + times * seen.count
     mechanisms = tuple(replace(one, count=count) for one, count in counts.items())
+    if {FixedSize, Release} <= {
+        kind for each in mechanisms for kind in (type(each), type(each.sampler))
+    }:
+        return None
     words = "; then ".join(_words(phase, relation) for phase in trainings[0][0])
     if len(trainings) > 1 or trainings[0][1] > 1:
         words = f"{sum(times for _, times in trainings)} trainings; the reported one: {words}"
@@ -175,39 +203,40 @@ def _words(phase: ClaimedPhase, relation: str) -> str:
     if phase.sampler == "full-batch":
         return f"{gaussian}, moved {one} C"
     assert phase.n is not None and phase.batch is not None
-    if phase.sampler in ("poisson", "truncated-poisson"):
-        cut = f", at most {phase.largest_batch} a batch" if phase.largest_batch else ""
-        rate = phase.batch * (phase.bands or 1) / phase.n
-        return f"{gaussian}, moved {one} C, q = {rate:.5g}{cut}"
-    return f"{gaussian}, moved 2 C, {phase.batch} of {phase.n}"
+    if phase.sampler == "fixed-size":
+        return f"{gaussian}, moved 2 C, {phase.batch} of {phase.n}"
+    cut = f", at most {phase.largest_batch} a batch" if phase.largest_batch else ""
+    rate = phase.batch * (phase.bands or 1) / phase.n
+    return f"{gaussian}, moved {one} C, q = {rate:.5g}{cut}"
 
 
 def readings(claim: EpsilonClaim, relations: Iterable[str]) -> list[Reading]:
     """Every valid accounting under these relations, the tightest of each first."""
     found = []
     for relation in relations:
-        parts: list[list[Reading]] = []
+        by_part: list[dict[str, Reading]] = []
         for each in claim.disjoint:
             composed = event(each, relation)
-            parts.append([] if composed is None else list(_accounted(composed, claim.delta)))
+            accounted = _accounted(composed, claim.delta) if composed is not None else ()
+            by_part.append({each.accountant: each for each in accounted})
         # Of disjoint parts a record is in one: the largest epsilon of an accountant covers it.
-        by_name = [{each.accountant: each for each in part} for part in parts]
-        common = [name for name in by_name[0] if all(name in part for part in by_name)]
-        worst = [
-            max((part[name] for part in by_name), key=lambda each: each.epsilon) for name in common
-        ]
-        found += sorted(worst, key=lambda each: each.epsilon)
+        common = set.intersection(*map(set, by_part))
+        worst = [max((part[name] for part in by_part), key=_epsilon) for name in common]
+        found += sorted(worst, key=_epsilon)
     return found
+
+
+def _epsilon(reading: Reading) -> tuple[float, str]:
+    return reading.epsilon, reading.accountant
 
 
 def accountants(composed: Event, delta: float) -> tuple[str, ...]:
     """The accountants that cover the event and resolve delta, the tighter one first."""
-    samplers = [mechanism.sampler for mechanism in composed.mechanisms]
+    samplers = (mechanism.sampler for mechanism in composed.mechanisms)
     names = accountants_of(samplers, composed.accounted)
     if any(isinstance(mechanism, Release) for mechanism in composed.mechanisms):
         pure = math.isfinite(pure_epsilon(composed.mechanisms, composed.accounted))
-        fixed = any(isinstance(sampler, FixedSize) for sampler in samplers)
-        names = (*(() if fixed else ("pld",)), *(("pure",) if pure else ()))
+        names = ("pld", "pure") if pure else ("pld",)
     elif all(mechanism.is_gaussian for mechanism in composed.mechanisms):
         names = ("exact", *names)
     resolved = delta * UNRESOLVED_DELTA >= fft_error(composed.mechanisms)
@@ -330,43 +359,9 @@ def _of_relation(claim: EpsilonClaim, relation: str) -> list[str]:
 
 def _of_training(claim: EpsilonClaim) -> list[str]:
     phases = [phase for each in claim.disjoint for phase in each.phases]
-    samplers = dict.fromkeys(phase.sampler for phase in phases)
-    drawn = {
-        "poisson": "Each step draws each record independently with probability batch / n; a batch "
-        "may be of any size, and an empty one adds noise and counts.",
-        "fixed-size": "Each step draws its batch afresh, uniformly among all sets of that size.",
-        "shuffled": "A record is in at most one batch of an epoch; no amplification by sampling "
-        "or shuffling is claimed. A phase starts a new epoch.",
-        "cyclic": "A record is in at most one batch of an epoch. A phase starts a new epoch.",
-        "balls-in-bins": "Each record is thrown into one of an epoch's batches, independently of "
-        "all others. No amplification is claimed: dp-accounting has no accountant for it.",
-        "truncated-poisson": "Each step draws each record independently, and keeps a random part "
-        "of a batch that is too large; of neighbours, n is the larger number of records.",
-        "full-batch": "Every step uses all records.",
-    }
-    told = {
-        "gaussian": "Gradients are clipped per record to norm C; the noise on their SUM has "
-        "standard deviation noise x C, and a mean divides by a public number.",
-        "laplace": "One record moves a sum by at most C in L1 norm; the noise has scale noise x C.",
-        "discrete-laplace": "One record moves a whole number by at most 1; at x the noise has a "
-        "probability proportional to exp(-|x| / noise).",
-        "discrete-gaussian": "One record moves a whole number by at most 1; at x the noise has a "
-        "probability proportional to exp(-x^2 / (2 noise^2)).",
-        "randomized-response": "A record answers truly, or with the probability `noise` by one of "
-        "the answers at random, the true one included.",
-        "tree": "Each epoch has a tree of its own; the noise on each partial sum has standard "
-        "deviation noise x C. Trees over several epochs are not covered.",
-        "banded": "Sums are multiplied by a lower triangular matrix C with that many bands and "
-        "columns of norm at most 1, and get noise of that multiplier; with Poisson batches each "
-        "record belongs to one of `bands` parts, fixed without looking at others, and a step "
-        "draws from one part, in turn, with the rate bands x batch / n.",
-    }
-    mechanisms = dict.fromkeys(phase.mechanism for phase in phases)
-    disjoint = "Which part a record is in is public and does not depend on others, and each part "
+    kinds = dict.fromkeys([*(p.sampler for p in phases), *(p.mechanism for p in phases)])
     return [
-        *(drawn[sampler] for sampler in samplers),
-        *(told[mechanism] for mechanism in mechanisms),
-        *([f"{disjoint}is trained on alone: the largest epsilon counts."] if claim.parts else []),
+        *(TOLD[kind] for kind in (*kinds, *(["parts"] if claim.parts else []))),
         "Every noisy sum may be seen, and what is derived from them.",
         "Nothing else was computed from the records: no tuning, statistics or validation"
         + (" beyond the trials given." if claim.trials else "."),
