@@ -43,8 +43,8 @@ SLIPS = {
     "steps / 2": {"steps": 105},
     "noise in units of C / batch: multiplied by the batch": {"noise": 212, "steps": 210},
     "noise in units of C / batch: divided by the batch": {"noise": 0.0212},
-    "noise doubled: a sensitivity of C / 2 taken": {"noise": 4.24},
-    "noise halved: a sensitivity of 2 C taken": {"noise": 1.06},
+    "noise x 2: a sensitivity of C / 2 taken": {"noise": 4.24},
+    "noise / 2: a sensitivity of 2 C taken": {"noise": 1.06},
     "noise squared": {"noise": 2.12**2},
     "square root of the noise, as if it were a variance": {"noise": 2.12**0.5},
     "a digit of the noise lost": {"noise": 0.12},
@@ -118,7 +118,7 @@ def test_batches_that_are_no_poisson_samples_are_found(sampler):
     changed = check_epsilon(
         **{**BASE, "sampler": sampler}, claimed=f"{rdp(steps=steps, noise=1.06):.3f}"
     )
-    words = (AS_POISSON, "noise halved: a sensitivity of 2 C taken")
+    words = (AS_POISSON, "noise / 2: a sensitivity of 2 C taken")
     assert words in [hit.changes for hit in changed.searched.hits]
 
 
@@ -189,7 +189,7 @@ def test_accumulated_batches_hidden_in_the_rate_are_named(batch, claimed, words)
         (251, "steps x 251", {"steps": 210 * 251}),
         (13, "steps / 13", {"steps": 16}),
         (9, "sampling rate x 9 (the batch of 9 devices or micro-batches)", {"batch": 900}),
-        (37, "noise x 37", {"noise": 2.12 * 37}),
+        (37, "noise x 37: a sensitivity of C / 37 taken", {"noise": 2.12 * 37}),
         (5, "rate and steps of batches of 20, one of 5 parts", {"batch": 20, "steps": 1050}),
     ],
 )
@@ -261,10 +261,12 @@ def test_a_printed_epsilon_of_two_slips_at_once_is_one_whole_factor():
         sampler="full", noise=math.sqrt(2), steps=20, delta=1e-5, claimed="3.34"
     )
     assert printed.verdict == "refuted"
-    assert printed.searched.hits[0].changes == ("noise x 4",)
+    assert printed.searched.hits[0].changes == ("noise x 4: a sensitivity of C / 4 taken",)
     assert printed.tightest.epsilon == pytest.approx(17.86, abs=0.005)
     run = check_epsilon(sampler="full", noise=2 * math.sqrt(2), steps=5, delta=1e-5, claimed="3.34")
-    assert run.verdict == "guaranteed" and run.searched.hits[0].convention == "exact Gaussian"
+    assert run.verdict == "guaranteed"
+    (hit,) = run.searched.hits
+    assert (hit.changes, hit.convention) == ((), "exact Gaussian")
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ def _explanation(report: EpsilonReport) -> str:
         return _wrapped(
             f"{needless} {printed}: ", f"what gives it among {found.tried} numbers tried, {chance}"
         )
-    heading = f"odds  what gives {printed}, and how many such hits chance would give"
+    heading = f"odds   what gives {printed}, and how many such hits chance would give"
     return "\n".join([heading, *(_hit(hit, claim) for hit in found.hits)])
 
 
@@ -262,7 +262,7 @@ def _hit(hit: Hit, claim: EpsilonClaim) -> str:
         words.append(f"under {_and(hit.relations)}")
     if not hit.changes:
         words.insert(0, "the settings as stated")
-    lead = f"{f'{hit.odds:.1g}':<6}{nearest(hit.epsilon, claim.claimed.unit)}  "
+    lead = f"{hit.odds:<6.1g} {nearest(hit.epsilon, claim.claimed.unit)}  "
     return _wrapped(lead, "; ".join(words))
 
 

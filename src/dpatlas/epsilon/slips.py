@@ -44,7 +44,7 @@ MOST_HITS = 3
 # Whole factors that are no divisors of the batch: up to here they are as simple as any slip.
 SMALL, LARGE, MOST_FACTOR = 8, 2, 10_000
 # Solutions take two or three evaluations, as the number falls nearly as the limit theorem's does.
-# PLD takes minutes for larger epsilons.
+# PLD takes minutes for larger epsilons, and is left out where samples are supposed.
 MOST_EVALUATIONS, MOST_BY_PLD, NOTHING = 5, 1e3, 1e-12
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e6
 DELTAS = (1e-4, 1e-5, 1e-6)
@@ -88,8 +88,8 @@ class Search:
 def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
     """The slips whose number is the claimed one, to a unit of its last digit, the least odds first.
 
-    What chance explains is left out, and sooner where the claim is `guaranteed` and needs no slip;
-    but for the settings as stated.
+    What chance explains is left out, and sooner where the claim is `guaranteed` and needs no slip:
+    then changes are none where the settings as stated give the number, which always stand.
     """
     assert claim.claimed is not None
     wanted = claim.claimed
@@ -105,10 +105,11 @@ def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
                 hit = _hit(claim, changes, relations, each)
                 if found.setdefault((key, f"{each.epsilon:.9g}"), hit) is hit:
                     near[hit.departures] += wanted.value / 2 <= hit.epsilon <= 2 * wanted.value
-    for before, base in _bases(claim)[:2]:
+    for before, base in _bases(claim):
+        by_pld = not before and wanted.value <= MOST_BY_PLD
         for row in FACTORED:
             for words, composed, relations, each, large, counted in _solved(
-                base, row, wanted.value
+                base, row, wanted.value, by_pld
             ):
                 hit = _hit(claim, (*before, words), relations, each)
                 near += Counter({hit.departures + more: many for more, many in counted.items()})
@@ -122,6 +123,8 @@ def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
     ]
     hits.sort(key=lambda hit: (hit.odds, len(hit.changes), abs(hit.epsilon - wanted.value)))
     most = CHANCE_IF_GUARANTEED if guaranteed else CHANCE
+    if guaranteed and not all(hit.changes for hit in hits):
+        most = 0.0
     named = [hit for hit in hits if not hit.changes or hit.odds < most]
     by_chance = min((hit.odds for hit in hits if hit not in named), default=0.0)
     return Search(tuple(named[:MOST_HITS]), len({number for _, number in found}), by_chance)
@@ -138,7 +141,7 @@ def _hit(
 
 
 def _solved(
-    claim: EpsilonClaim, row: "Row", wanted: float
+    claim: EpsilonClaim, row: "Row", wanted: float, by_pld: bool
 ) -> Iterator[tuple[str, Event, tuple[str, ...], Computed, int, dict[int, int]]]:
     """By relation and convention, the whole factor of that row whose number is nearest to `wanted`.
 
@@ -148,7 +151,7 @@ def _solved(
     """
     words, change, divides = row
     batch = (claim.phases[0].records and claim.phases[0].batch) or 1
-    factors: Sequence[int] = range(3 if "noise" in words else 2, MOST_FACTOR)
+    factors: Sequence[int] = range(2, MOST_FACTOR)
     if divides:
         factors = [each for each in range(2, min(batch, MOST_FACTOR) + 1) if batch % each == 0]
 
@@ -171,17 +174,18 @@ def _solved(
             return sign * max(limit_epsilon(at(each), claim.delta), NOTHING)
 
         for name in solvable(composed):
+            if name == PLD and not by_pld:
+                continue
             stated = by_convention(name, composed, claim.delta)
-            slow = name == PLD and wanted > MOST_BY_PLD
-            if slow or sign * (wanted - stated) <= 0 or not 0 < stated < math.inf > start:
+            if sign * (wanted - stated) <= 0 or not 0 < stated < math.inf > start:
                 continue
             ratio, factor, numbers = stated / start, 0, dict[int, float]()
             while factor not in numbers and len(numbers) < MOST_EVALUATIONS:
                 if factor:
                     numbers[factor] = by_convention(name, at(factor), claim.delta)
-                    if not 0 < numbers[factor] < math.inf:
+                    if not 0 < (shared := sign * numbers[factor] / limit(factor)) < math.inf:
                         break
-                    ratio = sign * numbers[factor] / limit(factor)
+                    ratio = shared
                 place = bisect.bisect_left(factors, sign * wanted / ratio, key=limit)
                 around = factors[max(place - 1, 0) : place + 1]
                 factor = min(around, key=lambda each: abs(limit(each) - sign * wanted / ratio))
@@ -388,8 +392,6 @@ SLIPS: tuple[tuple[str, PhaseChange], ...] = (
     ("no amplification by sampling", _all_records),
     ("noise in units of C / batch: multiplied by the batch", lambda p: _noise(p, _batch(p))),
     ("noise in units of C / batch: divided by the batch", lambda p: _noise(p, 1 / _batch(p))),
-    ("noise doubled: a sensitivity of C / 2 taken", lambda p: _noise(p, 2)),
-    ("noise halved: a sensitivity of 2 C taken", lambda p: _noise(p, 0.5)),
     ("noise squared", lambda p: _noise(p, power=2)),
     ("square root of the noise, as if it were a variance", lambda p: _noise(p, power=0.5)),
     *(
@@ -420,6 +422,6 @@ FACTORED: tuple[Row, ...] = (
         lambda p, k: _of_batch(p, _batch(p, k), p.steps * k),
         True,
     ),
-    ("noise x {k}", lambda p, k: _noise(p, k), False),
-    ("noise / {k}", lambda p, k: _noise(p, 1 / k), False),
+    ("noise x {k}: a sensitivity of C / {k} taken", _noise, False),
+    ("noise / {k}: a sensitivity of {k} C taken", lambda p, k: _noise(p, 1 / k), False),
 )

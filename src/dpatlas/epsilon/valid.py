@@ -32,6 +32,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from dpatlas.accounting.accountants import (
     Mechanism,
@@ -86,6 +87,7 @@ KNOWN_PAIR = {("poisson", "gaussian"), ("full-batch", "gaussian")}
 # Relations share events, and claims that are checked together often differ in their number alone.
 cached_pld_epsilon = functools.lru_cache(maxsize=1024)(pld_epsilon)
 cached_least_epsilon = functools.lru_cache(maxsize=1024)(least_epsilon)
+_epsilon = attrgetter("epsilon")
 NAMES = {"exact": "exact Gaussian", "pld": "PLD", "rdp": "RDP", "pure": "pure, added up"}
 
 
@@ -152,8 +154,8 @@ def _mechanism(phase: ClaimedPhase, relation: str, accounted: str) -> Mechanism 
     if phase.sampler == "truncated-poisson":
         return Release(sampler, phase.noise, phase.steps, phase.sampler, phase.largest_batch or 1)
     if phase.mechanism in (*NOISY, "randomized-response"):
-        lone = relation == "add_remove" and phase.mechanism == "randomized-response"
-        if lone or (accounted == "replace_one" and sampler is not EVERYTHING):
+        alone = "add_remove" if phase.mechanism == "randomized-response" else None
+        if relation == (alone if sampler is EVERYTHING else "replace_one"):
             return None
         return Release(sampler, phase.noise, phase.steps, phase.mechanism, phase.buckets or 1)
     if phase.sampler in ("full-batch", "poisson"):
@@ -174,7 +176,8 @@ def _moved_by_epoch(phase: ClaimedPhase, relation: str) -> float | None:
     """By how many clip bounds a record moves all sums of an epoch of disjoint batches together."""
     one = 2.0 if relation == "replace_one" else 1.0
     if phase.mechanism == "tree":
-        return None if relation == "add_remove" else one * math.sqrt(_nodes(phase))
+        nodes = math.ceil(math.log2(min(phase.batches_per_epoch, phase.steps) + 1))
+        return None if relation == "add_remove" else one * math.sqrt(nodes)
     if relation != "add_remove" or phase.sampler == "balls-in-bins":
         return one
     if phase.sampler == "cyclic":
@@ -183,11 +186,6 @@ def _moved_by_epoch(phase: ClaimedPhase, relation: str) -> float | None:
     if phase.but(n=phase.n - 1).batches_per_epoch != phase.batches_per_epoch:
         return None
     return 2.0 if phase.drop_last else SQRT_5
-
-
-def _nodes(phase: ClaimedPhase) -> int:
-    """Nodes of an epoch's tree above one batch, itself included."""
-    return math.ceil(math.log2(min(phase.batches_per_epoch, phase.steps) + 1))
 
 
 def _words(phase: ClaimedPhase, relation: str) -> str:
@@ -220,14 +218,10 @@ def readings(claim: EpsilonClaim, relations: Iterable[str]) -> list[Reading]:
             accounted = _accounted(composed, claim.delta) if composed is not None else ()
             by_part.append({each.accountant: each for each in accounted})
         # Of disjoint parts a record is in one: the largest epsilon of an accountant covers it.
-        common = set.intersection(*map(set, by_part))
+        common = [name for name in by_part[0] if all(name in part for part in by_part)]
         worst = [max((part[name] for part in by_part), key=_epsilon) for name in common]
         found += sorted(worst, key=_epsilon)
     return found
-
-
-def _epsilon(reading: Reading) -> tuple[float, str]:
-    return reading.epsilon, reading.accountant
 
 
 def accountants(composed: Event, delta: float) -> tuple[str, ...]:
