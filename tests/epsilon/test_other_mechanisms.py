@@ -204,6 +204,22 @@ def test_a_record_in_a_bin_is_one_gaussian_an_epoch_and_poisson_sampling_is_a_sl
     assert "accounted as Poisson samples" in report.searched.hits[0].changes[0]
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mechanism": "tree", "sampler": "cyclic"},
+        # The rate of a part is near one: slips that would lift it above are none.
+        {"mechanism": "banded", "bands": 10},
+    ],
+)
+def test_a_tree_or_bands_left_out_are_a_slip(settings):
+    common = {**POISSON, "noise": 3, "epochs": 3, "relation": "zero_out"}
+    plain = check_epsilon(**common, sampler=settings.get("sampler")).tightest.epsilon
+    report = check_epsilon(**common, **settings, claimed=f"{plain:.6f}")
+    words = "noisy sums accounted, without the tree or the bands"
+    assert (words,) in [hit.changes for hit in report.searched.hits]
+
+
 def test_disjoint_parts_cost_the_largest_epsilon_and_not_the_sum():
     parts = [{"n": 500, "noise": 1.5}, {"mechanism": "laplace", "noise": 50, "n": 300}]
     base = {**POISSON, "noise": 3, "steps": 30}

@@ -39,6 +39,8 @@ CLASSICAL = "classical Gaussian formula, in the square root of the steps"
 RDP_SHARE, LEAST_RDP = 0.25, 1.0
 LIMIT_SHARES = (0.7, 1.6)
 ENOUGH_NOISE, LEAST_TRIED = 0.5, 0.3
+# Of more steps PLD takes seconds each time.
+MOST_BY_PLD = 100_000
 # Where a short list gives the same as the long one, it explains nothing.
 SAME = 1e-3
 
@@ -77,8 +79,10 @@ def solvable(composed: Event) -> list[str]:
 
 
 def by_convention(name: str, composed: Event, delta: float) -> float:
-    """Epsilon by one of `solvable`."""
+    """Epsilon by one of `solvable`; infinite where PLD would take minutes."""
     if name == PLD:
+        if sum(each.convolutions for each in composed.mechanisms) > MOST_BY_PLD:
+            return math.inf
         return cached_pld_epsilon(composed.mechanisms, delta, composed.accounted)
     if name == EXACT:
         return limit_epsilon(composed, delta)

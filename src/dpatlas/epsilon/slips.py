@@ -328,7 +328,7 @@ def _rate(phase: ClaimedPhase, rate: float) -> ClaimedPhase:
     """Sampling rates concern Poisson samples; of others they are the habit of `AS_POISSON`."""
     # The fraction of small terms that is meant by a rate in doubles.
     small = Fraction(rate).limit_denominator(10**9)
-    if phase.sampler != "poisson" or not 0 < small <= 1:
+    if phase.sampler != "poisson" or not 0 < small * (phase.bands or 1) <= 1:
         raise _Nothing
     return phase.but(n=small.denominator, batch=small.numerator)
 
@@ -390,6 +390,10 @@ SLIPS: tuple[tuple[str, PhaseChange], ...] = (
     ),
     ("sampling rate 1 / n", lambda p: _rate(p, _q(p) / _batch(p))),
     ("no amplification by sampling", _all_records),
+    (
+        "noisy sums accounted, without the tree or the bands",
+        lambda p: p.but(mechanism="gaussian", bands=None),
+    ),
     ("noise in units of C / batch: multiplied by the batch", lambda p: _noise(p, _batch(p))),
     ("noise in units of C / batch: divided by the batch", lambda p: _noise(p, 1 / _batch(p))),
     ("noise squared", lambda p: _noise(p, power=2)),
