@@ -76,6 +76,26 @@ def test_verdicts_and_exit_codes(capsys, line, code, verdict):
     assert max(map(len, spoken[1].splitlines())) <= 100
 
 
+def test_samples_are_of_poisson_unless_a_sampler_is_given(capsys):
+    without = WORDS.replace("--sampler poisson ", "")
+    assert "--sampler" not in without and run(capsys, without) == run(capsys, WORDS)
+    line = "--mechanism randomized-response --buckets 2 --noise 0.5 --steps 1 --delta 1e-5"
+    code, out, _ = run(capsys, f"{line} --claimed 1.1")
+    assert code == 0 and "GUARANTEED under replace_one and zero_out" in out
+
+
+def test_a_file_of_claims_needs_no_option(capsys, tmp_path):
+    path = tmp_path / "claim.yaml"
+    path.write_text(
+        "{n: 1000, batch: 100, noise: 3, steps: 10, delta: 1e-5, claimed: 9,\n"
+        " parts: [{mechanism: laplace, noise: 9}]}"
+    )
+    by_option = run(capsys, ["--batch", str(path)])
+    assert run(capsys, [str(path)]) == by_option and by_option[0] == 0
+    (report,) = strict(run(capsys, [str(path), "--json"])[1])
+    assert report["parts"][0][0]["mechanism"] == "laplace"
+
+
 def test_a_number_that_rounds_to_the_claimed_one_supports_it(capsys):
     epsilon = check_epsilon(sampler="full", noise=3, steps=20, delta=1e-5).tightest.epsilon
     printed = next(
@@ -128,7 +148,13 @@ def test_between_both_sides_nothing_is_said():
     ("line", "named"),
     [
         ("", "--delta: found nothing; allowed: a value"),
-        ("sampler=", "--sampler: found nothing; allowed: one of"),
+        (f"{WORDS} --sample-rate 0.1", "--sample-rate: found batch as well; allowed: poisson"),
+        (f"{WORDS} --mechanism tree", "--sampler: found poisson with tree; allowed: shuffled or"),
+        (f"{WORDS} --largest-batch 200", "--largest-batch: found 200; allowed: a number with"),
+        ("missing.yaml", "missing.yaml: found No such file"),
+        ("missing.yaml --n 5", "missing.yaml: found --n as well; allowed: all settings in the"),
+        ("missing.yaml --batch 5", "missing.yaml: found --batch as well"),
+        ("one.yaml --batch two.yaml", "--batch two.yaml: found one.yaml as well"),
         ("sampler=poison", "--sampler: found 'poison' (text); allowed: one of poisson"),
         ("n=many", "--n: found 'many' (text); allowed: a whole number"),
         ("n=0", "--n: found 0; allowed: a whole number; >= 1"),
@@ -158,7 +184,7 @@ def test_between_both_sides_nothing_is_said():
         (f"{WORDS} --grid n=900", "--grid: found other numbers of records"),
         (f"{WORDS} --drop-last", "--drop-last: found poisson batches; allowed: shuffled or cyclic"),
         (f"{FULL} --n 10 --batch 3", "--batch: found 3; allowed: nothing, or n, with full batches"),
-        (f"{WORDS} --secret 3", "unrecognized arguments: --secret 3"),
+        (f"{WORDS} --secret 3", "unrecognized arguments: --secret"),
         ("--batch missing.yaml", "--batch missing.yaml: found No such file"),
         ("--batch missing.yaml --n 5", "--batch missing.yaml: found --n as well"),
         ("--ledgers one.json", "--ledgers one.json: found No such file"),
@@ -267,13 +293,23 @@ def test_json_is_strict_and_says_everything(capsys):
     content = strict(out)
     assert code == 1 and content["tightest"]["epsilon"] > 1e7
     assert set(content) == {
-        *("name", "source", "phases", "delta", "runs", "other_trials", "released", "relation"),
+        *(
+            "name",
+            "source",
+            "phases",
+            "parts",
+            "delta",
+            "runs",
+            "other_trials",
+            "released",
+            "relation",
+        ),
         *("claimed", "target", "verdict", "by_rounding", "readings", "tightest", "least"),
         "supported_by",
         *("slips", "noise", "assumptions", "warnings"),
     }
     assert set(content["readings"][0]) == {"relation", "accountant", "epsilon", "event", "warning"}
-    assert set(content["slips"]) == {"hits", "tried", "expected_by_chance", "nearest"}
+    assert set(content["slips"]) == {"hits", "tried", "expected_by_chance"}
 
 
 def test_a_target_gives_noise_that_meets_it(capsys):

@@ -18,10 +18,12 @@ from dpatlas.base.yaml_files import parsed
 from dpatlas.commands.bound import strict_json
 from dpatlas.epsilon.check import check
 from dpatlas.epsilon.claim import (
+    OWN,
     PHASE_KEYS,
     RELATIONS,
     RELEASED,
     SAMPLERS,
+    SAMPLERS_OF,
     EpsilonClaim,
     read_claim,
 )
@@ -33,8 +35,9 @@ EPILOG = """\
 The exit code is 0 if a valid accounting supports the claim (or nothing is claimed), 1 if none does
 or the claim is refuted, 2 for bad input. A file has one claim or a list of claims, with the names
 of these options as keys (drop_last for --drop-last), and further `phases` (a list of settings),
-`trials` as a list of settings, `name` and `source`. docs/epsilon.md explains the output."""
-WHOLE_FILE = ("batch", "json", "explain")
+`trials` as a list of settings, `parts` (settings for further, disjoint parts of the records),
+`name` and `source`. docs/epsilon.md explains the output."""
+WHOLE_FILE = ("json", "explain")
 # Most values in a file of claims: as many as 100,000 trials have.
 MOST_VALUES = 1_000_000
 
@@ -44,12 +47,13 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     if options.ledgers is not None:
         return _ledgers(options)
-    if options.batch is not None and not _is_number(options.batch):
-        return _file(options)
+    by_batch = options.batch is not None and not _is_number(options.batch)
+    if options.file is not None or by_batch:
+        return _file(options, "batch" if by_batch else "file")
     settings = {
         key: value
         for key, value in vars(options).items()
-        if key not in ("json", "ledgers", "explain")
+        if key not in ("json", "ledgers", "explain", "file")
     }
     settings["drop_last"] = options.drop_last or None
     settings["grid"] = _grid(options.grid) if options.grid else None
@@ -59,19 +63,20 @@ def main(arguments: Sequence[str]) -> int:
     def option(key: str) -> str:
         return f"--{key.replace('_', '-')}"
 
-    report = check(read_claim(settings, option), explain=options.explain, names=option)
+    report = check(read_claim(settings, option, plain=False), explain=options.explain, names=option)
     print(strict_json(report.as_dict()) if options.json else describe(report))
     return 0 if report.ok else EXIT_FAILED_RUN
 
 
-def _file(options: argparse.Namespace) -> int:
-    """Every claim of a file, and how many are guaranteed."""
-    path: str = options.batch
+def _file(options: argparse.Namespace, source: str) -> int:
+    """Every claim of the file that the option `source` names, and how many are guaranteed."""
+    path: str = getattr(options, source)
+    where = path if source == "file" else f"--batch {path}"
     for key, value in vars(options).items():
-        if key not in WHOLE_FILE and value is not None and value is not False:
-            name = f"--{key.replace('_', '-')}"
-            raise InputError(f"--batch {path}", f"{name} as well", "all settings in the file")
-    claims = read_file(path)
+        if key not in (*WHOLE_FILE, source) and value is not None and value is not False:
+            name = value if key == "file" else f"--{key.replace('_', '-')}"
+            raise InputError(where, f"{name} as well", "all settings in the file")
+    claims = read_file(path, where)
     reports = []
     with Progress(len(claims), "claims") as progress:
         for claim in claims:
@@ -90,9 +95,8 @@ def _tally(reports: Sequence[EpsilonReport]) -> str:
     return f"{len(reports)} claim{'s' if len(reports) != 1 else ''}: {many}"
 
 
-def read_file(path: str) -> list[EpsilonClaim]:
-    """The claims of a YAML or JSON file; InputError for a file without any."""
-    where = f"--batch {path}"
+def read_file(path: str, where: str) -> list[EpsilonClaim]:
+    """The claims of a YAML or JSON file, `where` in errors; InputError for a file without any."""
     try:
         text = read_text(path, "a batch size or a readable file")
     except InputError as error:
@@ -114,7 +118,7 @@ def read_file(path: str) -> list[EpsilonClaim]:
         def key(name: str, place: str = place) -> str:
             return f"{place}{name}"
 
-        claims.append(read_claim(entry, key))
+        claims.append(read_claim(entry, key, plain=False))
     return claims
 
 
@@ -202,14 +206,25 @@ def _parser() -> ArgumentParser:
         epilog=EPILOG,
         allow_abbrev=False,
     )
+    parser.add_argument("file", nargs="?", metavar="FILE", help="YAML or JSON file of claims")
     words = parser.add_argument_group("the training")
-    words.add_argument("--sampler", help=f"how batches are drawn: {', '.join(SAMPLERS)}")
+    words.add_argument(
+        "--sampler", help=f"how batches are drawn: {', '.join(SAMPLERS)}; poisson if not given"
+    )
+    words.add_argument(
+        "--mechanism", help=f"what is released: {', '.join(SAMPLERS_OF)}; the first if not given"
+    )
     words.add_argument("--n", type=number_in, help="number of records")
     words.add_argument(
         "--batch",
         metavar="B",
         help="(expected) batch size; or the path of a YAML or JSON file of claims",
     )
+    words.add_argument(
+        "--sample-rate", type=number_in, help="in place of --batch: its probability for a record"
+    )
+    for key, owner in OWN.items():
+        words.add_argument(f"--{key.replace('_', '-')}", type=number_in, help=f"of {owner}")
     words.add_argument(
         "--noise",
         type=number_in,

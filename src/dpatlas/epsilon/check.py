@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpatlas.base.rounding import upward
-from dpatlas.epsilon.claim import EVERY_SUM, EpsilonClaim, Names, read_claim
+from dpatlas.epsilon.claim import EVERY_SUM, NOISY, EpsilonClaim, Names, read_claim
 from dpatlas.epsilon.report import GUARANTEED, REFUTED, UNSUPPORTED, EpsilonReport, NeededNoise
 from dpatlas.epsilon.slips import search
 from dpatlas.epsilon.valid import (
@@ -25,13 +25,15 @@ def check_epsilon(*, explain: bool = True, **settings: Any) -> EpsilonReport:
         check_epsilon(sampler="poisson", n=60000, batch=256, noise=1.1, epochs=15, delta=1e-5,
                       claimed="3.0")
 
-    Settings, as in `python -m dpatlas epsilon`: sampler, n, batch, noise (standard deviation on the
-    sum of clipped gradients over the clip bound), steps or epochs, drop_last, or `phases`, a list
-    of such settings; delta, claimed (as text with the printed digits) or target in the place of
-    noise, relation, runs, trials (a number or a list of settings) or grid, released. explain:
+    Settings, as in `python -m dpatlas epsilon`: mechanism, sampler, n, batch or sample_rate, noise
+    (standard deviation on the sum of clipped gradients over the clip bound), steps or epochs,
+    drop_last, largest_batch, buckets, bands, or `phases`, a list of such settings; `parts`, such
+    settings for further, disjoint parts of the records; delta, claimed (as text with the printed
+    digits) or target in the place of noise, relation, runs, trials (a number or a list of settings)
+    or grid, released. explain:
     search for the slip that gives the claimed number. Raises InputError for bad settings.
     """
-    return check(read_claim(settings), explain=explain)
+    return check(read_claim(settings, plain=False), explain=explain)
 
 
 def check(claim: EpsilonClaim, *, explain: bool = True, names: Names = str) -> EpsilonReport:
@@ -43,7 +45,7 @@ def check(claim: EpsilonClaim, *, explain: bool = True, names: Names = str) -> E
     least = {relation: optimistic(claim, relation) for relation in claim.relations}
     verdict, supporting = _verdict(claim, found, least)
     searched = None
-    if explain and claim.claimed is not None and claim.claimed.value:
+    if explain and claim.claimed is not None and claim.claimed.value and not _beyond(claim):
         searched = search(claim, guaranteed=verdict == GUARANTEED)
     said = _warnings(claim, found) + _reservations(claim, supporting, least)
     return EpsilonReport(claim, found, least, verdict, supporting, searched, (), said)
@@ -110,6 +112,13 @@ def _noises(claim: EpsilonClaim, target: float, names: Names) -> list[NeededNois
     return list(noises.values())
 
 
+def _beyond(claim: EpsilonClaim) -> bool:
+    """Whether slips are not known: of other noise than Gaussian, and of disjoint parts."""
+    others = (*NOISY, "randomized-response", "truncated-poisson")
+    kinds = {kind for each in claim.every_phase for kind in (each.mechanism, each.sampler)}
+    return bool(claim.parts) or not kinds.isdisjoint(others)
+
+
 def _warnings(claim: EpsilonClaim, found: tuple[Reading, ...]) -> tuple[str, ...]:
     said = []
     if claim.n is not None and claim.delta >= 1 / claim.n:
@@ -122,6 +131,8 @@ def _warnings(claim: EpsilonClaim, found: tuple[Reading, ...]) -> tuple[str, ...
             "only the last iterate is released: it may be more private than any number here, "
             "so no claim is refuted"
         )
+    if claim.claimed is not None and _beyond(claim):
+        said.append("slips are searched for Gaussian noise on one set of records alone: none here")
     missing = [
         relation
         for relation in claim.relations

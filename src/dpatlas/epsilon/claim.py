@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
@@ -25,15 +26,31 @@ from pydantic import (
 )
 
 from dpatlas.base.fields import Model, setting
-from dpatlas.base.guard import number_in, real
+from dpatlas.base.guard import integer, number_in, one_of, real
 from dpatlas.base.schema import joined, validated
 from dpatlas.errors import InputError
 
-Sampler = Literal["poisson", "shuffled", "cyclic", "fixed-size", "full-batch"]
+# What audits take, and what the checker takes beside it.
+Plain = Literal["poisson", "shuffled", "cyclic", "fixed-size", "full-batch"]
+Sampler = Literal[Plain, "truncated-poisson", "balls-in-bins"]
+Noisy = Literal["laplace", "discrete-laplace", "discrete-gaussian"]
+Mechanism = Literal["gaussian", Noisy, "randomized-response", "tree", "banded"]
 Relation = Literal["add_remove", "replace_one", "zero_out"]
 Released = Literal["every-sum", "last-iterate"]
 SAMPLERS, RELATIONS, RELEASED = map(get_args, (Sampler, Relation, Released))
 EVERY_SUM, LAST = RELEASED
+IN_ORDER = ("shuffled", "cyclic", "balls-in-bins")
+NOISY = get_args(Noisy)
+# The samplers that go with a mechanism, the one that is meant if none is given first.
+SAMPLERS_OF: dict[str, tuple[str, ...]] = {
+    "gaussian": SAMPLERS,
+    **dict.fromkeys(NOISY, ("poisson", "full-batch")),
+    "randomized-response": ("full-batch",),
+    "tree": ("shuffled", "cyclic"),
+    "banded": ("poisson", "cyclic"),
+}
+# Keys that belong to one mechanism or sampler.
+OWN = {"buckets": "randomized-response", "bands": "banded", "largest_batch": "truncated-poisson"}
 # Other words for samplers.
 SPOKEN = {
     "shuffle": "shuffled",
@@ -42,7 +59,7 @@ SPOKEN = {
     "without-replacement": "fixed-size",
 }
 # Keys whose texts are no numbers.
-WORDS = ("claimed", "name", "source", "sampler", "relation", "released")
+WORDS = ("claimed", "name", "source", "sampler", "mechanism", "relation", "released")
 # A rounded number supports a claim by at most this share, and half a unit of its last digit.
 ROUNDING = 0.005
 # A recomputed number hits a printed one within one unit of the last digit, and this share of it.
@@ -50,6 +67,9 @@ NEAR = 0.05
 MOST_TRIALS = 100_000
 # Within these the accountants compute with doubles; beyond them no training makes sense.
 NOISE = real(ge=1e-3, le=1e6)
+# dp-accounting tables every value of noise on whole numbers; an answer at random has a probability.
+WHOLE = real(ge=0.2, le=1e5)
+NOISE_OF = {**dict.fromkeys(NOISY[1:], WHOLE), "randomized-response": real(gt=0, le=1)}
 MOST_RECORDS, MOST_STEPS = 10**12, 10**7
 Names = Callable[[str], str]
 # Text that UTF-8 can write.
@@ -122,6 +142,11 @@ class ClaimedPhase(Model):
     steps: int = setting("Number of noisy sums.", ge=1, le=MOST_STEPS, default=0)
     epochs: float | None = setting("Passes over the records.", gt=0, le=1e6, default=None)
     drop_last: bool = setting("Whether the smaller last batch is left out.", default=False)
+    mechanism: Mechanism = setting("What gets noise.", default="gaussian")
+    sample_rate: float | None = setting("In place of batch.", gt=0, le=1, default=None)
+    largest_batch: int | None = setting("Records that a batch keeps.", ge=1, default=None)
+    buckets: int | None = setting("Answers of randomized response.", ge=2, default=None)
+    bands: int | None = setting("Bands of the factored matrix.", ge=1, default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -140,9 +165,33 @@ class ClaimedPhase(Model):
 
         Raises InputError, with the key, for what is missing and for what does not go together.
         """
-        full, in_order = self.sampler == "full-batch", self.sampler in ("shuffled", "cyclic")
+        fitting = SAMPLERS_OF[self.mechanism]
         if self.sampler is None:
-            raise InputError("sampler", "nothing", f"one of {', '.join(SAMPLERS)}")
+            return self.but(sampler=fitting[0]).complete(noisy)
+        if self.sampler not in fitting:
+            found = f"{self.sampler} with {self.mechanism}"
+            raise InputError("sampler", found, " or ".join(fitting))
+        if self.sample_rate is None:
+            return self._complete(noisy)
+        if self.sampler != "poisson" or self.batch is not None:
+            found = f"{self.sampler} batches" if self.batch is None else "batch as well"
+            raise InputError("sample_rate", found, "poisson batches, and no batch")
+        rate = Fraction(repr(self.sample_rate))
+        batch = round(rate * (self.n or 1))
+        if self.n and math.isclose(batch, rate * self.n, rel_tol=1e-9):
+            return self.but(batch=batch, sample_rate=None)._complete(noisy)
+        return self.but(n=rate.denominator, batch=rate.numerator)._complete(noisy)
+
+    def _complete(self, noisy: bool) -> "ClaimedPhase":
+        for key, owner in OWN.items():
+            if (getattr(self, key) is None) is (owner in (self.mechanism, self.sampler)):
+                allowed = f"a number with {owner}, and with nothing else"
+                raise InputError(key, getattr(self, key) or "nothing", allowed)
+        if self.mechanism in NOISE_OF:
+            NOISE_OF[self.mechanism].check("noise", self.noise or 1.0)
+        if self.bands and self.n and self.batch:
+            integer(ge=1, le=self.n // self.batch).check("bands", self.bands)
+        full, in_order = self.sampler == "full-batch", self.sampler in IN_ORDER
         for key in (*(() if full else ("n", "batch")), *(("noise",) if noisy else ())):
             if getattr(self, key) is None:
                 raise InputError(key, "nothing", f"a number, with {self.sampler} batches")
@@ -150,7 +199,7 @@ class ClaimedPhase(Model):
             raise InputError("batch", self.batch, "nothing, or n, with full batches")
         if self.n and self.batch and self.batch > self.n:
             raise InputError("batch", self.batch, f"a whole number >= 1 and <= {self.n}")
-        if self.drop_last and not in_order:
+        if self.drop_last and self.sampler not in ("shuffled", "cyclic"):
             raise InputError("drop_last", f"{self.sampler} batches", "shuffled or cyclic ones")
         if bool(self.steps) == (self.epochs is not None):
             found = "epochs as well" if self.steps else "nothing"
@@ -167,14 +216,19 @@ class ClaimedPhase(Model):
         return self.but(steps=steps, batch=self.n if full else self.batch)
 
     @property
+    def records(self) -> int | None:
+        """Number of records; None of a rate alone, whose fraction n and batch then are."""
+        return self.n if self.sample_rate is None else None
+
+    @property
     def batches_per_epoch(self) -> int:
-        """Of shuffled or cyclic batches."""
+        """Of batches in order, or bins."""
         assert self.n is not None and self.batch is not None
         return self.n // self.batch if self.drop_last else math.ceil(self.n / self.batch)
 
     @property
     def epochs_touched(self) -> int:
-        """In how many epochs a record of shuffled or cyclic batches can take part."""
+        """In how many epochs a record of batches in order can take part."""
         if self.epochs is not None:
             return math.ceil(self.epochs)
         return math.ceil(self.steps / self.batches_per_epoch)
@@ -185,12 +239,20 @@ class ClaimedPhase(Model):
         if self.epochs is not None and self.sampler != "full-batch":
             many += f" ({self.epochs:g} epoch{'s' if self.epochs != 1 else ''})"
         noise = "" if self.noise is None else f", noise multiplier {self.noise:g}"
+        if self.mechanism != "gaussian":
+            noise = f", {self.mechanism}{noise}"
+        for key in OWN:
+            noise += f", {key.replace('_', ' ')} {value}" if (value := getattr(self, key)) else ""
         if self.sampler == "full-batch":
             return f"all records at every step{noise}, {many}"
         share = f"{self.batch} of {self.n}"
         assert self.n is not None and self.batch is not None
+        expected = f", {share} expected" if self.records else ""
+        poisson = f"Poisson batches{expected} (q = {self.batch / self.n:.6g})"
         drawn = {
-            "poisson": f"Poisson batches, {share} expected (q = {self.batch / self.n:.6g})",
+            "poisson": poisson,
+            "truncated-poisson": f"truncated {poisson}",
+            "balls-in-bins": f"batches of records thrown into {self.batches_per_epoch} bins",
             "fixed-size": f"batches of exactly {share}, drawn without replacement at each step",
             "shuffled": f"shuffled batches, {share}, {self.batches_per_epoch} an epoch",
             "cyclic": f"batches in a fixed order, {share}, {self.batches_per_epoch} an epoch",
@@ -219,6 +281,7 @@ NumberOfTrials = Annotated[
 class ClaimSettings(ClaimedTraining):
     """All that a claim may say."""
 
+    parts: list[ClaimedTraining] = setting("On other records.", min_length=1, default=None)
     delta: float = setting("Of the guarantee, such as 1e-5.", ge=1e-50, lt=1)
     claimed: Annotated[Printed, PlainValidator(printed), WithJsonSchema({"type": "string"})] = (
         setting("The epsilon claimed, with the digits that were printed.", default=None)
@@ -251,7 +314,7 @@ class EpsilonClaim:
 
     phases: of the reported training, one after the other. runs: trainings with these settings that
     are released. trials: the other trainings whose results were compared to select this one.
-    relation: the neighbour relation meant, None if nobody said.
+    parts: phases of trainings on other records. relation: the one meant, None if nobody said.
     """
 
     phases: tuple[ClaimedPhase, ...]
@@ -261,6 +324,7 @@ class EpsilonClaim:
     relation: str | None = None
     runs: int = 1
     trials: Trainings = ()
+    parts: tuple[tuple[ClaimedPhase, ...], ...] = ()
     released: str = EVERY_SUM
     name: str = ""
     source: str = ""
@@ -272,20 +336,35 @@ class EpsilonClaim:
 
     @property
     def n(self) -> int | None:
-        """Number of records."""
-        return self.phases[0].n
+        """Number of records, of all parts together; None if nobody said."""
+        each = [phases[0].records for phases in (self.phases, *self.parts)]
+        return None if None in each else sum(filter(None, each))
+
+    @property
+    def disjoint(self) -> tuple["EpsilonClaim", ...]:
+        """The claim of each disjoint part of the records, with what was trained on it alone."""
+        return tuple(replace(self, phases=each, parts=()) for each in (self.phases, *self.parts))
 
     @property
     def trainings(self) -> Trainings:
         """Everything trained on the records: phases, and how many times."""
         return ((self.phases, self.runs), *self.trials)
 
+    @property
+    def every_phase(self) -> Iterator[ClaimedPhase]:
+        """Of all trainings, also those on other parts of the records."""
+        for phases in (*(each for each, _ in self.trainings), *self.parts):
+            yield from phases
+
     def map_phases(self, change: Callable[[ClaimedPhase], ClaimedPhase]) -> "EpsilonClaim":
         """The claim with every phase of every training changed."""
-        phases, *trials = (
-            (tuple(change(phase) for phase in phases), count) for phases, count in self.trainings
-        )
-        return replace(self, phases=phases[0], trials=tuple(trials))
+
+        def changed(phases: tuple[ClaimedPhase, ...]) -> tuple[ClaimedPhase, ...]:
+            return tuple(map(change, phases))
+
+        trials = tuple((changed(phases), count) for phases, count in self.trials)
+        parts = tuple(map(changed, self.parts))
+        return replace(self, phases=changed(self.phases), trials=trials, parts=parts)
 
     def with_noise(self, noise: float) -> "EpsilonClaim":
         """The claim with one noise multiplier wherever none is stated."""
@@ -294,27 +373,41 @@ class EpsilonClaim:
         )
 
 
-def read_claim(settings: Mapping[str, Any], names: Names = str) -> EpsilonClaim:
+def read_claim(
+    settings: Mapping[str, Any], names: Names = str, *, plain: bool = True
+) -> EpsilonClaim:
     """The claim that plain values describe.
 
-    names: how a key is called where the values come from, for error messages. Raises InputError for
-    a key that is unknown, missing, out of range, or that does not go with another.
+    names: how a key is called where the values come from, for error messages. plain: of Gaussian
+    sums of the samplers `Plain` on one set of records alone. Raises InputError for a key that is
+    unknown, missing, out of range, or that does not go with another.
     """
     try:
         given = validated(ClaimSettings, _plain(settings)).plain()
         noisy = "target" not in given
-        for one, other in (("target", "noise"), ("target", "claimed"), ("trials", "grid")):
+        pairs = ("target", "noise"), ("target", "claimed"), ("trials", "grid")
+        for one, other in (*pairs, *(("parts", key) for key in ("target", "trials", "grid"))):
             if one in given and other in given:
                 raise InputError(one, f"{names(other)} as well", "one of the two")
         phases = _phases(given, noisy)
+        parts = []
+        for number, entry in enumerate(given.get("parts", [])):
+            with _at(f"parts.{number}"):
+                parts.append(_phases(_changed(given, entry), noisy))
         if not noisy and all(phase.noise is not None for phase in phases):
             allowed = "a phase without one: it gets what is found"
             raise InputError("target", "a noise for every phase", allowed)
         trials = _trials(given, phases, noisy)
+        claim = EpsilonClaim(phases, given["delta"], trials=trials, parts=tuple(parts))
+        if plain:
+            integer(ge=0, le=0).check("parts", len(parts))
+            for phase in claim.every_phase:
+                one_of(*get_args(Plain)).check("sampler", phase.sampler)
+                one_of("gaussian").check("mechanism", phase.mechanism)
     except InputError as error:
         raise InputError(names(error.where), error.found, error.allowed) from None
-    own = {each.name for each in fields(EpsilonClaim)} - {"phases", "trials"}
-    return EpsilonClaim(phases, trials=trials, **{key: given[key] for key in given.keys() & own})
+    own = {each.name for each in fields(EpsilonClaim)} - {"phases", "trials", "parts"}
+    return replace(claim, **{key: given[key] for key in given.keys() & own})
 
 
 @contextlib.contextmanager
@@ -334,8 +427,8 @@ def _phases(given: Mapping[str, Any], noisy: bool) -> tuple[ClaimedPhase, ...]:
     for number, entry in enumerate(given["phases"]):
         with _at(f"phases.{number}"):
             phases.append(ClaimedPhase(**_merged(common, entry)).complete(noisy))
-    if len({phase.n for phase in phases}) > 1:
-        found = " and ".join(str(phase.n) for phase in phases)
+    if len({phase.records for phase in phases}) > 1:
+        found = " and ".join(str(phase.records) for phase in phases)
         raise InputError("phases", f"n of {found}", "the same records in every phase")
     return tuple(phases)
 
@@ -356,7 +449,7 @@ def _trials(given: Mapping[str, Any], phases: tuple[ClaimedPhase, ...], noisy: b
             reported = number
     if reported is not None:
         del others[reported]
-    if any(phase.n != phases[0].n for each in others for phase in each):
+    if any(phase.records != phases[0].records for each in others for phase in each):
         raise InputError(key, "other numbers of records", "trials on the same records")
     return tuple((each, 1) for each in others)
 

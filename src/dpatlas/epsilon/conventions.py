@@ -16,40 +16,31 @@ from dpatlas.accounting.gaussian_dp import LARGEST_MU, gaussian_epsilon
 from dpatlas.accounting.guarantees import ACCOUNTANTS
 from dpatlas.accounting.samplers import Poisson
 from dpatlas.epsilon.claim import NEAR
-from dpatlas.epsilon.valid import Event, cached_least_epsilon, cached_pld_epsilon
+from dpatlas.epsilon.valid import Event, cached_pld_epsilon
 
 # Lists of orders that libraries and tutorials print, of which some end at 63.
 SHORT = (*(1 + tenth / 10 for tenth in range(1, 100)), *map(float, range(12, 64)))
 SPARSE = (1.25, 1.5, 1.75, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, *range(5, 64), 128, 256, 512)
-# Moments of whole orders up to 32, as the moments accountant of 2016 had them.
-MOMENTS = tuple(range(2, 34))
 # Above 512 an order costs more time than all below it, and matters for epsilons below 0.05 only.
-ORDERS = np.array(
-    sorted(
-        {
-            *(float(each) for each in RDP_ORDERS if each <= 512),
-            *map(float, SPARSE),
-        }
-    )
-)
+ORDERS = np.array(sorted(map(float, {*(each for each in RDP_ORDERS if each <= 512), *SPARSE})))
+# Moments of whole orders up to 32, as the moments accountant of 2016 had them, come last.
 LISTS = {
     "orders 1.1 to 63": SHORT,
     "a sparse list of orders": SPARSE,
-    "moments 1 to 32": MOMENTS,
+    "moments 1 to 32": tuple(range(2, 34)),
 }
 TODAY, OF_2017 = "RDP", "RDP, conversion of 2017"
 PLD, EXACT = "PLD", "exact Gaussian"
 CLT = "central limit theorem (GDP)"
 CLASSICAL = "classical Gaussian formula, in the square root of the steps"
-ASYMPTOTIC = "q sqrt(T log(1/delta)) / noise"
 # PLD takes most of the time, so it is computed where its epsilon may be the number. It was found
 # between these shares of RDP's, and, with enough noise, of the limit theorem's. Below 1 RDP's is
 # mostly what delta costs it, and says little.
 RDP_SHARE, LEAST_RDP = 0.25, 1.0
 LIMIT_SHARES = (0.7, 1.6)
 ENOUGH_NOISE, LEAST_TRIED = 0.5, 0.3
-# Further away than this from the number that is wanted, a lower limit stands for PLD's epsilon.
-FAR_SHARE = 0.15
+# Of more steps PLD takes seconds each time.
+MOST_BY_PLD = 100_000
 # Where a short list gives the same as the long one, it explains nothing.
 SAME = 1e-3
 
@@ -76,12 +67,34 @@ def computed(composed: Event, delta: float, wanted: float) -> Iterator[Computed]
     sampled = any(isinstance(mechanism.sampler, Poisson) for mechanism in composed.mechanisms)
     possible = least <= wanted * (1 + NEAR) and wanted * (1 - NEAR) <= most
     if possible and sampled and _covered(composed, "pld"):
-        # The lower limit is within a share of PLD's epsilon and takes a fraction of its time.
-        arguments = (composed.mechanisms, delta, composed.accounted)
-        near = cached_least_epsilon(*arguments)
-        if near is None or wanted * (1 - FAR_SHARE) <= near <= wanted * (1 + FAR_SHARE):
-            near = cached_pld_epsilon(*arguments)
-        yield Computed(PLD, near)
+        yield Computed(PLD, by_convention(PLD, composed, delta))
+
+
+def solvable(composed: Event) -> list[str]:
+    """The conventions by which a setting is solved for: those that are no formula for a limit."""
+    renyi = [TODAY, OF_2017] if _covered(composed, "rdp") else []
+    if all(mechanism.is_gaussian for mechanism in composed.mechanisms):
+        return [*renyi, EXACT]
+    return [*renyi, PLD] if _covered(composed, "pld") else renyi
+
+
+def by_convention(name: str, composed: Event, delta: float) -> float:
+    """Epsilon by one of `solvable`; infinite where PLD would take minutes."""
+    if name == PLD:
+        if sum(each.convolutions for each in composed.mechanisms) > MOST_BY_PLD:
+            return math.inf
+        return cached_pld_epsilon(composed.mechanisms, delta, composed.accounted)
+    if name == EXACT:
+        return limit_epsilon(composed, delta)
+    orders, curve = _usable_curve(composed)
+    convert = _today if name == TODAY else _of_2017
+    return convert(orders, curve, delta) if len(orders) else math.inf
+
+
+def limit_epsilon(composed: Event, delta: float) -> float:
+    """Epsilon of the limit theorem, exact without sampling; infinite beyond doubles."""
+    mu = _limit_parameter(composed)
+    return gaussian_epsilon(mu, delta) if mu < LARGEST_MU else math.inf
 
 
 def _range_of_pld(composed: Event, delta: float) -> tuple[float, float]:
@@ -91,21 +104,23 @@ def _range_of_pld(composed: Event, delta: float) -> tuple[float, float]:
         if not _covered(added, "rdp"):
             return 0.0, math.inf
         # Replacing a record costs no less than removing it.
-        curve = rdp_curve(added.mechanisms, "add_remove", ORDERS)
-        usable = np.isfinite(curve)
-        least = _today(ORDERS[usable], curve[usable], delta) if usable.any() else 0.0
-        return RDP_SHARE * least, math.inf
-    limit = gaussian_epsilon(_limit_parameter(composed), delta)
+        least = by_convention(TODAY, added, delta)
+        return RDP_SHARE * least if least < math.inf else 0.0, math.inf
+    limit = limit_epsilon(composed, delta)
     # The theorem says nothing of the largest losses, which decide where few losses are summed.
     return LIMIT_SHARES[0] * limit, max(LIMIT_SHARES[1] * limit, LEAST_TRIED)
 
 
-def _by_renyi(composed: Event, delta: float) -> Iterator[Computed]:
+def _usable_curve(composed: Event) -> tuple[np.ndarray, np.ndarray]:
     curve = rdp_curve(composed.mechanisms, composed.accounted, ORDERS)
     usable = np.isfinite(curve)
-    if not usable.any():
+    return ORDERS[usable], curve[usable]
+
+
+def _by_renyi(composed: Event, delta: float) -> Iterator[Computed]:
+    orders, curve = _usable_curve(composed)
+    if not len(orders):
         return
-    orders, curve = ORDERS[usable], curve[usable]
     for name, convert in ((TODAY, _today), (OF_2017, _of_2017)):
         full = convert(orders, curve, delta)
         yield Computed(name, full)
@@ -128,15 +143,11 @@ def _of_2017(orders: np.ndarray, curve: np.ndarray, delta: float) -> float:
 
 def _by_formula(composed: Event, delta: float) -> Iterator[Computed]:
     gaussian = all(mechanism.is_gaussian for mechanism in composed.mechanisms)
-    mu = _limit_parameter(composed)
-    if mu < LARGEST_MU:
-        yield Computed(EXACT if gaussian else CLT, gaussian_epsilon(mu, delta))
+    if (limit := limit_epsilon(composed, delta)) < math.inf:
+        yield Computed(EXACT if gaussian else CLT, limit)
     if gaussian:
-        yield Computed(CLASSICAL, mu * math.sqrt(2 * math.log(1.25 / delta)))
-    elif len(composed.mechanisms) == 1 and composed.accounted == "add_remove":
-        (one,) = composed.mechanisms
-        spread = one.sampler.sample_rate * math.sqrt(one.count) / one.noise_multiplier
-        yield Computed(ASYMPTOTIC, spread * math.sqrt(-math.log(delta)))
+        widest = _limit_parameter(composed) * math.sqrt(2 * math.log(1.25 / delta))
+        yield Computed(CLASSICAL, widest)
 
 
 def _limit_parameter(composed: Event) -> float:

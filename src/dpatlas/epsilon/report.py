@@ -14,8 +14,6 @@ from dpatlas.errors import one_line
 
 GUARANTEED, UNSUPPORTED, REFUTED = "guaranteed", "not guaranteed", "refuted"
 WIDTH = 100
-# Chance hits from which on a printed number has too few digits to explain it.
-TOO_MANY = 3
 SHOUTED = {GUARANTEED: "GUARANTEED", REFUTED: "REFUTED"}
 
 
@@ -77,6 +75,7 @@ class EpsilonReport:
             "name": claim.name,
             "source": claim.source,
             "phases": [{**vars(phase)} for phase in claim.phases],
+            "parts": [[{**vars(phase)} for phase in phases] for phases in claim.parts],
             "delta": claim.delta,
             "runs": claim.runs,
             "other_trials": sum(count for _, count in claim.trials),
@@ -106,7 +105,6 @@ def _slips(found: Search) -> dict[str, Any]:
         "hits": [_slip(hit) for hit in found.hits],
         "tried": found.tried,
         "expected_by_chance": found.by_chance,
-        "nearest": None if found.nearest is None else _slip(found.nearest),
     }
 
 
@@ -138,9 +136,11 @@ def _heading(claim: EpsilonClaim) -> str:
     lines = [one_line(claim.name)] if claim.name else []
     if claim.source:
         lines.append(f"source: {one_line(claim.source)}")
-    for number, phase in enumerate(claim.phases, 1):
-        lead = f"phase {number}: " if len(claim.phases) > 1 else ""
-        lines.append(_wrapped(lead, phase.describe()))
+    for part, each in enumerate(claim.disjoint, 1):
+        for number, phase in enumerate(each.phases, 1):
+            lead = f"part {part}, disjoint: " if claim.parts else ""
+            lead += f"phase {number}: " if len(each.phases) > 1 else ""
+            lines.append(_wrapped(lead, phase.describe()))
     others = sum(count for _, count in claim.trials)
     many = []
     if claim.runs > 1:
@@ -243,29 +243,27 @@ def _explanation(report: EpsilonReport) -> str:
     claim, found = report.claim, report.searched
     assert claim.claimed is not None and found is not None
     printed = claim.claimed.text
-    if not found.hits and found.by_chance and found.nearest is None:
-        chance = f"about {found.by_chance:.1g} of {found.tried} numbers tried would hit by chance"
-        return f"no slip is needed to give {printed}, and {chance}"
+    if not found.hits and not found.by_chance:
+        return f"none of the slips known here gives {printed} ({found.tried} numbers tried)"
     if not found.hits:
-        lines = [f"none of the slips known here gives {printed} ({found.tried} numbers tried)"]
-        if found.nearest is not None:
-            lines.append(_hit(found.nearest, claim, "  nearest: "))
-        return "\n".join(lines)
-    chance = f"of {found.tried} numbers tried, about {found.by_chance:.1g} would hit by chance"
-    few = ": so few digits tell little" if found.by_chance >= TOO_MANY else ""
-    lines = [f"what gives {printed} ({chance}{few})"]
-    lines += [_hit(hit, claim, "  ") for hit in found.hits]
-    return "\n".join(lines)
+        needless = "no slip is needed to give" if report.verdict == GUARANTEED else "no cause of"
+        chance = f"chance gives as well (about {found.by_chance:.1g} such hits)"
+        return _wrapped(
+            f"{needless} {printed}: ", f"what gives it among {found.tried} numbers tried, {chance}"
+        )
+    heading = f"odds   what gives {printed}, and how many such hits chance would give"
+    return "\n".join([heading, *(_hit(hit, claim) for hit in found.hits)])
 
 
-def _hit(hit: Hit, claim: EpsilonClaim, lead: str) -> str:
+def _hit(hit: Hit, claim: EpsilonClaim) -> str:
     assert claim.claimed is not None
     words = [*hit.changes, hit.convention]
     if claim.relation is None and "add_remove" not in hit.relations:
         words.append(f"under {_and(hit.relations)}")
     if not hit.changes:
         words.insert(0, "the settings as stated")
-    return _wrapped(f"{lead}{nearest(hit.epsilon, claim.claimed.unit)}  ", "; ".join(words))
+    lead = f"{hit.odds:<6.1g} {nearest(hit.epsilon, claim.claimed.unit)}  "
+    return _wrapped(lead, "; ".join(words))
 
 
 def _assumed(report: EpsilonReport) -> str:

@@ -4,32 +4,54 @@ A slip is one change of the claim: another count, rate, noise, delta, or a part 
 number of another neighbour relation than the one meant. Batches that are no Poisson samples are
 also accounted as if they were, by either count of steps, with and without a further change,
 because that habit is the commonest of all. Every changed claim is accounted by every convention of
-`dpatlas.epsilon.conventions`.
+`dpatlas.epsilon.conventions`. Whole factors are not tried one by one: steps, rate and noise that
+give the number are solved for, and the nearest whole factor is a candidate.
+
+A number that chance explains is no cause. The odds of a hit are the number of hits that chance
+would give among all numbers as simple: so many lie between half and twice the printed one, and
+were they spread evenly in its logarithm, so many would fall within a unit of its last digit.
 """
 
+import bisect
+import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import cast
 
-from dpatlas.epsilon.claim import MOST_STEPS, RELATIONS, ClaimedPhase, EpsilonClaim, Printed
-from dpatlas.epsilon.conventions import EXACT, PLD, TODAY, computed
+from dpatlas.epsilon.claim import MOST_STEPS, RELATIONS, ClaimedPhase, EpsilonClaim
+from dpatlas.epsilon.conventions import (
+    EXACT,
+    PLD,
+    TODAY,
+    Computed,
+    by_convention,
+    computed,
+    limit_epsilon,
+    solvable,
+)
 from dpatlas.epsilon.valid import Event, event
 
 AS_POISSON = "batches accounted as Poisson samples, which they are not"
 # Batches that are dealt end an epoch with a smaller one; Poisson samples are n / batch an epoch.
 AS_COUNTED = f"{AS_POISSON}, n / batch of them an epoch"
-FACTORS = (2, 4, 8)
-# With fewer chance hits than these, one and two changes explain a number that is guaranteed.
-CHANCE = (0.5, 0.01)
-# Hits that a report lists, of those with the fewest departures.
-MOST_HITS = 5
+# Hits with lower odds are listed: below ln 2, chance gives none more often than not. The second is
+# for claims that are guaranteed.
+CHANCE, CHANCE_IF_GUARANTEED = math.log(2), 0.2
+MOST_HITS = 3
+# Whole factors that are no divisors of the batch: up to here they are as simple as any slip.
+SMALL, LARGE, MOST_FACTOR = 8, 2, 10_000
+# Solutions take two or three evaluations, as the number falls nearly as the limit theorem's does.
+# PLD takes minutes for larger epsilons, and is left out where samples are supposed.
+MOST_EVALUATIONS, MOST_BY_PLD, NOTHING = 5, 1e3, 1e-12
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e6
 DELTAS = (1e-4, 1e-5, 1e-6)
 Change = tuple[str, EpsilonClaim]
+PhaseChange = Callable[[ClaimedPhase], ClaimedPhase]
 # What decides a number: kind of sampler, rate, noise and count of each mechanism, the accountants'
 # relation and delta.
-Made = tuple[tuple[str, ...], tuple[str, ...], str]
 Key = tuple[tuple[tuple[str, float, float, int], ...], str, float]
 
 
@@ -37,103 +59,185 @@ Key = tuple[tuple[tuple[str, float, float, int], ...], str, float]
 class Hit:
     """A recomputed epsilon that is the printed one: after which changes, and by which convention.
 
-    relations: under which the number is the same.
+    relations: under which the number is the same. departures: how many things had to be changed,
+    an older convention among them, Poisson samples that are none left out; a large factor counts
+    for more. odds: hits that chance would give among all numbers with no more departures.
     """
 
     changes: tuple[str, ...]
     convention: str
     epsilon: float
     relations: tuple[str, ...]
-
-    @property
-    def departures(self) -> int:
-        """How many things had to be changed, an older convention among them."""
-        return len(self.changes) + (self.convention not in (PLD, EXACT, TODAY))
+    departures: int = 0
+    odds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Search:
     """What was found, the likeliest first, and how much was tried.
 
-    tried: different numbers. by_chance: how many of them would hit if they lay at random, evenly in
-    the logarithm, as thick as between half and twice the printed number. nearest: where no
-    number hits.
+    tried: different numbers. by_chance: the least odds of a hit that chance explains, which is left
+    out; 0 if there is none.
     """
 
     hits: tuple[Hit, ...]
     tried: int
     by_chance: float
-    nearest: Hit | None
 
 
 def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
-    """Every single slip whose number is the claimed one, to a unit of its last digit.
+    """The slips whose number is the claimed one, to a unit of its last digit, the least odds first.
 
-    Those with the fewest departures. A claim that is `guaranteed` needs no slip: changes count
-    where chance would hardly give as many hits (`CHANCE`).
+    What chance explains is left out, and sooner where the claim is `guaranteed` and needs no slip:
+    then changes are none where the settings as stated give the number, which always stand.
     """
     assert claim.claimed is not None
     wanted = claim.claimed
-    found: dict[Made, Hit] = {}
-    for composed, delta, changes, relations in _different_events(claim):
-        if claim.relation is not None and claim.relation not in relations:
-            changes = (*changes, f"accounted under {relations[0]}, not {claim.relation}")
-        for each in computed(composed, delta, wanted.value):
-            key = (changes, relations, f"{each.epsilon:.9g}")
-            if key in found:
-                # Two lists of orders with the same best one.
-                continue
-            found[key] = Hit(changes, each.convention, each.epsilon, relations)
-    made = list(found.values())
-    hits = [hit for hit in made if wanted.hit_by(hit.epsilon)]
-    hits.sort(key=lambda hit: (hit.departures, len(hit.changes), abs(hit.epsilon - wanted.value)))
-    by_chance = _by_chance(found, hits, wanted)
-    nearest = None
-    if not hits:
-        nearest = min(made, key=lambda hit: abs(hit.epsilon - wanted.value), default=None)
-    if guaranteed:
-        most = sum(by_chance < share for share in CHANCE)
-        hits = [hit for hit in hits if len(hit.changes) <= most]
-    tried = len({key[2] for key in found})
-    return Search(tuple(hits[:MOST_HITS]), tried, by_chance, nearest)
-
-
-def _by_chance(found: Mapping[Made, Hit], hits: Sequence[Hit], wanted: Printed) -> float:
-    near = {
-        key[2]
-        for key, hit in found.items()
-        if wanted.value / 2 <= hit.epsilon <= 2 * wanted.value and hit not in hits
-    }
-    return len(near) * 2 * wanted.window / (wanted.value * math.log(4)) if near else 0.0
-
-
-def _different_events(
-    claim: EpsilonClaim,
-) -> list[tuple[Event, float, tuple[str, ...], tuple[str, ...]]]:
-    """Events with delta, the fewest changes that lead to them, and the relations that have them."""
-    found: dict[Key, tuple[Event, float, tuple[str, ...], tuple[str, ...]]] = {}
+    # Two changes may lead to one event, and two lists of orders have the same best one.
+    found: dict[tuple[Key, str], Hit] = {}
+    near: Counter[int] = Counter()
     for changes, changed in _variants(claim):
-        for relation in RELATIONS:
-            composed = event(changed, relation)
-            if composed is None:
+        for relations, composed in _by_relation(changed).items():
+            key = _key(composed, changed.delta)
+            if any(key == other for other, _ in found):
                 continue
-            key = (_numbers(composed), composed.accounted, changed.delta)
-            if key not in found:
-                found[key] = (composed, changed.delta, changes, (relation,))
-            elif found[key][2] == changes:
-                found[key] = (*found[key][:3], (*found[key][3], relation))
-    return list(found.values())
+            for each in computed(composed, changed.delta, wanted.value):
+                hit = _hit(claim, changes, relations, each)
+                if found.setdefault((key, f"{each.epsilon:.9g}"), hit) is hit:
+                    near[hit.departures] += wanted.value / 2 <= hit.epsilon <= 2 * wanted.value
+    for before, base in _bases(claim):
+        by_pld = not before and wanted.value <= MOST_BY_PLD
+        for row in FACTORED:
+            for words, composed, relations, each, large, counted in _solved(
+                base, row, wanted.value, by_pld
+            ):
+                hit = _hit(claim, (*before, words), relations, each)
+                near += Counter({hit.departures + more: many for more, many in counted.items()})
+                hit = replace(hit, departures=hit.departures + large)
+                found.setdefault((_key(composed, claim.delta), f"{each.epsilon:.9g}"), hit)
+    share = 2 * wanted.window / (wanted.value * math.log(4))
+    hits = [
+        replace(hit, odds=share * sum(near[each] for each in range(hit.departures + 1)))
+        for hit in found.values()
+        if wanted.hit_by(hit.epsilon)
+    ]
+    hits.sort(key=lambda hit: (hit.odds, len(hit.changes), abs(hit.epsilon - wanted.value)))
+    most = CHANCE_IF_GUARANTEED if guaranteed else CHANCE
+    if guaranteed and not all(hit.changes for hit in hits):
+        most = 0.0
+    named = [hit for hit in hits if not hit.changes or hit.odds < most]
+    by_chance = min((hit.odds for hit in hits if hit not in named), default=0.0)
+    return Search(tuple(named[:MOST_HITS]), len({number for _, number in found}), by_chance)
 
 
-def _numbers(composed: Event) -> tuple[tuple[str, float, float, int], ...]:
-    return tuple(
+def _hit(
+    claim: EpsilonClaim, changes: tuple[str, ...], relations: tuple[str, ...], each: Computed
+) -> Hit:
+    if claim.relation not in (None, *relations):
+        changes = (*changes, f"accounted under {relations[0]}, not {claim.relation}")
+    departures = sum(words not in (AS_POISSON, AS_COUNTED) for words in changes)
+    departures += each.convention not in (PLD, EXACT, TODAY)
+    return Hit(changes, each.convention, each.epsilon, relations, departures)
+
+
+def _solved(
+    claim: EpsilonClaim, row: "Row", wanted: float, by_pld: bool
+) -> Iterator[tuple[str, Event, tuple[str, ...], Computed, int, dict[int, int]]]:
+    """By relation and convention, the whole factor of that row whose number is nearest to `wanted`.
+
+    In words, with its event, relations and number; departures of a large factor, which is no
+    divisor of the batch and above `SMALL`; and by them how many factors have numbers between half
+    and twice the wanted one.
+    """
+    words, change, divides = row
+    batch = (claim.phases[0].records and claim.phases[0].batch) or 1
+    factors: Sequence[int] = range(2, MOST_FACTOR)
+    if divides:
+        factors = [each for each in range(2, min(batch, MOST_FACTOR) + 1) if batch % each == 0]
+
+    @functools.cache
+    def changed(factor: int) -> EpsilonClaim | None:
+        return _changed(claim, lambda phase: change(phase, factor))
+
+    factors = factors[: bisect.bisect_left(factors, True, key=lambda each: changed(each) is None)]
+    for relations, composed in _by_relation(claim).items() if factors else ():
+        if claim.relation not in (None, *relations):
+            continue
+
+        def at(factor: int, relation: str = relations[0]) -> Event:
+            return cast(Event, event(cast(EpsilonClaim, changed(factor)), relation))
+
+        start = max(limit_epsilon(composed, claim.delta), NOTHING)
+        sign = 1 if limit_epsilon(at(factors[-1]), claim.delta) > start else -1
+
+        def limit(each: int, at: Callable[[int], Event] = at, sign: int = sign) -> float:
+            return sign * max(limit_epsilon(at(each), claim.delta), NOTHING)
+
+        for name in solvable(composed):
+            if name == PLD and not by_pld:
+                continue
+            stated = by_convention(name, composed, claim.delta)
+            if sign * (wanted - stated) <= 0 or not 0 < stated < math.inf > start:
+                continue
+            ratio, factor, numbers = stated / start, 0, dict[int, float]()
+            while factor not in numbers and len(numbers) < MOST_EVALUATIONS:
+                if factor:
+                    numbers[factor] = by_convention(name, at(factor), claim.delta)
+                    if not 0 < (shared := sign * numbers[factor] / limit(factor)) < math.inf:
+                        break
+                    ratio = shared
+                place = bisect.bisect_left(factors, sign * wanted / ratio, key=limit)
+                around = factors[max(place - 1, 0) : place + 1]
+                factor = min(around, key=lambda each: abs(limit(each) - sign * wanted / ratio))
+            factor = min(numbers, key=lambda each: abs(numbers[each] - wanted))
+            ends = [sign * share * wanted / ratio for share in (0.5, 2)][::sign]
+            near = factors[slice(*(bisect.bisect_left(factors, end, key=limit) for end in ends))]
+            small = len(near) if divides else bisect.bisect_right(near, SMALL)
+            number = Computed(name, numbers[factor])
+            large = 0 if divides or factor <= SMALL else LARGE
+            said = words.format(k=factor, size=batch // factor)
+            yield said, at(factor), relations, number, large, {0: small, LARGE: len(near) - small}
+
+
+def _by_relation(claim: EpsilonClaim) -> dict[tuple[str, ...], Event]:
+    """The different events of a claim, by the relations that have them."""
+    events: dict[Key, tuple[tuple[str, ...], Event]] = {}
+    for relation in RELATIONS:
+        if (composed := event(claim, relation)) is not None:
+            key = _key(composed, claim.delta)
+            relations, first = events.get(key, ((), composed))
+            events[key] = ((*relations, relation), first)
+    return dict(events.values())
+
+
+def _key(composed: Event, delta: float) -> Key:
+    numbers = tuple(
         (each.sampler.name, each.sampler.sample_rate, each.noise_multiplier, each.count)
         for each in composed.mechanisms
     )
+    return numbers, composed.accounted, delta
 
 
 def _variants(claim: EpsilonClaim) -> Iterator[tuple[tuple[str, ...], EpsilonClaim]]:
     """The claim with no change, one change, and with Poisson sampling supposed as well."""
+    yield from _bases(claim)
+    for before, base in _bases(claim):
+        phases = ((words, _changed(base, change)) for words, change in SLIPS)
+        for words, changed in (*_parts_left_out(base), *phases, *_other_deltas(base)):
+            if changed not in (None, base):
+                yield (*before, words), changed
+
+
+def _changed(claim: EpsilonClaim, change: PhaseChange) -> EpsilonClaim | None:
+    """The claim after a change of every phase; None where it makes no sense for one."""
+    try:
+        return claim.map_phases(change)
+    except _Nothing:
+        return None
+
+
+def _bases(claim: EpsilonClaim) -> list[tuple[tuple[str, ...], EpsilonClaim]]:
+    """The claim as it is, and with Poisson sampling supposed, by either count of steps."""
     bases: list[tuple[tuple[str, ...], EpsilonClaim]] = [((), claim)]
     if any(phase.sampler not in ("poisson", "full-batch") for phase in claim.phases):
         supposed = claim.map_phases(_as_poisson)
@@ -141,22 +245,7 @@ def _variants(claim: EpsilonClaim) -> Iterator[tuple[tuple[str, ...], EpsilonCla
         bases.append(((AS_POISSON,), supposed))
         if counted != supposed:
             bases.append(((AS_COUNTED,), counted))
-    yield from bases
-    for before, base in bases:
-        for words, changed in _changes(base):
-            yield (*before, words), changed
-
-
-def _changes(claim: EpsilonClaim) -> Iterator[Change]:
-    yield from _parts_left_out(claim)
-    for words, change in (*_phase_changes(), *_micro_batches(claim)):
-        try:
-            changed = claim.map_phases(change)
-        except _Nothing:
-            continue
-        if changed != claim:
-            yield words, changed
-    yield from _other_deltas(claim)
+    return bases
 
 
 def _parts_left_out(claim: EpsilonClaim) -> Iterator[Change]:
@@ -187,85 +276,10 @@ class _Nothing(Exception):
     """A change that makes no sense for a phase."""
 
 
-def _phase_changes() -> Iterator[tuple[str, Callable[[ClaimedPhase], ClaimedPhase]]]:
-    yield "epochs counted in the place of steps", _epochs_as_steps
-    yield "one epoch counted", _one_epoch
-    yield "one step counted", lambda phase: phase.but(steps=1, epochs=None)
-    yield "steps of an epoch rounded down (drop_last)", lambda phase: _whole(phase, math.floor)
-    yield "steps of an epoch rounded up", lambda phase: _whole(phase, math.ceil)
-    yield "all steps rounded down", _truncated
-    yield "the next power of two as batch", _power_of_two
-    yield (
-        "sampling rate 1 / (n // batch), one over the batches of an epoch",
-        lambda phase: _rate(phase, 1 / math.floor(1 / _q(phase))),
-    )
-    yield (
-        "sampling rate 1 / (batches of an epoch, rounded up)",
-        lambda phase: _rate(phase, 1 / math.ceil(1 / _q(phase))),
-    )
-    yield (
-        "batches of an epoch rounded up, and one over them as sampling rate (Opacus)",
-        lambda phase: _rate(_whole(phase, math.ceil), 1 / math.ceil(1 / _q(phase))),
-    )
-    yield "sampling rate 1 / n", lambda phase: _rate(phase, 1 / (phase.n or 1))
-    yield "no amplification by sampling", _all_records
-    for factor in FACTORS:
-        yield (
-            f"sampling rate x {factor} (the batch of {factor} devices or micro-batches)",
-            lambda phase, factor=factor: _rate(phase, factor * _q(phase)),  # type: ignore[misc]
-        )
-        yield (
-            f"sampling rate / {factor} (the batch of one of {factor})",
-            lambda phase, factor=factor: _rate(phase, _q(phase) / factor),  # type: ignore[misc]
-        )
-        yield f"steps x {factor}", lambda phase, factor=factor: _steps(phase, factor)  # type: ignore[misc]
-        yield f"steps / {factor}", lambda phase, factor=factor: _steps(phase, 1 / factor)  # type: ignore[misc]
-    yield "noise in units of C / batch: multiplied by the batch", lambda p: _noise(p, _batch(p))
-    yield "noise in units of C / batch: divided by the batch", lambda p: _noise(p, 1 / _batch(p))
-    yield "noise doubled: a sensitivity of C / 2 taken", lambda phase: _noise(phase, 2)
-    yield "noise halved: a sensitivity of 2 C taken", lambda phase: _noise(phase, 0.5)
-    yield "noise squared", lambda phase: _noise(phase, phase.noise or 1)
-    yield "square root of the noise, as if it were a variance", _root
-    for place in range(4):
-        yield (
-            "a digit of the noise lost",
-            lambda phase, place=place: _digit_lost(phase, place),  # type: ignore[misc]
-        )
-
-
-def _micro_batches(
-    claim: EpsilonClaim,
-) -> Iterator[tuple[str, Callable[[ClaimedPhase], ClaimedPhase]]]:
-    """Steps counted by micro-batches, whose size divides the batch: 256 of 4 records for 1024."""
-    batch = claim.phases[0].batch or 1
-    for size in (size for size in range(1, batch) if batch % size == 0):
-        words = f"steps counted in micro-batches of {size}, {batch // size} to an update"
-        for rounding, last in ((math.ceil, ""), (math.floor, ", the last of an epoch left out")):
-            yield (
-                f"{words}{last}",
-                lambda phase, size=size, rounding=rounding: _by_micro_batch(  # type: ignore[misc]
-                    phase, size, rounding
-                ),
-            )
-
-
-def _by_micro_batch(
-    phase: ClaimedPhase, size: int, rounding: Callable[[float], int]
-) -> ClaimedPhase:
-    if phase.n is None or phase.batch is None or phase.batch % size:
-        raise _Nothing
-    steps = phase.steps * phase.batch // size
-    if phase.epochs is not None:
-        steps = math.ceil(phase.epochs * rounding(phase.n / size))
-    if not 0 < steps <= MOST_STEPS:
-        raise _Nothing
-    return phase.but(steps=steps, epochs=None)
-
-
 def _as_poisson(phase: ClaimedPhase) -> ClaimedPhase:
     if phase.sampler in ("poisson", "full-batch"):
         return phase
-    return phase.but(sampler="poisson", drop_last=False)
+    return phase.but(sampler="poisson", mechanism="gaussian", bands=None, drop_last=False)
 
 
 def _steps_of_poisson(phase: ClaimedPhase) -> ClaimedPhase:
@@ -280,81 +294,65 @@ def _q(phase: ClaimedPhase) -> float:
     return phase.batch / phase.n
 
 
-def _batch(phase: ClaimedPhase) -> int:
-    if phase.batch is None:
+def _batch(phase: ClaimedPhase, parts: int = 1) -> int:
+    """The batch that was stated, beside the number of records, or the size of its equal parts."""
+    if phase.batch is None or phase.records is None or phase.batch % parts:
         raise _Nothing
-    return phase.batch
+    return phase.batch // parts
 
 
 def _epochs(phase: ClaimedPhase) -> float:
     return phase.epochs if phase.epochs is not None else max(1, round(phase.steps * _q(phase)))
 
 
-def _epochs_as_steps(phase: ClaimedPhase) -> ClaimedPhase:
-    return phase.but(steps=max(1, math.ceil(_epochs(phase))), epochs=None)
-
-
-def _one_epoch(phase: ClaimedPhase) -> ClaimedPhase:
-    return phase.but(steps=math.ceil(1 / _q(phase) - 1e-9), epochs=1.0)
+def _steps(phase: ClaimedPhase, steps: float) -> ClaimedPhase:
+    if not 1 <= round(steps) <= MOST_STEPS:
+        raise _Nothing
+    return phase.but(steps=round(steps), epochs=None)
 
 
 def _whole(phase: ClaimedPhase, rounding: Callable[[float], int]) -> ClaimedPhase:
-    steps = max(1, math.ceil(_epochs(phase) * rounding(1 / _q(phase) + 1e-12)))
-    return phase.but(steps=steps)
+    return _steps(phase, math.ceil(_epochs(phase) * rounding(1 / _q(phase) + 1e-12)))
 
 
-def _truncated(phase: ClaimedPhase) -> ClaimedPhase:
-    return phase.but(steps=max(1, math.floor(_epochs(phase) / _q(phase) + 1e-9)))
-
-
-def _power_of_two(phase: ClaimedPhase) -> ClaimedPhase:
-    """240 or 250 records a batch become 256, with the steps of as many epochs."""
-    _q(phase)
-    assert phase.n is not None and phase.batch is not None
-    batch = 1 << (phase.batch - 1).bit_length()
-    if not phase.batch < batch <= phase.n:
-        raise _Nothing
-    steps = phase.steps
-    if phase.epochs is not None and phase.sampler == "poisson":
-        steps = math.ceil(phase.epochs * phase.n / batch)
-    return phase.but(batch=batch, steps=steps)
+def _micro_batches(
+    phase: ClaimedPhase, parts: int, rounding: Callable[[float], int]
+) -> ClaimedPhase:
+    size, steps = _batch(phase, parts), phase.steps * parts
+    if phase.epochs is not None:
+        steps = math.ceil(phase.epochs * rounding((phase.n or 1) / size))
+    return _steps(phase, steps)
 
 
 def _rate(phase: ClaimedPhase, rate: float) -> ClaimedPhase:
     """Sampling rates concern Poisson samples; of others they are the habit of `AS_POISSON`."""
-    if phase.sampler != "poisson" or not 0 < rate <= 1:
-        raise _Nothing
     # The fraction of small terms that is meant by a rate in doubles.
     small = Fraction(rate).limit_denominator(10**9)
-    if small == 0:
+    if phase.sampler != "poisson" or not 0 < small * (phase.bands or 1) <= 1:
         raise _Nothing
     return phase.but(n=small.denominator, batch=small.numerator)
 
 
+def _of_batch(phase: ClaimedPhase, batch: int, steps: int) -> ClaimedPhase:
+    """Another batch, and the steps of as many epochs; `steps` where epochs are not given."""
+    rate = batch / _batch(phase) * _q(phase)
+    if phase.epochs is not None:
+        steps = math.ceil(phase.epochs / rate - 1e-9)
+    return _rate(_steps(phase, steps), rate)
+
+
 def _all_records(phase: ClaimedPhase) -> ClaimedPhase:
     _q(phase)
-    return phase.but(sampler="full-batch", n=None, batch=None, epochs=None, drop_last=False)
+    nothing = dict.fromkeys(("n", "batch", "sample_rate", "bands", "epochs"))
+    return phase.but(sampler="full-batch", mechanism="gaussian", drop_last=False, **nothing)
 
 
-def _steps(phase: ClaimedPhase, factor: float) -> ClaimedPhase:
-    return phase.but(steps=max(1, round(phase.steps * factor)), epochs=None)
-
-
-def _noise(phase: ClaimedPhase, factor: float) -> ClaimedPhase:
-    assert phase.noise is not None
-    return _with_noise(phase, phase.noise * factor)
-
-
-def _with_noise(phase: ClaimedPhase, noise: float) -> ClaimedPhase:
+def _noise(phase: ClaimedPhase, factor: float = 1, power: float = 1) -> ClaimedPhase:
     """Numbers that nobody can claim take the accountants long."""
+    noise = cast(float, phase.noise) ** power * factor
     if not LEAST_NOISE <= noise <= MOST_NOISE:
         raise _Nothing
     return phase.but(noise=noise)
-
-
-def _root(phase: ClaimedPhase) -> ClaimedPhase:
-    assert phase.noise is not None
-    return _with_noise(phase, math.sqrt(phase.noise))
 
 
 def _digit_lost(phase: ClaimedPhase, place: int) -> ClaimedPhase:
@@ -364,4 +362,70 @@ def _digit_lost(phase: ClaimedPhase, place: int) -> ClaimedPhase:
     if "e" in text or "." not in text or place >= len(digits):
         raise _Nothing
     left = float(text[: digits[place]] + text[digits[place] + 1 :])
-    return _with_noise(phase, left)
+    return _noise(phase.but(noise=left))
+
+
+SLIPS: tuple[tuple[str, PhaseChange], ...] = (
+    ("epochs counted in the place of steps", lambda p: _steps(p, math.ceil(_epochs(p)))),
+    ("one epoch counted", lambda p: _steps(p, math.ceil(1 / _q(p) - 1e-9))),
+    ("one step counted", lambda p: _steps(p, 1)),
+    ("steps of an epoch rounded down (drop_last)", lambda p: _whole(p, math.floor)),
+    ("steps of an epoch rounded up", lambda p: _whole(p, math.ceil)),
+    ("all steps rounded down", lambda p: _steps(p, math.floor(_epochs(p) / _q(p) + 1e-9))),
+    (
+        "the next power of two as batch",
+        lambda p: _of_batch(p, 1 << (_batch(p) - 1).bit_length(), p.steps),
+    ),
+    (
+        "sampling rate 1 / (n // batch), one over the batches of an epoch",
+        lambda p: _rate(p, 1 / math.floor(1 / _q(p))),
+    ),
+    (
+        "sampling rate 1 / (batches of an epoch, rounded up)",
+        lambda p: _rate(p, 1 / math.ceil(1 / _q(p))),
+    ),
+    (
+        "batches of an epoch rounded up, and one over them as sampling rate (Opacus)",
+        lambda p: _rate(_whole(p, math.ceil), 1 / math.ceil(1 / _q(p))),
+    ),
+    ("sampling rate 1 / n", lambda p: _rate(p, _q(p) / _batch(p))),
+    ("no amplification by sampling", _all_records),
+    (
+        "noisy sums accounted, without the tree or the bands",
+        lambda p: p.but(mechanism="gaussian", bands=None),
+    ),
+    ("noise in units of C / batch: multiplied by the batch", lambda p: _noise(p, _batch(p))),
+    ("noise in units of C / batch: divided by the batch", lambda p: _noise(p, 1 / _batch(p))),
+    ("noise squared", lambda p: _noise(p, power=2)),
+    ("square root of the noise, as if it were a variance", lambda p: _noise(p, power=0.5)),
+    *(
+        ("a digit of the noise lost", functools.partial(_digit_lost, place=place))
+        for place in range(4)
+    ),
+)
+MICRO = "steps counted in micro-batches of {size}, {k} to an update"
+# Changes by a whole factor k, in words, and whether k has to divide the batch.
+Row = tuple[str, Callable[[ClaimedPhase, int], ClaimedPhase], bool]
+FACTORED: tuple[Row, ...] = (
+    ("steps x {k}", lambda p, k: _steps(p, p.steps * k), False),
+    ("steps / {k}", lambda p, k: _steps(p, p.steps / k), False),
+    (MICRO, lambda p, k: _micro_batches(p, k, math.ceil), True),
+    (
+        f"{MICRO}, the last of an epoch left out",
+        lambda p, k: _micro_batches(p, k, math.floor),
+        True,
+    ),
+    (
+        "sampling rate x {k} (the batch of {k} devices or micro-batches)",
+        lambda p, k: _rate(p, k * _q(p)),
+        False,
+    ),
+    ("sampling rate / {k} (the batch of one of {k})", lambda p, k: _rate(p, _q(p) / k), True),
+    (
+        "rate and steps of batches of {size}, one of {k} parts",
+        lambda p, k: _of_batch(p, _batch(p, k), p.steps * k),
+        True,
+    ),
+    ("noise x {k}: a sensitivity of C / {k} taken", _noise, False),
+    ("noise / {k}: a sensitivity of {k} C taken", lambda p, k: _noise(p, 1 / k), False),
+)
