@@ -60,11 +60,17 @@ def main(arguments: Sequence[str]) -> int:
     elif selects:
         print("selected: none: the law drew no trial, and this is all that is released")
     runs = metrics.get("runs") or []
+    mean = f", the mean of {len(runs)} networks," if len(runs) > 1 else ""
+    tested = f"{metrics['n_test']} test records, which count as public"
     for name in ("accuracy", "loss"):
         if metrics.get(name) is not None:
-            mean = f", the mean of {len(runs)} networks," if len(runs) > 1 else ""
-            tested = f"{metrics['n_test']} test records, which count as public"
             print(f"{name}: {metrics[name]:.4g}{mean} on {tested}")
+    if metrics.get("balanced_accuracy") is not None:
+        auc = "" if metrics["auc"] is None else f", AUC {metrics['auc']:.4g}"
+        print(
+            f"balanced accuracy {metrics['balanced_accuracy']:.4g}{auc}; to answer with the "
+            f"largest class alone has accuracy {metrics['majority']:.4g}"
+        )
     if audit := metrics.get("audit"):
         test = audit["profile_test"]
         needed = "no number" if test["needed"] is None else f"{test['needed']} of them"

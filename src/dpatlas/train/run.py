@@ -1,6 +1,7 @@
 """Private training as settings say, from Python: data sets by name are prepared first."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from dpatlas.errors import InputError
 from dpatlas.jobs.job import Kind, execute, numerics, resolve_device
 from dpatlas.train.earlier import earlier_records, say_what_adds_up
 from dpatlas.train.inputs import Inputs
-from dpatlas.train.prepared import prepared_set
+from dpatlas.train.prepared import images_in, prepared_set
 from dpatlas.train.settings import TrainSettings
 from dpatlas.train.training import PACKAGES, Shown, TrainingBySettings
 
@@ -33,7 +34,10 @@ class OwnSpec(SpecFields):
         return self.settings["seed"]
 
 
-RECORD = network_record(OwnSpec)
+# Means over the runs of what `dpatlas.train.scores.class_scores` has beside the accuracy.
+SCORES = ("majority", "balanced_accuracy", "auc")
+_shared = network_record(OwnSpec)
+RECORD = replace(_shared, version=2, facts=" ".join([_shared.facts, *SCORES]))
 
 
 def train(
@@ -69,11 +73,13 @@ def train(
     if private_loss and settings.select:
         raise InputError("--show-private-loss", "select", "one of the two: it shows no progress")
     prepared = None
-    if settings.is_prepared:
+    if settings.images:
+        prepared = images_in(base / settings.data, settings.images)
+    elif settings.is_prepared:
         sources = {"data_root": data_root, "allow_download": allow_download}
         prepared = prepared_set(settings.data, base, output, **sources)
     with numerics(device):
-        training = TrainingBySettings(Inputs(settings, base, prepared))
+        training = TrainingBySettings(Inputs(settings, base, prepared), SCORES)
     spec = Spec.of({"key": "train", "kind": "settings_file", **training.identity}, name)
     folder = output / spec.id
     with only_process(output, spec.id):

@@ -79,8 +79,9 @@ def _where(error: Exception, model: nn.Module) -> str:
 class TrainingBySettings:
     """Trainings by the settings: their plan, and what they give as a job."""
 
-    def __init__(self, inputs: Inputs):
-        self.inputs, self.settings = inputs, inputs.settings
+    def __init__(self, inputs: Inputs, scores: Sequence[str] = ()):
+        """scores: those of `class_scores` that an outcome has beside accuracy and loss."""
+        self.inputs, self.settings, self.scores = inputs, inputs.settings, scores
         phase = inputs.phase()
         planned = phase.accounted_phases
         self.accounts: dict[str, Any] = {
@@ -341,10 +342,10 @@ class TrainingBySettings:
         ]
 
         def over_runs(name: str) -> Any:
-            values = [row[name] for row in rows]
+            values = [each.get(name) for each in measured]
             return None if not values or None in values else sum(values)
 
-        means = {name: over_runs(name) for name in ("accuracy", "loss")}
+        means = {name: over_runs(name) for name in ("accuracy", "loss", *self.scores)}
         facts = {
             "n": self.phase.sampler.n,
             "n_test": measured[0]["n_test"] if measured else 0,
@@ -353,7 +354,7 @@ class TrainingBySettings:
             "steps": self.phase.steps,
             "relation": self.accounts["relation"],
             **{name: total and total / len(rows) for name, total in means.items()},
-            "skipped_records": over_runs("skipped_records"),
+            "skipped_records": over_runs("skipped"),
         }
         further = {"selected": None, "score": None, "audit": None, **further}
         return Outcome({**facts, **further, "runs": rows}, entries)
