@@ -219,3 +219,39 @@ def test_a_csv_file_that_is_no_table_is_refused(tmp_path, rows, said):
     (run_rows / "rows.csv").write_text(rows)
     with pytest.raises(InputError, match=said):
         run(run_rows, data="rows.csv")
+
+
+def test_init_writes_settings_whose_values_are_left_to_declare(tmp_path, capsys):
+    (tmp_path / "data.csv").write_text(ROWS)
+    (tmp_path / "test.csv").write_text(ROWS.replace("50,f", "51,m"))
+    assert main(["--init", str(tmp_path / "data.csv")]) == 0
+    path = tmp_path / "data.yaml"
+    assert str(path) in capsys.readouterr().out
+    # No value of a cell.
+    text = path.read_text()
+    assert not any(word in text for word in ("healthy", "ill\n", "good", "120"))
+    with pytest.raises(InputError, match=r"table.columns.age.range.0: found 'LOW'"):
+        main([str(path), "--output", str(tmp_path / "out")])
+    with pytest.raises(InputError, match=r"data\.yaml: found a file"):
+        main(["--init", str(tmp_path / "data.csv")])
+    settings = yaml.safe_load(text)
+    kinds = {"age": "range", "sex": "categories", "ward": "range"}
+    assert all([kind] == list(settings["table"]["columns"][name]) for name, kind in kinds.items())
+    settings["table"] |= {"classes": ["healthy", "ill"], "columns": TABLE["columns"]}
+    path.write_text(yaml.safe_dump(settings | {"test": "test.csv", "batch": 2, "delta": 1e-3}))
+    assert main([str(path), "--output", str(tmp_path / "out")]) == 0
+
+
+def test_init_of_a_folder_names_its_classes(tmp_path):
+    for name in ("train/dark", "train/light", "test/dark", "test/light"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for each in range(2):
+            Image.new("L", (30, 40), each + 9 * len(name)).save(
+                tmp_path / "pictures" / name / f"{each}.png"
+            )
+    assert main(["--init", str(tmp_path / "pictures")]) == 0
+    text = (tmp_path / "pictures.yaml").read_text()
+    assert 'classes: ["dark", "light"]' in text and "test:" not in text
+    path = tmp_path / "pictures.yaml"
+    path.write_text(text.replace("100", "2").replace("epochs: 10", "steps: 1"))
+    assert main([str(path), "--output", str(tmp_path / "out")]) == 0

@@ -11,6 +11,7 @@ from dpatlas.base.files import check_writable, write_atomic
 from dpatlas.base.folders import RESULTS
 from dpatlas.base.progress import say
 from dpatlas.base.rounding import upward
+from dpatlas.base.schema import is_number
 from dpatlas.base.scripts import printing_to_stderr
 from dpatlas.base.yaml_files import read_checked
 from dpatlas.errors import ArgumentParser, InputError
@@ -24,9 +25,40 @@ the choice; the number of trials must stay secret: release neither cost.json nor
 time."""
 
 
+TEST = "# test: HELD_OUT.csv  # records to measure on; they count as public\n"
+TABLE = """\
+table:
+  target: {}
+  classes: [FIRST, SECOND]  # as the cells name them; without this line targets are numbers
+  # groups: COLUMN  # the person of a record, for a guarantee per person
+  # What is declared here is public: take it from what the columns mean, not from these records.
+  # Missing cells are refused, or filled by a constant: {{range: [0, 100], missing: 50}}.
+  columns:  # those that are inputs
+"""
+FOLDER = """\
+data: {data}
+images:
+  classes: {classes}
+  image_shape: [1, 28, 28]  # channels (1 or 3), height, width
+  scaling: centred
+  resize: true
+model: small-cnn-s  # or another of docs/settings.md, or FILE.py:FUNCTION of rows of pixels
+"""
+REST = """\
+epsilon: 3
+batch: 100  # expected size of a Poisson batch
+epochs: 10
+max_grad_norm: 1.0
+lr: 0.5  # chosen by comparing on other records; that costs privacy on these
+"""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Train as a settings file says, and print the guarantee and what was measured."""
     options = _parser().parse_args(arguments)
+    if options.init:
+        print(f"settings: {_init(options.init)}: fill in what stands in capitals, then train by it")
+        return 0
     path = options.settings or _example(options.output)
     from dpatlas.train import Settings, train
 
@@ -104,6 +136,35 @@ def _example(output: Path) -> Path:
     return path
 
 
+def _init(data: Path) -> Path:
+    """Settings for a CSV file or a folder of images, written beside it; values stay to be declared.
+
+    Of the records only names are taken: of columns or classes, and whether the first row has a
+    number in a column. InputError for settings that are there already.
+    """
+    path = data.absolute().with_suffix(".yaml")
+    if path.exists():
+        raise InputError(str(path), "a file", "--init where no settings are written yet")
+    if data.is_dir():
+        parts = sorted(each.name for each in data.iterdir() if each.is_dir())
+        inner = data / "train" if "train" in parts else data
+        classes = sorted(each.name for each in inner.iterdir() if each.is_dir())
+        lines = [FOLDER.format(data=json.dumps(f"{data.name}/"), classes=json.dumps(classes))]
+        if "test" not in parts:
+            lines.append(TEST)
+    else:
+        from dpatlas.train.files import read_csv
+
+        *inputs, target = read_csv("--init", data).items()
+        lines = [f"data: {json.dumps(data.name)}\n{TEST}", TABLE.format(json.dumps(target[0]))]
+        for name, cells in inputs:
+            kind = "range: [LOW, HIGH]" if is_number(cells[0]) else "categories: [FIRST, SECOND]"
+            lines.append(f"    {json.dumps(name)}: {{{kind}}}\n")
+        lines.append("model: linear  # or mlp, or FILE.py:FUNCTION, which returns your network\n")
+    write_atomic(path, "".join([*lines, REST]))
+    return path
+
+
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="dpatlas train",
@@ -114,6 +175,9 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument(
         "settings", nargs="?", type=Path, metavar="FILE.yaml", help="see docs/training.md"
+    )
+    parser.add_argument(
+        "--init", type=Path, metavar="DATA", help="write settings for a CSV file or image folder"
     )
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda-tf32 or auto")
     parser.add_argument("--output", type=Path, default=RESULTS / "train", help="folder to write to")

@@ -29,7 +29,7 @@ def read_table(
     Raises InputError, where `key` begins, for a file that cannot be read, and by column for cells
     that the settings do not allow.
     """
-    columns = _csv(key, path)
+    columns = read_csv(key, path)
     needed = [*table.columns, table.target, *([table.groups] if table.groups else [])]
     for name in needed:
         if name not in columns:
@@ -52,7 +52,8 @@ def read_table(
     return np.concatenate(inputs, axis=1), y, persons
 
 
-def _csv(key: str, path: Path) -> dict[str, Cells]:
+def read_csv(key: str, path: Path) -> dict[str, Cells]:
+    """The cells of each column of a CSV file, without spaces around them."""
     allowed = "a CSV file in UTF-8 with commas and a first line of different names"
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
