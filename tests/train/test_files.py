@@ -85,12 +85,9 @@ def test_no_row_has_an_effect_on_the_inputs_of_another_one(tmp_path):
     assert np.array_equal(x[:3], fewer)
 
 
-def test_a_text_is_its_bytes_and_a_target_without_classes_a_number(tmp_path):
-    note = {"note": {"text_bytes": 6, "missing": ""}}
-    x, y, _ = read(tmp_path, target="ward", classes=None, columns=note)
-    assert x.dtype == np.int64 and y.dtype == np.float32 and y.tolist() == [1, 2, 3, 1]
-    assert bytes((x[1] - 1).tolist()) == b"very b"
-    assert x[0].tolist() == [*(each + 1 for each in b"good"), 0, 0] and not x[3].any()
+def test_a_target_without_classes_is_a_number(tmp_path):
+    _, y, persons = read(tmp_path, target="ward", classes=None)
+    assert y.dtype == np.float32 and y.tolist() == [1, 2, 3, 1] and persons is None
 
 
 def test_a_category_that_is_called_like_a_missing_cell_is_a_category(tmp_path):
@@ -168,11 +165,10 @@ BAD = [
     ({"table": columns(age={"range": [0, 100]})}, "column age: found 1 of 4 cells missing; all"),
     ({"table": columns(age={"range": [1, 1]})}, "columns.age.range: found 1 to 1"),
     ({"table": columns(age={"range": [0, 1], "missing": 5})}, "columns.age.missing: found 5; all"),
-    ({"table": columns(age={"missing": 5})}, "range or categories or text_bytes: found none"),
+    ({"table": columns(age={"missing": 5})}, "range or categories: found none"),
     ({"table": columns(sex={"categories": ["f", "m"], "missing": "x"})}, "missing: found 'x'"),
     ({"table": columns(sex={"categories": ["f"]})}, "columns.sex.categories: found ['f']"),
     ({"table": columns(sex=AGE)}, "column sex: found 'f' in row 1; allowed: a number"),
-    ({"table": columns(age=AGE, note={"text_bytes": 4})}, "found a text beside other inputs"),
     (
         {
             "data": "data/",

@@ -23,11 +23,10 @@ def read_table(
     """Inputs, targets and persons of the rows of a CSV file.
 
     Inputs (n, d) float32: a number from -1 to 1 for its range's ends, a one for the category among
-    as many columns; or, of a text, int64 (n, d): its bytes plus 1, then 0. Targets (n,): the place
-    among the classes, int64, or a number, float32. Persons (n,) int64, None without any.
+    as many columns. Targets (n,): the place among the classes, int64, or a number, float32. Persons
+    (n,) int64, None without any.
 
-    Raises InputError, where `key` begins, for a file that cannot be read, and by column for cells
-    that the settings do not allow.
+    Raises InputError, where `key` begins, for a file or cells that the settings do not allow.
     """
     columns = read_csv(key, path)
     needed = [*table.columns, table.target, *([table.groups] if table.groups else [])]
@@ -76,12 +75,6 @@ def _encoded(where: str, cells: Cells, column: ColumnSettings, marks: set[str]) 
     if column.categories:
         places = _places(where, cells, column.categories)
         return np.eye(len(column.categories), dtype=np.float32)[places]
-    if column.text_bytes:
-        texts = [cell.encode()[: column.text_bytes] for cell in cells]
-        array = np.zeros((len(texts), column.text_bytes), dtype=np.int64)
-        for row, text in zip(array, texts, strict=True):
-            row[: len(text)] = np.frombuffer(text, dtype=np.uint8).astype(np.int64) + 1
-        return array
     assert column.range
     numbers, (low, high) = _numbers(where, cells), column.range
     if outside := int(((numbers < low) | (numbers > high)).sum()):

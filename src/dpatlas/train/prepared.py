@@ -39,10 +39,7 @@ def prepared_set(data: str, base: Path, output: Path, **sources: Any) -> Prepare
 
 
 def images_in(folder: Path, images: OwnSet) -> Prepared:
-    """The images of a folder, with those of its sub-folder test, if there are any, as test records.
-
-    Raises InputError for a folder that is none, and as `dpatlas.data.own.read` does.
-    """
+    """The images of a folder, of train and test; InputError as `dpatlas.data.own.read` raises."""
     data_set, source = own.define("images", images.whole()), own.locate(str(folder))
     if source is None:
         raise InputError("data", f"{folder}: no folder", "one with a sub-folder for each class")

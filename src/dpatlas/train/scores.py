@@ -8,11 +8,10 @@ from scipy.stats import rankdata
 def class_scores(outputs: np.ndarray, labels: np.ndarray) -> dict[str, float | None]:
     """Scores of outputs (n, classes) for labels (n,), classes from 0.
 
-    accuracy: share of right answers, the largest outputs. majority: that of always answering with
-    the largest class. balanced_accuracy: mean over the classes present of the share of theirs that
-    is right. auc: chance that a record of the class has a larger output (softmax) for it than one
-    of the others, ties by half, a mean over the classes present; None for less than two of them,
-    and for outputs that are not finite.
+    accuracy: share of right answers. majority: that of the largest class. By means over the classes
+    present, balanced_accuracy: share of theirs that is right; auc: chance that one of theirs has a
+    larger output (softmax) for the class than one of the others, ties by half. auc is None for
+    less than two classes and for outputs that are not finite.
     """
     right = outputs.argmax(1) == labels
     present, counts = np.unique(labels, return_counts=True)

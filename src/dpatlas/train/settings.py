@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from dpatlas.base.facts import OwnSet
 from dpatlas.base.fields import (
@@ -88,20 +88,11 @@ Range = Annotated[
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
-def _is_filler(value: Any) -> float | str:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError("neither a number nor text")
-    return value
-
-
 Classes = Annotated[Once[ClassName], setting("Names, public and in order.", min_length=2)]
-Filler = Annotated[
-    float | str, PlainValidator(_is_filler), WithJsonSchema({"type": ["number", "string"]})
-]
 
 
 class ColumnSettings(Model):
-    """An input of a table: a number in a public range, one of some categories, or a text."""
+    """An input of a table: a number in a public range, or one of some categories."""
 
     range: list[Annotated[float, Field(ge=-1e30, le=1e30)]] = setting(
         "Public low and high end, which become -1 and 1; numbers outside are clipped and counted.",
@@ -110,20 +101,15 @@ class ColumnSettings(Model):
         default=None,
     )
     categories: Classes = optional()
-    text_bytes: Count = setting(
-        "Of a text in UTF-8, whose bytes become 1 to 256: how many there are; a longer text is cut "
-        "off, and a shorter one is followed by 0.",
-        default=None,
-    )
-    missing: Filler = setting(
-        "What fills a missing cell: a public constant of the range, a category or a text; without "
-        "it missing cells are refused.",
+    missing: int | float | str = setting(
+        "What fills a missing cell: a public constant of the range, or a category; without it "
+        "missing cells are refused.",
         default=None,
     )
 
     @model_validator(mode="after")
     def _one_kind(self) -> "ColumnSettings":
-        _just_one({name: getattr(self, name) for name in ("range", "categories", "text_bytes")})
+        _just_one({name: getattr(self, name) for name in ("range", "categories")})
         filler, allowed = self.missing, list(map(str, self.categories or ()))
         if self.range:
             low, high = self.range
@@ -153,12 +139,6 @@ class TableSettings(Model):
         "Cells that count as missing beside empty ones, in any case of letters.",
         default=["NA", "N/A", "NaN", "null", "None"],
     )
-
-    @model_validator(mode="after")
-    def _text_alone(self) -> "TableSettings":
-        if len(self.columns) > 1 and any(each.text_bytes for each in self.columns.values()):
-            raise InputError("columns", "a text beside other inputs", "a text alone, or none")
-        return self
 
 
 class WarmupCosineSettings(Model):
