@@ -110,6 +110,10 @@ def test_a_table_trains_without_code_and_the_record_has_scores_for_imbalance(tmp
     assert sum(value.numel() for value in model.parameters()) == 2 * 4 + 2
 
 
+def test_canaries_have_inputs_beside_those_of_a_table(tmp_path):
+    assert run(tmp_path, canaries={"number": 2}, delta=1e-4) == 0
+
+
 def test_a_folder_of_images_trains_and_its_test_part_is_measured(tmp_path):
     for split, number in (("train", 6), ("test", 2)):
         for level, name in enumerate(("dark", "light")):
@@ -165,6 +169,8 @@ BAD = [
     ({"table": columns(age={"range": [0, 100]})}, "column age: found 1 of 4 cells missing; all"),
     ({"table": columns(age={"range": [1, 1]})}, "columns.age.range: found 1 to 1"),
     ({"table": columns(age={"range": [0, 1], "missing": 5})}, "columns.age.missing: found 5; all"),
+    ({"table": columns(age={"range": [0, 1], "missing": True})}, "columns.age.missing: found True"),
+    ({"table": columns(age={"range": [0, 1], "missing": ["a"]})}, "columns.age.missing: found ['a"),
     ({"table": columns(age={"missing": 5})}, "range or categories: found none"),
     ({"table": columns(sex={"categories": ["f", "m"], "missing": "x"})}, "missing: found 'x'"),
     ({"table": columns(sex={"categories": ["f"]})}, "columns.sex.categories: found ['f']"),

@@ -88,7 +88,7 @@ def _filled(
     cells: Cells,
     marks: set[str],
     names: Sequence[int | str] = (),
-    filler: float | str | None = None,
+    filler: object = None,
 ) -> Cells:
     """The cells with missing ones filled, which `names` never are; InputError without a filler."""
     known = set(map(str, names))

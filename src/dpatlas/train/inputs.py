@@ -140,8 +140,8 @@ class Inputs:
             manifest = self.prepared.manifest
         else:
             assert table is not None
-            shape = (1, 1, self.train.x.shape[1])
-            manifest = {"classes": table.classes, "image_shape": shape}
+            shape = self.canaries.shape if self.canaries else self.train.x.shape[1:]
+            manifest = {"classes": table.classes, "image_shape": (1, 1, *shape)}
         for name in ("classes", "image_shape"):
             if not manifest.get(name):
                 raise InputError("data", f"a data set without {name}", "labelled images")

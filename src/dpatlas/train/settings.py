@@ -101,10 +101,11 @@ class ColumnSettings(Model):
         default=None,
     )
     categories: Classes = optional()
-    missing: int | float | str = setting(
+    missing: Any = setting(
         "What fills a missing cell: a public constant of the range, or a category; without it "
         "missing cells are refused.",
         default=None,
+        json_schema_extra={"type": ["number", "string"]},
     )
 
     @model_validator(mode="after")
@@ -115,7 +116,7 @@ class ColumnSettings(Model):
             low, high = self.range
             if low >= high:
                 raise InputError("range", f"{low:g} to {high:g}", "a low end below the high end")
-            if filler is not None and (isinstance(filler, str) or not low <= filler <= high):
+            if filler is not None and not (type(filler) in (int, float) and low <= filler <= high):
                 raise InputError("missing", repr(filler), f"a number from {low:g} to {high:g}")
         elif allowed and filler is not None and str(filler) not in allowed:
             raise InputError("missing", repr(filler), f"one of {', '.join(allowed)}")
