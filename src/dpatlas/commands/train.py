@@ -4,13 +4,17 @@ import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy an
 
 import argparse
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from dpatlas.base.files import check_writable, write_atomic
 from dpatlas.base.folders import RESULTS
 from dpatlas.base.progress import say
 from dpatlas.base.rounding import upward
+from dpatlas.base.schema import is_number
 from dpatlas.base.scripts import printing_to_stderr
 from dpatlas.base.yaml_files import read_checked
 from dpatlas.errors import ArgumentParser, InputError
@@ -24,12 +28,55 @@ the choice; the number of trials must stay secret: release neither cost.json nor
 time."""
 
 
+ARMS_COST = (
+    "arms without noise spend privacy that no epsilon counts: run them on public or synthetic "
+    "records; ledgers of later trainings on the same records in this folder say that they ran"
+)
+ARM_WORDS = {
+    "no privacy": "no privacy (shuffled batches)",
+    "batches": "the sampler's batches",
+    "clip": "these batches, and the clip",
+    "noise": "these batches, the clip and noise",
+}
+TEST = "# test: HELD_OUT.csv  # records to measure on; they count as public\n"
+TABLE = """\
+table:
+  target: {}
+  classes: [FIRST, SECOND]  # as the cells name them; without this line targets are numbers
+  # groups: COLUMN  # the person of a record, for a guarantee per person
+  # What is declared here is public: take it from what the columns mean, not from these records.
+  # Missing cells are refused, or filled by a constant: {{range: [0, 100], missing: 50}}.
+  columns:  # those that are inputs
+"""
+FOLDER = """\
+data: {data}
+images:
+  classes: {classes}
+  image_shape: [1, 28, 28]  # channels (1 or 3), height, width
+  scaling: centred
+  resize: true
+model: small-cnn-s  # or another of docs/settings.md, or FILE.py:FUNCTION of rows of pixels
+"""
+REST = """\
+epsilon: 3
+batch: 100  # expected size of a Poisson batch
+epochs: 10
+max_grad_norm: 1.0
+lr: 0.5  # chosen by comparing on other records; that costs privacy on these
+"""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Train as a settings file says, and print the guarantee and what was measured."""
     options = _parser().parse_args(arguments)
+    if options.init:
+        print(f"settings: {_init(options.init)}: fill in what stands in capitals, then train by it")
+        return 0
     path = options.settings or _example(options.output)
     from dpatlas.train import Settings, train
 
+    if options.arms:
+        say(f"warning: {ARMS_COST}")
     with printing_to_stderr():
         record = train(
             read_checked(path, Settings),
@@ -41,7 +88,11 @@ def main(arguments: Sequence[str]) -> int:
             private_loss=options.show_private_loss,
             data_root=options.data_root,
             allow_download=options.allow_download,
+            arms=options.arms,
         )
+    if options.arms:
+        print(json.dumps(record, allow_nan=False) if options.json else _arms_in_words(record))
+        return 0
     folder = options.output / record["id"]
     if options.json:
         print(json.dumps({**record, "record": str(folder / "record.json")}, allow_nan=False))
@@ -60,11 +111,17 @@ def main(arguments: Sequence[str]) -> int:
     elif selects:
         print("selected: none: the law drew no trial, and this is all that is released")
     runs = metrics.get("runs") or []
+    mean = f", the mean of {len(runs)} networks," if len(runs) > 1 else ""
+    tested = f"{metrics['n_test']} test records, which count as public"
     for name in ("accuracy", "loss"):
         if metrics.get(name) is not None:
-            mean = f", the mean of {len(runs)} networks," if len(runs) > 1 else ""
-            tested = f"{metrics['n_test']} test records, which count as public"
             print(f"{name}: {metrics[name]:.4g}{mean} on {tested}")
+    if metrics.get("balanced_accuracy") is not None:
+        auc = "" if metrics["auc"] is None else f", AUC {metrics['auc']:.4g}"
+        print(
+            f"balanced accuracy {metrics['balanced_accuracy']:.4g}{auc}; to answer with the "
+            f"largest class alone has accuracy {metrics['majority']:.4g}"
+        )
     if audit := metrics.get("audit"):
         test = audit["profile_test"]
         needed = "no number" if test["needed"] is None else f"{test['needed']} of them"
@@ -98,6 +155,73 @@ def _example(output: Path) -> Path:
     return path
 
 
+def _arms_in_words(compared: dict[str, Any]) -> str:
+    """A line for each arm, and one on where accuracy is lost."""
+    rows, columns = compared["arms"], ("accuracy", "balanced_accuracy", "auc", "loss", "epsilon")
+    lines = [f"{'arm':34}" + "".join(f"{name.replace('_', ' '):>18}" for name in columns)]
+    for row in rows:
+        shown = ("-" if row[name] is None else f"{row[name]:.4g}" for name in columns)
+        lines.append(f"{ARM_WORDS[row['arm']]:34}" + "".join(f"{each:>18}" for each in shown))
+    return "\n".join([*lines, _where_lost(rows)])
+
+
+def _where_lost(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The part with which accuracy, or without classes the loss, gets worse most.
+
+    A difference of accuracies counts beyond two standard errors on the test records.
+    """
+    what = "loss" if rows[0]["accuracy"] is None else "accuracy"
+    values, sign = [row[what] for row in rows], -1 if what == "loss" else 1
+    if None in values:
+        return f"no loss that is finite: {ARM_WORDS[rows[values.index(None)]['arm']]}"
+
+    def error(*shares: float) -> float:
+        variance = sum(each * (1 - each) for each in shares) / rows[0]["n_test"]
+        return 2 * math.sqrt(variance) if sign > 0 else 0.0
+
+    if sign > 0 and values[0] <= rows[0]["majority"] + error(values[0]):
+        return (
+            f"nothing is learnt even without privacy: accuracy {values[0]:.4g}, and the largest "
+            f"class alone has {rows[0]['majority']:.4g}: look at network, rate and data first"
+        )
+    losses = [sign * (before - after) for before, after in pairwise(values)]
+    worst = losses.index(max(losses))
+    before, after = values[worst], values[worst + 1]
+    if losses[worst] <= error(before, after):
+        return f"no part costs {what} beyond what chance explains on the test records"
+    verb = "falls" if sign > 0 else "rises"
+    return f"{what} {verb} most by the {rows[worst + 1]['arm']}: from {before:.4g} to {after:.4g}"
+
+
+def _init(data: Path) -> Path:
+    """Settings for a CSV file or a folder of images, written beside it; values stay to be declared.
+
+    Of the records only names are taken: of columns or classes, and whether the first row has a
+    number in a column. InputError for settings that are there already.
+    """
+    path = data.absolute().with_suffix(".yaml")
+    if path.exists():
+        raise InputError(str(path), "a file", "--init where no settings are written yet")
+    if data.is_dir():
+        parts = sorted(each.name for each in data.iterdir() if each.is_dir())
+        inner = data / "train" if "train" in parts else data
+        classes = sorted(each.name for each in inner.iterdir() if each.is_dir())
+        lines = [FOLDER.format(data=json.dumps(f"{data.name}/"), classes=json.dumps(classes))]
+        if "test" not in parts:
+            lines.append(TEST)
+    else:
+        from dpatlas.train.files import read_csv
+
+        *inputs, target = read_csv("--init", data).items()
+        lines = [f"data: {json.dumps(data.name)}\n{TEST}", TABLE.format(json.dumps(target[0]))]
+        for name, cells in inputs:
+            kind = "range: [LOW, HIGH]" if is_number(cells[0]) else "categories: [FIRST, SECOND]"
+            lines.append(f"    {json.dumps(name)}: {{{kind}}}\n")
+        lines.append("model: linear  # or mlp, or FILE.py:FUNCTION, which returns your network\n")
+    write_atomic(path, "".join([*lines, REST]))
+    return path
+
+
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="dpatlas train",
@@ -109,9 +233,19 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "settings", nargs="?", type=Path, metavar="FILE.yaml", help="see docs/training.md"
     )
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
+        "--arms",
+        action="store_true",
+        help="train without privacy, and with batches, clip and noise one by one, and show where "
+        "accuracy is lost; save no network",
+    )
+    instead.add_argument(
+        "--init", type=Path, metavar="DATA", help="write settings for a CSV file or image folder"
+    )
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda-tf32 or auto")
     parser.add_argument("--output", type=Path, default=RESULTS / "train", help="folder to write to")
-    parser.add_argument(
+    instead.add_argument(
         "--resume",
         action="store_true",
         help="go on with an interrupted training of these settings, or fail if there is none",

@@ -34,7 +34,9 @@ from dpatlas.privacy.training import PrivateTraining, check_classes, check_label
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords
 from dpatlas.train import settings as configured
 from dpatlas.train.canaries import Canaries
-from dpatlas.train.settings import NETWORK_NAMES, TrainSettings
+from dpatlas.train.files import read_table
+from dpatlas.train.scores import class_scores
+from dpatlas.train.settings import NETWORK_NAMES, TABLE, TrainSettings
 
 ARRAYS = ("x", "y", "groups")
 NAMED_LOSSES: dict[str, losses.Loss] = {
@@ -133,8 +135,13 @@ class Inputs:
         """What `load_model` builds the network from, where it has a name."""
         if self._make is not None:
             return None
-        assert self.prepared is not None
-        manifest = self.prepared.manifest
+        table = self.settings.table
+        if self.prepared:
+            manifest = self.prepared.manifest
+        else:
+            assert table is not None
+            shape = self.canaries.shape if self.canaries else self.train.x.shape[1:]
+            manifest = {"classes": table.classes, "image_shape": (1, 1, *shape)}
         for name in ("classes", "image_shape"):
             if not manifest.get(name):
                 raise InputError("data", f"a data set without {name}", "labelled images")
@@ -142,7 +149,7 @@ class Inputs:
             "network": self.settings.model,
             "image_shape": list(manifest["image_shape"]),
             "outputs": len(manifest["classes"]),
-            "classes": list(manifest["classes"]),
+            "classes": list(map(str, manifest["classes"])),
         }
 
     def _add_canaries(self, number: int) -> None:
@@ -260,19 +267,22 @@ class Inputs:
         return ShiftAndFlip(views.image_shape, views.views, views.padding, views.flip)
 
     def measured(self, model: nn.Module, device: str) -> dict[str, Any]:
-        """Mean loss on the test records, and the share of right labels where these are classes."""
+        """Mean loss on the test records, and `class_scores` where their labels are classes."""
         if self.test is None:
             return {"n_test": 0}
         data = self.test.on(device, self.settings.workers)
-        total, right = 0.0, 0
+        total, outputs, labels = 0.0, [], []
         for output, targets in self._passes("test", model, data):
             values = self._called("test", losses.losses_of, self.loss, output, targets)
             total += float(values.double().sum())
             if self._classes(targets):
-                right += int((output.argmax(1) == targets).sum())
+                outputs.append(output.double().cpu().numpy())
+                labels.append(targets.cpu().numpy())
         mean = total / data.n
         metrics: dict[str, Any] = {"n_test": data.n, "loss": mean if math.isfinite(mean) else None}
-        return metrics | ({"accuracy": right / data.n} if self._classes(data.targets) else {})
+        if not self._classes(data.targets):
+            return metrics
+        return metrics | class_scores(np.concatenate(outputs), np.concatenate(labels))
 
     def loss_of(self, training: PrivateTraining) -> str:
         """Mean loss of the first training records, without noise: not for release."""
@@ -364,6 +374,10 @@ class Inputs:
     def _records(self, key: str, target: str) -> Records:
         if target.endswith(".npz"):
             return self._arrays(key, target)
+        if target.endswith(TABLE):
+            assert self.settings.table is not None
+            x, y, persons = read_table(key, self.base / target, self.settings.table)
+            return Records(torch.from_numpy(x), torch.from_numpy(y), persons)
         found = self._called(key, self._function(key, target))
         if not isinstance(found, tuple | list):
             return Records(_converted(found, "f"))

@@ -1,21 +1,23 @@
 """Private training as settings say, from Python: data sets by name are prepared first."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dpatlas.base.facts import network_record
-from dpatlas.base.files import check_writable, only_process
+from dpatlas.base.files import check_writable, only_process, read_json, write_json
 from dpatlas.base.progress import say
 from dpatlas.base.records import SpecFields
 from dpatlas.base.schema import check_shape, validated
+from dpatlas.base.seeds import Noise
 from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Kind, execute, numerics, resolve_device
 from dpatlas.train.earlier import earlier_records, say_what_adds_up
 from dpatlas.train.inputs import Inputs
-from dpatlas.train.prepared import prepared_set
+from dpatlas.train.prepared import images_in, prepared_set
 from dpatlas.train.settings import TrainSettings
 from dpatlas.train.training import PACKAGES, Shown, TrainingBySettings
 
@@ -33,7 +35,11 @@ class OwnSpec(SpecFields):
         return self.settings["seed"]
 
 
-RECORD = network_record(OwnSpec)
+# Means over the runs of what `dpatlas.train.scores.class_scores` has beside the accuracy.
+SCORES = ("majority", "balanced_accuracy", "auc")
+ARMS_RAN = "arms without noise ran on these records: no epsilon covers what was chosen by them"
+_shared = network_record(OwnSpec)
+RECORD = replace(_shared, version=2, facts=" ".join([_shared.facts, *SCORES]))
 
 
 def train(
@@ -48,6 +54,7 @@ def train(
     private_loss: bool = False,
     data_root: Path | str | None = None,
     allow_download: bool = False,
+    arms: bool = False,
 ) -> dict[str, Any]:
     """Train privately, save the model to OUTPUT/ID/model, and return OUTPUT/ID/record.json.
 
@@ -56,7 +63,10 @@ def train(
     called again; `resume` refuses to start from the beginning. One that is finished is not trained
     again: its record is returned. private_loss: whether the progress shows the loss of
     training records, which carries no noise. data_root: folder with local copies of data sets that
-    settings name; allow_download: whether missing ones are fetched.
+    settings name; allow_download: whether missing ones are fetched. arms: train without privacy and
+    with its parts one by one instead, and return OUTPUT/arms-ID.json, whose `arms` are the rows of
+    `TrainingBySettings.arms`: no epsilon covers those without noise, and ledgers of later
+    trainings on the same records in this folder say so.
 
     Raises InputError for settings, files and records that do not fit, before anything is trained.
     """
@@ -69,13 +79,24 @@ def train(
     if private_loss and settings.select:
         raise InputError("--show-private-loss", "select", "one of the two: it shows no progress")
     prepared = None
-    if settings.is_prepared:
+    if settings.images:
+        prepared = images_in(base / settings.data, settings.images)
+    elif settings.is_prepared:
         sources = {"data_root": data_root, "allow_download": allow_download}
         prepared = prepared_set(settings.data, base, output, **sources)
     with numerics(device):
-        training = TrainingBySettings(Inputs(settings, base, prepared))
+        training = TrainingBySettings(Inputs(settings, base, prepared), SCORES)
     spec = Spec.of({"key": "train", "kind": "settings_file", **training.identity}, name)
-    folder = output / spec.id
+    folder, mine = output / spec.id, spec.fields["records"]["data"]
+    if arms:
+        with numerics(device):
+            rows = training.arms(Noise(spec.digest, settings.noise_source), device)
+        write_json(output / f"arms-{spec.id}.json", found := {"arms": rows, "records": mine})
+        return found
+    ran = [read_json(path).get("records") for path in output.glob("arms-*.json")]
+    if mine is not None and mine in ran:
+        training.reservations.append(ARMS_RAN)
+        say(f"{spec.id}: {ARMS_RAN}")
     with only_process(output, spec.id):
         earlier = list(earlier_records(output))
         for record in earlier:
@@ -83,7 +104,6 @@ def train(
                 # With new noise it would be a second release of the same records.
                 say(f"{record['id']}: trained before; its record follows, nothing is trained again")
                 return record
-        mine = spec.fields["records"]["data"]
         if mine is not None:
             say_what_adds_up(
                 earlier, lambda record: record["spec"].get("records", {}).get("data") == mine

@@ -6,12 +6,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from dpatlas.base.facts import OwnSet
 from dpatlas.base.fields import (
     Bounded,
+    ClassName,
     Epsilon,
     MaxGradNorm,
     Model,
     Momentum,
+    Once,
     Rate,
     Relation,
     Seed,
@@ -22,11 +25,13 @@ from dpatlas.base.fields import (
     setting,
 )
 from dpatlas.base.networks import NETWORKS
+from dpatlas.base.own_data import definition
 from dpatlas.errors import InputError
 
 # Data sets that are prepared when a training names them, and networks that are built by a name.
 DATA_SETS = ("digits", "cifar10")
 MANIFEST = "manifest.json"
+TABLE = ".csv"
 NETWORK_NAMES = tuple(name for name, entry in NETWORKS.items() if entry.weights is None)
 NAMED = re.compile(r"[^\x00-\x1f]+\.py:[A-Za-z_]\w*")
 LOSSES = ("cross_entropy", "binary_cross_entropy", "squared_error", "token_cross_entropy")
@@ -39,11 +44,11 @@ def _is_function(target: str) -> str:
 
 
 def _is_function_or_file(target: str) -> str:
-    return target if target.endswith(".npz") else _is_function(target)
+    return target if target.endswith((".npz", TABLE)) else _is_function(target)
 
 
 def _is_data(target: str) -> str:
-    prepared = target in DATA_SETS or Path(target).name == MANIFEST
+    prepared = target in DATA_SETS or target.endswith("/") or Path(target).name == MANIFEST
     return target if prepared else _is_function_or_file(target)
 
 
@@ -62,7 +67,8 @@ Records = Annotated[
     setting(
         "FILE.py:FUNCTION that returns (x, y), (x, y, groups) or a dataset, or FILE.npz with "
         "arrays x, y and perhaps groups: the persons that records are of. Of numpy's "
-        "arrays floats become float32 and whole targets int64; tensors stay as they are."
+        "arrays floats become float32 and whole targets int64; tensors stay as they are. Or "
+        "FILE.csv, of which `table` names the columns."
     ),
 ]
 Data = Annotated[
@@ -71,7 +77,8 @@ Data = Annotated[
     setting(
         f"{' or '.join(DATA_SETS)}, which is prepared first, or the {MANIFEST} of a data set that "
         "is: both have test and validation records, too, and records are rows of numbers. Or "
-        "FILE.py:FUNCTION or FILE.npz, as for `test`."
+        "FOLDER/ of images in train/CLASS and perhaps test/CLASS, or in CLASS, with `images`. Or "
+        "FILE.py:FUNCTION, FILE.npz or FILE.csv, as for `test`."
     ),
 ]
 Range = Annotated[
@@ -79,6 +86,60 @@ Range = Annotated[
     setting("Low and high end: each trial draws a value between them.", min_length=2, max_length=2),
 ]
 Count = Annotated[int, Field(ge=1, le=10**9)]
+
+
+Classes = Annotated[Once[ClassName], setting("Names, public and in order.", min_length=2)]
+
+
+class ColumnSettings(Model):
+    """An input of a table: a number in a public range, or one of some categories."""
+
+    range: list[Annotated[float, Field(ge=-1e30, le=1e30)]] = setting(
+        "Public low and high end, which become -1 and 1; numbers outside are clipped and counted.",
+        min_length=2,
+        max_length=2,
+        default=None,
+    )
+    categories: Classes = optional()
+    missing: Any = setting(
+        "What fills a missing cell: a public constant of the range, or a category; without it "
+        "missing cells are refused.",
+        default=None,
+        json_schema_extra={"type": ["number", "string"]},
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "ColumnSettings":
+        _just_one({name: getattr(self, name) for name in ("range", "categories")})
+        filler, allowed = self.missing, list(map(str, self.categories or ()))
+        if self.range:
+            low, high = self.range
+            if low >= high:
+                raise InputError("range", f"{low:g} to {high:g}", "a low end below the high end")
+            if filler is not None and not (type(filler) in (int, float) and low <= filler <= high):
+                raise InputError("missing", repr(filler), f"a number from {low:g} to {high:g}")
+        elif allowed and filler is not None and str(filler) not in allowed:
+            raise InputError("missing", repr(filler), f"one of {', '.join(allowed)}")
+        return self
+
+
+class TableSettings(Model):
+    """What the columns of tables are; others are not used."""
+
+    target: str = setting("Column of the targets, of which none may be missing.")
+    classes: Classes = setting(
+        "Classes as the target's cells name them; without it targets are numbers.",
+        min_length=2,
+        default=None,
+    )
+    columns: dict[str, ColumnSettings] = setting(
+        "Inputs, in order, by their columns.", min_length=1
+    )
+    groups: str = setting("Column that names the person of a record.", default=None)
+    missing_marks: list[str] = setting(
+        "Cells that count as missing beside empty ones, in any case of letters.",
+        default=["NA", "N/A", "NaN", "null", "None"],
+    )
 
 
 class WarmupCosineSettings(Model):
@@ -216,9 +277,17 @@ class TrainSettings(Model):
         "those of a prepared data set.",
         default=None,
     )
+    table: TableSettings = optional()
+    images: OwnSet = setting(
+        "What the images of a folder are: classes by name, image_shape as channels (1 or 3), "
+        "height and width, scaling to 0 to 1 (unit) or -1 to 1 (centred), and whether central "
+        "squares are resized to that shape.",
+        default=None,
+    )
     model: Annotated[str, AfterValidator(_is_network)] = setting(
         "FILE.py:FUNCTION that takes nothing and returns the network; torch's random numbers are "
-        f"seeded before it is called. With a prepared data set also {', '.join(NETWORK_NAMES)}."
+        "seeded before it is called. With a prepared data set or a folder of images also "
+        f"{', '.join(NETWORK_NAMES)}; with classes in a table the first two."
     )
     loss: Annotated[str, AfterValidator(_is_loss)] = setting(
         f"{', '.join(LOSSES)}, or FILE.py:FUNCTION of outputs and targets that returns a value for "
@@ -341,12 +410,32 @@ class TrainSettings(Model):
                 raise InputError("noise_multiplier", f"0 with {key}", "a number > 0")
         if self.select and self.select.validation is None and not self.is_prepared:
             raise InputError("select.validation", "nothing", "records to score trials on")
-        if self.model in NETWORK_NAMES and not self.is_prepared:
-            allowed = f"FILE.py:FUNCTION, or {' or '.join(DATA_SETS)} or a {MANIFEST} as data"
-            raise InputError("model", f"{self.model} with records of one's own", allowed)
+        self._check_files()
         if self.canaries:
             self._check_canaries()
         return self
+
+    def _check_files(self) -> None:
+        """InputError for files without a block that says what they hold, and for networks."""
+        chosen = self.select.validation if self.select else None
+        tables = [each for each in (self.data, self.test, chosen) if each and each.endswith(TABLE)]
+        with_blocks = {
+            "table": (bool(tables), "FILE.csv"),
+            "images": (self.data.endswith("/"), "FOLDER/"),
+        }
+        for key, (used, names) in with_blocks.items():
+            if used != (getattr(self, key) is not None):
+                found = "nothing" if used else f"it without {names}"
+                raise InputError(key, found, f"this block with {names}, and only then")
+        if self.images:
+            definition("images", self.images.whole())
+        if self.model not in NETWORK_NAMES or self.is_prepared:
+            return
+        of_classes = self.data in tables and self.table and self.table.classes
+        if not (of_classes and NETWORKS[self.model].flat):
+            allowed = f"FILE.py:FUNCTION, or {' or '.join(DATA_SETS)} or a {MANIFEST} as data"
+            found = f"{self.model} with records of one's own"
+            raise InputError("model", found, f"{allowed}; linear or mlp with classes in a table")
 
     def _check_canaries(self) -> None:
         """InputError for a training whose canaries would show nothing, or are not accounted."""
@@ -368,13 +457,14 @@ class TrainSettings(Model):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether `data` is a prepared data set."""
-        return self.data in DATA_SETS or Path(self.data).name == MANIFEST
+        """Whether `data` is a prepared data set, or a folder of images, which becomes one."""
+        named = self.data in DATA_SETS or Path(self.data).name == MANIFEST
+        return named or self.data.endswith("/")
 
     @property
     def identity(self) -> dict[str, Any]:
         """All keys that tell trainings apart, without those that came later at their defaults."""
-        later = {"runs": 1, "canaries": None}
+        later = {"runs": 1, "canaries": None, "table": None, "images": None}
         same = [name for name, value in later.items() if getattr(self, name) == value]
         return self.whole("workers", *same)
 

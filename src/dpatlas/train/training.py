@@ -13,6 +13,7 @@ from torch import nn
 
 from dpatlas.accounting.guarantees import composition, default_delta, default_relation, guarantee
 from dpatlas.accounting.ledger import UNTOLD, Ran, ledger, tuning_of
+from dpatlas.accounting.samplers import FullBatch, sampler
 from dpatlas.accounting.selection import Score, calibrate_selected, trials_law
 from dpatlas.base.guard import real
 from dpatlas.base.progress import EpsilonSoFar, Progress, say
@@ -29,6 +30,9 @@ from dpatlas.train.inputs import Inputs
 from dpatlas.train.trials import Choice, Trials
 
 PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
+# Arms, and a bound above the norm of any gradient that leaves finite weights.
+ARMS = ("no privacy", "batches", "clip", "noise")
+UNCLIPPED = 1e30
 # Begins the names of weights in the result of a run.
 WEIGHTS = "weights/"
 
@@ -79,8 +83,11 @@ def _where(error: Exception, model: nn.Module) -> str:
 class TrainingBySettings:
     """Trainings by the settings: their plan, and what they give as a job."""
 
-    def __init__(self, inputs: Inputs):
-        self.inputs, self.settings = inputs, inputs.settings
+    def __init__(self, inputs: Inputs, scores: Sequence[str] = ()):
+        """scores: those of `class_scores` that an outcome has beside accuracy and loss."""
+        self.inputs, self.settings, self.scores = inputs, inputs.settings, scores
+        # Warnings of ledgers beside their own.
+        self.reservations: list[str] = []
         phase = inputs.phase()
         planned = phase.accounted_phases
         self.accounts: dict[str, Any] = {
@@ -165,16 +172,14 @@ class TrainingBySettings:
             phases = self.phase.accounted_phases
             scores = finished[0]["canary_scores"]
             audit = canaries.verdict(scores, phases, self.accounts["delta"], level)
-        rows = [each["measured"] | {"skipped": each["skipped_records"]} for each in finished]
+        rows = [
+            {**each["measured"], "skipped_records": each["skipped_records"]} for each in finished
+        ]
         return self._outcome(rows, entries, audit=audit)
 
     def _result(self, training: PrivateTraining) -> dict[str, Any]:
         """What the job keeps of a finished run; the weights are averaged ones if there are any."""
-        model, canaries = training.model, self.inputs.canaries
-        if training.ema is not None:
-            with torch.no_grad():
-                for name, value in model.named_parameters():
-                    value.copy_(training.ema[name])
+        model, canaries = _with_average(training), self.inputs.canaries
         remember_values(training.trained.values())
         weights = {f"{WEIGHTS}{name}": array_of(each) for name, each in model.state_dict().items()}
         return {
@@ -185,6 +190,38 @@ class TrainingBySettings:
             "canary_scores": canaries.scores(model).tolist() if canaries else None,
             **weights,
         }
+
+    def arms(self, noise: Noise, device: str) -> list[dict[str, Any]]:
+        """A row for each arm: no privacy, batches as the sampler draws them, the clip, the noise.
+
+        Each has what those before it have; all have the same initial weights, steps and rates, and
+        all but the first the same batches. A row has means over the runs of accuracy, loss and
+        `scores` on test records, None where there are none, and epsilon, None without noise.
+
+        Raises InputError without noise or test records, and with select or canaries.
+        """
+        phase, given, batches = self.phase, self.settings, self.phase.sampler
+        if given.select or given.canaries or not phase.noisy or self.inputs.test is None:
+            allowed = "noise and test records, without select and canaries"
+            raise InputError("--arms", "other settings", allowed)
+        clipped = replace(phase, noise_multiplier=0.0, noise_schedule=None)
+        drawn = replace(clipped, clipping="flat", max_grad_norm=UNCLIPPED)
+        full = isinstance(batches, FullBatch)
+        shuffled = batches if full else sampler("shuffled", batches.n, batches.batch)
+        free = replace(drawn, sampler=shuffled)
+        rows = []
+        for name, arm in zip(ARMS, (free, drawn, clipped, phase), strict=True):
+            runs = []
+            for run in range(given.runs):
+                network = self.inputs.network(self._seed(run), device)
+                training = self._training(network, noise, arm, run)
+                training.run()
+                runs.append(self.inputs.measured(_with_average(training), device))
+            spent = guarantee(arm.accounted_phases, **self.accounts) if arm.noisy else None
+            names = ("n_test", "accuracy", "loss", *self.scores)
+            means = {each: _mean(runs, each) for each in names}
+            rows.append({"arm": name, "epsilon": spent and spent.epsilon, **means})
+        return rows
 
     def _note(
         self, training: PrivateTraining, finished: Sequence[Ran], shown: Shown
@@ -220,7 +257,8 @@ class TrainingBySettings:
             **self.accounts,
         )
         warnings = [word for each in finished for word in each["ledger"]["warnings"]]
-        entries["warnings"] = list(dict.fromkeys([*entries["warnings"], *warnings]))
+        said = [*entries["warnings"], *warnings, *self.reservations]
+        entries["warnings"] = list(dict.fromkeys(said))
         return {**entries, "traced": finished[0]["ledger"]["traced"]}
 
     def _select(self, job: Job, noise: Noise, shown: Shown) -> Outcome:
@@ -244,13 +282,14 @@ class TrainingBySettings:
         trials.ledger(**self.accounts)
         trials.run()
         entries = trials.ledger(**self.accounts)
+        entries["warnings"] += self.reservations
         if trials.best is None:
             return self._outcome([], entries)
         model = trials.load_best(secret_network(0))
         measured = inputs.measured(model, device)
         self._save(shown, "model", model.state_dict(), entries, measured)
         selected = {"selected": trials.best["settings"], "score": trials.best["score"]}
-        return self._outcome([{**measured, "skipped": None}], entries, **selected)
+        return self._outcome([{**measured, "skipped_records": None}], entries, **selected)
 
     def _training(
         self, model: nn.Module, noise: Noise, phase: TrainingPhase, repetition: int
@@ -330,21 +369,12 @@ class TrainingBySettings:
     def _outcome(
         self, measured: Sequence[Mapping[str, Any]], entries: Mapping[str, Any], **further: Any
     ) -> Outcome:
+        columns = ("accuracy", "loss", "skipped_records")
         rows = [
-            {
-                "run": run,
-                "accuracy": each.get("accuracy"),
-                "loss": each.get("loss"),
-                "skipped_records": each["skipped"],
-            }
+            {"run": run, **{name: each.get(name) for name in columns}}
             for run, each in enumerate(measured)
         ]
 
-        def over_runs(name: str) -> Any:
-            values = [row[name] for row in rows]
-            return None if not values or None in values else sum(values)
-
-        means = {name: over_runs(name) for name in ("accuracy", "loss")}
         facts = {
             "n": self.phase.sampler.n,
             "n_test": measured[0]["n_test"] if measured else 0,
@@ -352,11 +382,31 @@ class TrainingBySettings:
             "expected_batch": self.phase.sampler.expected_batch,
             "steps": self.phase.steps,
             "relation": self.accounts["relation"],
-            **{name: total and total / len(rows) for name, total in means.items()},
-            "skipped_records": over_runs("skipped_records"),
+            **{name: _mean(measured, name) for name in ("accuracy", "loss", *self.scores)},
+            "skipped_records": _total(measured, "skipped_records"),
         }
         further = {"selected": None, "score": None, "audit": None, **further}
         return Outcome({**facts, **further, "runs": rows}, entries)
+
+
+def _total(runs: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """The sum of a value over the runs; None if a run has none."""
+    values = [each.get(name) for each in runs]
+    return None if not values or None in values else sum(values)
+
+
+def _mean(runs: Sequence[Mapping[str, Any]], name: str) -> Any:
+    total = _total(runs, name)
+    return total and total / len(runs)
+
+
+def _with_average(training: PrivateTraining) -> nn.Module:
+    """The trained network, with averaged weights if there are any."""
+    if training.ema is not None:
+        with torch.no_grad():
+            for name, value in training.model.named_parameters():
+                value.copy_(training.ema[name])
+    return training.model
 
 
 def _in_words(measured: Mapping[str, Any]) -> str | None:

@@ -1,0 +1,30 @@
+"""How well outputs tell classes apart, also where one class is much larger than the others."""
+
+import numpy as np
+from scipy.special import softmax
+from scipy.stats import rankdata
+
+
+def class_scores(outputs: np.ndarray, labels: np.ndarray) -> dict[str, float | None]:
+    """Scores of outputs (n, classes) for labels (n,), classes from 0.
+
+    accuracy: share of right answers. majority: that of the largest class. By means over the classes
+    present, balanced_accuracy: share of theirs that is right; auc: chance that one of theirs has a
+    larger output (softmax) for the class than one of the others, ties by half. auc is None for
+    less than two classes and for outputs that are not finite.
+    """
+    right = outputs.argmax(1) == labels
+    present, counts = np.unique(labels, return_counts=True)
+    aucs: list[float] = []
+    if len(present) > 1 and np.isfinite(outputs).all():
+        shares = softmax(outputs, axis=1)
+        for each in present:
+            inside = int((labels == each).sum())
+            above = rankdata(shares[:, each])[labels == each].sum() - inside * (inside + 1) / 2
+            aucs.append(above / (inside * (len(labels) - inside)))
+    return {
+        "accuracy": float(right.mean()),
+        "majority": float(counts.max() / len(labels)),
+        "balanced_accuracy": float(np.mean([right[labels == each].mean() for each in present])),
+        "auc": float(np.mean(aucs)) if aucs else None,
+    }
