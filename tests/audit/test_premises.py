@@ -44,6 +44,18 @@ def test_correct_training_passes_every_premise():
     assert len(found) == 8 and report.exit_code == 0
 
 
+@pytest.mark.parametrize(("steps", "most"), [(2, 40), (8, 20), (60, 0)])
+def test_pairs_that_cannot_show_a_fault_do_not_count_as_holding(steps, most):
+    """The canary is never drawn in (1 - 1/4)^steps of the pairs."""
+    report, found = rows(training(steps=steps), claim(steps=steps))
+    row = found["acts through sums only"]
+    assert row.status == (HOLDS if row.could_show else UNTESTED)
+    assert min(most, 1) <= row.could_show <= most
+    said = " ".join(str(report).split())
+    assert f"{row.could_show} of 40 pairs could show this" in said
+    assert found["sensitivity"].could_show == 40 - row.could_show
+
+
 EVERYWHERE = np.full(DIMENSION, 30.0)
 # The fault, what is claimed, and the premise that it breaks.
 FAULTS = [

@@ -49,7 +49,8 @@ CERTAIN = 1 - 1e-9
 class Premise:
     """What was found of one premise. p_value: of a statistical test, None where none was needed.
 
-    note: what else a reader should know although nothing is violated.
+    note: what else a reader should know although nothing is violated. could_show: of how many pairs
+    could a fault have been seen in; None where in all of them.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Premise:
     claimed: str
     p_value: float | None = None
     note: str = ""
+    could_show: int | None = None
 
 
 def premises(claim: Claim, pairs: Sequence[Pair], error: float) -> list[Premise]:
@@ -268,7 +270,7 @@ def _sensitivity(claim: Claim, pairs: Sequence[Pair], reason: str) -> Premise:
     if reason:
         return Premise(name, UNTESTED, reason, claimed)
     if not norms:
-        return Premise(name, UNTESTED, f"the canary acted in none of {len(pairs)} pairs", claimed)
+        return Premise(name, UNTESTED, "the canary acted in none", claimed, could_show=0)
     found = f"the canary moves the sum by up to {max(norms):.3g} C"
     most = claim.sensitivity * (1 + ROUNDING)
     broken = [pair for pair in clean if _norm(pair) - _rounding(pair) > most]
@@ -276,7 +278,8 @@ def _sensitivity(claim: Claim, pairs: Sequence[Pair], reason: str) -> Premise:
         return Premise(name, UNTESTED, OTHER_NOISE, claimed)
     weak = claim.sensitivity / 2 > max(norms)
     note = "a canary whose gradient is clipped would attack better" if weak else ""
-    return Premise(name, VIOLATED if broken else HOLDS, found, claimed, note=note)
+    status = VIOLATED if broken else HOLDS
+    return Premise(name, status, found, claimed, note=note, could_show=len(clean))
 
 
 def _beside(pairs: Sequence[Pair], reason: str) -> Premise:
@@ -300,12 +303,12 @@ def _beside(pairs: Sequence[Pair], reason: str) -> Premise:
                 found = f"it changes {published!r} in a run in which it changes no sum"
                 return Premise(name, VIOLATED, found, claimed)
     if not untouched:
-        return Premise(name, UNTESTED, "in every pair a sum changes", claimed)
-    found = f"nothing changes in the {len(untouched)} pairs in which no sum does"
+        return Premise(name, UNTESTED, "in every pair a sum changes", claimed, could_show=0)
+    found = "nothing changes where no sum does"
     note = ""
     if changing:
         note = f"not compared, as a run on the same seed changes it: {', '.join(changing)}"
-    return Premise(name, HOLDS, found, claimed, note=note)
+    return Premise(name, HOLDS, found, claimed, note=note, could_show=len(untouched))
 
 
 Test = Callable[[float], Premise]

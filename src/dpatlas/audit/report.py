@@ -194,6 +194,8 @@ class Report:
             for each in self.premises:
                 p_value = "" if each.p_value is None else f" (p = {rounded_up(each.p_value, 2)})"
                 text = f"{each.name}: {each.found}; claimed {each.claimed}{p_value}"
+                if each.could_show is not None:
+                    text += f"; {each.could_show} of {self.pairs} pairs could show this"
                 lines += _row(each.status, text)
                 if each.note:
                     lines += _row("", f"note: {each.note}")
