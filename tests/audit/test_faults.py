@@ -1,7 +1,5 @@
 """The trainings of docs/examples/faults.py: every fault is caught, and correct ones are not."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -78,13 +76,17 @@ def test_the_sums_of_opacus_are_those_of_all_batches_that_a_step_accumulates(red
     sgd = torch.optim.SGD(model.parameters(), lr=1.0)
     options = {"noise_multiplier": 0.0, "max_grad_norm": 0.5, "loss_reduction": reduction}
     optimizer, seen = DPOptimizer(sgd, expected_batch_size=4, **options), []
-    watch_opacus(SimpleNamespace(see=lambda sums: seen.append(float(sums[0]))), optimizer)
+    run = Run(faults.claim, 1, np.array([True]), lambda _, values: seen.append(values[0]))
+    watch_opacus(run, optimizer)
     for _ in range(2):
         # Three records, whose gradients are clipped to the bound.
         losses = model(torch.full((3, 1), 9.0, requires_grad=True))
         (losses.mean() if reduction == "mean" else losses.sum()).backward()
     optimizer.step()
     assert seen == pytest.approx([6.0])
+    facts = {"records of a step": [6], "batches of a step": [2], "processes": [1]}
+    facts |= {"divisor of a sum": [8]} if reduction == "mean" else {}
+    assert run.facts == {**facts, "noise multiplier of each process": [0]}
 
 
 def test_of_many_canaries_the_score_is_larger_where_the_loss_is_smaller():
