@@ -42,7 +42,38 @@ def test_an_audit_needs_ten_lines_at_most():
 def test_the_honest_script_breaks_no_premise(audited, seed):
     report = audited(seed=seed)
     assert report.exit_code == 0, str(report)
-    assert {row.name: row for row in report.premises}["sensitivity"].could_show > 10
+    found = {row.name: row for row in report.premises}
+    assert found["acts through its gradient only"].could_show == 16
+    facts = report.facts
+    assert facts["divisor of a sum"] == (16, 16, 16) and facts["processes"] == (1, 1, 1)
+    assert facts["noise multiplier of each process"] == pytest.approx((0.8, 0.8, 0.8))
+    # Of 16 expected records, in parts of at most 8.
+    assert 14 < facts["records of a step"][1] < 18 and 0.22 < facts["rate drawn"][1] < 0.28
+    assert facts["batches of a step"][0] >= 1 and facts["batches of a step"][2] >= 3
+    assert "records read outside of steps" not in facts
+    assert found["sensitivity"].could_show > 10
+
+
+VALIDATION = (
+    "        schedule.step()",
+    "        schedule.step()\n"
+    "        rows = [data[number] for number in range(64)]\n"
+    "        x, y = (torch.stack(part) for part in zip(*rows))\n"
+    "        with torch.no_grad():\n"
+    "            loss = float(nn.functional.cross_entropy(model(x), y))\n"
+    "        if loss < best:\n"
+    "            best, kept = loss, [each.detach().clone() for each in model.parameters()]",
+)
+VALIDATED = (("    schedule =", "    best = float('inf')\n    schedule ="), VALIDATION)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_validation_on_training_records_is_told_in_every_seed(audited, seed):
+    report = audited(*VALIDATED, seed=seed)
+    assert report.facts["records read outside of steps"] == (128, 128, 128)
+    found = {row.name: row for row in report.premises}["acts through its gradient only"]
+    assert found.status == "holds" and "read outside of steps" in found.note
+    assert report.exit_code == 0, str(report)
 
 
 FAULTS = {

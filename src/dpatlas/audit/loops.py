@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.run import DIVISOR, RECORDS, Run, Train
+from dpatlas.audit.run import RECORDS, Run, Train
 from dpatlas.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,17 +67,23 @@ class _Planted:
 
     def __init__(self, run: Run, records: Any, canaries: Any):
         self.records, self.drawn = records, list[int]()
+        # How many were drawn before the first step, and since then for steps.
+        self.expected: int | None = None
         self.own: dict[int, Any] = {}
-        self.blank = np.flatnonzero(run.loss_weights(len(records)) == 0)
+        self.blank = np.flatnonzero(~run.counted)
         for number, canary in enumerate(canaries):
             item = records[number]
-            if len(canary) != len(item) or [*map(np.shape, canary)] != [*map(np.shape, item)]:
-                found = f"parts of shape {', '.join(str(np.shape(each)) for each in canary)}"
-                allowed = ", ".join(str(np.shape(each)) for each in item)
-                raise InputError("canary", found, f"{allowed}, as of a record")
+            shapes, of_item = ([*map(np.shape, each)] for each in (canary, item))
+            if shapes != of_item:
+                raise InputError("canary", f"parts of shape {shapes}", f"{of_item}, as of a record")
             if run.included[number] or run.claim.relation != "replace_one":
-                own = [_as(each, like) for each, like in zip(canary, item, strict=True)]
-                self.own[number] = own if run.included[number] else [each * 0 for each in own]
+                own = tuple(map(_as, canary, item))
+                self.own[number] = own if run.included[number] else tuple(part * 0 for part in own)
+
+    @property
+    def outside(self) -> int:
+        """How many records were drawn since the first step and not for a step."""
+        return 0 if self.expected is None else len(self.drawn) - self.expected
 
     def __len__(self) -> int:
         return len(self.records)
@@ -209,6 +215,7 @@ def watch_opacus(run: Run, optimizer: Any) -> None:
     planted, clip, since = run.planted, getattr(optimizer, "clip_and_accumulate", None), [0, 0]
     if planted is not None and (clip is None or hasattr(optimizer, "accumulate")):
         raise InputError("optimizer", type(optimizer).__name__, "one with per-record gradients")
+    run.can_silence |= planted is not None
 
     def clip_blank() -> None:
         assert clip is not None
@@ -218,8 +225,10 @@ def watch_opacus(run: Run, optimizer: Any) -> None:
                 run.weights(optimizer.params)
             if many > len(planted.drawn):
                 raise InputError("data loader", "records drawn elsewhere", "num_workers=0")
+            before = len(planted.drawn) - many
+            planted.expected = many + (before if planted.expected is None else planted.expected)
             # The last that were drawn: a loader without workers draws a batch when it is asked to.
-            blank = np.isin(planted.drawn[len(planted.drawn) - many :], planted.blank)
+            blank = np.isin(planted.drawn[before:], planted.blank)
             for parameter in optimizer.params:
                 place = 0
                 for part in _parts(parameter):
@@ -235,7 +244,7 @@ def watch_opacus(run: Run, optimizer: Any) -> None:
             # What Opacus has divided the noisy sum by.
             divisor = stepping.expected_batch_size * stepping.accumulated_iterations
             factor *= divisor
-            run.fact(DIVISOR, divisor)
+            run.fact("divisor of a sum", divisor)
         run.fact(RECORDS, since[0])
         run.fact("batches of a step", since[1])
         run.fact("noise multiplier of each process", stepping.noise_multiplier)

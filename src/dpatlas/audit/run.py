@@ -16,8 +16,8 @@ from dpatlas.errors import InputError
 Train = Callable[["Run"], Any]
 # Called with the number of sums seen before, and the values as a flat float64 array.
 OnValues = Callable[[int, np.ndarray], None]
-# Names of facts.
-RECORDS, DIVISOR = "records of a step", "divisor of a sum"
+# Names of facts that the audit looks at.
+RECORDS, OUTSIDE = "records of a step", "records read outside of steps"
 # An infinite score counts as this.
 LARGEST = 1e100
 # A number of a sum, in units of C: its square fits float64, and itself float32.
@@ -71,11 +71,14 @@ class Run:
         """
         self.can_silence = True
         weights = np.ones(records)
-        if self.silent:
-            weights[: len(self.included)] = 0
-        elif self.claim.relation != "replace_one":
-            weights[: len(self.included)] = self.included
+        weights[: len(self.included)] = self.counted
         return weights
+
+    @property
+    def counted(self) -> np.ndarray:
+        """(canaries,) bool: whether the loss of the record in its place counts."""
+        another = self.included | (self.claim.relation == "replace_one")
+        return another & (not self.silent)
 
     def fact(self, name: str, value: float) -> None:
         """Name a number of this step in the report, such as the records drawn or the divisor."""
