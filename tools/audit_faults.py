@@ -34,6 +34,9 @@ ROWS = {
     "accumulated_without_clip": "half of the batch is accumulated without the clip",
     "rate_by_private_loss": "the rate falls when the private loss does not",
     "stop_by_private_loss": "the training stops when the private loss does not fall",
+    "class_weights": "losses weighted by the private counts of the classes",
+    "best_epoch": "the weights after the step with the least private loss are published",
+    "twice_the_rate": "Poisson batches at twice the claimed rate",
     "record_removed": "Opacus with the record removed: the divisor falls from 16 to 15",
     "dropped_last_batch": "the last batch dropped (no fault)",
 }

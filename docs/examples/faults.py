@@ -38,6 +38,7 @@ class Training:
         self.run = run
         self.x, self.y = plant(run, x, canary_x), plant(run, y, canary_y)
         self.present = plant(run, torch.ones(RECORDS), torch.tensor(1.0))
+        self.weights = torch.tensor(run.loss_weights(RECORDS), dtype=torch.float32)
         self.lr, self.steps = RATE, STEPS
         self.model = GradSampleModule(self.network(), loss_reduction="sum", strict=False)
         self.parameters = [each for each in self.model.parameters() if each.requires_grad]
@@ -52,7 +53,7 @@ class Training:
         """Per-record gradients, a (records, ...) tensor for every parameter."""
         self.model.zero_grad(set_to_none=True)
         losses = cross_entropy(self.model(self.x[chosen]), self.y[chosen], reduction="none")
-        (losses * self.present[chosen]).sum().backward()
+        (losses * self.weights[chosen]).sum().backward()
         return [each.grad_sample for each in self.parameters]
 
     def clipped_sum(self, gradients):
@@ -203,6 +204,42 @@ class StopByPrivateLoss(Training):
         self.best = min(self.best, loss)
 
 
+class ClassWeights(Training):
+    """Losses weighted by the private counts of the classes."""
+
+    def __init__(self, run):
+        super().__init__(run)
+        counts = torch.bincount(self.y[self.present > 0], minlength=10)
+        self.weights = self.weights / counts.clamp(min=1)[self.y]
+
+
+class BestEpoch(Training):
+    """Published are the weights after the step with the least loss on the private records."""
+
+    best = float("inf")
+
+    def after_step(self, step):
+        loss = self.loss()
+        if loss < self.best:
+            self.best, self.kept = loss, [each.detach().clone() for each in self.parameters]
+
+    def train(self):
+        return {**super().train(), "weights": self.kept, "loss": 0.0}
+
+
+class TwiceTheRate(Training):
+    """Poisson batches at twice the claimed rate."""
+
+    times = 2
+
+    def batch(self, step):
+        return torch.nonzero(torch.rand(RECORDS) < self.times * BATCH / RECORDS).flatten()
+
+
+class ThreeTimesTheRate(TwiceTheRate):
+    times = 3
+
+
 class DroppedLastBatch(Training):
     """The last step is left out: less is released than accounted, which breaks no epsilon."""
 
@@ -249,7 +286,7 @@ def numpy_dp_sgd(run):
     """Correct DP-SGD without torch."""
     draws = np.random.default_rng(run.seed)
     features, labels = plant(run, x.numpy(), canary_x), plant(run, y.numpy(), canary_y)
-    present = plant(run, np.ones(RECORDS), 1.0)
+    present = run.loss_weights(RECORDS)
     weights = np.zeros((64, 10))
     for _ in range(STEPS):
         chosen = draws.random(RECORDS) < BATCH / RECORDS
@@ -301,4 +338,8 @@ private_mean = audited(PrivateMean)
 accumulated_without_clip = audited(AccumulatedWithoutClip)
 rate_by_private_loss = audited(RateByPrivateLoss)
 stop_by_private_loss = audited(StopByPrivateLoss)
+class_weights = audited(ClassWeights)
+best_epoch = audited(BestEpoch)
+twice_the_rate = audited(TwiceTheRate)
+three_times_the_rate = audited(ThreeTimesTheRate)
 dropped_last_batch = audited(DroppedLastBatch)

@@ -1,7 +1,5 @@
 """The trainings of docs/examples/faults.py: every fault is caught, and correct ones are not."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -13,6 +11,7 @@ from dpatlas.audit import Claim, audit_training, opacus, plant, torch_loop, watc
 from dpatlas.audit.run import Run
 from dpatlas.errors import InputError
 
+GRADIENT = "acts through its gradient only"
 # The premise that each fault breaks.
 BROKEN = {
     "shuffled": "sampling",
@@ -25,6 +24,8 @@ BROKEN = {
     "accumulated_without_clip": "sensitivity",
     "rate_by_private_loss": "acts through sums only",
     "stop_by_private_loss": "acts through sums only",
+    "class_weights": GRADIENT,
+    "best_epoch": GRADIENT,
 }
 # What they show to an outsider.
 LEAKING = ("clip_after_mean", "frozen_batch_norm", "accumulated_without_clip")
@@ -36,6 +37,38 @@ def test_a_fault_breaks_its_premise(name):
     report = audit_training(getattr(faults, name), faults.claim, premises_only=True, seed=1)
     assert BROKEN[name] in [each.name for each in report.violated]
     assert report.exit_code == 1
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize(
+    "name", ["class_weights", "private_mean", "rate_by_private_loss", "best_epoch", "correct"]
+)
+def test_a_record_of_weight_zero_shows_what_looks_at_the_data(name, seed):
+    """In every pair, also where the canary is drawn in all of them."""
+    report = audit_training(getattr(faults, name), faults.claim, premises_only=True, seed=seed)
+    row = next(row for row in report.premises if row.name == GRADIENT)
+    assert row.could_show == 40
+    assert row.status == ("holds" if name == "correct" else "violated"), str(report)
+    assert report.exit_code == int(name != "correct")
+
+
+# What is said of the first steps, and the rate: that of shuffled batches is 1 / 2.5.
+RATES = {
+    "twice_the_rate": ("as at a rate of", 0.5),
+    "three_times_the_rate": ("as at a rate of", 0.75),
+    "shuffled": ("once in 4 steps, as in shuffled batches", 0.4),
+}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name", RATES)
+def test_another_rate_is_told_from_shuffled_batches(name, seed):
+    train = getattr(faults, name)
+    report = audit_training(train, faults.claim, premises_only=True, pairs=100, seed=seed)
+    (row,) = [row for row in report.violated if row.name == "sampling"]
+    said, rate = RATES[name]
+    assert said in row.found and "or once" not in row.found
+    assert abs(report.facts["rate at which the canary is drawn"][1] - rate) < 0.08
 
 
 @pytest.mark.slow
@@ -78,13 +111,17 @@ def test_the_sums_of_opacus_are_those_of_all_batches_that_a_step_accumulates(red
     sgd = torch.optim.SGD(model.parameters(), lr=1.0)
     options = {"noise_multiplier": 0.0, "max_grad_norm": 0.5, "loss_reduction": reduction}
     optimizer, seen = DPOptimizer(sgd, expected_batch_size=4, **options), []
-    watch_opacus(SimpleNamespace(see=lambda sums: seen.append(float(sums[0]))), optimizer)
+    run = Run(faults.claim, 1, np.array([True]), lambda _, values: seen.append(values[0]))
+    watch_opacus(run, optimizer)
     for _ in range(2):
         # Three records, whose gradients are clipped to the bound.
         losses = model(torch.full((3, 1), 9.0, requires_grad=True))
         (losses.mean() if reduction == "mean" else losses.sum()).backward()
     optimizer.step()
     assert seen == pytest.approx([6.0])
+    facts = {"records of a step": [6], "batches of a step": [2], "processes": [1]}
+    facts |= {"divisor of a sum": [8]} if reduction == "mean" else {}
+    assert run.facts == {**facts, "noise multiplier of each process": [0]}
 
 
 def test_of_many_canaries_the_score_is_larger_where_the_loss_is_smaller():

@@ -16,7 +16,7 @@ from dpatlas.accounting.one_run import OneRunTest, one_run_profile_test
 from dpatlas.audit.adversaries import Adversaries, Observed, separation
 from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import REPEATED_PAIRS, Pair, from_arrays, run_pair, to_arrays
-from dpatlas.audit.premises import is_absent, premises
+from dpatlas.audit.premises import is_absent, measured, premises
 from dpatlas.audit.report import Attack, Report
 from dpatlas.audit.run import OutOfTime, Run, Train, execute
 from dpatlas.audit.script import Code, code_of
@@ -107,6 +107,10 @@ def audit_training(
         store.seed,
         _since(began),
         pairs=len(collected),
+        pair_runs=sum(
+            2 + (pair.repeated is not None) + (pair.silent is not None) for pair in collected
+        ),
+        facts=measured(claim, collected),
         runs=many,
         missing=missing,
         absent=is_absent(claim, collected),

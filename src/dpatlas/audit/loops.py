@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.run import Run, Train
+from dpatlas.audit.run import RECORDS, Run, Train
 from dpatlas.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,13 +25,18 @@ if TYPE_CHECKING:
 
 
 def plant(run: Run, records: Any, canaries: Any) -> Any:
-    """A copy of `records` whose first ones are the canaries that are in.
+    """A copy of `records` whose first ones are the canaries that are in, or a data set like it.
 
     For the others stand zeros, or under the relation replace_one the records that were there.
     records (n, ...): an array or tensor. canaries: one record (...), or (m, ...) for m of them.
-    Raises InputError for canaries that do not fit the records, their type or their number.
+    Of a torch data set, an item or a list of m items; `watch_opacus` sees that a blank one has no
+    gradient. Raises InputError for canaries that do not fit the records, their type or their
+    number.
     """
     many = len(run.included)
+    if not hasattr(records, "shape"):
+        run.planted = _Planted(run, records, [canaries] if many == 1 else canaries)
+        return run.planted
     planted = records.clone() if hasattr(records, "clone") else np.array(records)
     values = np.asarray(canaries if not hasattr(canaries, "detach") else canaries.detach().cpu())
     shape = tuple(planted.shape[1:])
@@ -55,6 +60,44 @@ def plant(run: Run, records: Any, canaries: Any) -> Any:
     for number in np.flatnonzero(run.included):
         planted[number] = own[number]
     return planted
+
+
+class _Planted:
+    """A torch data set whose first items are canaries or blank, and which knows what was drawn."""
+
+    def __init__(self, run: Run, records: Any, canaries: Any):
+        self.records, self.drawn = records, list[int]()
+        # How many were drawn before the first step, and since then for steps.
+        self.expected: int | None = None
+        self.own: dict[int, Any] = {}
+        self.blank = np.flatnonzero(~run.counted)
+        for number, canary in enumerate(canaries):
+            item = records[number]
+            shapes, of_item = ([*map(np.shape, each)] for each in (canary, item))
+            if shapes != of_item:
+                raise InputError("canary", f"parts of shape {shapes}", f"{of_item}, as of a record")
+            if run.included[number] or run.claim.relation != "replace_one":
+                own = tuple(map(_as, canary, item))
+                self.own[number] = own if run.included[number] else tuple(part * 0 for part in own)
+
+    @property
+    def outside(self) -> int:
+        """How many records were drawn since the first step and not for a step."""
+        return 0 if self.expected is None else len(self.drawn) - self.expected
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: int) -> Any:
+        self.drawn.append(int(index))
+        return self.own[int(index)] if int(index) in self.own else self.records[index]
+
+
+def _as(value: Any, like: Any) -> Any:
+    """The value in the type of another."""
+    if hasattr(like, "new_tensor"):
+        return like.new_tensor(np.asarray(value))
+    return like.__class__(value) if np.isscalar(like) else np.asarray(value, np.asarray(like).dtype)
 
 
 def torch_loop(
@@ -94,7 +137,7 @@ def torch_loop(
         data = (
             plant(run, x, canary_x),
             plant(run, y, canary_y),
-            plant(run, torch.ones(len(x)), torch.tensor(1.0)),
+            torch.tensor(run.loss_weights(len(x)), dtype=torch.float32),
         )
         model, step = start(run, *data)
         for _ in range(steps):
@@ -163,16 +206,61 @@ def opacus(
 
 
 def watch_opacus(run: Run, optimizer: Any) -> None:
-    """Give `run.see` every noisy sum of an Opacus optimizer, in units of its clip bound."""
+    """Give `run.see` every noisy sum of an Opacus optimizer, in units of its clip bound.
+
+    The report names the records and batches of a step, the divisor and the noise. If `plant` made
+    the data set, records that are to be blank lose their gradients before the clip. Raises
+    InputError for an optimizer without per-record gradients, and a loader with workers, then.
+    """
+    planted, clip, since = run.planted, getattr(optimizer, "clip_and_accumulate", None), [0, 0]
+    if planted is not None and (clip is None or hasattr(optimizer, "accumulate")):
+        raise InputError("optimizer", type(optimizer).__name__, "one with per-record gradients")
+    run.can_silence |= planted is not None
+
+    def clip_blank() -> None:
+        assert clip is not None
+        many = sum(map(len, _parts(optimizer.params[0])))
+        if planted is not None:
+            if not since[1]:
+                run.weights(optimizer.params)
+            if many > len(planted.drawn):
+                raise InputError("data loader", "records drawn elsewhere", "num_workers=0")
+            before = len(planted.drawn) - many
+            planted.expected = many + (before if planted.expected is None else planted.expected)
+            # The last that were drawn: a loader without workers draws a batch when it is asked to.
+            blank = np.isin(planted.drawn[before:], planted.blank)
+            for parameter in optimizer.params:
+                place = 0
+                for part in _parts(parameter):
+                    part[np.flatnonzero(blank[place : place + len(part)])] = 0
+                    place += len(part)
+        since[0] += many
+        since[1] += optimizer.accumulated_iterations
+        clip()
 
     def see(stepping: Any) -> None:
         factor = 1 / stepping.max_grad_norm
         if stepping.loss_reduction == "mean":
             # What Opacus has divided the noisy sum by.
-            factor *= stepping.expected_batch_size * stepping.accumulated_iterations
+            divisor = stepping.expected_batch_size * stepping.accumulated_iterations
+            factor *= divisor
+            run.fact("divisor of a sum", divisor)
+        run.fact(RECORDS, since[0])
+        run.fact("batches of a step", since[1])
+        run.fact("noise multiplier of each process", stepping.noise_multiplier)
+        run.fact("processes", getattr(stepping, "world_size", 1))
+        since[:] = 0, 0
         run.see([each.grad * factor for each in stepping.params])
 
+    if clip is not None:
+        optimizer.clip_and_accumulate = clip_blank
     optimizer.attach_step_hook(see)
+
+
+def _parts(parameter: Any) -> "list[Tensor]":
+    """Per-record gradients, a tensor for each batch that was accumulated."""
+    found = parameter.grad_sample
+    return found if isinstance(found, list) else [found]
 
 
 def _cross_entropy(outputs: "Tensor", targets: "Tensor") -> "Tensor":

@@ -3,6 +3,7 @@
 In a pair the noisy sums agree until the canary first acts, and there they differ by what it
 contributes: its clipped gradient, at equal weights. Later sums are taken at other weights and say
 nothing by themselves. That a run repeats itself on its own seed is looked at first, on some pairs.
+In a third run the canary is there and its loss has weight zero: sums may then never differ.
 The runs of pairs also teach the adversaries; bounds never see them.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.run import Run, Train, execute
+from dpatlas.audit.run import OUTSIDE, Run, Train, execute
 from dpatlas.errors import InputError
 
 # Of each run's sums so many coordinates at so many steps are kept, to estimate the noise: the first
@@ -30,8 +31,9 @@ EQUAL, EQUAL_SHARE = 1e-4, 1e-6
 REPEATED_SHARE, ANOTHER = 10.0, 1e-2
 # Pairs whose run without the canary is repeated.
 REPEATED_PAIRS = 3
-# What a run gives to `run.weights`, among the names of what it publishes.
-UPDATES = "the weights after an update"
+# What a run gives to `run.weights`, among the names of what it publishes; and what else may differ.
+UPDATES, SUMS, MANY = "the weights after an update", "a sum", "the number of sums"
+BY_ROUNDING = "rounding"
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class World:
 
     sums: how many noisy sums were seen. total: (d,) all of them added up. energy: (sums,) squared
     norms. sample: (steps, coordinates) of the sums at `sampled_steps`. published: flat arrays by
-    name.
+    name. facts: what was given to `run.fact`, by name.
     """
 
     sums: int
@@ -48,6 +50,19 @@ class World:
     energy: np.ndarray
     sample: np.ndarray
     published: Mapping[str, np.ndarray]
+    facts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Silent:
+    """What a canary whose loss has weight zero changes: nothing, or these by name.
+
+    BY_ROUNDING alone where the first sum that differs does so by less than counts: it may grow from
+    step to step. change: (d,) of the first sum that differs by more, if one does.
+    """
+
+    changed: tuple[str, ...] = ()
+    change: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +76,8 @@ class Pair:
     differs at all, also by less than counts as acting. repeated: the largest norm, over steps, by
     which the run without the canary differs from itself on the same seed; None if not looked at.
     changing: names of what differs between that run and itself, although no sum does: of published
-    arrays, and UPDATES.
+    arrays, and UPDATES. silent: what a canary of weight zero changes in a third run on this seed;
+    None where there was none.
     """
 
     without: World
@@ -73,6 +89,7 @@ class Pair:
     touched: bool = False
     repeated: float | None = None
     changing: tuple[str, ...] = ()
+    silent: Silent | None = None
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
@@ -101,6 +118,8 @@ class _Recorder:
     partner_weights: list[np.ndarray] | None = None
     beside: int | None = None
     touched: bool = False
+    # Whether the first sum that differs does so by less than counts as acting.
+    rounded: bool = False
     largest: float = 0.0
     steps: frozenset[int] = frozenset()
 
@@ -138,15 +157,16 @@ class _Recorder:
             difference = single.astype(float) - self.partner[step]
             norm = float(np.linalg.norm(difference))
             self.largest = max(self.largest, norm)
-            self.touched = self.touched or norm > 0
             if step == 0:
                 self.first = difference[self.columns]
             norms = EQUAL_SHARE * math.sqrt(self.energy[-1])
             least = max(EQUAL, norms, REPEATED_SHARE * self.rounding)
             if self.acted is None and norm > least:
                 self.acted, self.change = step + 1, difference
+            if norm > 0 and not self.touched:
+                self.touched, self.rounded = True, self.acted is None
 
-    def world(self, published: Mapping[str, np.ndarray]) -> World:
+    def world(self, published: Mapping[str, np.ndarray], facts: Mapping[str, list[float]]) -> World:
         size = 0 if self.total is None else min(len(self.total), COORDINATES)
         return World(
             sums=len(self.energy),
@@ -154,6 +174,7 @@ class _Recorder:
             energy=np.array(self.energy),
             sample=np.array(self.sample).reshape(len(self.sample), size),
             published=published,
+            facts={name: np.array(each) for name, each in facts.items()},
         )
 
 
@@ -182,20 +203,25 @@ def run_pair(
     rounding: by how much the sums of such runs were seen to differ.
     """
 
-    def execute_with(recorder: _Recorder, member: bool) -> dict[str, np.ndarray]:
-        run = Run(claim, seed, np.array([member]), recorder.on_sum, recorder.on_weights)
-        return execute(train, run)
+    def execute_with(
+        recorder: _Recorder, member: bool, silent: bool = False
+    ) -> tuple[dict[str, np.ndarray], Run]:
+        run = Run(claim, seed, np.array([member]), recorder.on_sum, recorder.on_weights, silent)
+        published = execute(train, run)
+        if run.planted is not None and run.planted.outside:
+            run.fact(OUTSIDE, run.planted.outside)
+        return published, run
 
     without, loaded = _Recorder(claim), "torch" in sys.modules
-    published = execute_with(without, False)
+    published, run = execute_with(without, False)
     if "torch" in sys.modules and not loaded:
         # The training imported torch itself: its numbers did not derive from the seed.
         without = _Recorder(claim)
-        published = execute_with(without, False)
+        published, run = execute_with(without, False)
     repeated, changing = None, []
     if repeat:
         again = _Recorder(claim, partner=without.kept, partner_weights=without.weights)
-        twice = execute_with(again, False)
+        twice, _ = execute_with(again, False)
         repeated = again.largest if len(again.energy) == len(without.energy) else math.inf
         rounding = max(rounding, repeated)
         changing = [
@@ -205,17 +231,21 @@ def run_pair(
         ]
         changing += [UPDATES] if again.beside is not None else []
     with_ = _Recorder(claim, rounding, without.kept, partner_weights=without.weights)
-    others = execute_with(with_, True)
+    others, run_with = execute_with(with_, True)
     if set(published) != set(others):
         found = f"{', '.join(published) or 'nothing'} without the canary, {', '.join(others)} with"
         raise InputError("published", found, "the same names in every run")
     acted, change = with_.acted, with_.change
+    silent = None
+    if run.can_silence and claim.relation != "replace_one":
+        muted = _Recorder(claim, rounding, without.kept, partner_weights=without.weights)
+        silent = _silent(without, muted, published, execute_with(muted, True, True)[0])
     counts = len(without.energy), len(with_.energy)
     if acted is None and counts[0] != counts[1]:
         acted = min(counts) + 1
     return Pair(
-        without.world(published),
-        with_.world(others),
+        without.world(published, run.facts),
+        with_.world(others, run_with.facts),
         acted,
         change,
         first=np.zeros(0) if with_.first is None else with_.first,
@@ -223,7 +253,24 @@ def run_pair(
         touched=with_.touched,
         repeated=repeated,
         changing=tuple(changing),
+        silent=silent,
     )
+
+
+def _silent(
+    without: _Recorder,
+    muted: _Recorder,
+    published: Mapping[str, np.ndarray],
+    others: Mapping[str, np.ndarray],
+) -> Silent:
+    if muted.rounded:
+        return Silent((BY_ROUNDING,))
+    changed = [SUMS] if muted.acted is not None else []
+    changed += [UPDATES] if muted.beside is not None else []
+    changed += [MANY] if len(without.energy) != len(muted.energy) else []
+    if not changed:
+        changed = [name for name in published if not same(published[name], others[name])]
+    return Silent(tuple(changed), muted.change)
 
 
 def to_arrays(pair: Pair) -> dict[str, np.ndarray]:
@@ -235,10 +282,15 @@ def to_arrays(pair: Pair) -> dict[str, np.ndarray]:
     if pair.change is not None:
         arrays["change"] = pair.change
     arrays["changing"] = np.array(pair.changing, dtype=str)
+    if pair.silent is not None:
+        arrays["silent"] = np.array(pair.silent.changed, dtype=str)
+        if pair.silent.change is not None:
+            arrays["silent change"] = pair.silent.change
     for side, world in (("without", pair.without), ("with", pair.with_)):
         for name in ("total", "energy", "sample"):
             arrays[f"{side}/{name}"] = getattr(world, name)
-        arrays |= {f"{side}/published/{name}": each for name, each in world.published.items()}
+        for kind, named in (("published", world.published), ("facts", world.facts)):
+            arrays |= {f"{side}/{kind}/{name}": each for name, each in named.items()}
     return arrays
 
 
@@ -246,19 +298,22 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Pair:
     """The pair of `to_arrays`. Raises KeyError, TypeError or ValueError for other arrays."""
 
     def world(side: str) -> World:
-        published = f"{side}/published/"
         total, energy, sample = (arrays[f"{side}/{name}"] for name in ("total", "energy", "sample"))
         shapes = total.ndim, energy.ndim, sample.ndim, sample.shape[-1]
         if shapes != (1, 1, 2, min(len(total), COORDINATES)):
             raise ValueError
-        named = {
-            name.removeprefix(published): each
-            for name, each in arrays.items()
-            if name.startswith(published)
-        }
-        return World(len(energy), total, energy, sample, named)
+        published, facts = (
+            {
+                name.removeprefix(start): each
+                for name, each in arrays.items()
+                if name.startswith(start)
+            }
+            for start in (f"{side}/published/", f"{side}/facts/")
+        )
+        return World(len(energy), total, energy, sample, published, facts)
 
     acted, beside = (int(arrays[name]) if name in arrays else None for name in ("acted", "beside"))
+    changed = tuple(map(str, arrays.get("silent", ())))
     return Pair(
         world("without"),
         world("with"),
@@ -269,4 +324,5 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Pair:
         touched=bool(arrays["touched"]),
         repeated=float(arrays["repeated"]) if "repeated" in arrays else None,
         changing=tuple(map(str, arrays["changing"])),
+        silent=Silent(changed, arrays.get("silent change")) if "silent" in arrays else None,
     )

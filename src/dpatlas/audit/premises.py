@@ -11,10 +11,19 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.pairs import ANOTHER, EQUAL_SHARE, UPDATES, Pair, same, sampled_steps
+from dpatlas.audit.pairs import (
+    ANOTHER,
+    BY_ROUNDING,
+    EQUAL_SHARE,
+    UPDATES,
+    Pair,
+    same,
+    sampled_steps,
+)
+from dpatlas.audit.run import OUTSIDE, RECORDS
 from dpatlas.base.rounding import upward
 
 MASKED = (
@@ -23,6 +32,7 @@ MASKED = (
 )
 HOLDS, VIOLATED, UNTESTED = "holds", "violated", "not tested"
 BESIDE, NOISE, SAMPLING = "acts through sums only", "noise", "sampling"
+GRADIENT = "acts through its gradient only"
 CLAIMED_BESIDE = "what is published follows from the noisy sums"
 # Rows that compare settings and count sums: without another no fault of the training could be seen.
 COUNTED = ("accounting", "steps")
@@ -35,6 +45,9 @@ QUIET_SHARES = (QUIET, QUIET / 16)
 WIDTHS = (0.25, 0.5, 1.0, 1.5, 1.85, 2.0, 2.5, 3.0, 3.5)
 # Equal sums of different batches are less likely than this, or nothing is concluded from them.
 BY_CHANCE = 1e-6
+# Samplers that draw a record anew at each step; another explanation of its first steps than a rate
+# has to be so many times as likely.
+DRAWN, LIKELIER = {"poisson", "fixed-size"}, 20.0
 # Pairs behind a test of the noise or of the sampling.
 FEWEST_PAIRS = 8
 OTHER_NOISE = "equal seeds do not give equal noise in both worlds"
@@ -49,7 +62,8 @@ CERTAIN = 1 - 1e-9
 class Premise:
     """What was found of one premise. p_value: of a statistical test, None where none was needed.
 
-    note: what else a reader should know although nothing is violated.
+    note: what else a reader should know although nothing is violated. could_show: of how many pairs
+    could a fault have been seen in; None where in all of them.
     """
 
     name: str
@@ -58,6 +72,7 @@ class Premise:
     claimed: str
     p_value: float | None = None
     note: str = ""
+    could_show: int | None = None
 
 
 def premises(claim: Claim, pairs: Sequence[Pair], error: float) -> list[Premise]:
@@ -72,11 +87,34 @@ def premises(claim: Claim, pairs: Sequence[Pair], error: float) -> list[Premise]
         return [row for row in rows if row is not None]
     reason = uncoupled(claim, seen)
     rows += [_steps(claim, seen), _sensitivity(claim, compared, reason)]
-    rows += [_beside(seen, reason)]
+    rows += [_beside(seen, reason), _gradient_only(claim, seen, reason)]
     statistical = [*_noise_tests(claim, compared), _sampling(claim, compared, reason)]
     asked = sum(1 for test in statistical if callable(test))
     rows += [test(error / asked) if callable(test) else test for test in statistical]
     return [row for row in rows if row is not None]
+
+
+def measured(claim: Claim, pairs: Sequence[Pair]) -> dict[str, tuple[float, float, float]]:
+    """Least, mean and largest of what these pairs show of the training's settings, by name."""
+    worlds = [world for pair in pairs for world in (pair.without, pair.with_) if world.sums]
+    numbers = {
+        name: np.concatenate([world.facts.get(name, []) for world in worlds])
+        for name in {name: None for world in worlds for name in world.facts}
+    }
+    if RECORDS in numbers and claim.n:
+        numbers["rate drawn"] = numbers[RECORDS] / claim.n
+    seen = [pair for pair in pairs if pair.without.sums and pair.with_.sums]
+    if seen and not uncoupled(claim, seen) and {phase.sampler for phase in claim.phases} <= DRAWN:
+        acted = sum(pair.acted is not None for pair in seen)
+        looked = sum(pair.acted or pair.without.sums for pair in seen)
+        numbers["rate at which the canary is drawn"] = np.array([acted / looked])
+    if worlds and claim.steps is not None:
+        skipped = np.array([claim.steps - world.sums for world in worlds])
+        numbers["steps without a sum, of a run"] = skipped.clip(min=0)
+    return {
+        name: (float(each.min()), float(each.mean()), float(each.max()))
+        for name, each in numbers.items()
+    }
 
 
 def is_absent(claim: Claim, pairs: Sequence[Pair]) -> bool:
@@ -144,8 +182,8 @@ def _steady(differences: np.ndarray, noise: float) -> bool:
     return bool(differences.var(0, ddof=1).mean() < (STEADY * noise) ** 2)
 
 
-def _as_other_noise(claim: Claim, pairs: Sequence[Pair]) -> bool:
-    """Whether all changes of these pairs may be noise that was drawn anew where the canary acts.
+def _as_other_noise(claim: Claim, changes: Sequence[np.ndarray | None]) -> bool:
+    """Whether all these changes of pairs may be noise that was drawn anew where the canary acts.
 
     So it is where the record is really removed and each record of a batch draws numbers, for a view
     of it, before the noise is drawn: the runs agree until the canary acts, and no further.
@@ -153,7 +191,7 @@ def _as_other_noise(claim: Claim, pairs: Sequence[Pair]) -> bool:
     noise = claim.noise or 0.0
     if not noise:
         return False
-    differences = np.array([pair.change for pair in pairs])
+    differences = np.array(changes)
     number, coordinates = differences.shape
     # The difference of two noises has a mean square of 2 noise^2, and of `share` times that in the
     # quarter of the coordinates where its mean over the pairs is least. The threshold is a fourth
@@ -268,15 +306,16 @@ def _sensitivity(claim: Claim, pairs: Sequence[Pair], reason: str) -> Premise:
     if reason:
         return Premise(name, UNTESTED, reason, claimed)
     if not norms:
-        return Premise(name, UNTESTED, f"the canary acted in none of {len(pairs)} pairs", claimed)
+        return Premise(name, UNTESTED, "the canary acted in none", claimed, could_show=0)
     found = f"the canary moves the sum by up to {max(norms):.3g} C"
     most = claim.sensitivity * (1 + ROUNDING)
     broken = [pair for pair in clean if _norm(pair) - _rounding(pair) > most]
-    if broken and _as_other_noise(claim, broken):
+    if broken and _as_other_noise(claim, [pair.change for pair in broken]):
         return Premise(name, UNTESTED, OTHER_NOISE, claimed)
     weak = claim.sensitivity / 2 > max(norms)
     note = "a canary whose gradient is clipped would attack better" if weak else ""
-    return Premise(name, VIOLATED if broken else HOLDS, found, claimed, note=note)
+    status = VIOLATED if broken else HOLDS
+    return Premise(name, status, found, claimed, note=note, could_show=len(clean))
 
 
 def _beside(pairs: Sequence[Pair], reason: str) -> Premise:
@@ -300,12 +339,35 @@ def _beside(pairs: Sequence[Pair], reason: str) -> Premise:
                 found = f"it changes {published!r} in a run in which it changes no sum"
                 return Premise(name, VIOLATED, found, claimed)
     if not untouched:
-        return Premise(name, UNTESTED, "in every pair a sum changes", claimed)
-    found = f"nothing changes in the {len(untouched)} pairs in which no sum does"
+        return Premise(name, UNTESTED, "in every pair a sum changes", claimed, could_show=0)
+    found = "nothing changes where no sum does"
     note = ""
     if changing:
         note = f"not compared, as a run on the same seed changes it: {', '.join(changing)}"
-    return Premise(name, HOLDS, found, claimed, note=note)
+    return Premise(name, HOLDS, found, claimed, note=note, could_show=len(untouched))
+
+
+def _gradient_only(claim: Claim, pairs: Sequence[Pair], reason: str) -> Premise:
+    """Whether a record whose loss has weight zero acts: on statistics, a schedule, a choice."""
+    name, claimed = GRADIENT, "nothing changes if its loss has weight zero"
+    changing = {each for pair in pairs for each in pair.changing}
+    asked = [pair.silent for pair in pairs if pair.silent is not None]
+    made = [each for each in asked if each.changed != (BY_ROUNDING,)]
+    if reason or not made:
+        words = "sums differ by rounding" if asked else "run.loss_weights was not asked for"
+        found = reason or words
+        return Premise(name, UNTESTED, found, claimed, could_show=0)
+    found_in = [each for each in made if set(each.changed) - changing]
+    sums = [each.change for each in found_in if each.change is not None]
+    if sums and _as_other_noise(claim, sums):
+        return Premise(name, UNTESTED, OTHER_NOISE, claimed, could_show=0)
+    read = any(OUTSIDE in pair.without.facts for pair in pairs)
+    note = "records are read outside of steps: is what is published chosen by them?" if read else ""
+    if not found_in:
+        return Premise(name, HOLDS, "nothing changes", claimed, note=note, could_show=len(made))
+    what = ", ".join(sorted({each for silent in found_in for each in silent.changed} - changing))
+    found = f"in {len(found_in)} of {len(made)} pairs the record still changes {what}"
+    return Premise(name, VIOLATED, found, claimed, note=note, could_show=len(made))
 
 
 Test = Callable[[float], Premise]
@@ -523,13 +585,32 @@ def _sampling(claim: Claim, pairs: Sequence[Pair], reason: str) -> Test | Premis
         found = f"the canary acts by step {k} in {acted} of {len(steps)} pairs"
         if k == 1 and acted == len(steps):
             found += ": outside of its batches"
-        elif k == epoch and acted == len(steps) and p_value <= error:
-            found += ": once an epoch, as in shuffled batches"
+        elif p_value <= error:
+            found += f": {_manner(steps, len(law) - 1)}"
         claimed = f"with probability {by_then[k - 1]:.3g}"
         status = VIOLATED if p_value <= error else HOLDS
         return Premise(SAMPLING, status, found, claimed, p_value)
 
     return test
+
+
+def _manner(first: np.ndarray, steps: int) -> str:
+    """What explains these first steps of (pairs,) better: a rate, or one step of each epoch.
+
+    first: from 1; steps + 1 where the record was never drawn.
+    """
+    drawn, many = int((first <= steps).sum()), len(first)
+    looked = int(first.clip(max=steps).sum())
+    rate = drawn / looked
+    of_rate = drawn * math.log(rate) + special.xlog1py(looked - drawn, -rate)
+    # Of shuffled batches each is as likely, of an epoch that is at least as long as seen.
+    batches = float(first.max()) if drawn == many else steps * many / drawn
+    of_epoch = -drawn * math.log(batches) + special.xlog1py(many - drawn, -steps / batches)
+    by_rate = f"as at a rate of {rate:.2g}"
+    by_epoch = f"once in {batches:.3g} steps, as in shuffled batches"
+    if abs(of_rate - of_epoch) < math.log(LIKELIER):
+        return f"{by_rate}, or {by_epoch}"
+    return by_rate if of_rate > of_epoch else by_epoch
 
 
 def first_step_law(claim: Claim) -> np.ndarray | None:
@@ -538,7 +619,7 @@ def first_step_law(claim: Claim) -> np.ndarray | None:
     None where it says nothing: full batches, a fixed order, several kinds of samplers.
     """
     kinds = {phase.sampler for phase in claim.phases}
-    if kinds and kinds <= {"poisson", "fixed-size"}:
+    if kinds and kinds <= DRAWN:
         rates = np.concatenate(
             [np.full(phase.steps, phase.batch / phase.n) for phase in claim.phases]  # type: ignore[operator]
         )

@@ -1,13 +1,14 @@
 """What an audit found, in words and as values."""
 
 import textwrap
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dpatlas.accounting.audit_statistics import LowerBound, ProfileTest
 from dpatlas.accounting.one_run import OneRunTest
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.pairs import REPEATED_PAIRS, sampled_steps
+from dpatlas.audit.pairs import sampled_steps
 from dpatlas.audit.premises import COUNTED, UNTESTED, VIOLATED, Premise
 from dpatlas.base.progress import duration
 from dpatlas.base.rounding import downward, rounded_up, upward
@@ -36,8 +37,9 @@ class Report:
     """The outcome of an audit; `str` gives it in words, `exit_code` in a number.
 
     level: confidence of what is said to be wrong. seed: with it the audit can be repeated. pairs,
-    runs: of runs for the premises, and runs on each data set for the bound. missing: what the time
-    did not allow and a verdict needs; empty where there is enough. absent: whether the canary
+    runs: of runs for the premises, and runs on each data set for the bound. pair_runs: runs of all
+    pairs. facts: least, mean and largest of what was measured in them, by name. missing: what the
+    time did not allow and a verdict needs; empty where there is enough. absent: whether the canary
     changed nothing in any pair, as if it had not been planted. looks: confidence levels of
     all judgements of the runs in the folder, this one included; empty where nothing was judged.
     """
@@ -49,7 +51,9 @@ class Report:
     seed: int
     seconds: float
     pairs: int = 0
+    pair_runs: int = 0
     runs: int = 0
+    facts: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     one_run: OneRunTest | None = None
     missing: str = ""
     absent: bool = False
@@ -129,6 +133,7 @@ class Report:
             "looks": len(self.looks),
             "error_of_all_looks": self.error_of_all_looks,
             "premises": [asdict(each) for each in self.premises],
+            "facts": {name: [*each] for name, each in self.facts.items()},
             "attacks": [asdict(each) for each in self.attacks],
             "one_run": None if self.one_run is None else asdict(self.one_run),
             "unseen": self.unseen,
@@ -179,8 +184,7 @@ class Report:
         lines = [f"claim      {claim}"]
         if claim.guaranteed is not None:
             lines.append(f"           these settings guarantee epsilon {upward(claim.guaranteed)}")
-        of_pairs = 2 * self.pairs + min(self.pairs, REPEATED_PAIRS)
-        runs = f"{of_pairs} runs for the premises, {2 * self.runs} for the bound"
+        runs = f"{self.pair_runs} runs for the premises, {2 * self.runs} for the bound"
         runs = "one run" if self.one_run is not None else runs
         rest = f"{duration(self.seconds)}, confidence {self.level:g}, seed {self.seed}"
         lines.append(f"audit      {runs}, {rest}")
@@ -194,9 +198,16 @@ class Report:
             for each in self.premises:
                 p_value = "" if each.p_value is None else f" (p = {rounded_up(each.p_value, 2)})"
                 text = f"{each.name}: {each.found}; claimed {each.claimed}{p_value}"
+                if each.could_show is not None:
+                    text += f"; {each.could_show} of {self.pairs} pairs could show this"
                 lines += _row(each.status, text)
                 if each.note:
                     lines += _row("", f"note: {each.note}")
+        if self.facts:
+            lines += ["", "measured"]
+            for name, (least, mean, largest) in self.facts.items():
+                spread = "" if least == largest else f" ({least:.3g} to {largest:.3g})"
+                lines += _row(f"{mean:.3g}", f"{name}{spread}")
         if self.attacks:
             many = f"{self.runs} + {self.runs} runs"
             lines += ["", f"lower bounds on epsilon at delta {claim.delta:g}, {many}"]

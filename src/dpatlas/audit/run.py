@@ -16,6 +16,8 @@ from dpatlas.errors import InputError
 Train = Callable[["Run"], Any]
 # Called with the number of sums seen before, and the values as a flat float64 array.
 OnValues = Callable[[int, np.ndarray], None]
+# Names of facts that the audit looks at.
+RECORDS, OUTSIDE = "records of a step", "records read outside of steps"
 # An infinite score counts as this.
 LARGEST = 1e100
 # A number of a sum, in units of C: its square fits float64, and itself float32.
@@ -31,7 +33,8 @@ class Run:
 
     member: whether the canary is in the data. included: (canaries,) bool, the same for each canary
     of an audit by one run. seed: everything random in the run derives from it (random, numpy and
-    torch are seeded with it before the run begins). claim: the claim that is audited.
+    torch are seeded with it before the run begins). claim: the claim that is audited. silent:
+    whether the canaries that are in have no gradient, so that they may act on nothing.
     """
 
     def __init__(
@@ -41,9 +44,15 @@ class Run:
         included: np.ndarray,
         on_sum: OnValues | None = None,
         on_weights: OnValues | None = None,
+        silent: bool = False,
     ):
-        self.claim, self.seed, self.included = claim, seed, included
+        self.claim, self.seed, self.included, self.silent = claim, seed, included, silent
         self.sums = 0
+        # Numbers of the report by name; whether the training can silence its canaries.
+        self.facts: dict[str, list[float]] = {}
+        self.can_silence = False
+        # A data set in which canaries were planted.
+        self.planted: Any = None
         self._on_sum, self._on_weights = on_sum, on_weights
         self._size: int | None = None
 
@@ -53,6 +62,27 @@ class Run:
         if len(self.included) != 1:
             raise InputError("run.member", f"{len(self.included)} canaries", "run.included")
         return bool(self.included[0])
+
+    def loss_weights(self, records: int) -> np.ndarray:
+        """(records,) numbers by which to multiply each record's loss: 0 for a blank record, else 1.
+
+        In some runs the canary is in the data and has weight 0 as well: it may change nothing then,
+        whatever its batches are. Statistics of the records and rules that look at them show there.
+        """
+        self.can_silence = True
+        weights = np.ones(records)
+        weights[: len(self.included)] = self.counted
+        return weights
+
+    @property
+    def counted(self) -> np.ndarray:
+        """(canaries,) bool: whether the loss of the record in its place counts."""
+        another = self.included | (self.claim.relation == "replace_one")
+        return another & (not self.silent)
+
+    def fact(self, name: str, value: float) -> None:
+        """Name a number of this step in the report, such as the records drawn or the divisor."""
+        self.facts.setdefault(name, []).append(float(value))
 
     def see(self, noisy_sum: Any) -> None:
         """The attacker sees this noisy sum, in units of C: arrays or tensors, or a list of them.
@@ -153,6 +183,8 @@ def _flat(published: Any) -> dict[str, np.ndarray]:
         raise InputError("the training", "a generator", allowed)
     if published is None:
         published = {}
+    if hasattr(published, "state_dict"):
+        published = {"weights": list(published.state_dict().values())}
     if not isinstance(published, Mapping):
         published = {"score": published}
     flat = {}

@@ -1,0 +1,137 @@
+"""A plain Opacus script with its own loop (docs/examples/plain_opacus.py), and faults in it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from dpatlas.audit import Claim, audit_training, plant, watch_opacus
+from dpatlas.audit.run import Run
+from dpatlas.audit.script import load
+from dpatlas.errors import InputError
+
+TEXT = (Path(__file__).parents[2] / "docs" / "examples" / "plain_opacus.py").read_text()
+SEEDS = (1, 2, 3)
+
+
+@pytest.fixture
+def audited(tmp_path):
+    """A function that audits the script after replacements in its text."""
+
+    def audit(*changes, seed=1, pairs=16):
+        text = TEXT
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / "plain.py"
+        path.write_text(text)
+        train, claim, _ = load(str(path))
+        return audit_training(train, claim, premises_only=True, pairs=pairs, seed=seed)
+
+    return audit
+
+
+def test_an_audit_needs_ten_lines_at_most():
+    assert TEXT.count("  # audit") <= 10
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_honest_script_breaks_no_premise(audited, seed):
+    report = audited(seed=seed)
+    assert report.exit_code == 0, str(report)
+    found = {row.name: row for row in report.premises}
+    assert found["acts through its gradient only"].could_show == 16
+    facts = report.facts
+    assert facts["divisor of a sum"] == (16, 16, 16) and facts["processes"] == (1, 1, 1)
+    assert facts["noise multiplier of each process"] == pytest.approx((0.8, 0.8, 0.8))
+    # Of 16 expected records, in parts of at most 8.
+    assert 14 < facts["records of a step"][1] < 18 and 0.22 < facts["rate drawn"][1] < 0.28
+    assert facts["batches of a step"][0] >= 1 and facts["batches of a step"][2] >= 3
+    assert "records read outside of steps" not in facts
+    assert found["sensitivity"].could_show > 10
+
+
+VALIDATION = (
+    "        schedule.step()",
+    "        schedule.step()\n"
+    "        rows = [data[number] for number in range(64)]\n"
+    "        x, y = (torch.stack(part) for part in zip(*rows))\n"
+    "        with torch.no_grad():\n"
+    "            loss = float(nn.functional.cross_entropy(model(x), y))\n"
+    "        if loss < best:\n"
+    "            best, kept = loss, [each.detach().clone() for each in model.parameters()]",
+)
+VALIDATED = (("    schedule =", "    best = float('inf')\n    schedule ="), VALIDATION)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_validation_on_training_records_is_told_in_every_seed(audited, seed):
+    report = audited(*VALIDATED, seed=seed)
+    assert report.facts["records read outside of steps"] == (128, 128, 128)
+    found = {row.name: row for row in report.premises}["acts through its gradient only"]
+    assert found.status == "holds" and "read outside of steps" in found.note
+    assert report.exit_code == 0, str(report)
+
+
+FAULTS = {
+    "half the noise": (("noise_multiplier=0.8", "noise_multiplier=0.4"), "noise"),
+    "shuffled": (("max_grad_norm=1.0", "max_grad_norm=1.0, poisson_sampling=False"), "sampling"),
+    "another step": (("range(2)", "range(3)"), "steps"),
+    # Opacus takes the noise from the clip bound: a larger one alone is no fault.
+    "a larger clip": (
+        (
+            "    schedule =",
+            "    optimizer.max_grad_norm, optimizer.noise_multiplier = 9, .8 / 9\n    schedule =",
+        ),
+        "noise",
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_script_is_found(audited, fault, seed):
+    change, violated = FAULTS[fault]
+    report = audited(change, seed=seed, pairs=24)
+    assert violated in [row.name for row in report.violated], str(report)
+
+
+def test_a_script_without_a_claim_is_told_which_lines_to_add(tmp_path):
+    path = tmp_path / "plain.py"
+    path.write_text("def main():\n    return 1.0\n")
+    for target in (f"{path}", f"{path}:main"):
+        with pytest.raises(InputError, match=r"plant\(run, data, canary\) \| watch_opacus"):
+            load(target)
+
+
+def test_items_of_a_data_set_are_planted_in_its_types():
+    images = [(np.full((2, 2), number, dtype=np.float32), number) for number in range(3)]
+    canary = (np.ones((2, 2)) * 7, 5)
+    claim = Claim(sampler="poisson", n=3, batch=1, noise=1, steps=1, delta=1e-5)
+    for member, first, label in ((True, 7, 5), (False, 0, 0)):
+        planted = plant(Run(claim, 1, np.array([member])), images, canary)
+        image, number = planted[0]
+        assert image.dtype == np.float32 and image[0, 0] == first and number == label
+        assert [item[1] for item in (planted[1], planted[2])] == [1, 2] and len(planted) == 3
+    own = Claim(epsilon=1, delta=1e-5, relation="replace_one")
+    planted = plant(Run(own, 1, np.array([False])), images[1:], canary)
+    assert planted[0][1] == 1 and not len(planted.blank)
+
+
+def test_what_cannot_be_watched_is_refused():
+    claim = Claim(epsilon=1, delta=1e-5)
+    run = Run(claim, 1, np.array([True]))
+    data = TensorDataset(torch.zeros(4, 2), torch.zeros(4))
+    with pytest.raises(InputError, match="canary: found parts of shape"):
+        plant(run, data, (torch.zeros(3), torch.tensor(1)))
+    plant(run, data, (torch.zeros(2), torch.tensor(1)))
+    with pytest.raises(InputError, match="optimizer: found SimpleNamespace"):
+        watch_opacus(run, SimpleNamespace())
+
+
+def test_records_that_workers_draw_are_refused(audited):
+    with pytest.raises(InputError, match=r"data loader.*num_workers=0"):
+        audited(("batch_size=16)", "batch_size=16, num_workers=1)"), pairs=2)
