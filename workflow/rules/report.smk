@@ -67,7 +67,10 @@ rule page:
         templates=expand(
             "src/dpatlas_workflow/report/{name}",
             name=[
-                *(f"{name}.html.j2" for name in ("frame", "index", "macros", "paper", "runs")),
+                *(
+                    f"{name}.html.j2"
+                    for name in ("frame", "index", "macros", "paper", "runs")
+                ),
                 *("page.css", "page.js", "charts.js"),
             ],
         ),
