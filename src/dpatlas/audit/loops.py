@@ -29,9 +29,8 @@ def plant(run: Run, records: Any, canaries: Any) -> Any:
 
     For the others stand zeros, or under the relation replace_one the records that were there.
     records (n, ...): an array or tensor. canaries: one record (...), or (m, ...) for m of them.
-    Of a torch data set, an item or a list of m items; `watch_opacus` sees that a blank one has no
-    gradient. Raises InputError for canaries that do not fit the records, their type or their
-    number.
+    Of a torch data set, an item or a list of m; `watch_opacus` leaves a blank one no gradient.
+    Raises InputError for canaries that do not fit the records, their type or their number.
     """
     many = len(run.included)
     if not hasattr(records, "shape"):
@@ -67,7 +66,7 @@ class _Planted:
 
     def __init__(self, run: Run, records: Any, canaries: Any):
         self.records, self.drawn = records, list[int]()
-        # How many were drawn before the first step, and since then for steps.
+        # How many were drawn before it was watched, and since then for steps.
         self.expected: int | None = None
         self.own: dict[int, Any] = {}
         self.blank = np.flatnonzero(~run.counted)
@@ -79,11 +78,6 @@ class _Planted:
             if run.included[number] or run.claim.relation != "replace_one":
                 own = tuple(map(_as, canary, item))
                 self.own[number] = own if run.included[number] else tuple(part * 0 for part in own)
-
-    @property
-    def outside(self) -> int:
-        """How many records were drawn since the first step and not for a step."""
-        return 0 if self.expected is None else len(self.drawn) - self.expected
 
     def __len__(self) -> int:
         return len(self.records)
@@ -208,27 +202,25 @@ def opacus(
 def watch_opacus(run: Run, optimizer: Any) -> None:
     """Give `run.see` every noisy sum of an Opacus optimizer, in units of its clip bound.
 
-    The report names the records and batches of a step, the divisor and the noise. If `plant` made
-    the data set, records that are to be blank lose their gradients before the clip. Raises
-    InputError for an optimizer without per-record gradients, and a loader with workers, then.
+    If `plant` made the data set, blank records lose their gradients before the clip; InputError for
+    an optimizer without per-record gradients, and a loader with workers, then.
     """
     planted, clip, since = run.planted, getattr(optimizer, "clip_and_accumulate", None), [0, 0]
     if planted is not None and (clip is None or hasattr(optimizer, "accumulate")):
         raise InputError("optimizer", type(optimizer).__name__, "one with per-record gradients")
-    run.can_silence |= planted is not None
+    if planted is not None:
+        run.can_silence, planted.expected = True, len(planted.drawn)
 
     def clip_blank() -> None:
-        assert clip is not None
         many = sum(map(len, _parts(optimizer.params[0])))
         if planted is not None:
             if not since[1]:
                 run.weights(optimizer.params)
             if many > len(planted.drawn):
                 raise InputError("data loader", "records drawn elsewhere", "num_workers=0")
-            before = len(planted.drawn) - many
-            planted.expected = many + (before if planted.expected is None else planted.expected)
+            planted.expected += many
             # The last that were drawn: a loader without workers draws a batch when it is asked to.
-            blank = np.isin(planted.drawn[before:], planted.blank)
+            blank = np.isin(planted.drawn[len(planted.drawn) - many :], planted.blank)
             for parameter in optimizer.params:
                 place = 0
                 for part in _parts(parameter):
@@ -236,7 +228,7 @@ def watch_opacus(run: Run, optimizer: Any) -> None:
                     place += len(part)
         since[0] += many
         since[1] += optimizer.accumulated_iterations
-        clip()
+        clip()  # type: ignore[misc]
 
     def see(stepping: Any) -> None:
         factor = 1 / stepping.max_grad_norm

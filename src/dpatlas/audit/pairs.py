@@ -33,7 +33,7 @@ REPEATED_SHARE, ANOTHER = 10.0, 1e-2
 REPEATED_PAIRS = 3
 # What a run gives to `run.weights`, among the names of what it publishes; and what else may differ.
 UPDATES, SUMS, MANY = "the weights after an update", "a sum", "the number of sums"
-BY_ROUNDING = "rounding"
+ROUNDED = "rounding"
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,6 @@ class World:
 
 
 @dataclass(frozen=True)
-class Silent:
-    """What a canary whose loss has weight zero changes: nothing, or these by name.
-
-    BY_ROUNDING alone where the first sum that differs does so by less than counts: it may grow from
-    step to step. change: (d,) of the first sum that differs by more, if one does.
-    """
-
-    changed: tuple[str, ...] = ()
-    change: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
 class Pair:
     """Two runs on one seed.
 
@@ -76,8 +64,9 @@ class Pair:
     differs at all, also by less than counts as acting. repeated: the largest norm, over steps, by
     which the run without the canary differs from itself on the same seed; None if not looked at.
     changing: names of what differs between that run and itself, although no sum does: of published
-    arrays, and UPDATES. silent: what a canary of weight zero changes in a third run on this seed;
-    None where there was none.
+    arrays, and UPDATES. silent: names of what a canary of weight zero changes in a third run on
+    this seed, None where there was none; ROUNDED alone where the first sum that differs does so
+    by less than counts, as that may grow. silent_change: (d,) of the first that differs by more.
     """
 
     without: World
@@ -89,7 +78,8 @@ class Pair:
     touched: bool = False
     repeated: float | None = None
     changing: tuple[str, ...] = ()
-    silent: Silent | None = None
+    silent: tuple[str, ...] | None = None
+    silent_change: np.ndarray | None = None
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
@@ -208,8 +198,9 @@ def run_pair(
     ) -> tuple[dict[str, np.ndarray], Run]:
         run = Run(claim, seed, np.array([member]), recorder.on_sum, recorder.on_weights, silent)
         published = execute(train, run)
-        if run.planted is not None and run.planted.outside:
-            run.fact(OUTSIDE, run.planted.outside)
+        data = run.planted
+        if data is not None and data.expected not in (None, len(data.drawn)):
+            run.fact(OUTSIDE, len(data.drawn) - data.expected)
         return published, run
 
     without, loaded = _Recorder(claim), "torch" in sys.modules
@@ -236,9 +227,8 @@ def run_pair(
         found = f"{', '.join(published) or 'nothing'} without the canary, {', '.join(others)} with"
         raise InputError("published", found, "the same names in every run")
     acted, change = with_.acted, with_.change
-    silent = None
+    silent, muted = None, _Recorder(claim, rounding, without.kept, partner_weights=without.weights)
     if run.can_silence and claim.relation != "replace_one":
-        muted = _Recorder(claim, rounding, without.kept, partner_weights=without.weights)
         silent = _silent(without, muted, published, execute_with(muted, True, True)[0])
     counts = len(without.energy), len(with_.energy)
     if acted is None and counts[0] != counts[1]:
@@ -254,6 +244,7 @@ def run_pair(
         repeated=repeated,
         changing=tuple(changing),
         silent=silent,
+        silent_change=muted.change,
     )
 
 
@@ -262,30 +253,26 @@ def _silent(
     muted: _Recorder,
     published: Mapping[str, np.ndarray],
     others: Mapping[str, np.ndarray],
-) -> Silent:
+) -> tuple[str, ...]:
     if muted.rounded:
-        return Silent((BY_ROUNDING,))
+        return (ROUNDED,)
     changed = [SUMS] if muted.acted is not None else []
     changed += [UPDATES] if muted.beside is not None else []
     changed += [MANY] if len(without.energy) != len(muted.energy) else []
     if not changed:
         changed = [name for name in published if not same(published[name], others[name])]
-    return Silent(tuple(changed), muted.change)
+    return tuple(changed)
 
 
 def to_arrays(pair: Pair) -> dict[str, np.ndarray]:
     """The pair as named arrays, for a file."""
     arrays: dict[str, np.ndarray] = {"first": pair.first, "touched": np.array(pair.touched)}
-    for name in ("acted", "beside", "repeated"):
+    for name in ("acted", "beside", "repeated", "change", "silent_change"):
         if (value := getattr(pair, name)) is not None:
             arrays[name] = np.array(value)
-    if pair.change is not None:
-        arrays["change"] = pair.change
     arrays["changing"] = np.array(pair.changing, dtype=str)
     if pair.silent is not None:
-        arrays["silent"] = np.array(pair.silent.changed, dtype=str)
-        if pair.silent.change is not None:
-            arrays["silent change"] = pair.silent.change
+        arrays["silent"] = np.array(pair.silent, dtype=str)
     for side, world in (("without", pair.without), ("with", pair.with_)):
         for name in ("total", "energy", "sample"):
             arrays[f"{side}/{name}"] = getattr(world, name)
@@ -313,7 +300,6 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Pair:
         return World(len(energy), total, energy, sample, published, facts)
 
     acted, beside = (int(arrays[name]) if name in arrays else None for name in ("acted", "beside"))
-    changed = tuple(map(str, arrays.get("silent", ())))
     return Pair(
         world("without"),
         world("with"),
@@ -324,5 +310,6 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Pair:
         touched=bool(arrays["touched"]),
         repeated=float(arrays["repeated"]) if "repeated" in arrays else None,
         changing=tuple(map(str, arrays["changing"])),
-        silent=Silent(changed, arrays.get("silent change")) if "silent" in arrays else None,
+        silent=tuple(map(str, arrays["silent"])) if "silent" in arrays else None,
+        silent_change=arrays.get("silent_change"),
     )

@@ -14,15 +14,7 @@ import numpy as np
 from scipy import special, stats
 
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.pairs import (
-    ANOTHER,
-    BY_ROUNDING,
-    EQUAL_SHARE,
-    UPDATES,
-    Pair,
-    same,
-    sampled_steps,
-)
+from dpatlas.audit.pairs import ANOTHER, EQUAL_SHARE, ROUNDED, UPDATES, Pair, same, sampled_steps
 from dpatlas.audit.run import OUTSIDE, RECORDS
 from dpatlas.base.rounding import upward
 
@@ -351,23 +343,22 @@ def _gradient_only(claim: Claim, pairs: Sequence[Pair], reason: str) -> Premise:
     """Whether a record whose loss has weight zero acts: on statistics, a schedule, a choice."""
     name, claimed = GRADIENT, "nothing changes if its loss has weight zero"
     changing = {each for pair in pairs for each in pair.changing}
-    asked = [pair.silent for pair in pairs if pair.silent is not None]
-    made = [each for each in asked if each.changed != (BY_ROUNDING,)]
+    asked = [pair for pair in pairs if pair.silent is not None]
+    made = [pair for pair in asked if pair.silent != (ROUNDED,)]
+    found_in = [pair for pair in made if {*(pair.silent or ())} - changing]
+    sums = [pair.silent_change for pair in found_in if pair.silent_change is not None]
+    if not reason and sums and _as_other_noise(claim, sums):
+        reason = OTHER_NOISE
     if reason or not made:
         words = "sums differ by rounding" if asked else "run.loss_weights was not asked for"
-        found = reason or words
-        return Premise(name, UNTESTED, found, claimed, could_show=0)
-    found_in = [each for each in made if set(each.changed) - changing]
-    sums = [each.change for each in found_in if each.change is not None]
-    if sums and _as_other_noise(claim, sums):
-        return Premise(name, UNTESTED, OTHER_NOISE, claimed, could_show=0)
+        return Premise(name, UNTESTED, reason or words, claimed, could_show=0)
     read = any(OUTSIDE in pair.without.facts for pair in pairs)
     note = "records are read outside of steps: is what is published chosen by them?" if read else ""
-    if not found_in:
-        return Premise(name, HOLDS, "nothing changes", claimed, note=note, could_show=len(made))
-    what = ", ".join(sorted({each for silent in found_in for each in silent.changed} - changing))
+    names = {each for pair in found_in for each in pair.silent or ()} - changing
+    what = ", ".join(sorted(names)) or "anything"
     found = f"in {len(found_in)} of {len(made)} pairs the record still changes {what}"
-    return Premise(name, VIOLATED, found, claimed, note=note, could_show=len(made))
+    status = VIOLATED if found_in else HOLDS
+    return Premise(name, status, found, claimed, note=note, could_show=len(made))
 
 
 Test = Callable[[float], Premise]
@@ -595,10 +586,7 @@ def _sampling(claim: Claim, pairs: Sequence[Pair], reason: str) -> Test | Premis
 
 
 def _manner(first: np.ndarray, steps: int) -> str:
-    """What explains these first steps of (pairs,) better: a rate, or one step of each epoch.
-
-    first: from 1; steps + 1 where the record was never drawn.
-    """
+    """What explains first steps better, steps + 1 if never: a rate, or one step of each epoch."""
     drawn, many = int((first <= steps).sum()), len(first)
     looked = int(first.clip(max=steps).sum())
     rate = drawn / looked

@@ -77,8 +77,7 @@ class Run:
     @property
     def counted(self) -> np.ndarray:
         """(canaries,) bool: whether the loss of the record in its place counts."""
-        another = self.included | (self.claim.relation == "replace_one")
-        return another & (not self.silent)
+        return (self.included | (self.claim.relation == "replace_one")) & (not self.silent)
 
     def fact(self, name: str, value: float) -> None:
         """Name a number of this step in the report, such as the records drawn or the divisor."""
