@@ -192,7 +192,7 @@ class Atlas:
     def pages(self) -> list[str]:
         """Names of the pages beside the index: papers, checks with figures or tables, `runs`."""
         judged = [key for key, of in all_blocks().items() if (of.folder / "claims.yaml").is_file()]
-        shown = [block.key for block in self.block_of_product.values()]
+        shown = [self.block_of_product[name].key for name in self.products]
         return [*dict.fromkeys([*judged, *shown]), "runs"]
 
     def modules(self, name: str) -> list[str]:
