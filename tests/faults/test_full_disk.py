@@ -129,7 +129,7 @@ CASES = {
     figure: 6,
     table: 4,
     claims_csv: 2,
-    page_html: 1,
+    page_html: 7,
     manifest_txt: 1,
 }
 

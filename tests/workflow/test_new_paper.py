@@ -74,7 +74,7 @@ def test_its_tier_runs_to_the_page_with_figure_claim_and_erratum(project):
     result = project.snakemake("--cores", "1", "--configfile", "alone.yaml")
     assert result.returncode == 0, result.stdout + result.stderr
     results = project.folder / "results" / "alone"
-    page = (results / "report" / "index.html").read_text()
+    page = "".join((results / "report" / f"{name}.html").read_text() for name in ("index", KEY))
     for words in (f'id="{KEY}_error"', 'id="claim-sixthpaper-1"', "sixthpaper-large-epsilon"):
         assert words in page
     assert (results / "figures" / f"{KEY}_error.pdf").is_file()

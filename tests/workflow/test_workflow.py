@@ -336,18 +336,20 @@ def test_the_report_is_made_offline(smoke):
 @pytest.mark.skipif(chromium.find() is None, reason="no Chromium on this machine")
 def test_the_page_shows_every_claim_and_figure_in_a_browser(smoke, tmp_path):
     folder = smoke.folder / "results/smoke"
+    ids, drawn, atlas = set[str](), list[str](), smoke_atlas()
     with chromium.Chromium(tmp_path / "profile") as browser:
-        browser.open(folder / "report/index.html")
-        assert browser.complaints == []
-        asked = [each for each in browser.requests if not each.startswith("data:")]
-        assert asked == [(folder / "report/index.html").as_uri()]
-        ids = set(browser.evaluate("[...document.querySelectorAll('[id]')].map(each => each.id)"))
-        drawn = browser.evaluate(
-            "[...document.querySelectorAll('.chart .panel > svg')]"
-            ".filter(each => each.getBoundingClientRect().height > 100)"
-            ".map(each => each.closest('article').id)"
-        )
+        for name in ("index", *atlas.pages):
+            page = folder / f"report/{name}.html"
+            browser.open(page)
+            assert browser.complaints == []
+            asked = [each for each in browser.requests if not each.startswith("data:")]
+            assert asked == [page.as_uri()]
+            ids |= {*browser.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")}
+            drawn += browser.evaluate(
+                "[...document.querySelectorAll('.chart .panel > svg')]"
+                ".filter(each => each.getBoundingClientRect().height > 100)"
+                ".map(each => each.closest('article').id)"
+            )
     claims = {f"claim-{row['claim']}" for row in read_rows(folder / "claims.csv")}
-    atlas = smoke_atlas()
     assert claims | {*atlas.figures, *atlas.tables} <= ids
     assert set(drawn) == set(atlas.figures)
