@@ -9,9 +9,9 @@ import psutil
 from PIL import Image
 
 SMOKE = "workflow/tiers/smoke.yaml"
-# The page shows times, as cost.json and benchmarks do; logs show progress.
-OF_THE_RUN = ("cost.json", "index.html")
-FOLDERS_OF_THE_RUN = ("logs/", "benchmarks/")
+# Pages show days and times, as cost.json and benchmarks do; logs show progress.
+OF_THE_RUN = ("cost.json",)
+FOLDERS_OF_THE_RUN = ("logs/", "benchmarks/", "report/")
 
 
 def start(checkout, cores, *arguments, environment=None):
