@@ -53,7 +53,7 @@ LEFT_TO = [
     (r"dpatlas publish\b", "report/test_publish.py", "wants the records of a complete run"),
     (r"dpatlas decide\b", "workflow/test_decide_runs.py", "wants a complete run, spends hours"),
     (r"my_paper", "workflow/test_new_paper.py", "writes and tests a paper"),
-    (r"dpatlas train --init", "train/test_files.py", "wants a table of one's own"),
+    (r"dpatlas train --init", "train/test_train_files.py", "wants a table of one's own"),
     (r"dpatlas train \S+ --arms", "train/test_arms.py", "trains four times"),
     (r"dpatlas train selected\.yaml", "train/test_train_own.py", "trains for minutes"),
     (r"python tools/epsilon_gallery\.py", "epsilon/test_epsilon_command.py", "the gallery"),
