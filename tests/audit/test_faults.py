@@ -39,7 +39,9 @@ def test_a_fault_breaks_its_premise(name):
     assert report.exit_code == 1
 
 
-@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize(
+    "seed", [2, *(pytest.param(each, marks=pytest.mark.slow) for each in (3, 4))]
+)
 @pytest.mark.parametrize(
     "name", ["class_weights", "private_mean", "rate_by_private_loss", "best_epoch", "correct"]
 )
@@ -60,7 +62,9 @@ RATES = {
 }
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in (2, 3))]
+)
 @pytest.mark.parametrize("name", RATES)
 def test_another_rate_is_told_from_shuffled_batches(name, seed):
     train = getattr(faults, name)

@@ -14,7 +14,7 @@ from dpatlas.audit.script import load
 from dpatlas.errors import InputError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "examples" / "plain_opacus.py").read_text()
-SEEDS = (1, 2, 3)
+SEEDS = (1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3)))
 
 
 @pytest.fixture
