@@ -159,7 +159,8 @@ def attack_model(
     positive rates that thresholds are fixed for, ascending. level: of each interval and bound.
 
     Raises InputError for arrays of other shapes, for fewer than four references, for references
-    that had every candidate, and for a model of which all or no candidates are members.
+    that had every candidate, for a model of which all or no candidates are members, and for delta
+    above 1 / (2 candidates), as `one_run_lower_bound`.
     """
     scores, bits = _table(log_odds), np.asarray(members)
     if bits.shape != scores.shape or bits.dtype != bool:
@@ -181,9 +182,8 @@ def attack_model(
     targeted = scored[0]
     outside = np.concatenate([of[~bits[row]] for row, of in enumerate(scored) if row])
     points = [_point(targeted, bits[0], outside, fpr, epsilon, delta, level) for fpr in fprs]
-    ranks = stats.rankdata(targeted)
-    inside = int(bits[0].sum())
-    auc = (ranks[bits[0]].sum() - inside * (inside + 1) / 2) / (inside * (len(targeted) - inside))
+    inside, apart = targeted[bits[0]], targeted[~bits[0]]
+    pairs_won = stats.mannwhitneyu(inside, apart, method="asymptotic").statistic
     # Both rates at once, each with half of the error.
     last = _point(targeted, bits[0], outside, fprs[-1], None, delta, (1 + level) / 2)
     mu = max(0.0, float(stats.norm.ppf(last.tpr.low) - stats.norm.ppf(last.fpr.high)))
@@ -191,7 +191,7 @@ def attack_model(
         attack=attack,
         references=len(scores) - 1,
         points=tuple(points),
-        auc=float(auc),
+        auc=float(pairs_won / (len(inside) * len(apart))),
         epsilon_one_run=one_run_lower_bound(targeted, bits[0], delta, level),
         epsilon_if_gaussian=gaussian_epsilon(mu, delta) if mu else 0.0,
         delta=delta,

@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy.special import softmax
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu
 
 
 def class_scores(outputs: np.ndarray, labels: np.ndarray) -> dict[str, float | None]:
@@ -19,9 +19,9 @@ def class_scores(outputs: np.ndarray, labels: np.ndarray) -> dict[str, float | N
     if len(present) > 1 and np.isfinite(outputs).all():
         shares = softmax(outputs, axis=1)
         for each in present:
-            inside = int((labels == each).sum())
-            above = rankdata(shares[:, each])[labels == each].sum() - inside * (inside + 1) / 2
-            aucs.append(above / (inside * (len(labels) - inside)))
+            samples = shares[labels == each, each], shares[labels != each, each]
+            pairs_won = mannwhitneyu(*samples, method="asymptotic").statistic
+            aucs.append(pairs_won / (len(samples[0]) * len(samples[1])))
     return {
         "accuracy": float(right.mean()),
         "majority": float(counts.max() / len(labels)),

@@ -15,10 +15,10 @@
 
   // Rows that have what is asked for as one phrase; where there is none, those that have every word.
   function update() {
-    var asked = plain(controls.search.value);
+    var phrase = plain(controls.search.value);
     var texts = rows.map(function (row) { return plain(row.textContent + " " + row.dataset.words); });
-    var found = texts.some(function (text) { return text.indexOf(asked) >= 0; });
-    var words = found ? [asked] : asked.split(" ");
+    var found = texts.some(function (text) { return text.indexOf(phrase) >= 0; });
+    var words = found ? [phrase] : phrase.split(" ");
     var shown = 0;
     rows.forEach(function (row, number) {
       var fits = names.every(function (name) {
@@ -31,7 +31,7 @@
   }
 
   // What is asked for stands in the address, behind #, so that it can be sent.
-  function asked() {
+  function search() {
     var pairs = names.filter(function (name) { return controls[name].value; }).map(function (name) {
       return name + "=" + encodeURIComponent(controls[name].value);
     });
@@ -42,7 +42,7 @@
 
   function reset() {
     names.forEach(function (name) { controls[name].value = ""; });
-    asked();
+    search();
   }
 
   function open(target) {
@@ -58,7 +58,7 @@
         var name = pair.split("=")[0];
         if (controls[name]) { controls[name].value = decodeURIComponent(pair.slice(name.length + 1)); }
       });
-      asked();
+      search();
       hash = "claims";
     }
     var target = document.getElementById(decodeURIComponent(hash));
@@ -85,7 +85,7 @@
 
   if (names.length) {
     names.forEach(function (name) {
-      controls[name].addEventListener(name === "search" ? "input" : "change", asked);
+      controls[name].addEventListener(name === "search" ? "input" : "change", search);
     });
     document.getElementById("filter-reset").addEventListener("click", reset);
     update();

@@ -282,9 +282,9 @@ def build_pages(
         "about": caption_html(about, "claims"),
         "sections": sections,
         "checks": [of for of in sections if not of.cards],
-        "found": findings(headlines, tier, {tier: (source.rows, source.comparisons), **tables}),
+        "findings": findings(headlines, tier, {tier: (source.rows, source.comparisons), **tables}),
     }
-    made = {
+    papers_pages = {
         of.key: {
             "page": of.key,
             "title": of.headline.text if of.headline else of.title,
@@ -308,16 +308,18 @@ def build_pages(
     }
     environment = _environment()
 
-    def html_of(template: str, of: dict[str, Any], *scripts: str) -> str:
+    def rendered(template: str, context: dict[str, Any], *scripts: str) -> str:
         script = Markup("".join((HERE / name).read_text(encoding="utf-8") for name in scripts))
-        words = {**shared, **of, "script": script}
-        page = environment.get_template(template).render(words)
+        page = environment.get_template(template).render({**shared, **context, "script": script})
         return BREAKS.sub("", page)
 
     return {
-        INDEX: html_of("index.html.j2", index, "page.js"),
-        **{key: html_of("paper.html.j2", of, "charts.js", "page.js") for key, of in made.items()},
-        RUNS: html_of("runs.html.j2", runs, "page.js"),
+        INDEX: rendered("index.html.j2", index, "page.js"),
+        **{
+            key: rendered("paper.html.j2", of, "charts.js", "page.js")
+            for key, of in papers_pages.items()
+        },
+        RUNS: rendered("runs.html.j2", runs, "page.js"),
     }
 
 
