@@ -138,8 +138,12 @@ def test_the_index_opens_with_numbers_of_verdicts_and_their_bars(pages, results)
 
 
 def test_a_card_to_share_names_what_a_reader_sees_where_the_site_has_an_address(results):
+    (results / "figures/first.png").write_bytes(b"")
     site = build_pages(Source(results, "results/t/"), "t", site="https://example.org/atlas/")
     paper = site["kl_privacy"]
+    image = "https://example.org/atlas/results/t/figures/first.png"
+    for page in (paper, site["index"]):
+        assert f'<meta property="og:image" content="{image}">' in page
     assert '<meta property="og:url" content="https://example.org/atlas/kl_privacy.html">' in paper
     assert "og:" not in whole_pages(results)["kl_privacy"]
     assert all('<meta name="description" content="' in page for page in site.values())

@@ -171,7 +171,7 @@ class Section:
 
     @property
     def picture(self) -> str:
-        """The png of its first figure, from the folder of results; empty without one."""
+        """Where its first figure's png lies, from the pages; empty without one."""
         links = (dict(item.links).get("png") for item in self.items)
         return next((link for link in links if link), "")
 
@@ -264,6 +264,7 @@ def build_pages(
         "title": f"what held ({tier})",
         "description": f"{what} on differentially private learning, reproduced: "
         f"{tiers[tier][REPRODUCED]} of {claimed} claims held.",
+        "picture": next((of.picture for of in sections if of.picture), ""),
         "meaning": TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
         "outcomes": [
             kind
