@@ -179,8 +179,8 @@ def written(text: str, rates: Sequence[Rates]) -> str:
         raise InputError(DOCUMENT, "no place for the table", f"the lines {BEGIN} and {END}")
     papers = " or ".join(sorted({f"{each.papers:,}" for each in rates}))
     caption = (
-        f"In percent of {papers} papers of {ENTRIES} entries; m is {MARGIN:g} standard deviation of "
-        f"a run or arm. Wrong: of\nentries, of papers, of papers by {LOOKS[0]} runs. Right: of "
+        f"In percent of {papers} papers of {ENTRIES} entries; m is {MARGIN:g} standard deviation "
+        f"of a run or arm. Wrong: of\nentries, of papers, of papers by {LOOKS[0]} runs. Right: of "
         "entries."
     )
     return f"{before}{begin}\n{caption}\n\n{table(rates)}\n{end}{after}"
