@@ -30,9 +30,12 @@ KINDS = ("one",) * 6 + ("all of three",) * 4 + ("one of two",) * 2
 ENTRIES = len(KINDS)
 # In standard deviations of a run.
 MARGIN = 1.0
-# In margins, with their names; comparisons that are not in question lie `FAR` from their limit.
-EFFECTS = {-1: "-m", 0: "0", 1: "m", 2: "2 m"}
+# In margins: the largest that must not be reproduced and the smallest that must not be refuted.
+EFFECTS = (0, 1)
+# Comparisons that are not in question lie so many margins from their limit.
 FAR = 10
+# Looks by which the table shows how many verdicts are right.
+SHOWN = (12, 48)
 # Share of runs that collapse, in the laws of which some do.
 COLLAPSED = 0.05
 SEED = 22
@@ -74,9 +77,9 @@ def _collapsing(distance: float) -> Draw:
 
 LAWS: Mapping[str, Draw] = {
     "normal": lambda generator, *shape: generator.normal(size=shape),
-    "normal, all entries correlated by .9": _shared,
-    "difference of independent normal arms": _arms(0.0),
-    "difference of normal arms correlated by .9": _arms(0.9),
+    "normal, entries correlated by .9": _shared,
+    "independent normal arms": _arms(0.0),
+    "normal arms correlated by .9": _arms(0.9),
     "Student t, 3 degrees": lambda generator, *shape: (
         generator.standard_t(3, size=shape) / np.sqrt(3)
     ),
@@ -85,8 +88,8 @@ LAWS: Mapping[str, Draw] = {
         generator.integers(-1, 2, shape) / np.sqrt(2 / 3)
     ),
     "two values, equally often": _two_valued(0.5),
-    "two values, the high one in a tenth": _two_valued(0.1),
-    "two values, the low one in a tenth": _two_valued(0.9),
+    "two values, a tenth high": _two_valued(0.1),
+    "two values, a tenth low": _two_valued(0.9),
     "exponential, tail upwards": lambda generator, *shape: generator.exponential(size=shape) - 1,
     "exponential, tail downwards": lambda generator, *shape: 1 - generator.exponential(size=shape),
     "normal, one run in twenty 10 higher": _collapsing(10.0),
@@ -112,17 +115,27 @@ class Rates:
     wrong_papers: float
     wrong_by_first: float
 
+    @property
+    def wrong(self) -> tuple[float, ...]:
+        """Wrong entries by each look."""
+        return self.reproduced if self.effect <= 0 else self.not_reproduced
+
+    @property
+    def right(self) -> tuple[float, ...]:
+        """Entries with the other verdict by each look."""
+        return self.not_reproduced if self.effect <= 0 else self.reproduced
+
 
 def simulate(law: str, effect: int, papers: int, margin: float = MARGIN) -> Rates:
-    """Judge so many papers whose effects are all `effect` margins, one of `EFFECTS`.
+    """Judge so many papers whose effects are all `effect` margins, from -1 on.
 
     Wrong is "reproduced" for an effect of at most 0 and "not reproduced" for one of at least the
     margin; the other comparisons of an entry are as unfavourable as they can be.
     """
     effects = list(itertools.chain(*(_effects(kind, effect) for kind in KINDS)))
     place = list(LAWS).index(law)
-    generator = np.random.default_rng([SEED, place, list(EFFECTS).index(effect)])
-    wrong = HOLDS if effect <= 0 else FAILS if effect >= 1 else None
+    generator = np.random.default_rng([SEED, place, effect + 1])
+    wrong = HOLDS if effect <= 0 else FAILS
     counts = {HOLDS: np.zeros(len(LOOKS)), FAILS: np.zeros(len(LOOKS))}
     wrong_papers, wrong_by_first = 0, 0
     for _ in range(papers):
@@ -143,22 +156,17 @@ def simulate(law: str, effect: int, papers: int, margin: float = MARGIN) -> Rate
 
 
 def table(rates: Sequence[Rates]) -> str:
-    """The rates in Markdown."""
-    looks = ", ".join(map(str, LOOKS))
+    """The rates in Markdown, in percent: a row for each law."""
+    right = f"right by {', '.join(map(str, SHOWN))}"
     lines = [
-        f"| law of a run | effect | reproduced by {looks} runs | not reproduced by {looks} runs "
-        "| papers with a wrong verdict |",
-        "|---|---:|---|---|---:|",
+        f"| law of a run | at 0, wrong | {right} | at m, wrong | {right} |",
+        "|---|---|---|---|---|",
     ]
-    for each in rates:
-        wrong = f"{_share(each.wrong_papers)} ({_share(each.wrong_by_first)} by {LOOKS[0]} runs)"
-        cells = [
-            each.law,
-            EFFECTS[each.effect],
-            _shares(each.reproduced),
-            _shares(each.not_reproduced),
-            wrong,
-        ]
+    for law, of_law in itertools.groupby(rates, lambda each: each.law):
+        cells = [law]
+        for each in of_law:
+            cells.append(_shares(each.wrong[-1], each.wrong_papers, each.wrong_by_first))
+            cells.append(_shares(*(each.right[LOOKS.index(look)] for look in SHOWN)))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -171,8 +179,9 @@ def written(text: str, rates: Sequence[Rates]) -> str:
         raise InputError(DOCUMENT, "no place for the table", f"the lines {BEGIN} and {END}")
     papers = " or ".join(sorted({f"{each.papers:,}" for each in rates}))
     caption = (
-        f"{papers} papers of {ENTRIES} entries for each row; m is {MARGIN:g} standard deviation of "
-        "a run, of an arm where these are compared."
+        f"In percent of {papers} papers of {ENTRIES} entries; m is {MARGIN:g} standard deviation "
+        f"of a run or arm. Wrong: of\nentries, of papers, of papers by {LOOKS[0]} runs. Right: of "
+        "entries."
     )
     return f"{before}{begin}\n{caption}\n\n{table(rates)}\n{end}{after}"
 
@@ -186,7 +195,7 @@ def main(arguments: Sequence[str]) -> int:
     rates = []
     for law, effect in itertools.product(LAWS, EFFECTS):
         rates.append(simulate(law, effect, options.papers))
-        print(table(rates).splitlines()[-1], flush=True)
+        print(rates[-1], flush=True)
     write_atomic(options.document, written(options.document.read_text(encoding="utf-8"), rates))
     return 0
 
@@ -223,15 +232,15 @@ def _judged(
         yield decision.answer, decision.look
 
 
-def _shares(values: Sequence[float]) -> str:
+def _shares(*values: float) -> str:
     return ", ".join(map(_share, values))
 
 
 def _share(value: float) -> str:
-    """In percent: two digits below one, one decimal above; 0 and 100 % only where it is so."""
+    """In percent: two digits below one, one decimal above; 0 and 100 only where it is so."""
     if value in (0, 1):
-        return f"{100 * value:.0f} %"
-    return f"{100 * value:.2g} %" if value < 0.01 else f"{100 * value:.1f} %"
+        return f"{100 * value:.0f}"
+    return f"{100 * value:.2g}" if value < 0.01 else f"{100 * value:.1f}"
 
 
 if __name__ == "__main__":
