@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import epsilon_gallery
 import numpy as np
 import pytest
 
@@ -18,7 +19,7 @@ from dpatlas.accounting.samplers import FullBatch, Poisson, Shuffled
 from dpatlas.base.rounding import upward
 from dpatlas.commands import bound
 from dpatlas.commands.epsilon import main
-from dpatlas.epsilon.check import _verdict, check_epsilon
+from dpatlas.epsilon.check import _verdict, check, check_epsilon
 from dpatlas.epsilon.claim import Printed, read_claim
 from dpatlas.epsilon.valid import Reading
 from dpatlas.errors import InputError, run_command
@@ -724,39 +725,52 @@ def test_the_page_shows_what_the_command_prints(capsys, block):
     assert out.strip() == shown.strip()
 
 
-def test_the_page_has_at_least_eight_printed_values_with_sources():
-    claimed = {
-        re.search(r"--claimed (\S+)", line).group(1) for line, _ in BLOCKS if "--claimed" in line
-    }
-    rows = re.findall(r"^\| \[[^|]*\]\(https://[^|]*\|[^|]*\| ([\d.]+) \|", GALLERY, re.M)
-    assert len(rows) >= 8 and set(rows) <= claimed
+@pytest.mark.slow
+@pytest.mark.parametrize("claim", epsilon_gallery.CLAIMS, ids=lambda claim: claim.claimed.text)
+def test_the_table_of_printed_epsilons_says_what_is_found(claim):
+    assert epsilon_gallery.row(claim) in GALLERY
 
 
-# What the blocks behind a row of the table of kinds say of that kind.
+ROWS = [
+    line.strip("| ").split(" | ")
+    for line in epsilon_gallery.TABLE.search(GALLERY)[0].splitlines()[2:]
+]
+
+
+def test_the_table_has_every_claim_of_its_file_and_at_least_eight_sources():
+    printed = [each.claimed.text for each in epsilon_gallery.CLAIMS]
+    assert [row[2] for row in ROWS] == printed
+    assert len({each.source for each in epsilon_gallery.CLAIMS} - {""}) >= 8
+    notes = re.findall(r"\*\*([\d.]+)\*\*", GALLERY)
+    assert notes and set(notes) <= set(printed)
+
+
+# What the row of a printed epsilon says of the kind of slip that it shows.
 KINDS = {
-    "epochs counted for steps": "epochs counted in the place of steps; PLD",
-    "shuffled batches accounted as Poisson samples": "accounted as Poisson samples, which they are",
-    "noise in units of C / batch": "noise in units of C / batch: multiplied by the batch",
-    "replace_one against add_remove": "accounted under replace_one, not zero_out",
-    "a sampling rate that is not batch / n": "sampling rate / 8 (the batch of one of 8); PLD",
-    "drop_last": "8.6887  steps of an epoch rounded down (drop_last)",
-    "delta above 1 / n": "warning: delta 8e-05 is not below 1 / n",
-    "RDP orders cut short": "66416.5463  the settings as stated; RDP, orders 1.1 to 63",
-    "tuning not counted": "1.13393  the 19 other trials not counted; PLD",
+    "0.1153": "epochs counted in the place of steps; PLD",
+    "1.616": "accounted as Poisson samples, which they are not",
+    "0.8854": "noise in units of C / batch: multiplied by the batch",
+    "13.376": "accounted under replace_one, not zero_out",
+    "0.72": "sampling rate / 8 (the batch of one of 8); PLD",
+    "8.68": "steps of an epoch rounded down (drop_last)",
+    "66416.55": "as stated; RDP, orders 1.1 to 63",
+    "1.134": "the 19 other trials not counted; PLD",
 }
 
 
-def test_each_kind_of_slip_has_its_examples():
-    table = GALLERY.partition("| kind of slip |")[2].partition("\n\n")[0]
-    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", table, re.M))
-    shown = " ".join(" ".join(shown.split()) for _, shown in BLOCKS)
-    for kind, words in KINDS.items():
-        assert "](#" in rows[kind], kind
-        assert " ".join(words.split()) in shown, kind
+def test_each_kind_of_slip_has_its_example():
+    causes = {row[2]: row[4] for row in ROWS}
+    for printed, words in KINDS.items():
+        assert words in causes[printed], printed
     counted = [
         json.loads(shown)["value"] for line, shown in BLOCKS if line.startswith("bound dp-sgld")
     ]
     assert counted == [pytest.approx(1, abs=0.05), pytest.approx(26, abs=0.05)]
+
+
+def test_the_claim_whose_delta_is_above_one_over_n_is_warned_of():
+    (claim,) = (each for each in epsilon_gallery.CLAIMS if each.claimed.text == "11.81")
+    assert check(claim, explain=False).warnings[0].startswith("delta 8e-05 is not below 1 / n")
 
 
 def test_every_option_is_explained(capsys):
