@@ -124,7 +124,7 @@ class TableSettings(Model):
     columns: dict[str, ColumnSettings] = setting("Inputs, in order.", min_length=1)
     groups: str = setting("Column of the person of a record.", default=None)
     missing_marks: list[str] = setting(
-        "Missing cells beside empty ones, in any case.",
+        "Marks of missing cells, in upper or lower case.",
         default=["NA", "N/A", "NaN", "null", "None"],
     )
 
@@ -195,7 +195,7 @@ class Select(Model):
     law: Literal["geometric", "logarithmic", "poisson"] = setting(
         "Distribution of the number of trials."
     )
-    expected_trials: float = setting("Its mean.", ge=1, le=1e30)
+    expected_trials: float = setting("Mean number of trials.", ge=1, le=1e30)
     validation: Records = setting(
         "Records that trials are scored on, not of `data`, without groups unless public; by "
         "default of a prepared set.",
@@ -252,7 +252,7 @@ class TrainSettings(Model):
 
     data: Data
     test: Records = setting(
-        "Public records to measure loss and accuracy on; by default of a prepared set.",
+        "Public records to measure loss and accuracy on; by default those of a prepared set.",
         default=None,
     )
     table: TableSettings = optional()
@@ -319,7 +319,7 @@ class TrainSettings(Model):
     )
     augmentation: Views = optional()
     ema_decay: float = setting(
-        "Decay of an average of the weights, then the model.", ge=0, lt=1, default=None
+        "Decay of averaged weights, which are then the model.", ge=0, lt=1, default=None
     )
     max_physical_batch: Count = setting(
         "Records in memory at a time; changes only rounding.", default=None
