@@ -68,7 +68,7 @@ def _rows(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[str]:
     """A row for every key, but for those of a block that has rows at another key."""
     yield "| key | type | meaning |\n|---|---|---|"
     shown: dict[tuple[str, ...], str] = {}
-    hidden = None
+    hidden: str | None = None
     for place, inner, required in walk(schema, node):
         sentence = sentence_of(schema, inner)
         inside = hidden and (place == hidden or place.startswith((f"{hidden}.", f"{hidden}[")))
