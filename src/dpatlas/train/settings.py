@@ -252,7 +252,7 @@ class TrainSettings(Model):
 
     data: Data
     test: Records = setting(
-        "Public records to measure loss and accuracy on; by default those of a prepared set.",
+        "Public records that measure loss and accuracy; by default those of a prepared set.",
         default=None,
     )
     table: TableSettings = optional()

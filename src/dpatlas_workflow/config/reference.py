@@ -32,6 +32,7 @@ _TYPES = {
     "object": "block",
     "string": "text",
 }
+_ONE_END = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
 
 def written() -> dict[Path, str]:
@@ -117,14 +118,18 @@ def _type(node: Mapping[str, Any], many: str = "") -> str:
 
 def _range(node: Mapping[str, Any]) -> str:
     """Range of a number: with its ends in square brackets, without them in round ones."""
-    low = next((node[name] for name in ("minimum", "exclusiveMinimum") if name in node), None)
-    high = next((node[name] for name in ("maximum", "exclusiveMaximum") if name in node), None)
-    if low is None and high is None:
+    ends = {
+        name: _number(node[name])
+        for name in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
+        if name in node
+    }
+    if not ends:
         return ""
-    if high is None:
-        return f" {'>=' if 'minimum' in node else '>'} {_number(low)}"
-    left, right = "[" if "minimum" in node else "(", "]" if "maximum" in node else ")"
-    return f" {left}{_number(low)}, {_number(high)}{right}"
+    left, right = "[" if "minimum" in ends else "(", "]" if "maximum" in ends else ")"
+    if len(ends) == 2:
+        return f" {left}{', '.join(ends.values())}{right}"
+    ((name, end),) = ends.items()
+    return f" {_ONE_END[name]} {end}"
 
 
 def _number(value: float) -> str:
