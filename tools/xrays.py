@@ -92,7 +92,7 @@ def _cell(settings: dict[str, Any], folder: Path) -> str:
         for seed in SEEDS
     ]
     accuracies = [100 * record["metrics"]["accuracy"] for record in records]
-    return f"{statistics.mean(accuracies):.1f} ({min(accuracies):.1f} to {max(accuracies):.1f})"
+    return f"{statistics.mean(accuracies):.1f} ({min(accuracies):.1f}-{max(accuracies):.1f})"
 
 
 if __name__ == "__main__":

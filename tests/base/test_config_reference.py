@@ -1,5 +1,7 @@
 """The files that are generated of the config's models, and the command that writes them."""
 
+import re
+
 import pytest
 
 from dpatlas.base.schema import schema_of, walk
@@ -18,11 +20,17 @@ def test_pages_and_models_agree():
 
 
 def test_every_block_has_a_page_with_a_row_for_every_key():
+    """Of a block that several keys are, at the first of them, which the others name."""
     schema, pages = schema_of(config_model()), written()
     for key, block in all_blocks().items():
         page = pages[block.folder / PAGE]
+        elsewhere = dict(re.findall(r"^\| `(\S+)`.* Keys as of `(\S+)`\. \|$", page, re.M))
         for place, _, _ in walk(schema, schema["properties"][key]):
-            assert f"| `{place}` |" in page, f"{key}.{place}"
+            row = place
+            while around := [e for e in elsewhere if row.startswith((f"{e}.", f"{e}["))]:
+                outermost = min(around, key=len)
+                row = elsewhere[outermost] + row.removeprefix(outermost)
+            assert f"| `{row}`" in page, f"{key}.{place}"
 
 
 def test_only_entries_of_lists_have_to_be_whole_in_a_file_that_is_merged():

@@ -37,5 +37,5 @@ def test_the_table_has_every_option(tmp_path, monkeypatch, capsys):
     assert head == "| option | epsilon 200 |"
     assert [line.split(" | ")[0] for line in lines] == [f"| {name}" for name in rows]
     for line in lines:
-        mean, low, high = map(float, re.findall(r"[\d.]+(?= \(| to|\))", line))
+        mean, low, high = map(float, re.findall(r"[\d.]+(?= \(|-|\))", line))
         assert 0 <= low <= mean <= high <= 100

@@ -61,49 +61,38 @@ def _is_loss(target: str) -> str:
 
 
 Function = Annotated[str, AfterValidator(_is_function)]
-Records = Annotated[
-    str,
-    AfterValidator(_is_function_or_file),
-    setting(
-        "FILE.py:FUNCTION that returns (x, y), (x, y, groups) or a dataset, or FILE.npz with "
-        "arrays x, y and perhaps groups: the persons that records are of. Of numpy's "
-        "arrays floats become float32 and whole targets int64; tensors stay as they are. Or "
-        "FILE.csv, of which `table` names the columns."
-    ),
-]
+Records = Annotated[str, AfterValidator(_is_function_or_file)]
 Data = Annotated[
     str,
     AfterValidator(_is_data),
     setting(
-        f"{' or '.join(DATA_SETS)}, which is prepared first, or the {MANIFEST} of a data set that "
-        "is: both have test and validation records, too, and records are rows of numbers. Or "
-        "FOLDER/ of images in train/CLASS and perhaps test/CLASS, or in CLASS, with `images`. Or "
-        "FILE.py:FUNCTION, FILE.npz or FILE.csv, as for `test`."
+        f"{' or '.join(DATA_SETS)}; the {MANIFEST} of a prepared set; FOLDER/ of images with "
+        "`images`; FILE.csv with `table`; "
+        "FILE.npz with arrays x, y and perhaps groups, the persons of records; or FILE.py:FUNCTION "
+        "that returns (x, y), (x, y, groups) or a dataset. Of numpy's arrays floats become "
+        "float32 and whole targets int64."
     ),
 ]
 Range = Annotated[
-    list[Bounded],
-    setting("Low and high end: each trial draws a value between them.", min_length=2, max_length=2),
+    list[Bounded], setting("Range that trials draw from.", min_length=2, max_length=2)
 ]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
-
-Classes = Annotated[Once[ClassName], setting("Names, public and in order.", min_length=2)]
+Classes = Annotated[Once[ClassName], setting("Public names, in order.", min_length=2)]
 
 
 class ColumnSettings(Model):
     """An input of a table: a number in a public range, or one of some categories."""
 
     range: list[Annotated[float, Field(ge=-1e30, le=1e30)]] = setting(
-        "Public low and high end, which become -1 and 1; numbers outside are clipped and counted.",
+        "Public range, which becomes -1 to 1; numbers outside are clipped and counted.",
         min_length=2,
         max_length=2,
         default=None,
     )
     categories: Classes = optional()
     missing: Any = setting(
-        "What fills a missing cell: a public constant of the range, or a category; without it "
-        "missing cells are refused.",
+        "Public constant or category for missing cells, which are refused without it.",
         default=None,
         json_schema_extra={"type": ["number", "string"]},
     )
@@ -124,26 +113,24 @@ class ColumnSettings(Model):
 
 
 class TableSettings(Model):
-    """What the columns of tables are; others are not used."""
+    """Columns of tables; others are not used."""
 
-    target: str = setting("Column of the targets, of which none may be missing.")
+    target: str = setting("Column of the targets, none missing.")
     classes: Classes = setting(
-        "Classes as the target's cells name them; without it targets are numbers.",
+        "Classes as in cells; without it targets are numbers.",
         min_length=2,
         default=None,
     )
-    columns: dict[str, ColumnSettings] = setting(
-        "Inputs, in order, by their columns.", min_length=1
-    )
-    groups: str = setting("Column that names the person of a record.", default=None)
+    columns: dict[str, ColumnSettings] = setting("Inputs, in order.", min_length=1)
+    groups: str = setting("Column of the person of a record.", default=None)
     missing_marks: list[str] = setting(
-        "Cells that count as missing beside empty ones, in any case of letters.",
+        "Marks of missing cells, in upper or lower case.",
         default=["NA", "N/A", "NaN", "null", "None"],
     )
 
 
 class WarmupCosineSettings(Model):
-    """A linear rise over `warmup` steps, then half a cosine down to `final`."""
+    """Linear rise over `warmup` steps, then half a cosine down to `final`."""
 
     name: Literal["warmup-cosine"]
     warmup: int = setting("Steps of the rise.", ge=0, le=10**9)
@@ -158,31 +145,31 @@ class InverseTimeSettings(Model):
 
 
 class StepDecaySettings(Model):
-    """factor^(number of whole `every` steps that have passed)."""
+    """factor^(number of whole `every` steps passed)."""
 
     name: Literal["step-decay"]
     every: Count = setting("Steps between two changes.")
-    factor: float = setting("What the value is multiplied by.", gt=0, le=1)
+    factor: float = setting("Multiplier.", gt=0, le=1)
 
 
 Schedule = Annotated[
     WarmupCosineSettings | InverseTimeSettings | StepDecaySettings,
-    Field(discriminator="name", description="Factor by the step of the training."),
+    Field(discriminator="name", description="Factor by the step."),
 ]
 
 
 class AdaptiveClipSettings(Model):
-    """A clip bound that follows a quantile of the norms, and starts at max_grad_norm."""
+    """Clip bound that follows a quantile of the norms from max_grad_norm on."""
 
-    quantile: float = setting("Share of records that are not clipped.", ge=0, le=1)
-    count_noise: float = setting("Standard deviation of the noise on the count.", gt=0, le=1e30)
+    quantile: float = setting("Share of records not clipped.", ge=0, le=1)
+    count_noise: float = setting("Standard deviation of the count's noise.", gt=0, le=1e30)
     lr: float = setting("Step size of the bound's logarithm.", gt=0, le=1e30, default=0.2)
 
 
 class Group(Model):
     """A learning rate and weight decay for the parameters under one prefix of their names."""
 
-    prefix: str = setting("Prefix of parameter names.")
+    prefix: str = setting("Of parameter names.")
     lr: Rate = optional()
     weight_decay: float = setting("Weight decay.", ge=0, le=1e30, default=None)
 
@@ -194,45 +181,40 @@ class Group(Model):
 
 
 class Views(Model):
-    """Shifted and mirrored copies of each image, whose gradients are averaged before the clip."""
+    """Shifted and mirrored images, whose gradients are averaged before the clip."""
 
-    image_shape: list[Count] = setting(
-        "Channels, height and width of a record.", min_length=3, max_length=3
-    )
-    views: Count = setting("Copies of each image.")
-    padding: int = setting("Pixels of a shift at most.", ge=0, le=10**6)
-    flip: bool = setting("Whether half of the views are mirrored.", default=True)
+    image_shape: list[Count] = setting("Channels, height, width.", min_length=3, max_length=3)
+    views: Count = setting("Copies.")
+    padding: int = setting("Largest shift in pixels.", ge=0, le=10**6)
+    flip: bool = setting("Whether half are mirrored.", default=True)
 
 
 class Select(Model):
-    """Settings chosen privately: the best of a random number of trials, the choice counted."""
+    """The best of a random number of trials, the choice counted in epsilon."""
 
     law: Literal["geometric", "logarithmic", "poisson"] = setting(
         "Distribution of the number of trials."
     )
-    expected_trials: float = setting("Mean of that distribution.", ge=1, le=1e30)
+    expected_trials: float = setting("Mean number of trials.", ge=1, le=1e30)
     validation: Records = setting(
-        "Records that trials are scored on, none of which are trained on: without groups unless "
-        "they are public; by default those of a prepared data set.",
+        "Records that trials are scored on, not of `data`, without groups unless public; by "
+        "default of a prepared set.",
         default=None,
     )
     lr: Range = optional()
     max_grad_norm: Range = optional()
     right: Function = setting(
-        "FILE.py:FUNCTION of outputs and targets that says of each record whether it is right; "
-        "without it the largest output is compared with the label.",
+        "FILE.py:FUNCTION of outputs and targets: whether each record is right; by default the "
+        "largest output is the label.",
         default=None,
     )
     score_noise: float = setting(
-        "Standard deviation of the noise on a trial's count of right validation records, where "
-        "these are private.",
+        "Standard deviation of the noise on a trial's right answers on private validation records.",
         gt=0,
         le=1e30,
         default=None,
     )
-    public_validation: bool = setting(
-        "Whether validation records are public: then scores carry no noise.", default=False
-    )
+    public_validation: bool = setting("Public validation records: no noise.", default=False)
 
     @model_validator(mode="after")
     def _ranges_and_noise(self) -> "Select":
@@ -255,17 +237,14 @@ class Select(Model):
 
 
 class CanarySettings(Model):
-    """An audit of this training by the network that it gives, with an input for each canary."""
+    """An audit of this training by its network."""
 
     number: int = setting(
-        "Blank records with an input of their own each, in or out of the training set by a fair "
-        "coin.",
+        "Blank records with their own inputs, in or out by a fair coin.",
         ge=2,
         le=100_000,
     )
-    level: Share = setting(
-        "Confidence of the bound on epsilon and of the verdict; 0.95 by default.", default=0.95
-    )
+    level: Share = setting("Confidence of bound and verdict; 0.95 by default.", default=0.95)
 
 
 class TrainSettings(Model):
@@ -273,111 +252,101 @@ class TrainSettings(Model):
 
     data: Data
     test: Records = setting(
-        "Records to measure loss and accuracy on, without noise: they count as public; by default "
-        "those of a prepared data set.",
+        "Public records that measure loss and accuracy; by default those of a prepared set.",
         default=None,
     )
     table: TableSettings = optional()
     images: OwnSet = setting(
-        "What the images of a folder are: classes by name, image_shape as channels (1 or 3), "
-        "height and width, scaling to 0 to 1 (unit) or -1 to 1 (centred), and whether central "
-        "squares are resized to that shape.",
+        "Images of a folder: classes; channels (1 or 3), height, width; scaling to 0 to 1 "
+        "(unit) or -1 to 1 (centred); whether central squares are resized.",
         default=None,
     )
     model: Annotated[str, AfterValidator(_is_network)] = setting(
-        "FILE.py:FUNCTION that takes nothing and returns the network; torch's random numbers are "
-        "seeded before it is called. With a prepared data set or a folder of images also "
-        f"{', '.join(NETWORK_NAMES)}; with classes in a table the first two."
+        "FILE.py:FUNCTION that returns the network, called after torch is seeded. For prepared "
+        f"sets and folders of images also {', '.join(NETWORK_NAMES)}; for classes in a table the "
+        "first two."
     )
     loss: Annotated[str, AfterValidator(_is_loss)] = setting(
-        f"{', '.join(LOSSES)}, or FILE.py:FUNCTION of outputs and targets that returns a value for "
-        f"each record; {LOSSES[0]} by default.",
+        f"{', '.join(LOSSES)} (default the first), or FILE.py:FUNCTION of outputs and targets with "
+        "a value for each record.",
         default=LOSSES[0],
     )
     epsilon: Epsilon = optional()
     noise_multiplier: float = setting(
-        "Noise on the sum of clipped gradients in units of max_grad_norm, in place of epsilon; 0 "
-        "trains without privacy.",
+        "Noise in units of max_grad_norm, in place of epsilon; 0 trains without privacy.",
         ge=0,
         le=1e30,
         default=None,
     )
-    delta: Share = setting(
-        "The delta of the guarantee; 1e-5 by default, or 1 / (10 n) if that is less.", default=None
-    )
+    delta: Share = setting("1e-5 by default, or 1 / (10 n) if that is less.", default=None)
     relation: Relation = setting(
-        "Which data sets are neighbours; by default add_remove, or replace_one with batches that "
-        "have no accountant for it.",
+        "By default add_remove, or replace_one for samplers without an accountant for it.",
         default=None,
     )
     sampler: Literal["poisson", "fixed-size", "shuffled", "cyclic", "full-batch"] = setting(
-        "How batches are drawn; poisson by default.", default="poisson"
+        "poisson by default.", default="poisson"
     )
-    batch: Count = setting("Expected batch size, in persons where there are groups.", default=None)
+    batch: Count = setting("Expected batch size, in persons with groups.", default=None)
     steps: Updates = optional()
     epochs: float = setting(
-        "Passes over the data, in place of steps, which are rounded up.",
+        "Passes over the data, in place of steps, rounded up.",
         gt=0,
         le=1e30,
         default=None,
     )
     max_grad_norm: MaxGradNorm = optional()
     clipping: Literal["flat", "per-layer"] = setting(
-        "One bound for the whole gradient, which is the default, or an equal one for each layer.",
+        "One bound for the gradient (default), or an equal one for each layer.",
         default="flat",
     )
     layer_bounds: dict[str, Bounded] = setting(
-        "Clip bound by prefix of the layers' names, in place of max_grad_norm.",
+        "Clip bounds by prefix of layer names, in place of max_grad_norm.",
         default=None,
         min_length=1,
     )
     adaptive_clip: AdaptiveClipSettings = optional()
     lr: Rate = optional()
-    optimizer: Literal["sgd", "adam", "adamw"] = setting(
-        "Optimiser of the privatised gradient; sgd by default.", default="sgd"
-    )
+    optimizer: Literal["sgd", "adam", "adamw"] = setting("sgd by default.", default="sgd")
     momentum: Momentum = 0.0
     weight_decay: float = setting("Weight decay.", ge=0, le=1e30, default=0.0)
     lr_schedule: Schedule = optional()
     noise_schedule: Schedule = optional()
-    parameter_groups: list[Group] = setting("Parameters with a rate of their own.", default=[])
+    parameter_groups: list[Group] = setting("Parameters with their own rate.", default=[])
     trainable: list[str] = setting(
-        "Prefixes of the parameters that are trained; all that require gradients without it.",
+        "Prefixes of trained parameters; by default all that require gradients.",
         default=[""],
         min_length=1,
     )
     augmentation: Views = optional()
     ema_decay: float = setting(
-        "Decay of an average of the weights, which is then the model.", ge=0, lt=1, default=None
+        "Decay of averaged weights, which are then the model.", ge=0, lt=1, default=None
     )
     max_physical_batch: Count = setting(
-        "Records in memory at a time; changes results only by rounding.", default=None
+        "Records in memory at a time; changes only rounding.", default=None
     )
     workers: int = setting(
-        "Threads that fetch the items of a dataset at the same time; 0 by default.",
+        "Threads that fetch a dataset's items; 0 by default.",
         ge=0,
         le=1000,
         default=0,
     )
     settings_tried: SettingsTried = setting(
-        "How many settings were tried on these private records before these were chosen; the "
-        "ledger then states what all of them cost together, and `epsilon` is of this training "
-        "alone.",
+        "Settings tried on these private records; the ledger then also states their cost together, "
+        "`epsilon` that of this training.",
         default=None,
     )
     select: Select = optional()
     runs: int = setting(
-        "Networks trained, with initial weights, batches and noise of their own; the guarantee is "
-        "of all together; 1 by default.",
+        "Networks trained, with one guarantee for all; 1 by default.",
         ge=1,
         le=1000,
         default=1,
     )
     canaries: CanarySettings = optional()
-    seed: Seed = setting("Seed of initial weights; 0 by default.", default=0)
+    seed: Seed = setting("Of initial weights; 0 by default.", default=0)
     noise_source: Literal["os", "keyed"] = setting(
-        "os, the default: secret noise, which nobody can repeat. keyed: noise that whoever knows "
-        "the settings can subtract.",
+        "os (default) is secret; keyed can be repeated, and subtracted by whoever knows the "
+        "settings.",
         default="os",
     )
 

@@ -10,16 +10,14 @@ import yaml
 from dpatlas.base.files import write_atomic
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas_workflow.config.load import load_config, load_tier, project_root
-from dpatlas_workflow.config.reference import MADE_BY, editor_schema, page_of, written
+from dpatlas_workflow.config.reference import MADE_BY, STAR, editor_schema, page_of, written
 
 OF_TRAININGS = f"""\
 # Settings of a training of your own
 
-Every key of the file that `dpatlas train FILE.yaml` takes, and of the mapping that
-`dpatlas.train.train` takes: its type and range, whether it has to be there, and what it means. Made
-by `{MADE_BY}`; [train privately](training.md#from-a-file) has an example.
-Names of files are relative to the settings' folder. A block that stands several times is one of
-several, by its `name`.
+Every key of `dpatlas train FILE.yaml` and of `dpatlas.train.train`, made by `{MADE_BY}`.
+[Train privately](training.md#from-a-file) has an example. {STAR} Files are relative to the
+settings' folder.
 """
 
 

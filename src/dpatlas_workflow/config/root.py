@@ -21,8 +21,7 @@ class OwnSet(Model):
     """A user's own data set."""
 
     path: Path = setting(
-        "Folder of images or .npz file, read only; relative to the working folder. Takes no part "
-        "in ids."
+        "Folder of images or .npz file, relative to the working folder. Takes no part in ids."
     )
     classes: Classes
     image_shape: ImageShape = setting(
@@ -32,8 +31,7 @@ class OwnSet(Model):
         "Map of bytes u to numbers by public constants: u / 255 or (2u - 255) / 255."
     )
     resize: bool = setting(
-        "Whether the central square of every image file is resized to image_shape (bicubic); the "
-        "default is false.",
+        "Whether central squares are resized to image_shape (bicubic); false by default.",
         default=None,
     )
     _definition: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -53,18 +51,14 @@ class DataSources(Model):
     """Where data sets come from."""
 
     root: Annotated[str, Field(min_length=1)] | None = setting(
-        "Folder with official archives or accepted local copies, read only; null for none."
+        "Folder with archives or accepted local copies, read only."
     )
-    download: bool = setting("Whether a data set that is not under data.root may be downloaded.")
+    download: bool = setting("Whether data that are not under data.root may be downloaded.")
     mirrors: Once[Annotated[str, Field(pattern=MIRROR)]] = setting(
-        "Base addresses with http or https, tried before the official address of a file."
+        "Base addresses, tried before the official address of a file."
     )
-    offline: bool = setting(
-        "Whether nothing may be fetched; what is missing is then listed before the run."
-    )
-    own: dict[OwnName, OwnSet] = setting(
-        "Your own data sets by name, which may be used wherever a private data set is named."
-    )
+    offline: bool = setting("Whether nothing may be fetched; what is missing is listed.")
+    own: dict[OwnName, OwnSet] = setting("Your own data sets, to be named as private ones.")
 
     @model_validator(mode="after")
     def _have_unused_names(self) -> "DataSources":
@@ -79,32 +73,28 @@ class General(Model):
     """Keys that concern all blocks."""
 
     tier: str = setting(
-        "Name of the run and of its folder under results; lower-case letters, digits, - and _.",
+        "Name of the run and of its folder under results.",
         pattern="^[a-z0-9][a-z0-9_-]{0,39}$",
     )
     verdicts: bool = setting(
-        "Whether the settings are meant to carry verdicts; false where they only exercise the "
-        "rules."
+        "Whether verdicts are meant; false where the settings only exercise the rules."
     )
     seed: Seed = setting(
-        "Base of the named seeds; another value repeats the study with fresh randomness, for the "
-        "same backbones and settings."
+        "Base of the named seeds; another value repeats the study for the same backbones and "
+        "settings."
     )
     noise_source: Literal["keyed", "os"] = setting(
-        "keyed derives all noise from (spec, run, step, use); os asks the operating system and "
-        "cannot be repeated."
+        "keyed derives noise from (spec, run, step, use); os cannot be repeated."
     )
     device: Literal["cpu", "cuda", "auto"] = setting(
         "Where training jobs run; auto takes a GPU if there is one."
     )
     precision: Literal["float32", "tf32"] = setting(
-        "Precision of products in passes through networks on a GPU; norms, clipped sums, KL terms "
-        "and certificates are float32 or float64 in any case."
+        "Precision of products in passes on a GPU; norms, sums, KL terms and certificates are "
+        "float32 or float64 in any case."
     )
     partial: bool = setting(
-        "Whether only what is there is shown, and nothing trained: figures whose runs are all "
-        "there, of tables the rows whose runs are there, and verdicts that read no other runs; the "
-        "default is false.",
+        "Whether only what is there is shown, and nothing trained; false by default.",
         default=None,
     )
     data: DataSources
