@@ -76,7 +76,7 @@ class ColumnTest(Model):
         "every record has to have such rows.",
         default=[],
     )
-    label: Text = setting("What is compared, in words.")
+    label: Text = setting("What is compared, in words; {data_name} is the column data.name.")
     lacking: Text | dict[Name, Text] = setting(
         "What is said where the config has no rows with a {value} of `where`, or by column of "
         "`where` what is said of it.",
@@ -117,7 +117,8 @@ class ColumnTest(Model):
     ) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
         """The rows at each combination of the values in `where`, then of the columns `by`.
 
-        Each with the values of all columns that its rows share.
+        Each with the values of all columns that its rows share; for labels, of a column a.b also as
+        a_b.
         """
         where = self.where if where is None else where
         of_rows = {name: value for name, value in where.items() if name in self.by}
@@ -127,7 +128,9 @@ class ColumnTest(Model):
                 continue
             parts = rows.groupby(self.by, sort=False) if self.by else [((), rows)]
             for _, part in parts:
-                yield {**self.resolved(records, at), **part.iloc[0].to_dict()}, part
+                first = part.iloc[0].to_dict()
+                for_labels = {name.replace(".", "_"): value for name, value in first.items()}
+                yield {**for_labels, **self.resolved(records, at), **first}, part
 
     def rows(self, records: PaperRecords, at: Where) -> pd.DataFrame:
         """The rows with these values; records that do not have them in their specs are not read."""
