@@ -101,7 +101,7 @@ def test_layers_are_ordered_by_how_much_they_train_not_by_their_place():
     for table in records["finetune"][0].tables.values():
         table.reverse()
     assert row_of(records, "sgld-4")["verdict"] == REPRODUCED
-    assert "blocks trained, less head alone" in row_of(records, "sgld-4a")["note"]
+    assert "blocks trained - head alone" in row_of(records, "sgld-4a")["note"]
 
 
 def test_bounds_are_compared_where_a_theorem_has_its_steps_and_not_beyond_the_last():
