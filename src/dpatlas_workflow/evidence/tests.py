@@ -117,8 +117,7 @@ class ColumnTest(Model):
     ) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
         """The rows at each combination of the values in `where`, then of the columns `by`.
 
-        Each with the values of all columns that its rows share; for labels, of a column a.b also as
-        a_b.
+        Each with the values of all columns that its rows share, by `for_labels`.
         """
         where = self.where if where is None else where
         of_rows = {name: value for name, value in where.items() if name in self.by}
@@ -128,9 +127,7 @@ class ColumnTest(Model):
                 continue
             parts = rows.groupby(self.by, sort=False) if self.by else [((), rows)]
             for _, part in parts:
-                first = part.iloc[0].to_dict()
-                for_labels = {name.replace(".", "_"): value for name, value in first.items()}
-                yield {**for_labels, **self.resolved(records, at), **first}, part
+                yield {**self.resolved(records, at), **for_labels(part.iloc[0].to_dict())}, part
 
     def rows(self, records: PaperRecords, at: Where) -> pd.DataFrame:
         """The rows with these values; records that do not have them in their specs are not read."""
@@ -292,7 +289,7 @@ class Exact(ColumnTest):
                 above, below = self.limits
                 limits = at.get("above", above), at.get("below", below)
                 estimate = Estimate(value, 0.0, math.inf, runs)
-                yield Comparison(self.label.format(**at), estimate, *limits)
+                yield Comparison(self.label.format(**for_labels(at)), estimate, *limits)
 
 
 class Normal(ColumnTest):
@@ -308,7 +305,8 @@ class Normal(ColumnTest):
             for at in rows.to_dict("records"):
                 known = float(at[self.column]), float(at[self.error])
                 estimate = Estimate(*known, math.inf, int(at[self.draws]))
-                yield Comparison(self.label.format(**at), estimate, *self.limits, veto=self.veto)
+                label = self.label.format(**for_labels(at))
+                yield Comparison(label, estimate, *self.limits, veto=self.veto)
 
 
 class Difference(ColumnTest):
@@ -506,6 +504,11 @@ TESTS: dict[str, type[ColumnTest]] = {
     "concave": Concave,
     "peak": Peak,
 }
+
+
+def for_labels(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's values by column; of a column data.name also as data_name."""
+    return {name.replace(".", "_"): value for name, value in row.items()} | {**row}
 
 
 def in_words(values: Mapping[str, Any]) -> dict[str, Any]:
