@@ -76,7 +76,7 @@ class ColumnTest(Model):
         "every record has to have such rows.",
         default=[],
     )
-    label: Text = setting("What is compared, in words.")
+    label: Text = setting("What is compared, in words; {data_name} is the column data.name.")
     lacking: Text | dict[Name, Text] = setting(
         "What is said where the config has no rows with a {value} of `where`, or by column of "
         "`where` what is said of it.",
@@ -117,7 +117,7 @@ class ColumnTest(Model):
     ) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
         """The rows at each combination of the values in `where`, then of the columns `by`.
 
-        Each with the values of all columns that its rows share.
+        Each with the values of all columns that its rows share, by `for_labels`.
         """
         where = self.where if where is None else where
         of_rows = {name: value for name, value in where.items() if name in self.by}
@@ -127,7 +127,7 @@ class ColumnTest(Model):
                 continue
             parts = rows.groupby(self.by, sort=False) if self.by else [((), rows)]
             for _, part in parts:
-                yield {**self.resolved(records, at), **part.iloc[0].to_dict()}, part
+                yield {**self.resolved(records, at), **for_labels(part.iloc[0].to_dict())}, part
 
     def rows(self, records: PaperRecords, at: Where) -> pd.DataFrame:
         """The rows with these values; records that do not have them in their specs are not read."""
@@ -289,7 +289,7 @@ class Exact(ColumnTest):
                 above, below = self.limits
                 limits = at.get("above", above), at.get("below", below)
                 estimate = Estimate(value, 0.0, math.inf, runs)
-                yield Comparison(self.label.format(**at), estimate, *limits)
+                yield Comparison(self.label.format(**for_labels(at)), estimate, *limits)
 
 
 class Normal(ColumnTest):
@@ -305,7 +305,8 @@ class Normal(ColumnTest):
             for at in rows.to_dict("records"):
                 known = float(at[self.column]), float(at[self.error])
                 estimate = Estimate(*known, math.inf, int(at[self.draws]))
-                yield Comparison(self.label.format(**at), estimate, *self.limits, veto=self.veto)
+                label = self.label.format(**for_labels(at))
+                yield Comparison(label, estimate, *self.limits, veto=self.veto)
 
 
 class Difference(ColumnTest):
@@ -503,6 +504,11 @@ TESTS: dict[str, type[ColumnTest]] = {
     "concave": Concave,
     "peak": Peak,
 }
+
+
+def for_labels(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's values by column; of a column data.name also as data_name."""
+    return {name.replace(".", "_"): value for name, value in row.items()} | {**row}
 
 
 def in_words(values: Mapping[str, Any]) -> dict[str, Any]:

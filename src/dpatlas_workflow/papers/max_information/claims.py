@@ -80,7 +80,8 @@ def largest(records: Records) -> pd.DataFrame:
             value = at[column] if runs[column].notna().all() else math.nan
             what = {"what": f"certificate of the {column.partition('_')[2]}", "value": value}
             where = {"setting": setting, "prior": prior, "run": at.run, "record": at.record}
-            rows.append({**what, **where, "of_runs": at.runs})
+            on = {"data.name": at["data.name"], "model": at.model}
+            rows.append({**what, **where, **on, "of_runs": at.runs})
     return pd.DataFrame(rows)
 
 
@@ -137,7 +138,8 @@ def agreement(records: Records) -> pd.DataFrame:
         (first, pairs), (second, others) = risks
         error = math.sqrt(first * (1 - first) / pairs + second * (1 - second) / others)
         of_both = {"difference": first - second, "error": error, "pairs": min(pairs, others)}
-        rows.append({"record": record, "what": what, **of_both})
+        on = {"record": record, "data.name": counts["data.name"].iloc[0]}
+        rows.append({**on, "what": what, **of_both})
     return pd.DataFrame(rows)
 
 
