@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from functools import partial
 
 import numpy as np
 import places
@@ -240,17 +241,84 @@ def test_the_average_of_the_weights_is_what_its_definition_says():
     torch.testing.assert_close(flat(run.ema), expected)
 
 
-def test_adam_and_sgd_see_the_privatised_gradient_only():
-    for optimizer, make in (("sgd", torch.optim.SGD), ("adam", torch.optim.Adam)):
-        model = network("linear")
-        copied = copy.deepcopy(model)
-        theirs = make(copied.parameters(), lr=0.1, weight_decay=0.01)
-        plan = [phase(optimizer=optimizer, lr=0.1, weight_decay=0.01, steps=3)]
-        for found in sums_of(training(plan, model, repetition=len(optimizer))):
-            for name, value in copied.named_parameters():
-                value.grad = found[name] / 6
-            theirs.step()
-        torch.testing.assert_close(flat(weights(copied)), flat(weights(model)))
+NESTEROV = partial(torch.optim.SGD, momentum=0.9, nesterov=True)
+NADAM = partial(torch.optim.NAdam, betas=(0.8, 0.9), eps=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "make"),
+    [
+        ("sgd", torch.optim.SGD),
+        ("adam", torch.optim.Adam),
+        ("adamw", torch.optim.AdamW),
+        *[(make, make) for make in (NESTEROV, NADAM, torch.optim.RMSprop, torch.optim.AdamW)],
+    ],
+)
+def test_an_optimizer_sees_the_privatised_gradient_only(optimizer, make):
+    model = network("linear")
+    copied = copy.deepcopy(model)
+    # A factory's own rate and decay do not count.
+    by_us = optimizer if isinstance(optimizer, str) else partial(optimizer, lr=7.0)
+    theirs = make(copied.parameters(), lr=0.1, weight_decay=0.01)
+    plan = [phase(optimizer=by_us, lr=0.1, weight_decay=0.01, steps=3)]
+    for found in sums_of(training(plan, model, shared_noise="optimizers")):
+        for name, value in copied.named_parameters():
+            value.grad = found[name] / 6
+        theirs.step()
+    torch.testing.assert_close(flat(weights(copied)), flat(weights(model)))
+    assert all(value.grad is None for value in model.parameters())
+
+
+def test_a_plan_and_a_ledger_name_the_optimizer_with_its_settings():
+    run = training([phase(optimizer=NADAM, steps=1)], network("linear"))
+    run.run()
+    assert run.ledger()["mechanism"].startswith("DP-NAdam, flat clipping")
+    words = run.state()[1]["plan"]["phases"][0]["optimizer"]
+    assert words.startswith("NAdam(betas=(0.8, 0.9)") and "eps=1e-06" in words
+    other = training([phase(optimizer=torch.optim.NAdam, steps=1)], network("linear"))
+    with pytest.raises(InputError, match=r"a state of another plan: optimizer of phase 1 'NAdam"):
+        other.restore(*run.state())
+
+
+def test_rates_may_follow_public_values_and_go_on_after_a_resume():
+    def halved(run, first, last):
+        for step in range(first, last):
+            run.lr_scale = 0.5**step
+            run.step()
+
+    plan = [phase(FullBatch(N), steps=4, lr=0.2)]
+    run = training(plan, network("linear"), shared_noise="scaled")
+    halved(run, 0, 2)
+    resumed = training(plan, network("linear"), shared_noise="scaled")
+    resumed.restore(*run.state())
+    assert resumed.lr_scale == 0.5
+    halved(resumed, 2, 4)
+    by_hand = [phase(FullBatch(N), steps=1, lr=0.2 / 2**step) for step in range(4)]
+    planned = training(by_hand, network("linear"), shared_noise="scaled")
+    planned.run()
+    torch.testing.assert_close(flat(weights(resumed.model)), flat(weights(planned.model)))
+
+
+def test_steps_beyond_the_plan_count_and_are_said():
+    plan = [phase(Poisson(N, 6), steps=3, momentum=0.9)]
+    run = training(plan, network("linear"), shared_noise="longer")
+    run.run()
+    spent = run.guarantee().epsilon
+    run.add_steps(2)
+    run.run()
+    whole = training(
+        [dataclasses.replace(plan[0], steps=5)], network("linear"), shared_noise="longer"
+    )
+    whole.restore(*run.state())
+    for each in (run, whole):
+        assert each.steps_done == 5 and each.ran.phases[0].steps == 5
+        assert each.guarantee().epsilon > spent
+        (said,) = each.guarantee().warnings
+        assert said.startswith("went on after the 3 steps planned")
+    fresh = training(whole.phases, network("linear"), shared_noise="longer")
+    fresh.run()
+    assert torch.equal(flat(weights(fresh.model)), flat(weights(run.model)))
+    assert not fresh.guarantee().warnings and fresh.guarantee().epsilon == run.guarantee().epsilon
 
 
 @pytest.mark.parametrize(
@@ -298,6 +366,11 @@ def test_a_prefix_selects_whole_parts_of_names():
         ({"weight_decay": 1e39}, r"weight_decay: found 1e\+39; allowed: .* <= 1e\+30"),
         ({"momentum": 1.0}, "momentum: found 1.0"),
         ({"optimizer": "rmsprop"}, "optimizer: found 'rmsprop'; allowed: one of sgd, adam"),
+        ({"optimizer": 7}, "optimizer: found 7; allowed: sgd, adam, adamw, or a function"),
+        ({"optimizer": lambda groups: groups}, "optimizer: found list; allowed: sgd"),
+        ({"optimizer": torch.optim.LBFGS}, "LBFGS, which fails: .*closure.* gradients alone"),
+        ({"optimizer": torch.optim.SparseAdam}, "SparseAdam, which fails: .*dense"),
+        ({"optimizer": NADAM, "momentum": 0.5}, r"momentum: found 0.5; allowed: 0 with NAdam\("),
         ({"clipping": "none"}, "clipping: found 'none'"),
         ({"max_physical_batch": 0}, "max_physical_batch: found 0"),
         ({"optimizer": "adam", "momentum": 0.5}, "momentum: found 0.5; allowed: 0 with adam"),

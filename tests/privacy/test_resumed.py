@@ -45,6 +45,7 @@ def few_bits():
 # Phases, the network, and other arguments, which may be functions of a folder.
 CASES = {
     "adam, views, average": (both(optimizer="adam", lr=0.05), network, AVERAGED),
+    "torch's own optimizer": (both(optimizer=torch.optim.NAdam, lr=0.05), network, AVERAGED),
     "momentum, frozen part": (both(momentum=0.9, trainable=("head",)), network, {}),
     "two samplers": (TWO_PHASES, network, AVERAGED),
     "schedules, groups": (

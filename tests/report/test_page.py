@@ -389,10 +389,11 @@ def test_a_card_gives_the_answer_first_and_every_comparison_with_its_limit(page)
 def test_of_the_comparison_that_decides_every_run_is_drawn_where_it_lies(results):
     rows = [
         compared("kl-1a", decides=1, values="3 -0.5 1.5 2"),
-        compared("kl-1a", comparison="another", values="9 9 9"),
+        compared("kl-1a", comparison="KL of ntk less he in quick-0123abcd", values="9 9 9"),
     ]
     write_claims(results / "comparisons.csv", rows, COMPARISON_COLUMNS)
     card = card_of(paper_of(results), "kl-1")
+    assert 'title="KL of ntk less he in quick-0123abcd">KL of ntk \u2212 he in quick<' in card
     (path,) = re.findall(r'<svg class="runs" [^>]*><path d="M0 1([^"]*)"/></svg>', card)
     steps = re.findall(r"m(\d+)-1v1", path)
     assert path == "".join(f"m{step}-1v1" for step in steps)

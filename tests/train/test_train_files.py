@@ -99,6 +99,34 @@ def test_a_category_that_is_called_like_a_missing_cell_is_a_category(tmp_path):
     assert x[0].tolist() == [0, 0, 1] and x[2].tolist() == [1, 0, 0]
 
 
+def test_texts_are_counted_by_a_hash_of_each_word_and_a_parquet_file_reads_as_its_csv(tmp_path):
+    words = {"note": {"words": 32, "missing": ""}, **TABLE["columns"]}
+    x, y, _ = read(tmp_path, columns=words)
+    good, very_bad, again, none = x[:, :32]
+    assert good.max() == 1 and (good > 0).sum() == 1 and (good == again).all() and not none.any()
+    assert sorted(very_bad[very_bad > 0]) == pytest.approx([0.5**0.5] * 2)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    cells = [line.split(",") for line in ROWS.lstrip("\ufeff").splitlines()]
+    table = {name: list(column) for name, *column in zip(*cells, strict=True)}
+    table["age"] = [50.0, 120.0, None, 0.0]
+    parquet.write_table(pyarrow.table(table), tmp_path / "data.parquet")
+    settings = validated(TableSettings, {**TABLE, "columns": words})
+    same = read_table("data", tmp_path / "data.parquet", settings)
+    assert np.array_equal(same[0], x) and np.array_equal(same[1], y)
+    (tmp_path / "data.parquet").write_text("no such thing")
+    with pytest.raises(InputError, match=r"data: found .*allowed: a Parquet file"):
+        read_table("data", tmp_path / "data.parquet", settings)
+
+
+def test_settings_name_an_optimizer_of_torch(tmp_path, capsys):
+    chosen = {"optimizer": "NAdam", "optimizer_settings": {"betas": [0.8, 0.9]}}
+    assert run(tmp_path, **chosen) == 0
+    (path,) = (tmp_path / "out").glob("*/ledger.json")
+    assert "DP-NAdam" in json.loads(path.read_text())["mechanism"]
+
+
 def test_a_table_trains_without_code_and_the_record_has_scores_for_imbalance(tmp_path, capsys):
     assert run(tmp_path) == 0
     said = capsys.readouterr().out
@@ -158,6 +186,12 @@ BAD = [
         {"images": {"classes": ["a", "b"], "image_shape": [1, 4, 4], "scaling": "unit"}},
         "images: found it without",
     ),
+    ({"optimizer": "Nadam"}, "optimizer: found Nadam; allowed: sgd, adam, adamw, or a class"),
+    (
+        {"optimizer": "NAdam", "optimizer_settings": {"beta": 0}},
+        "optimizer: found TypeError: NAdam.__init__() got an unexpected keyword argument 'beta'",
+    ),
+    ({"optimizer_settings": {"eps": 1}}, "optimizer_settings: found eps; allowed: none with sgd"),
     ({"model": "resnet18"}, "model: found resnet18 with records of one's own"),
     (
         {"table": {name: TABLE[name] for name in ("target", "columns")}},
@@ -171,7 +205,7 @@ BAD = [
     ({"table": columns(age={"range": [0, 1], "missing": 5})}, "columns.age.missing: found 5; all"),
     ({"table": columns(age={"range": [0, 1], "missing": True})}, "columns.age.missing: found True"),
     ({"table": columns(age={"range": [0, 1], "missing": ["a"]})}, "columns.age.missing: found ['a"),
-    ({"table": columns(age={"missing": 5})}, "range or categories: found none"),
+    ({"table": columns(age={"missing": 5})}, "range or categories or words: found none"),
     ({"table": columns(sex={"categories": ["f", "m"], "missing": "x"})}, "missing: found 'x'"),
     ({"table": columns(sex={"categories": ["f"]})}, "columns.sex.categories: found ['f']"),
     ({"table": columns(sex=AGE)}, "column sex: found 'f' in row 1; allowed: a number"),

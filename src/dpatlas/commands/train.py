@@ -194,7 +194,7 @@ def _where_lost(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _init(data: Path) -> Path:
-    """Settings for a CSV file or a folder of images, written beside it; values stay to be declared.
+    """Settings for a table or a folder of images, beside it; values stay to be declared.
 
     Of the records only names are taken: of columns or classes, and whether the first row has a
     number in a column. InputError for settings that are there already.
@@ -210,9 +210,9 @@ def _init(data: Path) -> Path:
         if "test" not in parts:
             lines.append(TEST)
     else:
-        from dpatlas.train.files import read_csv
+        from dpatlas.train.files import read_cells
 
-        *inputs, target = read_csv("--init", data).items()
+        *inputs, target = read_cells("--init", data).items()
         lines = [f"data: {json.dumps(data.name)}\n{TEST}", TABLE.format(json.dumps(target[0]))]
         for name, cells in inputs:
             kind = "range: [LOW, HIGH]" if is_number(cells[0]) else "categories: [FIRST, SECOND]"
@@ -241,7 +241,10 @@ def _parser() -> ArgumentParser:
         "accuracy is lost; save no network",
     )
     instead.add_argument(
-        "--init", type=Path, metavar="DATA", help="write settings for a CSV file or image folder"
+        "--init",
+        type=Path,
+        metavar="DATA",
+        help="write settings for a CSV or Parquet file or an image folder",
     )
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda-tf32 or auto")
     parser.add_argument("--output", type=Path, default=RESULTS / "train", help="folder to write to")

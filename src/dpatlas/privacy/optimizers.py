@@ -1,12 +1,13 @@
 """Update rules on the privatised gradient: post-processing, which costs no privacy.
 
 torch.optim has the same rules, but importing it takes four CPU-seconds, longer than many jobs
-train.
+train. Its other rules are a phase's by a factory (`FromTorch`).
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ from dpatlas.privacy.sums import NoisySum
 
 OPTIMIZER_NAMES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+# Makes an optimizer of torch's parameter groups, such as partial(torch.optim.NAdam, eps=1e-6).
+Factory = Callable[[list[dict[str, Any]]], Any]
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,11 @@ class Optimizer:
             allowed = "a NoisySum (dpatlas.privacy.noisy_sum of a clipped sum)"
             raise InputError("update", type(noisy).__name__, allowed)
         self.steps += 1
-        for name, gradient in noisy.gradients.items():
+        self.take(noisy.gradients)
+
+    def take(self, gradients: Mapping[str, Tensor]) -> None:
+        """Move the parameters by their noisy gradients."""
+        for name, gradient in gradients.items():
             value, setting = self.parameters[name], self.settings[name]
             rate = self.size(setting.lr, self.steps - 1)
             if setting.weight_decay and self.decoupled:
@@ -124,19 +131,108 @@ class AdamW(Adam):
     decoupled = True
 
 
+class FromTorch(Optimizer):
+    """An optimizer of torch.optim, which sees parameters and their noisy gradients.
+
+    Learning rate and weight decay are those of `settings`, whatever the factory says of them.
+    """
+
+    def __init__(self, factory: Factory, *args: Any):
+        self._inner: Any = None
+        super().__init__(*args)
+        by_setting: dict[Setting, list[Tensor]] = {}
+        for name, setting in self.settings.items():
+            by_setting.setdefault(setting, []).append(self.parameters[name])
+        self._inner = made(factory, [{"params": p, **vars(s)} for s, p in by_setting.items()])
+        self._by_group = list(by_setting)
+        if any(each.weight_decay for each in by_setting) and not self._decays():
+            allowed = f"0 with {type(self._inner).__name__}, which has none"
+            raise InputError("weight_decay", "a number > 0", allowed)
+
+    def _decays(self) -> bool:
+        return "weight_decay" in self._inner.defaults
+
+    def take(self, gradients: Mapping[str, Tensor]) -> None:
+        """As torch's optimizer does."""
+        for group, setting in zip(self._inner.param_groups, self._by_group, strict=True):
+            group["lr"] = self.size(setting.lr, self.steps - 1)
+        for name, gradient in gradients.items():
+            self.parameters[name].grad = gradient.to(self.parameters[name].dtype)
+        self._inner.step()
+        for name in gradients:
+            self.parameters[name].grad = None
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """By slot/name; InputError for a state of other things than tensors."""
+        found = {}
+        for name, value in self.parameters.items():
+            for slot, each in (self._inner.state.get(value, {}) if self._inner else {}).items():
+                if each is not None and not isinstance(each, Tensor):
+                    kind = f"{slot} of type {type(each).__name__} in its state"
+                    raise InputError("optimizer", kind, "tensors, which a checkpoint holds")
+                if each is not None:
+                    found[f"{slot}/{name}"] = each
+        return found
+
+    @state.setter
+    def state(self, values: Mapping[str, Tensor]) -> None:
+        for key, each in values.items():
+            slot, name = key.split("/", 1)
+            self._inner.state[self.parameters[name]][slot] = each
+
+
+def made(factory: Factory, groups: list[dict[str, Any]]) -> Any:
+    """The factory's optimizer of these groups; InputError for another thing and for a failure."""
+    allowed = (
+        f"{', '.join(OPTIMIZER_NAMES)}, or a function of parameter groups that makes a "
+        "torch.optim optimizer"
+    )
+    if not callable(factory):
+        raise InputError("optimizer", repr(factory), allowed)
+    try:
+        optimizer = factory(groups)
+    except Exception as error:  # a stranger's code may raise anything
+        raise InputError("optimizer", f"{type(error).__name__}: {error}", allowed) from error
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InputError("optimizer", type(optimizer).__name__, allowed)
+    return optimizer
+
+
+def in_words(optimizer: str | Factory) -> str:
+    """What a plan and a card call an optimizer: with its settings if a factory makes it.
+
+    Raises InputError for one that takes no step by a dense gradient alone.
+    """
+    if isinstance(optimizer, str):
+        return optimizer
+    parameter = torch.zeros(2, 2, requires_grad=True)
+    parameter.grad = torch.ones(2, 2)
+    trial = made(optimizer, [{"params": [parameter], **vars(Setting(1.0, 0.0))}])
+    try:
+        trial.step()
+    except Exception as error:  # as above
+        found = f"{type(trial).__name__}, which fails: {f'{error}'.splitlines()[0][:200]}"
+        raise InputError("optimizer", found, "one whose step needs gradients alone") from error
+    own = {k: v for k, v in sorted(trial.defaults.items()) if k not in ("lr", "weight_decay")}
+    return f"{type(trial).__name__}({', '.join(f'{key}={value}' for key, value in own.items())})"
+
+
 def make_optimizer(
-    name: str,
+    optimizer: str | Factory,
     parameters: Mapping[str, Tensor],
     settings: Mapping[str, Setting],
     size: Callable[[float, int], float],
     momentum: float,
 ) -> Optimizer:
-    """The update rule called `name`; momentum counts for sgd."""
-    if name == "sgd":
-        optimizer = SGD(parameters, settings, size)
-        optimizer.momentum = momentum
-        return optimizer
-    return {"adam": Adam, "adamw": AdamW}[name](parameters, settings, size)
+    """The update rule of a name or factory; momentum counts for sgd."""
+    if not isinstance(optimizer, str):
+        return FromTorch(optimizer, parameters, settings, size)
+    if optimizer == "sgd":
+        sgd = SGD(parameters, settings, size)
+        sgd.momentum = momentum
+        return sgd
+    return {"adam": Adam, "adamw": AdamW}[optimizer](parameters, settings, size)
 
 
 def settings_by_name(

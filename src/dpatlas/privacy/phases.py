@@ -19,7 +19,7 @@ from dpatlas.accounting.schedules import (
 from dpatlas.base.guard import hold, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import CLIPPINGS
-from dpatlas.privacy.optimizers import OPTIMIZER_NAMES, ParameterGroup
+from dpatlas.privacy.optimizers import OPTIMIZER_NAMES, Factory, ParameterGroup, in_words
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,9 @@ class TrainingPhase:
     """Consecutive training steps with the same settings and one privacy event per step.
 
     noise_multiplier: standard deviation of the noise on the sum of clipped gradients, in units of
-    max_grad_norm; 0 trains without privacy. trainable: prefixes of parameter names; the others are
+    max_grad_norm; 0 trains without privacy. optimizer: sgd, adam, adamw, or a function of parameter
+    groups that makes a torch.optim optimizer (whose learning rate and weight decay are the
+    phase's). trainable: prefixes of parameter names; the others are
     frozen and get no noise. The prefix "", the default, means all parameters but those that had
     requires_grad=False when the training was made; any other prefix trains what it names.
     max_physical_batch: records in memory at a time; changes results only
@@ -47,7 +49,7 @@ class TrainingPhase:
     max_grad_norm: float
     steps: int
     lr: float
-    optimizer: str = "sgd"
+    optimizer: str | Factory = "sgd"
     momentum: float = 0.0
     weight_decay: float = 0.0
     trainable: tuple[str, ...] = ("",)
@@ -78,9 +80,11 @@ class TrainingPhase:
             raise InputError("parameter_groups", f"{prefixes}", "each prefix once")
         if self.max_physical_batch is not None:
             hold(self, "max_physical_batch", integer(ge=1))
-        if self.optimizer != "sgd" and self.momentum:
-            allowed = f"0 with {self.optimizer}, which has its own"
-            raise InputError("momentum", self.momentum, allowed)
+        if isinstance(self.optimizer, str):
+            one_of(*OPTIMIZER_NAMES).check("optimizer", self.optimizer)
+        rule = in_words(self.optimizer)
+        if rule != "sgd" and self.momentum:
+            raise InputError("momentum", self.momentum, f"0 with {rule}, which has its own")
 
     @property
     def accounted(self) -> Phase:
@@ -155,7 +159,6 @@ PHASE_DOMAINS = {
     "max_grad_norm": real(ge=1e-30, le=1e30),
     "steps": integer(ge=0),
     "lr": real(gt=0, le=1e30),
-    "optimizer": one_of(*OPTIMIZER_NAMES),
     "momentum": real(ge=0, lt=1),
     "weight_decay": real(ge=0, le=1e30),
     "lr_decay": real(ge=0),
@@ -172,6 +175,7 @@ def phase_facts(phase: TrainingPhase) -> dict[str, Any]:
     sampler = phase.sampler
     sampling = {"name": sampler.name, "n": int(sampler.n), "batch": int(sampler.batch)}
     facts["clipping"] = clipping_facts(phase.clipping)
+    facts["optimizer"] = in_words(phase.optimizer)
     facts |= {name: schedule_facts(facts[name]) for name in ("lr_schedule", "noise_schedule")}
     groups = [dict(vars(group)) for group in phase.parameter_groups]
     return {
@@ -208,7 +212,8 @@ def mechanism(
         everything = f"the {kept:,} not frozen of {sum(sizes.values()):,} parameters"
     for phase in phases:
         private = "DP-SGD" if phase.noisy else "SGD without noise"
-        rule = private.replace("SGD", OPTIMIZER_NAMES[phase.optimizer])
+        optimizer = in_words(phase.optimizer).split("(")[0]
+        rule = private.replace("SGD", OPTIMIZER_NAMES.get(optimizer, optimizer))
         names = [name or everything for name in phase.trainable]
         clipping = phase.clipping if isinstance(phase.clipping, str) else phase.clipping.words
         how = f"{clipping} clipping{_noise_in_words(phase)}"

@@ -88,6 +88,10 @@ STOPPED = (
     "stopped after {} of {} steps: this holds if nothing computed from the records decided when, "
     "noisy sums included; where noisy sums alone did, the epsilon of all planned steps holds"
 )
+EXTENDED = (
+    "went on after the {} steps planned: this holds if nothing computed from the records decided "
+    "that, noisy sums included"
+)
 FOLLOWED = (
     "started at weights of an earlier training, whose steps are not counted: if it was on the same "
     "records, what holds is the composition of both"
@@ -112,6 +116,8 @@ class PrivateTraining:
     the weights of the gradients, and under an `AdaptiveClip` its noisy count as "clip count": what
     an attacker inside the training would see. The step uses the same tensors afterwards, so the
     callback must copy what it stores.
+    `lr_scale` multiplies all learning rates; it may be set at any step to what follows from
+    weights, noisy sums and public records, such as a public validation loss.
     `kernel` computes the clipped sums of the current phase. `skipped_records` counts how often a
     record's gradient was not finite and contributed zero; the count is private.
     `phases_run`, `guarantee` and `ledger` cover exactly the steps whose noisy sums exist.
@@ -174,6 +180,8 @@ class PrivateTraining:
         self._began_at: str | None = None
         # Whether it began at weights that another training had left.
         self._follows = False
+        # The steps planned before any was taken, and the factor of all learning rates.
+        self._planned, self.lr_scale = self.steps, 1.0
         # Whether a step has moved the parameters of the phase.
         self._moved = False
         self._skipped: int | Tensor = 0
@@ -320,8 +328,11 @@ class PrivateTraining:
         """What a guarantee does not cover: steps of an earlier training, a stop that was chosen."""
         if not self.steps_released or not all(each.noise_multiplier for each in self.ran.phases):
             return []
-        stopped = self.steps_released < self.steps
-        said = [STOPPED.format(self.steps_released, self.steps)] if stopped else []
+        said = []
+        if self.steps_released < self.steps:
+            said = [STOPPED.format(self.steps_released, self.steps)]
+        elif self.steps_released > self._planned:
+            said = [EXTENDED.format(self._planned)]
         return [*said, FOLLOWED] if self._follows else said
 
     def _or_defaults(self, delta: float | None, relation: str | None) -> tuple[float, str]:
@@ -375,6 +386,16 @@ class PrivateTraining:
                 if shown is not None:
                     shown.reach(self.steps_done, note)
         self._remember()
+
+    @checked(steps=integer(ge=1))
+    def add_steps(self, steps: int) -> None:
+        """Plan so many more steps of the last phase: they count in what follows, which says so.
+
+        Raises InputError where a schedule of the phase ends.
+        """
+        last = self.phases[-1]
+        longer = replace(last, steps=last.steps + steps)
+        self._phases = (*self.phases[:-1], longer)
 
     def _remember(self) -> None:
         """Note the values that the steps so far left: of what they trained, and its average."""
@@ -562,6 +583,8 @@ class PrivateTraining:
             "shared_noise": self.shared_noise,
             "began_at": self._began_at,
             "follows": self._follows,
+            "planned": self._planned,
+            "lr_scale": self.lr_scale,
         }
         return arrays, facts
 
@@ -597,6 +620,8 @@ class PrivateTraining:
                     value.copy_(tensor_of(arrays[f"{kind}/{name}"], value))
         self._claimed, self._began_at = None, facts["began_at"]
         self._follows = facts.get("follows", False)
+        self._planned = facts.get("planned", self._planned)
+        self.lr_scale = facts.get("lr_scale", 1.0)
         self.steps_done = facts["steps_done"]
         # What this object has released already stays released.
         self.steps_released = max(self.steps_released, facts["steps_released"])
@@ -721,7 +746,7 @@ class PrivateTraining:
             phase.optimizer,
             self._parameters,
             settings_by_name(self._parameters, default, phase.parameter_groups),
-            phase.step_size,
+            lambda lr, step: self.lr_scale * self.phases[number].step_size(lr, step),
             phase.momentum,
         )
         self._phase = number

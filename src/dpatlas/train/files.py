@@ -1,4 +1,4 @@
-"""Records in CSV files as they come.
+"""Records in CSV and Parquet files as they come.
 
 Every number that a cell becomes follows from the settings alone (ranges, categories, fillers), so
 no record has an effect on another one's. Counts of missing and clipped cells are for stderr.
@@ -20,15 +20,15 @@ Cells = Sequence[str]
 def read_table(
     key: str, path: Path, table: TableSettings
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Inputs, targets and persons of the rows of a CSV file.
+    """Inputs, targets and persons of the rows of a CSV or Parquet file.
 
     Inputs (n, d) float32: a number from -1 to 1 for its range's ends, a one for the category among
-    as many columns. Targets (n,): the place among the classes, int64, or a number, float32. Persons
-    (n,) int64, None without any.
+    as many columns, counts of a text's words by hash, of length 1. Targets (n,): the place among
+    the classes, int64, or a number, float32. Persons (n,) int64, None without any.
 
     Raises InputError, where `key` begins, for a file or cells that the settings do not allow.
     """
-    columns = read_csv(key, path)
+    columns = read_cells(key, path)
     needed = [*table.columns, table.target, *([table.groups] if table.groups else [])]
     for name in needed:
         if name not in columns:
@@ -51,8 +51,12 @@ def read_table(
     return np.concatenate(inputs, axis=1), y, persons
 
 
-def read_csv(key: str, path: Path) -> dict[str, Cells]:
-    """The cells of each column of a CSV file, without spaces around them."""
+def read_cells(key: str, path: Path) -> dict[str, Cells]:
+    """The cells of each column of a CSV or Parquet file as texts, without spaces around them."""
+    return _read_parquet(key, path) if path.suffix == ".parquet" else _read_csv(key, path)
+
+
+def _read_csv(key: str, path: Path) -> dict[str, Cells]:
     allowed = "a CSV file in UTF-8 with commas and a first line of different names"
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
@@ -69,18 +73,45 @@ def read_csv(key: str, path: Path) -> dict[str, Cells]:
     return dict(zip(rows[0], zip(*rows[1:], strict=True), strict=True))
 
 
+def _read_parquet(key: str, path: Path) -> dict[str, Cells]:
+    allowed = "a Parquet file with rows, which pyarrow reads (pip install pyarrow)"
+    try:
+        from pyarrow.parquet import read_table  # an extra of its own
+
+        columns = read_table(path).to_pydict()
+    except (OSError, ValueError, ImportError) as error:
+        raise InputError(key, f"{path}: {error}".splitlines()[0], allowed) from None
+    if not any(columns.values()):
+        raise InputError(key, f"{path}: no row", allowed)
+    return {
+        name: ["" if cell is None else str(cell).strip() for cell in cells]
+        for name, cells in columns.items()
+    }
+
+
 def _encoded(where: str, cells: Cells, column: ColumnSettings, marks: set[str]) -> np.ndarray:
     """What the cells of one column give as inputs, (n, numbers of each)."""
     cells = _filled(where, cells, marks, column.categories or (), column.missing)
     if column.categories:
         places = _places(where, cells, column.categories)
         return np.eye(len(column.categories), dtype=np.float32)[places]
+    if column.words:
+        return _hashed(cells, column.words)
     assert column.range
     numbers, (low, high) = _numbers(where, cells), column.range
     if outside := int(((numbers < low) | (numbers > high)).sum()):
         say(f"{where}: {outside:,} cells outside {low:g} to {high:g} count as the nearer end")
     scaled = 2 * (numbers.clip(low, high) - low) / (high - low) - 1
     return scaled.astype(np.float32)[:, None]
+
+
+def _hashed(cells: Cells, buckets: int) -> np.ndarray:
+    """Counts of each text's words by hash, (n, buckets), scaled to length 1."""
+    from sklearn.feature_extraction.text import HashingVectorizer  # a second to import
+
+    counted = HashingVectorizer(n_features=buckets, alternate_sign=False, norm="l2")
+    found: np.ndarray = counted.transform(cells).toarray().astype(np.float32)
+    return found
 
 
 def _filled(

@@ -25,7 +25,7 @@ from dpatlas.privacy import losses
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.data import FromDataset, InMemory, data_of
 from dpatlas.privacy.digest import digest, row_digests, values_of
-from dpatlas.privacy.optimizers import ParameterGroup
+from dpatlas.privacy.optimizers import OPTIMIZER_NAMES, ParameterGroup
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.plain_batch import refuse_meeting
 from dpatlas.privacy.saved import BUILT
@@ -36,7 +36,7 @@ from dpatlas.train import settings as configured
 from dpatlas.train.canaries import Canaries
 from dpatlas.train.files import read_table
 from dpatlas.train.scores import class_scores
-from dpatlas.train.settings import NETWORK_NAMES, TABLE, TrainSettings
+from dpatlas.train.settings import NETWORK_NAMES, TABLES, TrainSettings
 
 ARRAYS = ("x", "y", "groups")
 NAMED_LOSSES: dict[str, losses.Loss] = {
@@ -240,7 +240,7 @@ class Inputs:
             max_grad_norm=bounds.total if bounds else low.get("max_grad_norm", given.max_grad_norm),
             steps=steps,
             lr=low.get("lr", given.lr),
-            optimizer=given.optimizer,
+            optimizer=_optimizer(given.optimizer, given.optimizer_settings),
             momentum=given.momentum,
             weight_decay=given.weight_decay,
             trainable=tuple(given.trainable),
@@ -374,7 +374,7 @@ class Inputs:
     def _records(self, key: str, target: str) -> Records:
         if target.endswith(".npz"):
             return self._arrays(key, target)
-        if target.endswith(TABLE):
+        if target.endswith(TABLES):
             assert self.settings.table is not None
             x, y, persons = read_table(key, self.base / target, self.settings.table)
             return Records(torch.from_numpy(x), torch.from_numpy(y), persons)
@@ -438,6 +438,17 @@ def _converted(values: Any, kinds: str) -> Any:
     if not isinstance(values, np.ndarray) or isinstance(values, np.memmap):
         return values
     return _usual(values) if values.dtype.kind in kinds else values
+
+
+def _optimizer(name: str, settings: dict[str, Any]) -> Any:
+    """What a phase takes: a name, or a factory of a class of torch.optim."""
+    if name in OPTIMIZER_NAMES:
+        return name
+    kind = getattr(torch.optim, name, None)
+    if not isinstance(kind, type):
+        allowed = f"{', '.join(OPTIMIZER_NAMES)}, or a class of torch.optim"
+        raise InputError("optimizer", name, allowed)
+    return functools.partial(kind, **settings)
 
 
 def _schedule(key: str, given: Any, steps: int) -> Any:

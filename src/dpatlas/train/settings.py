@@ -31,7 +31,7 @@ from dpatlas.errors import InputError
 # Data sets that are prepared when a training names them, and networks that are built by a name.
 DATA_SETS = ("digits", "cifar10")
 MANIFEST = "manifest.json"
-TABLE = ".csv"
+TABLES = (".csv", ".parquet")
 NETWORK_NAMES = tuple(name for name, entry in NETWORKS.items() if entry.weights is None)
 NAMED = re.compile(r"[^\x00-\x1f]+\.py:[A-Za-z_]\w*")
 LOSSES = ("cross_entropy", "binary_cross_entropy", "squared_error", "token_cross_entropy")
@@ -44,7 +44,7 @@ def _is_function(target: str) -> str:
 
 
 def _is_function_or_file(target: str) -> str:
-    return target if target.endswith((".npz", TABLE)) else _is_function(target)
+    return target if target.endswith((".npz", *TABLES)) else _is_function(target)
 
 
 def _is_data(target: str) -> str:
@@ -67,7 +67,7 @@ Data = Annotated[
     AfterValidator(_is_data),
     setting(
         f"{' or '.join(DATA_SETS)}; the {MANIFEST} of a prepared set; FOLDER/ of images with "
-        "`images`; FILE.csv with `table`; "
+        "`images`; FILE.csv or FILE.parquet with `table`; "
         "FILE.npz with arrays x, y and perhaps groups, the persons of records; or FILE.py:FUNCTION "
         "that returns (x, y), (x, y, groups) or a dataset. Of numpy's arrays floats become "
         "float32 and whole targets int64."
@@ -82,7 +82,7 @@ Classes = Annotated[Once[ClassName], setting("Public names, in order.", min_leng
 
 
 class ColumnSettings(Model):
-    """An input of a table: a number in a public range, or one of some categories."""
+    """An input of a table: a number in a public range, one of some categories, or a text."""
 
     range: list[Annotated[float, Field(ge=-1e30, le=1e30)]] = setting(
         "Public range, which becomes -1 to 1; numbers outside are clipped and counted.",
@@ -91,15 +91,22 @@ class ColumnSettings(Model):
         default=None,
     )
     categories: Classes = optional()
+    words: int = setting(
+        "Of a text: its words are counted in so many buckets, by a public hash, and scaled to "
+        "length 1.",
+        ge=2,
+        le=2**20,
+        default=None,
+    )
     missing: Any = setting(
-        "Public constant or category for missing cells, which are refused without it.",
+        "Public constant, category or text for missing cells, which are refused without it.",
         default=None,
         json_schema_extra={"type": ["number", "string"]},
     )
 
     @model_validator(mode="after")
     def _one_kind(self) -> "ColumnSettings":
-        _just_one({name: getattr(self, name) for name in ("range", "categories")})
+        _just_one({name: getattr(self, name) for name in ("range", "categories", "words")})
         filler, allowed = self.missing, list(map(str, self.categories or ()))
         if self.range:
             low, high = self.range
@@ -306,7 +313,13 @@ class TrainSettings(Model):
     )
     adaptive_clip: AdaptiveClipSettings = optional()
     lr: Rate = optional()
-    optimizer: Literal["sgd", "adam", "adamw"] = setting("sgd by default.", default="sgd")
+    optimizer: Annotated[str, Field(pattern=r"^(sgd|adam|adamw|[A-Z][A-Za-z0-9]*)$")] = setting(
+        "sgd, adam, adamw, or a class of torch.optim, such as NAdam; sgd by default.",
+        default="sgd",
+    )
+    optimizer_settings: dict[str, Any] = setting(
+        "Arguments of a class of torch.optim, such as betas, eps or nesterov.", default={}
+    )
     momentum: Momentum = 0.0
     weight_decay: float = setting("Weight decay.", ge=0, le=1e30, default=0.0)
     lr_schedule: Schedule = optional()
@@ -379,6 +392,9 @@ class TrainSettings(Model):
                 raise InputError("noise_multiplier", f"0 with {key}", "a number > 0")
         if self.select and self.select.validation is None and not self.is_prepared:
             raise InputError("select.validation", "nothing", "records to score trials on")
+        if self.optimizer_settings and self.optimizer.islower():
+            allowed = f"none with {self.optimizer}; a class of torch.optim takes them"
+            raise InputError("optimizer_settings", ", ".join(self.optimizer_settings), allowed)
         self._check_files()
         if self.canaries:
             self._check_canaries()
@@ -387,9 +403,9 @@ class TrainSettings(Model):
     def _check_files(self) -> None:
         """InputError for files without a block that says what they hold, and for networks."""
         chosen = self.select.validation if self.select else None
-        tables = [each for each in (self.data, self.test, chosen) if each and each.endswith(TABLE)]
+        tables = [each for each in (self.data, self.test, chosen) if each and each.endswith(TABLES)]
         with_blocks = {
-            "table": (bool(tables), "FILE.csv"),
+            "table": (bool(tables), "FILE.csv or FILE.parquet"),
             "images": (self.data.endswith("/"), "FOLDER/"),
         }
         for key, (used, names) in with_blocks.items():
@@ -433,7 +449,8 @@ class TrainSettings(Model):
     @property
     def identity(self) -> dict[str, Any]:
         """All keys that tell trainings apart, without those that came later at their defaults."""
-        later = {"runs": 1, "canaries": None, "table": None, "images": None}
+        none = dict.fromkeys(("canaries", "table", "images"))
+        later = {**none, "runs": 1, "optimizer_settings": {}}
         same = [name for name, value in later.items() if getattr(self, name) == value]
         return self.whole("workers", *same)
 

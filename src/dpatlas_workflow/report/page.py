@@ -123,6 +123,8 @@ PARTIAL = (
 OWN_TIER = "settings of the user's own; see config.json in the results folder"
 # Parts of a data set beside its private records.
 USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
+# Of a record in the name of a comparison.
+DIGEST = re.compile(r"-[0-9a-f]{8}\b")
 HERE = Path(__file__).parent
 # The page with data, privacy and runs; in every page that was written.
 INDEX, RUNS = "index", "runs"
@@ -442,6 +444,7 @@ def _environment() -> jinja2.Environment:
         "duration": duration,
         "json": canonical_json,
         "outcome": outcome,
+        "compared": lambda text: DIGEST.sub("", text).replace(" less ", " \u2212 "),
         "formulas": lambda text: html(text, NOTE_MATH),
     }
     environment.filters |= filters
