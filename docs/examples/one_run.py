@@ -5,8 +5,14 @@ from opacus import PrivacyEngine
 from sklearn.datasets import load_digits
 from torch import nn
 
-from dpatlas.audit import Claim, SideDoor, opacus
-from dpatlas.audit import side_door_canaries, side_door_records, side_door_scores
+from dpatlas.audit import (
+    Claim,
+    SideDoor,
+    opacus,
+    side_door_canaries,
+    side_door_records,
+    side_door_scores,
+)
 
 CANARIES = 1000
 digits = load_digits()
