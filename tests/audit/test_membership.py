@@ -1,5 +1,8 @@
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,3 +147,15 @@ def test_the_command_attacks_the_scores_of_a_file(tmp_path, result_of, refusal_o
         else:
             np.savez(path, log_odds=scores)
         assert found in refusal_of(main, *words)
+
+
+@pytest.mark.slow
+def test_the_example_of_a_finished_model_prints_what_the_page_shows():
+    docs = Path(__file__).parents[2] / "docs"
+    command = [sys.executable, "-W", "ignore", str(docs / "examples" / "finished_model.py")]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    section = (docs / "audit.md").read_text().partition("## A finished model")[2]
+    shown = section.partition("```text\n")[2].partition("```")[0]
+    # Other processors train other models: the numbers differ.
+    words = [re.sub(r"[\d.]+", "N", text) for text in (shown, printed)]
+    assert all(line in words[1] for line in words[0].splitlines())
