@@ -328,9 +328,7 @@ class Counter(nn.Module):
         return self.layer(x) / (1 + 0.1 * self.calls)
 
 
-@case(
-    "a counter in a buffer", use="no record may move the buffer"
-)
+@case("a counter in a buffer", use="no record may move the buffer")
 def counter(rows: int) -> Made:
     return Made(Counter(), numbers(rows, 20), classes(rows))
 
