@@ -9,6 +9,7 @@ import adversarial
 import beside
 import beside_accuracy
 import opacus
+import peer_errors
 import pytest
 import torch
 from torch import nn
@@ -20,7 +21,7 @@ def rows():
     """{input: cells by tool} of the table of inputs."""
     page = (DOCS / "beside.md").read_text(encoding="utf-8")
     table = re.search(r"<!-- inputs -->\n(.*?)<!-- /inputs -->", page, re.S)[1]
-    lines = [line.strip("| ").split(" | ") for line in table.strip().splitlines()]
+    lines = [line.strip("|").split("|") for line in table.strip().splitlines()]
     return {title: dict(zip(lines[0][1:], cells, strict=True)) for title, *cells in lines[2:]}
 
 
@@ -62,6 +63,19 @@ def test_clipped_sums_are_those_of_autograd_one_record_at_a_time(case, tool):
     assert beside.distance(case, tool, beside.NO_CLIP) < 1e-6
     # Ours clips by an upper bound on the norm, Opacus adds 1e-6 to it.
     assert beside.distance(case, tool, case.clip) < 1e-4
+
+
+@pytest.mark.parametrize(
+    "error, words",
+    [
+        ("InputError: loss: found values that meet, so no; allowed: others", "values that meet"),
+        ("RuntimeError: stack expects each tensor to be equal size, but", "unequal sizes"),
+        ("TypeError: a message of more than six words in all", "a message of more than six"),
+    ],
+)
+def test_errors_are_cut_to_their_reason(error, words):
+    kind = "" if error.startswith("InputError") else error.split(":")[0] + ", "
+    assert peer_errors.brief(error) == kind + words
 
 
 def test_a_bound_that_is_not_kept_shows():

@@ -25,6 +25,7 @@ EXAMPLES = ROOT / "docs" / "examples"
 sys.path.insert(0, str(EXAMPLES))
 import adversarial  # noqa: E402
 from adversarial import Apply, Case, normals, removed  # noqa: E402
+from peer_errors import brief  # noqa: E402
 
 NOT_TRIED = "not tried"
 # Tools that have an interpreter of their own, and what sends the inputs through them.
@@ -69,7 +70,7 @@ NO_CLIP = 1e4
 def input_rows(elsewhere: Mapping[str, Mapping[str, Sequence[str]] | None]) -> list[str]:
     """The table of adversarial inputs; elsewhere: {tool: {input: (kind, text)}}, or None."""
     tools = [*adversarial.TOOLS, *elsewhere]
-    lines = [f"| input | {' | '.join(tools)} |", "|---" * (len(tools) + 1) + "|"]
+    lines = [f"|input|{'|'.join(tools)}|", "|---" * (len(tools) + 1) + "|"]
     for title in (*adversarial.CASES, *adversarial.OTHERS):
         cells = [cell(adversarial.outcome(title, tool)) for tool in adversarial.TOOLS]
         for outcomes in elsewhere.values():
@@ -79,7 +80,7 @@ def input_rows(elsewhere: Mapping[str, Mapping[str, Sequence[str]] | None]) -> l
                 cells.append(cell(adversarial.Outcome(*outcomes[title])))
             else:
                 cells.append(NOT_TRIED)
-        lines.append(f"| {title} | {' | '.join(cells)} |")
+        lines.append(f"|{title}|{'|'.join(cells)}|")
         print(lines[-1], flush=True)
     return lines
 
@@ -96,19 +97,21 @@ def by_interpreter(python: str | None, script: str) -> dict[str, list[str]] | No
 
 
 def cell(outcome: adversarial.Outcome) -> str:
-    """Messages as code, numbers as they are."""
-    said = outcome.kind == "refuses" or "Error: " in outcome.text
-    return f"{outcome.kind}: `{outcome.text}`" if said else str(outcome)
+    """Messages in few words; what a record moves, of what it may, in units of C."""
+    if re.match(r"\w+Error: ", outcome.text):
+        return f"{outcome.kind}: {brief(outcome.text)}"
+    moves = re.sub(r" C of (2?) ?C", lambda may: f" of {may[1] or 1}", outcome.text)
+    return f"{outcome.kind}: {moves}"
 
 
 def sum_rows() -> list[str]:
     """The distance of the tools' clipped sums from those of `reference`, relative to their norm."""
     heads = ["network", "records clipped", *adversarial.TOOLS]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = [f"|{'|'.join(heads)}|", "|---" * len(heads) + "|"]
     for case in EQUAL:
         for clip in (NO_CLIP, case.clip):
             cells = [f"{distance(case, tool, clip):.0e}" for tool in adversarial.TOOLS]
-            lines.append(f"| {case.title} | {reference(case, clip)[1]} | {' | '.join(cells)} |")
+            lines.append(f"|{case.title}|{reference(case, clip)[1]}|{'|'.join(cells)}|")
             print(lines[-1], flush=True)
     return lines
 

@@ -25,6 +25,7 @@ from torch import nn
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "examples"))
 from model_catalogue import CASES, LARGE, Case, Made  # noqa: E402
+from peer_errors import brief  # noqa: E402
 
 from dpatlas.accounting.samplers import FullBatch  # noqa: E402
 from dpatlas.base.seeds import Noise  # noqa: E402
@@ -152,19 +153,27 @@ def row(case: Case) -> str:
     """A line of the table."""
     ours, theirs, without = (apart(case, measure) for measure in (private, opacus, plain))
     if "error" in ours:
-        return f"| {case.name} | {ours['error']} | | | | |"
+        return line(case, ours["error"], "", "", "", "")
     ratio = ours["step"] / without["step"]
-    beside = "error" in theirs and f"no: `{theirs['error']}`".replace("|", "/")
-    return (
-        f"| {case.name} | {ours['build']:.1f} | {ours['memory'] / MEGA:.0f} "
-        f"({max(0, without['memory']) / MEGA:.0f}) | {1e3 * without['step']:.3g} | {ratio:.2g} "
-        f"| {beside or format(theirs['step'] / without['step'], '.2g')} |"
+    refused = "error" in theirs and f"no: {brief(theirs['error'])}".replace("|", "/")
+    return line(
+        case,
+        f"{ours['build']:.1f}",
+        f"{ours['memory'] / MEGA:.0f} ({max(0, without['memory']) / MEGA:.0f})",
+        f"{1e3 * without['step']:.3g}",
+        f"{ratio:.2g}",
+        refused or format(theirs["step"] / without["step"], ".2g"),
     )
 
 
+def line(case: Case, *cells: str) -> str:
+    """The model, how it is trained, and its numbers."""
+    return f"|{'|'.join((case.name, case.use, *cells))}|"
+
+
 HEAD = (
-    "| model | build, s | MB (2 plain steps) | plain step, ms | ours | Opacus |",
-    "|---|---|---|---|---|---|",
+    "|model|how|build, s|MB (2 plain steps)|plain step, ms|ours|Opacus|",
+    "|---|---|---|---|---|---|---|",
 )
 
 
@@ -188,15 +197,10 @@ def main(wanted: str = "") -> None:
             lines.append(row(case))
             print(lines[-1], flush=True)
     if not wanted:
+        inside = "\n".join(["<!-- models -->", *lines, "<!-- /models -->"])
         text = PAGE.read_text(encoding="utf-8")
-        table = "\n".join(lines)
-        used = "\n".join(f"| {case.name} | {case.use or 'as it comes'} |" for case in CASES)
-        uses = f"| model | how |\n|---|---|\n{used}"
-        for name, part in (("models", table), ("uses", uses)):
-            marks = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-            pattern = re.escape(marks[0]) + ".*?" + re.escape(marks[1])
-            inside = f"{marks[0]}{part}\n{marks[1]}"
-            text = re.sub(pattern, lambda _, inside=inside: inside, text, flags=re.DOTALL)
+        between = "<!-- models -->.*<!-- /models -->"
+        text = re.sub(between, lambda _: inside, text, flags=re.DOTALL)
         PAGE.write_text(text, encoding="utf-8")
 
 

@@ -454,7 +454,7 @@ def with_error(outcome: Outcome, found: Tensor) -> Outcome:
     reconstruct(model(RECORDS), RECORDS).sum().backward()
     true = flat(each.grad for each in model.parameters())
     error = float((found - true).norm() / true.norm())
-    return Outcome(outcome.kind, f"{outcome.text}; the gradient is wrong by {error:.0%}")
+    return Outcome(outcome.kind, f"{outcome.text}; gradient wrong by {error:.0%}")
 
 
 def buffer_moved(tool: str, make: Callable[[], nn.Module]) -> Outcome:
@@ -472,7 +472,7 @@ def buffer_moved(tool: str, make: Callable[[], nn.Module]) -> Outcome:
         return outcome
     first, other = (next(model.buffers()) for model in means)
     distance = float((first - other).norm())
-    return Outcome("breaks", f"the buffer moves by {distance:.3f} without any noise")
+    return Outcome("breaks", f"moves by {distance:.3f} without noise")
 
 
 def second_step(tool: str) -> Outcome:
@@ -488,7 +488,7 @@ def of_second(sums: list[Tensor]) -> Outcome:
     """The outcome of two sums that must be equal."""
     distance = float((sums[0] - sums[1]).norm()) / MEMORY_CLIP
     kind = "keeps" if distance <= ROUNDING else "breaks"
-    return Outcome(kind, f"moves the sum of the next step by {distance:.4g} C")
+    return Outcome(kind, f"moves the next sum by {distance:.4g} C")
 
 
 def second_sum(tool: str, first: Tensor) -> Tensor:
@@ -554,9 +554,7 @@ def noise_shared(tool: str) -> Outcome:
             optimizer.add_noise()
             kept.append(flat(each.grad for each in model.parameters()))
     left = (noisy[0] - noisy[1]) - (clean[0] - clean[1])
-    return Outcome(
-        "breaks", f"the difference of their sums holds {float(left.std()):.1g} C of noise"
-    )
+    return Outcome("breaks", f"noises differ by {float(left.std()):.1g} C")
 
 
 def restored(tool: str) -> Outcome:
@@ -600,7 +598,7 @@ def restored(tool: str) -> Outcome:
     try:
         texts.append(f"{engine.get_epsilon(1e-5):.3g}")
     except Exception as error:  # what the accountant says of no noise
-        return Outcome("fails", f"goes on, and `get_epsilon` raises {type(error).__name__}")
+        return Outcome("fails", f"`get_epsilon` raises {type(error).__name__}")
     sigma = optimizer.noise_multiplier
     kind = "keeps" if texts[0] == "inf" else "breaks"
     return Outcome(kind, f"goes on with noise {sigma:g} and states epsilon {texts[0]}")
@@ -618,7 +616,7 @@ def selected(tool: str) -> Outcome:
         )
         training.run()
         (said,) = training.ledger()["chosen_on_private_data"]
-        return Outcome("warns", f"the ledger says `{said['what']}; {said['cost']}`")
+        return Outcome("warns", f"the ledger says `{said['cost']}`")
     return Outcome("silent", "`get_epsilon` is of one training")
 
 

@@ -185,7 +185,7 @@ def tie():
     true = jax.grad(lambda p: jnp.square(tied(p, RECORDS) - 1).sum())(params)["w"]
     error = np.linalg.norm(clipped_sum(loss, params, RECORDS, 1e6) - np.ravel(true))
     kind, text = measured(loss, removed(RECORDS), 1e-2, params)
-    return kind, f"{text}; the gradient is right to {error / np.linalg.norm(true):.0e}"
+    return kind, f"{text}; gradient right to {error / np.linalg.norm(true):.0e}"
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def buffer_moved(make: Callable[[], nn.Module]) -> Outcome:
         distance = float((first - other).norm())
     except RuntimeError as error:
         return Outcome("fails", adversarial.message(error))
-    return Outcome("breaks", f"the buffer moves by {distance:.3f} without any noise")
+    return Outcome("breaks", f"moves by {distance:.3f} without noise")
 
 
 def second_step() -> Outcome:
@@ -117,9 +117,7 @@ def noise_shared() -> Outcome:
         clean.append(flat(found.pytree))
         noisy.append(flat(add(found, noise_state)[0].pytree))
     left = (noisy[0] - noisy[1]) - (clean[0] - clean[1])
-    return Outcome(
-        "breaks", f"the difference of their sums holds {float(left.std()):.1g} C of noise"
-    )
+    return Outcome("breaks", f"noises differ by {float(left.std()):.1g} C")
 
 
 OTHERS: dict[str, Callable[[], Outcome]] = {
@@ -133,7 +131,7 @@ OTHERS: dict[str, Callable[[], Outcome]] = {
     "weights tied by a function": tied,
     "two trainings with the same seed of the noise": noise_shared,
     "the best of several trainings by private validation records": lambda: Outcome(
-        "silent", "its accounting is of what its user composes"
+        "silent", "counts what its user composes"
     ),
 }
 

@@ -35,7 +35,7 @@ class Made(NamedTuple):
 class Case:
     """A model by its name in docs/models.md; `make` takes a number of records.
 
-    package: what it is from, if not torch alone. use: the line on how to train it.
+    package: what it is from, if not torch alone. use: how to train it, if not as it comes.
     """
 
     name: str
@@ -181,7 +181,7 @@ class TwoHeads(nn.Module):
 
 @case(
     "two heads, targets in a dict",
-    use="the loss takes the model's output and the targets as they are",
+    use="the loss takes both dicts",
 )
 def two_heads(rows: int) -> Made:
     def loss(output: dict[str, Tensor], target: dict[str, Tensor]) -> Tensor:
@@ -207,7 +207,7 @@ class Months(nn.Module):
 
 @case(
     "months and codes from 1, one-hot inputs",
-    use="`F.one_hot(x, classes)` with the number of classes given",
+    use="`F.one_hot(x, classes)`",
 )
 def months(rows: int) -> Made:
     def loss(output: Tensor, target: tuple[Tensor, Tensor]) -> Tensor:
@@ -292,7 +292,7 @@ def convolutions(wrap: Callable[[nn.Module], nn.Module]) -> nn.Module:
 
 @case(
     "spectral norm (parametrizations)",
-    use="each record has copies of these layers' weights alone",
+    use="these weights are copied for every record",
 )
 def spectral_norm(rows: int) -> Made:
     model = convolutions(nn.utils.parametrizations.spectral_norm)
@@ -328,9 +328,7 @@ class Counter(nn.Module):
         return self.layer(x) / (1 + 0.1 * self.calls)
 
 
-@case(
-    "a counter in a buffer", use="a buffer may follow from buffers and parameters, not from records"
-)
+@case("a counter in a buffer", use="no record may move the buffer")
 def counter(rows: int) -> Made:
     return Made(Counter(), numbers(rows, 20), classes(rows))
 
@@ -410,7 +408,7 @@ class UNet(nn.Module):
         return self.out(self.norm(joined))
 
 
-@case("U-Net (segmentation)", use="one class a pixel: a mean over a record's own pixels")
+@case("U-Net (segmentation)", use="the mean over a record's own pixels")
 def u_net(rows: int) -> Made:
     def loss(output: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(output, target, reduction="none").mean((1, 2))
@@ -479,7 +477,7 @@ class Checkpointed(nn.Module):
 
 @case(
     "checkpoint(use_reentrant=False)",
-    use="a private step stores what it needs; the network is traced without it",
+    use="stores what a step needs",
 )
 def checkpointed(rows: int) -> Made:
     return Made(Checkpointed(), numbers(rows, 20), classes(rows))
@@ -503,7 +501,7 @@ class Deep(nn.Module):
 @case(
     "dropout and stochastic depth (torchvision)",
     "torchvision",
-    use="training mode; masks are drawn anew for each record and step",
+    use="training mode",
 )
 def stochastic_depth(rows: int) -> Made:
     return Made(Deep(), numbers(rows, 20), classes(rows))
@@ -532,17 +530,17 @@ def timm_model(rows: int, name: str, size: int = 32, frozen: bool = False, **set
 VIT = dict(img_size=32, patch_size=8, embed_dim=48, depth=3, num_heads=3)
 
 
-@case("ViT", "timm", use="as it comes, with drop_path and dropout")
+@case("ViT", "timm", use="with drop_path and dropout")
 def timm_vit(rows: int) -> Made:
     return timm_model(rows, "vit_tiny_patch16_224", drop_path_rate=0.1, proj_drop_rate=0.1, **VIT)
 
 
-@case("DeiT (distilled)", "timm", use="as it comes")
+@case("DeiT (distilled)", "timm")
 def timm_deit(rows: int) -> Made:
     return timm_model(rows, "deit_tiny_distilled_patch16_224", **VIT)
 
 
-@case("ConvNeXt", "timm", use="as it comes, with drop_path")
+@case("ConvNeXt", "timm", use="with drop_path")
 def timm_convnext(rows: int) -> Made:
     sizes = dict(depths=(1, 1, 2, 1), dims=(16, 32, 48, 64))
     return timm_model(rows, "convnext_atto", drop_path_rate=0.1, **sizes)
@@ -551,7 +549,7 @@ def timm_convnext(rows: int) -> Made:
 @case(
     "BiT (ResNetV2, standardised weights)",
     "timm",
-    use="each record has copies of the standardised weights, one layer at a time",
+    use="weights copied for every record, one layer at a time",
 )
 def timm_bit(rows: int) -> Made:
     from timm.layers import StdConv2d
@@ -576,7 +574,7 @@ def timm_nf_resnet(rows: int) -> Made:
     )
 
 
-@case("Swin", "timm", use="as it comes")
+@case("Swin", "timm")
 def timm_swin(rows: int) -> Made:
     sizes = dict(
         img_size=32, patch_size=2, window_size=4, embed_dim=16, depths=(2, 2), num_heads=(2, 4)
@@ -584,12 +582,12 @@ def timm_swin(rows: int) -> Made:
     return timm_model(rows, "swin_tiny_patch4_window7_224", drop_path_rate=0.1, **sizes)
 
 
-@case("EfficientNet-B0, BatchNorm frozen", "timm", use="every BatchNorm in evaluation mode")
+@case("EfficientNet-B0, BatchNorm frozen", "timm", use="BatchNorm in evaluation mode")
 def timm_efficientnet(rows: int) -> Made:
     return timm_model(rows, "efficientnet_b0", frozen=True, drop_path_rate=0.1)
 
 
-@case("MobileNetV3, BatchNorm frozen", "timm", use="every BatchNorm in evaluation mode")
+@case("MobileNetV3, BatchNorm frozen", "timm", use="BatchNorm in evaluation mode")
 def timm_mobilenet(rows: int) -> Made:
     return timm_model(rows, "mobilenetv3_small_050", frozen=True)
 
@@ -619,7 +617,7 @@ def bert_model(**settings: Any) -> nn.Module:
 @case(
     "BERT",
     "transformers",
-    use="a dict batch `x={'input_ids': ..., 'attention_mask': ...}`, labels beside it",
+    use="`x={'input_ids': ..., 'attention_mask': ...}`, labels beside it",
 )
 def hf_bert(rows: int) -> Made:
     return Made(bert_model(), words(rows), classes(rows))
@@ -714,7 +712,7 @@ def hf_gpt2(rows: int) -> Made:
     return Made(GPT2LMHeadModel(gpt2_config()).train(), x, labels, TokenCrossEntropy())
 
 
-@case("ViT of Hugging Face", "transformers", use="as it comes")
+@case("ViT of Hugging Face", "transformers")
 def hf_vit(rows: int) -> Made:
     from transformers import ViTConfig, ViTForImageClassification
 
@@ -754,7 +752,7 @@ def with_peft(model: nn.Module, task: str, targets: list[str], **settings: Any) 
     return adapted
 
 
-@case("LoRA (peft) on BERT", "peft transformers", use="`get_peft_model(model, config)` as it comes")
+@case("LoRA (peft) on BERT", "peft transformers", use="`get_peft_model(model, config)`")
 def peft_bert(rows: int) -> Made:
     model = with_peft(bert_model(), "SEQ_CLS", ["query", "value"])
     return Made(model, words(rows), classes(rows))

@@ -4,7 +4,9 @@ Each is made anew and used as it comes. What a batch adds to the gradients must 
 autograd gives record by record, of three records and of one, clipped and unclipped.
 """
 
+import re
 import warnings
+from pathlib import Path
 
 import model_catalogue
 import pytest
@@ -23,6 +25,8 @@ from dpatlas.privacy.training import PrivateTraining
 
 pytestmark = pytest.mark.slow
 RECORDS, TOLERANCE = 3, 1e-4
+PAGE = Path(model_catalogue.__file__).parents[1] / "models.md"
+SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
 
 
 def each(case: Case):
@@ -136,3 +140,13 @@ def test_activation_checkpointing():
     model = model_catalogue.bert_model().eval()
     model.gradient_checkpointing_enable()
     check_sums(Made(model, model_catalogue.words(3), model_catalogue.classes(3)))
+
+
+@pytest.mark.parametrize(
+    "snippet, packages", zip(SNIPPETS, ("timm", "peft transformers"), strict=True)
+)
+def test_the_snippets_of_the_page_train_to_their_epsilon(snippet, packages, capsys):
+    if not all(map(model_catalogue.has, packages.split())):
+        pytest.skip(f"{packages} is not installed")
+    exec(snippet, {})
+    assert 7 < float(capsys.readouterr().out) <= 8
