@@ -89,3 +89,30 @@ def test_layers_without_an_equivalent_are_refused_by_name(layer):
     with pytest.raises(InputError, match=rf"body\.1: {type(layer).__name__}"):
         to_group_norm(net)
     assert isinstance(net["first"], nn.BatchNorm2d)
+
+
+class BatchNormAct2d(nn.BatchNorm2d):
+    """As timm has it: the norm, then dropout and an activation."""
+
+    def __init__(self, channels):
+        super().__init__(channels)
+        self.drop, self.act = nn.Dropout2d(0.5), nn.SiLU()
+
+    def forward(self, x):
+        return self.act(self.drop(super().forward(x)))
+
+
+class Doubled(nn.BatchNorm2d):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def test_what_a_batch_norm_of_another_class_does_beside_is_kept_or_refused():
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), BatchNormAct2d(8), nn.Conv2d(8, 8, 3))
+    x = torch.randn(2, 3, 8, 8)
+    plain = to_group_norm(nn.Sequential(net[0], nn.BatchNorm2d(8)))
+    to_group_norm(net).eval()
+    torch.testing.assert_close(net(x), net[2](nn.functional.silu(plain(x))))
+    assert isinstance(net[1][1], nn.Dropout2d)
+    with pytest.raises(InputError, match="1: Doubled with a forward of its own; allowed: torch's"):
+        to_group_norm(nn.Sequential(nn.Conv2d(3, 8, 3), Doubled(8)))

@@ -120,10 +120,10 @@ def test_texts_are_counted_by_a_hash_of_each_word_and_a_parquet_file_reads_as_it
         read_table("data", tmp_path / "data.parquet", settings)
 
 
-def test_settings_name_an_optimizer_of_torch(tmp_path, capsys):
+def test_settings_name_an_optimizer_of_torch(tmp_path):
     chosen = {"optimizer": "NAdam", "optimizer_settings": {"betas": [0.8, 0.9]}}
     assert run(tmp_path, **chosen) == 0
-    (path,) = (tmp_path / "out").glob("*/ledger.json")
+    (path,) = (tmp_path / "out").glob("*/model/ledger.json")
     assert "DP-NAdam" in json.loads(path.read_text())["mechanism"]
 
 

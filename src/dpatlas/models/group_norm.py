@@ -7,6 +7,8 @@ from dpatlas.errors import InputError
 
 CONVERTED = (nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 REFUSED = (nn.BatchNorm1d, nn.LazyBatchNorm1d, nn.LazyBatchNorm2d, nn.LazyBatchNorm3d)
+# Of classes that normalise and do nothing else.
+PLAIN = (nn.BatchNorm2d.forward, nn.SyncBatchNorm.forward)
 # The fewest channels in a group. With one pixel a channel, a group of one channel always normalises
 # to 0, and a group of two to plus and minus 1.
 CHANNELS = 4
@@ -24,8 +26,11 @@ def to_group_norm(model: nn.Module, groups: int = 32) -> nn.Module:
     computes something else afterwards and has to be trained further; what is gained is that a
     record's output and gradient depend on that record alone, in training mode too.
 
+    timm's BatchNormAct2d becomes the GroupNorm, then the dropout and activation that it had.
+
     Raises InputError, before anything is replaced, for BatchNorm1d (a batch of vectors has one
-    position per channel), for a lazy layer, which has no channels yet, and for a single channel.
+    position per channel), for a lazy layer, which has no channels yet, for a single channel, and
+    for any other class with a `forward` of its own.
     """
     # A module that is registered twice is listed twice, and stays one module.
     layers = list(model.named_modules(remove_duplicate=False))
@@ -38,15 +43,31 @@ def to_group_norm(model: nn.Module, groups: int = 32) -> nn.Module:
             found = f"{path or 'the model'}: {type(layer).__name__} of one channel"
             allowed = "two or more; a GroupNorm(1, 1) by hand where the channel has many pixels"
             raise InputError("model", found, allowed)
-    replaced: dict[int, nn.GroupNorm] = {}
+        if isinstance(layer, CONVERTED) and not (type(layer).forward in PLAIN or _acts(layer)):
+            found = f"{path or 'the model'}: {type(layer).__name__} with a forward of its own"
+            raise InputError("model", found, "torch's BatchNorm; replace the others by hand")
+    replaced: dict[int, nn.Module] = {}
     for path, layer in layers:
         if isinstance(layer, CONVERTED):
-            norm = replaced.setdefault(id(layer), _group_norm(layer, groups))
+            norm = replaced.setdefault(id(layer), _replaced(layer, groups))
             if not path:
                 return norm
             parent, _, name = path.rpartition(".")
             setattr(model.get_submodule(parent), name, norm)
     return model
+
+
+def _acts(layer: nn.Module) -> bool:
+    """Whether a layer is timm's BatchNorm with dropout and activation behind it."""
+    return type(layer).__name__ == "BatchNormAct2d" and list(dict(layer.named_children())) == [
+        "drop",
+        "act",
+    ]
+
+
+def _replaced(layer: nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm, groups: int) -> nn.Module:
+    norm = _group_norm(layer, groups)
+    return nn.Sequential(norm, *layer.children()) if _acts(layer) else norm
 
 
 def _group_norm(
