@@ -125,6 +125,8 @@ OWN_TIER = "settings of the user's own; see config.json in the results folder"
 USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
 # Of a record in the name of a comparison.
 DIGEST = re.compile(r"-[0-9a-f]{8}\b")
+# "a less b", not "less than b".
+LESS = re.compile(r" less (?!than )")
 HERE = Path(__file__).parent
 # The page with data, privacy and runs; in every page that was written.
 INDEX, RUNS = "index", "runs"
@@ -444,7 +446,7 @@ def _environment() -> jinja2.Environment:
         "duration": duration,
         "json": canonical_json,
         "outcome": outcome,
-        "compared": lambda text: DIGEST.sub("", text).replace(" less ", " \u2212 "),
+        "compared": lambda text: LESS.sub(" \u2212 ", DIGEST.sub("", text)),
         "formulas": lambda text: html(text, NOTE_MATH),
     }
     environment.filters |= filters
