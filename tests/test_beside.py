@@ -21,7 +21,7 @@ def rows():
     """{input: cells by tool} of the table of inputs."""
     page = (DOCS / "beside.md").read_text(encoding="utf-8")
     table = re.search(r"<!-- inputs -->\n(.*?)<!-- /inputs -->", page, re.S)[1]
-    lines = [line.strip("|").split("|") for line in table.strip().splitlines()]
+    lines = [line.strip("| ").split(" | ") for line in table.strip().splitlines()]
     return {title: dict(zip(lines[0][1:], cells, strict=True)) for title, *cells in lines[2:]}
 
 

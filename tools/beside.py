@@ -70,7 +70,7 @@ NO_CLIP = 1e4
 def input_rows(elsewhere: Mapping[str, Mapping[str, Sequence[str]] | None]) -> list[str]:
     """The table of adversarial inputs; elsewhere: {tool: {input: (kind, text)}}, or None."""
     tools = [*adversarial.TOOLS, *elsewhere]
-    lines = [f"|input|{'|'.join(tools)}|", "|---" * (len(tools) + 1) + "|"]
+    lines = [f"| input | {' | '.join(tools)} |", "|---" * (len(tools) + 1) + "|"]
     for title in (*adversarial.CASES, *adversarial.OTHERS):
         cells = [cell(adversarial.outcome(title, tool)) for tool in adversarial.TOOLS]
         for outcomes in elsewhere.values():
@@ -80,7 +80,7 @@ def input_rows(elsewhere: Mapping[str, Mapping[str, Sequence[str]] | None]) -> l
                 cells.append(cell(adversarial.Outcome(*outcomes[title])))
             else:
                 cells.append(NOT_TRIED)
-        lines.append(f"|{title}|{'|'.join(cells)}|")
+        lines.append(f"| {title} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     return lines
 
@@ -107,11 +107,11 @@ def cell(outcome: adversarial.Outcome) -> str:
 def sum_rows() -> list[str]:
     """The distance of the tools' clipped sums from those of `reference`, relative to their norm."""
     heads = ["network", "records clipped", *adversarial.TOOLS]
-    lines = [f"|{'|'.join(heads)}|", "|---" * len(heads) + "|"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for case in EQUAL:
         for clip in (NO_CLIP, case.clip):
             cells = [f"{distance(case, tool, clip):.0e}" for tool in adversarial.TOOLS]
-            lines.append(f"|{case.title}|{reference(case, clip)[1]}|{'|'.join(cells)}|")
+            lines.append(f"| {case.title} | {reference(case, clip)[1]} | {' | '.join(cells)} |")
             print(lines[-1], flush=True)
     return lines
 

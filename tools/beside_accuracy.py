@@ -158,7 +158,7 @@ def main(name: str, folder: str) -> None:
             accuracy = f"{statistics.mean(each):.2f} ({min(each):.2f} to {max(each):.2f})"
             cost = f"{statistics.median(seconds[tool]):.1f}"
             cells = name, f"{target:g}", f"{sigma:.4f}", tool, f"{stated[tool]:.4f}", accuracy, cost
-            print(f"|{'|'.join(cells)}|", flush=True)
+            print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ def row(case: Case) -> str:
 
 def line(case: Case, *cells: str) -> str:
     """The model, how it is trained, and its numbers."""
-    return f"|{'|'.join((case.name, case.use, *cells))}|"
+    return f"| {' | '.join((case.name, case.use, *cells))} |"
 
 
 HEAD = (
