@@ -231,7 +231,9 @@ def test_a_loss_over_the_batch_and_a_scheduler_that_sees_metrics_are_refused(tmp
     with pytest.raises(InputError, match="lr_scheduler_type"):
         plateau.train()
     longer = sentences()
-    longer[5] = {name: value.repeat(2 * value.dim()) for name, value in longer[5].items()}
+    longer[5] = {
+        name: value.repeat(2) if value.dim() else value for name, value in longer[5].items()
+    }
     with pytest.raises(InputError, match="items of one shape"):
         trainer(tmp_path, rows=longer, max_steps=20).train()
 

@@ -62,6 +62,8 @@ class PrivateTrainer(Trainer):
     both given or both missing.
     """
 
+    optimizer: Any
+
     def __init__(
         self,
         model: Any = None,
@@ -130,7 +132,7 @@ class PrivateTrainer(Trainer):
             lr_schedule=_schedule(args, steps),
             parameter_groups=tuple(ParameterGroup(name, weight_decay=0.0) for name in others),
         )
-        phases = (phase,)
+        phases: tuple[TrainingPhase, ...] = (phase,)
         if self.epsilon is not None:
             phases = at_epsilon(phases, self.epsilon, self.delta)
         loader = super().get_train_dataloader()

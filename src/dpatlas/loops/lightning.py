@@ -90,7 +90,7 @@ class PrivateModule(LightningModule):
         # Of the module's name, which the ledger states.
         loss = type(type(self).__name__, (_RecordLoss,), {})(self, alone)
         # What it logs of a record has no noise.
-        vars(self).update(dict.fromkeys(("log", "log_dict"), _log_nothing))
+        self.__dict__.update(dict.fromkeys(("log", "log_dict"), _log_nothing))
         try:
             self.private = PrivateTraining(
                 loss,
@@ -150,6 +150,8 @@ class PrivateModule(LightningModule):
 
 class _RecordLoss(nn.Module):
     """The loss of a record as a network, with the parts of a module under their own names."""
+
+    _of: Any
 
     def __init__(self, module: PrivateModule, alone: bool):
         super().__init__()
