@@ -346,16 +346,3 @@ def test_what_would_get_round_the_engine_is_refused_in_lightning(tmp_path):
     unplanned._plan = None
     with pytest.raises(InputError, match="a fit without a plan"):
         lightning(tmp_path).fit(unplanned)
-
-
-@of("lightning")
-def test_two_processes_of_lightning_train_as_one(tmp_path):
-    script = written_files(ROOT / "docs/migrate.md")["private_lightning.py"]
-    two = script.replace("max_epochs=-1", 'max_epochs=-1, accelerator="cpu", devices=2')
-    two = two.replace("data = ", "torch.manual_seed(0)\ndata = ")
-    (tmp_path / "two.py").write_text(two.replace('net.private.save("model")', ""))
-    done = subprocess.run(
-        [sys.executable, "two.py"], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 0, done.stderr[-800:]
-    assert done.stdout.count("epsilon ") == 2

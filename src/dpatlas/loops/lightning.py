@@ -20,9 +20,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from lightning.pytorch import LightningModule
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
 
 from dpatlas.base.canonical import canonical_json
@@ -78,14 +77,13 @@ class PrivateModule(LightningModule):
             allowed = "train_privately(dataset, phases) first"
             raise InputError(type(self).__name__, "a fit without a plan", allowed)
         strategy, precision = self.trainer.strategy, self.trainer.precision
-        if type(strategy) not in (SingleDeviceStrategy, DDPStrategy):
-            raise InputError("strategy", type(strategy).__name__, "one device, or ddp")
+        if type(strategy) is not SingleDeviceStrategy:
+            allowed = "one device; PrivateTraining(processes=...) for several"
+            raise InputError("strategy", type(strategy).__name__, allowed)
         if precision != "32-true":
             allowed = "32-true; train_privately(autocast=torch.bfloat16) for products in bfloat16"
             raise InputError("precision", precision, allowed)
         dataset, phases, noise, options = self._plan
-        if self.trainer.world_size > 1:
-            options = {**options, "processes": dist.group.WORLD}
         alone = not isinstance(dataset[0], tuple | list | dict)
         # Of the module's name, which the ledger states.
         loss = type(type(self).__name__, (_RecordLoss,), {})(self, alone)
