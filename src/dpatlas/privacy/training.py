@@ -67,6 +67,7 @@ from dpatlas.privacy.phases import (
     training_phases,
 )
 from dpatlas.privacy.plain_batch import refuse_meeting
+from dpatlas.privacy.processes import Processes
 from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, remember_values, save_model
 from dpatlas.privacy.sums import ClippedSum, NoisySum
 from dpatlas.privacy.to_device import to_device
@@ -133,13 +134,17 @@ class PrivateTraining:
     `after`: what another training of the same records did before, at whose last weights the model
     starts. Steps, batches and noise count on from there, and `ran`, `guarantee` and `ledger` cover
     both trainings. Several trainings may go on from the same one, so they need a `shared_noise`.
+    `processes`: a torch.distributed process group, in each of whose processes this training is made
+    and run, on the same records and a model of the same values that nothing wraps. Each computes a
+    share of every batch, and the noise is added once (`dpatlas.privacy.processes`); a secret of the
+    noise is the first process's. `max_physical_batch` is then of one process.
 
     Parameters with requires_grad=False when this object is made stay frozen, unless a phase's
     `trainable` names them.
 
     Raises InputError for data that do not fit together, samplers of another n, labels out of
     range, a model on several devices, what cannot be traced of one record, and for `after` without
-    the same source and shared name of its noise.
+    the same source and shared name of its noise; at a step, for processes that differ.
     """
 
     @checked(repetition=integer(ge=0), workers=integer(ge=0))
@@ -162,6 +167,7 @@ class PrivateTraining:
         workers: int = 0,
         isolate: bool = False,
         autocast: torch.dtype | None = None,
+        processes: Any = None,
     ):
         if not isinstance(noise, Noise):
             raise InputError("noise", repr(noise), "a dpatlas.privacy.Noise, such as Noise()")
@@ -193,6 +199,13 @@ class PrivateTraining:
         # Clip bound of the current step, which an adaptive one moves.
         self._max_grad_norm = 0.0
         self.device = device_of(model)
+        self.processes = None if processes is None else Processes(processes, self.device)
+        # Whether all processes were seen to start at the same values, settings and noise.
+        self._agreed = False
+        if self.processes is not None:
+            secret = self.processes.secret(noise.secret)
+            if self.processes.rank:
+                noise.carry(secret)
         self.data = data_of(x, labels, self.device, workers)
         if isinstance(self.data, InMemory):
             self.x, self.labels = x, labels = self.data.x, self.data.targets
@@ -386,6 +399,8 @@ class PrivateTraining:
                 if shown is not None:
                     shown.reach(self.steps_done, note)
         self._remember()
+        if self.processes is not None:
+            self.processes.agree({"weights after the last step": values_of(self.model)})
 
     @checked(steps=integer(ge=1))
     def add_steps(self, steps: int) -> None:
@@ -395,7 +410,7 @@ class PrivateTraining:
         """
         last = self.phases[-1]
         longer = replace(last, steps=last.steps + steps)
-        self._phases = (*self.phases[:-1], longer)
+        self._phases, self._agreed = (*self.phases[:-1], longer), False
 
     def _remember(self) -> None:
         """Note the values that the steps so far left: of what they trained, and its average."""
@@ -456,9 +471,24 @@ class PrivateTraining:
     def step(self) -> None:
         """One private update."""
         self._refuse_other_parameters()
+        self._agree()
         # Here too, so that where a script lets torch round, it is set once and not in every layer.
         with exact():
             self._step(*self.phase_at(self.steps_done))
+
+    def _agree(self) -> None:
+        """InputError where processes would not take the same step."""
+        if self.processes is None or self._agreed:
+            return
+        facts = {
+            "plan": self._plan(),
+            "first record": digest(*self.data.sample()),
+            "noise": [self.noise.name, self.repetition],
+            "steps done": self.steps_done,
+            "weights": values_of(self.model),
+        }
+        self.processes.agree(facts)
+        self._agreed = True
 
     @property
     def _frozen(self) -> list[str]:
@@ -543,9 +573,11 @@ class PrivateTraining:
 
     def _noisy_count(self, norms: Tensor, bound: float, count_noise: float, step: int) -> float:
         """The released number of gradients within the bound, less half the batch."""
-        within = int((norms <= bound).sum())
+        count = int((norms <= bound).sum()) - len(norms) / 2
+        if self.processes is not None:
+            count = self.processes.total(count)
         draws = self.noise.normal(1, repetition=self.repetition, step=step, use=CLIP_COUNT)
-        return within - len(norms) / 2 + count_noise * float(draws[0])
+        return count + count_noise * float(draws[0])
 
     def phase_at(self, step: int) -> tuple[int, TrainingPhase]:
         """The index of the phase that step `step` belongs to, and the phase."""
@@ -618,7 +650,7 @@ class PrivateTraining:
             for kind, values in kinds.items():
                 for name, value in values.items():
                     value.copy_(tensor_of(arrays[f"{kind}/{name}"], value))
-        self._claimed, self._began_at = None, facts["began_at"]
+        self._claimed, self._began_at, self._agreed = None, facts["began_at"], False
         self._follows = facts.get("follows", False)
         self._planned = facts.get("planned", self._planned)
         self.lr_scale = facts.get("lr_scale", 1.0)
@@ -844,22 +876,27 @@ class PrivateTraining:
             drawn = phase.sampler.batch_indices(self.noise, self.repetition, step)
         if self.record is not None:
             self.record.update_buffers()
-        chunks = list(self.units.chunks(drawn, phase.max_physical_batch))
+        limit = phase.max_physical_batch
+        if limit and self.processes is not None:
+            limit *= self.processes.count
+        chunks = list(self.units.chunks(drawn, limit))
         views = None
         if self.augmentation:
             draws = self.noise.generator(repetition=self.repetition, step=step, use="views")
             count = sum(row_count(rows) for _, rows in chunks)
             views = to_device(drawn_views(self.augmentation, draws, count), device)
-        total, start = None, 0
+        total, stop = None, 0
         for size, rows in chunks:
+            start, stop = stop, stop + row_count(rows)
+            if self.processes is not None:
+                before, rows = self.processes.share(size, rows)
+                start += before
             where = rows if isinstance(rows, slice) else to_device(rows, device)
             x, labels = self.data.take(rows, where)
             constants = self._constants_at(where, x) if self._constants is not None else None
             if self.augmentation and views is not None:
-                stop = start + len(x)
-                x = self._with_views(x, views[start:stop])
+                x = self._with_views(x, views[start : start + len(x)])
                 labels = pytree.tree_map_only(Tensor, self._for_views, labels)
-                start = stop
             kernel = self.kernel
             if isinstance(kernel, NetworkGradients):
                 kernel = kernel.with_rows(size * self.views)
@@ -869,6 +906,8 @@ class PrivateTraining:
             else:
                 total.add(part)
         assert total is not None
+        if self.processes is not None:
+            self.processes.add(total)
         return total
 
     def _for_views(self, labels: Tensor) -> Tensor:
