@@ -450,7 +450,7 @@ class TrainSettings(Model):
     def identity(self) -> dict[str, Any]:
         """All keys that tell trainings apart, without those that came later at their defaults."""
         none = dict.fromkeys(("canaries", "table", "images"))
-        later = {**none, "runs": 1, "optimizer_settings": {}}
+        later: dict[str, Any] = {**none, "runs": 1, "optimizer_settings": {}}
         same = [name for name, value in later.items() if getattr(self, name) == value]
         return self.whole("workers", *same)
 
