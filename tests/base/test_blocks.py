@@ -8,12 +8,11 @@ from sgld_records import utility_record
 
 from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas_workflow.commands.plan import jobs_of
 from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.common import run_blocks
 from dpatlas_workflow.config.load import load_tier
 from dpatlas_workflow.cost.estimate import seconds_per_run
-from dpatlas_workflow.cost.plan import make_plan
+from dpatlas_workflow.cost.plan import jobs_of, make_plan
 from dpatlas_workflow.records import joined, noting
 
 

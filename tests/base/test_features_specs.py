@@ -10,10 +10,10 @@ from tier_atlases import atlas_of
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.models import backbone
 from dpatlas.models.build import build
-from dpatlas_workflow.commands.plan import jobs_of
 from dpatlas_workflow.config import features
 from dpatlas_workflow.config.atlas import data_id
 from dpatlas_workflow.config.sizes import INPUTS, features_mb, records_of
+from dpatlas_workflow.cost.plan import jobs_of
 
 TIERS = ("embedded", "smoke", "workstation", "photographs", "printed", "paper")
 SHAPES = {64: (1, 8, 8), 784: (1, 28, 28), 3072: (3, 32, 32)}

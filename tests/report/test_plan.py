@@ -22,6 +22,7 @@ from dpatlas_workflow.config.load import load_tier, read_tier, validate
 from dpatlas_workflow.cost.counting import VIT, KindCost, cost_of, pass_work, units
 from dpatlas_workflow.cost.estimate import (
     GUESS,
+    Job,
     factor_of,
     job_seconds,
     measured,
@@ -29,7 +30,7 @@ from dpatlas_workflow.cost.estimate import (
     past_runs,
     seconds_of,
 )
-from dpatlas_workflow.cost.plan import Job, describe_plan, make_plan, makespan
+from dpatlas_workflow.cost.plan import describe_plan, jobs_of, make_plan, makespan, targets_of
 from dpatlas_workflow.records import parse_spec
 from dpatlas_workflow.registry import all_blocks
 
@@ -42,8 +43,8 @@ def typed(fields):
     return parse_spec(fields, "test")
 
 
-def job(**changes):
-    return Job(*KIND, False, units(typed(FIELDS | changes)), True, 600)
+def job(gpu=False, **changes):
+    return Job(*KIND, False, units(typed(FIELDS | changes)), gpu, 600)
 
 
 def fields_of_constants(draws):
@@ -102,7 +103,7 @@ def test_private_steps_are_of_the_backbone_s_own_network(key, group):
 def test_the_plan_and_past_runs_know_the_backbone_s_network(tmp_path):
     fields, backbone = private_job("lp_fft", "umap")
     atlas = Atlas(load_tier("embedded"), tmp_path)
-    jobs = command.jobs_of(atlas)
+    jobs = jobs_of(atlas)
     (planned,) = (each for each in jobs if (each.paper, each.kind) == ("lp_fft", "umap"))
     assert planned.units == units(fields, backbone)
     spec = atlas.groups["lp_fft"]["umap"][0]
@@ -142,16 +143,17 @@ def test_every_kind_was_measured_and_one_without_a_cost_of_its_own_counts_runs(m
     "tier", ["smoke", "embedded", "workstation", "photographs", "printed", "paper"]
 )
 def test_every_job_of_every_tier_has_a_cost(tier, tmp_path):
-    jobs = command.jobs_of(Atlas(load_tier(tier), tmp_path))
-    plan = make_plan(jobs, "cpu", (), 2, tier)
+    config = load_tier(tier)
+    jobs = jobs_of(Atlas(config, tmp_path))
+    plan = make_plan(jobs, config.device, (), 2, tier)
     assert all(row["cpu_hours"] > 0 and row["disk_mb"] > 0 for row in plan["rows"])
     assert sum(row["jobs"] for row in plan["rows"]) == len(jobs) == plan["total"]["jobs"]
 
 
 def test_a_plan_has_the_cost_of_every_figure_with_what_it_waits_for(tmp_path):
     atlas = Atlas(load_tier("printed"), tmp_path)
-    targets = command.targets_of(atlas)
-    plan = make_plan(command.jobs_of(atlas), "cuda", (), 2, "printed", targets=targets)
+    targets = targets_of(atlas)
+    plan = make_plan(jobs_of(atlas), "cuda", (), 2, "printed", targets=targets)
     rows = {row["target"]: row for row in plan["targets"]}
     assert list(rows) == list(atlas.products)
     needed = {name: atlas.needed_for(name) for name in rows}
@@ -224,10 +226,10 @@ def test_other_machines_other_devices_and_broken_records_are_passed_over(tmp_pat
 
 def test_finished_runs_are_counted_as_done_and_cost_nothing(tmp_path):
     atlas = Atlas(load_tier("smoke"), tmp_path)
-    fresh = make_plan(command.jobs_of(atlas), "cpu", (), 1, "smoke")["total"]
+    fresh = make_plan(jobs_of(atlas), "cpu", (), 1, "smoke")["total"]
     spec = next(iter(atlas.specs.values()))
     write_run(atlas.folder, spec, cost={"machine": "another"})
-    rest = make_plan(command.jobs_of(atlas), "cpu", (), 1, "smoke")["total"]
+    rest = make_plan(jobs_of(atlas), "cpu", (), 1, "smoke")["total"]
     assert (fresh["done"], rest["done"]) == (0, 1)
     assert rest["jobs"] == fresh["jobs"]
     assert rest["cpu_hours"] < fresh["cpu_hours"]
@@ -240,7 +242,8 @@ def test_the_documents_have_the_times_of_the_plan(tmp_path):
     shutil.copy(DOCS / "results" / "embedded" / "more_runs.json", folder)
 
     def planned(tier, results, quantity):
-        jobs = command.jobs_of(Atlas(load_tier(tier), results))
+        config = load_tier(tier).model_copy(update={"device": "cpu"})
+        jobs = jobs_of(Atlas(config, results))
         return make_plan(jobs, "cpu", (), 2, tier)["total"][quantity]
 
     published, first = (
@@ -257,7 +260,7 @@ def test_the_documents_have_the_times_of_the_plan(tmp_path):
 
 
 def test_more_gpus_share_the_jobs_and_papers_add_up():
-    jobs = [job(steps=10**9), job(steps=10**9)]
+    jobs = [job(gpu=True, steps=10**9), job(gpu=True, steps=10**9)]
     jobs.append(Job("shared", "data", done=False, disk_mb=5))
     one, two = (make_plan(jobs, "cuda", (), 1, "paper", gpus=gpus) for gpus in (1, 2))
     longest = one["total"]["longest_job_hours"]

@@ -78,6 +78,11 @@ def seconds_of(ids):
     return sum(job_seconds(ATLAS, name) for name in ids)
 
 
+def minutes_of(wildcards, attempt):
+    """Time to ask a scheduler for, for the job of the wildcard `id`."""
+    return minutes(job_seconds(ATLAS, wildcards.id), attempt)
+
+
 def refuse(error, wildcards):
     """Input function of a target that the config leaves out: one line and exit code 2."""
     print(f"dpatlas: {error}", file=sys.stderr)

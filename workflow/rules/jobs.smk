@@ -29,9 +29,7 @@ for key in ATLAS.blocks:
             resources:
                 mem_mb=lambda wildcards, attempt: attempt
                 * ATLAS.job(wildcards.id).memory_mb,
-                runtime=lambda wildcards, attempt: minutes(
-                    job_seconds(ATLAS, wildcards.id), attempt
-                ),
+                runtime=minutes_of,
                 gpu=lambda wildcards: int(ATLAS.job(wildcards.id).device != "cpu"),
             params:
                 spec=lambda wildcards: ATLAS.spec(wildcards.id).argument,

@@ -19,9 +19,7 @@ rule pretrain_backbone:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: attempt * ATLAS.job(wildcards.id).memory_mb,
-        runtime=lambda wildcards, attempt: minutes(
-            job_seconds(ATLAS, wildcards.id), attempt
-        ),
+        runtime=minutes_of,
         gpu=lambda wildcards: int(ATLAS.job(wildcards.id).device != "cpu"),
     params:
         checkpoints=CHECKPOINTS,
@@ -53,9 +51,7 @@ rule pretrain_imported:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: attempt * ATLAS.job(wildcards.id).memory_mb,
-        runtime=lambda wildcards, attempt: minutes(
-            job_seconds(ATLAS, wildcards.id), attempt
-        ),
+        runtime=minutes_of,
     params:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
@@ -95,9 +91,7 @@ rule features:
     resources:
         mem_mb=lambda wildcards, attempt: attempt
         * ATLAS.features_memory_mb(wildcards.id),
-        runtime=lambda wildcards, attempt: minutes(
-            job_seconds(ATLAS, wildcards.id), attempt
-        ),
+        runtime=minutes_of,
         gpu=lambda wildcards: int(ATLAS.features_device() != "cpu"),
     params:
         folder=subpath(output.manifest, parent=True),

@@ -12,11 +12,10 @@ from dpatlas.base.files import read_json
 from dpatlas.base.folders import CONFIG, DOCS, RESULTS
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas_workflow.commands.data import needed
-from dpatlas_workflow.commands.plan import jobs_of, targets_of
 from dpatlas_workflow.config.atlas import COUNTING, Atlas
 from dpatlas_workflow.config.load import load_tier, tiers, validate
 from dpatlas_workflow.config.root import General
-from dpatlas_workflow.cost.plan import make_plan
+from dpatlas_workflow.cost.plan import jobs_of, make_plan, targets_of
 from dpatlas_workflow.report.page import check_site, write_site
 from dpatlas_workflow.report.publish import commit_of, publish
 

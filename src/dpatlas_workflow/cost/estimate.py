@@ -4,15 +4,16 @@
 on one core and on a GPU; `tools/seconds.py` writes it from finished runs.
 """
 
+import contextlib
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpatlas.base.costs import read_cost
 from dpatlas.base.files import read_rows
-from dpatlas.base.records import read_record
+from dpatlas.base.records import RunsFields, read_record
 from dpatlas.errors import InputError
 from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.sizes import inputs_of, records_of
@@ -24,9 +25,27 @@ Kind = tuple[str, str]
 # Of a kind that was not measured.
 GUESS = (3.0, 1.0, 1.0)
 NEWEST_RUNS = 400
+# Of a record's file, by the run where its runs are repeated.
+RECORD_MB = 0.02
 # Time to ask a scheduler for: `SLACK` times the estimate, within these bounds. A job that is
 # stopped after a day goes on from its checkpoint.
 SLACK, MIN_MINUTES, MAX_MINUTES = 5, 20, 24 * 60
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of the run; by default one that draws a figure, and takes the time of its kind.
+
+    units: of work, as `counting` has them. gpu: whether a GPU does it (`auto` counts as one).
+    """
+
+    paper: str
+    kind: str
+    done: bool
+    units: float = 0.0
+    gpu: bool = False
+    memory_mb: float = 200
+    disk_mb: float = 0.4
 
 
 @functools.cache
@@ -43,28 +62,31 @@ def seconds_of(kind: Kind, amount: float = 0, gpu: bool = False) -> float:
     return min(start + amount * (on_gpu if gpu else on_core), 1e12)
 
 
-def work_of(atlas: Atlas, name: str) -> tuple[Kind, float, bool]:
-    """Kind, units of work, and whether a GPU does it (`auto` counts as one).
+def job_of(atlas: Atlas, name: str) -> Job:
+    """The job of a spec or of a frozen backbone's features, by id; done if what it writes is there.
 
-    name: id of a run or of a frozen backbone's features.
+    Whether code or data changed since, Snakemake knows.
     """
     if features := atlas.frozen_features.get(name):
-        network, inputs = features.network, inputs_of(features.data)
-        of_record = pass_work(network.model, inputs, network.options)
-        on_gpu = atlas.features_device() != "cpu"
-        return ("", "features"), records_of(features.data) * of_record, on_gpu
-    spec = atlas.job(name).fields
-    backbone = getattr(spec, "backbone", None)
-    of_spec = units(spec, backbone and atlas.job(backbone).fields)
-    return (spec.key, spec.kind), of_spec, atlas.job(name).device != "cpu"
+        network, data = features.network, features.data
+        work = records_of(data) * pass_work(network.model, inputs_of(data), network.options)
+        done = Path(atlas.features(name), "manifest.json").is_file()
+        sizes = atlas.features_memory_mb(name), features.disk_mb
+        return Job("shared", "features", done, work, atlas.features_device() != "cpu", *sizes)
+    job = atlas.job(name)
+    spec, backbone = job.fields, getattr(job.fields, "backbone", None)
+    work = units(spec, backbone and atlas.job(backbone).fields)
+    sizes = job.memory_mb, RECORD_MB * (spec.runs if isinstance(spec, RunsFields) else 1)
+    return Job(spec.key, spec.kind, Path(job.record).is_file(), work, job.device != "cpu", *sizes)
 
 
 def job_seconds(atlas: Atlas, name: str) -> float:
-    """Estimated seconds of a job, as of `work_of`.
+    """Estimated seconds of a job, as of `job_of`.
 
     Without past runs, so that neither requests nor verdicts depend on them.
     """
-    return seconds_of(*work_of(atlas, name))
+    job = job_of(atlas, name)
+    return seconds_of((job.paper, job.kind), job.units, job.gpu)
 
 
 def minutes(seconds: float, attempt: int = 1) -> int:
@@ -96,27 +118,22 @@ def past_runs(results: Path, machine: str) -> list[PastRun]:
     Skips what cannot be read, and records of unknown kinds or without their backbone's: an estimate
     must not fail for an old file.
     """
+    runs = []
     costs = sorted(results.glob("*/runs/*/*/cost.json"), key=lambda path: -path.stat().st_mtime)
-    return [run for path in costs[:NEWEST_RUNS] for run in _read(path, machine)]
-
-
-def _read(path: Path, machine: str) -> Iterator[PastRun]:
-    try:
-        cost, record = read_cost(path), read_record(path.with_name("record.json"))
-        spec, backbone = parse_spec(record["spec"], str(path)), None
-        if name := getattr(spec, "backbone", None):
-            trained = path.parents[2] / "pretrain" / name / "record.json"
-            backbone = parse_spec(read_record(trained)["spec"], str(trained))
-        amount = units(spec, backbone)
-        # Work that stays on the CPU says nothing about the host's GPU.
-        gpu = cost_of(spec).gpu and cost["device"] == "cuda"
-        actual_s = float(cost["wall_s" if gpu else "cpu_s"])
-        if cost["machine"] != machine or actual_s <= 0:
-            return
-    except (InputError, KeyError, TypeError, ValueError):
-        return
-    kind = spec.key, spec.kind
-    yield PastRun(path.parents[3].name, kind, gpu, amount, actual_s, seconds_of(kind, amount, gpu))
+    for path in costs[:NEWEST_RUNS]:
+        with contextlib.suppress(InputError, KeyError, TypeError, ValueError):
+            cost, record = read_cost(path), read_record(path.with_name("record.json"))
+            spec, backbone = parse_spec(record["spec"], str(path)), None
+            if name := getattr(spec, "backbone", None):
+                trained = path.parents[2] / "pretrain" / name / "record.json"
+                backbone = parse_spec(read_record(trained)["spec"], str(trained))
+            # Work that stays on the CPU says nothing about the host's GPU.
+            gpu = cost_of(spec).gpu and cost["device"] == "cuda"
+            kind, amount = (spec.key, spec.kind), units(spec, backbone)
+            seconds = float(cost["wall_s" if gpu else "cpu_s"]), seconds_of(kind, amount, gpu)
+            if cost["machine"] == machine:
+                runs.append(PastRun(path.parents[3].name, kind, gpu, amount, *seconds))
+    return runs
 
 
 def factor_of(past: Sequence[PastRun], kind: Kind, gpu: bool) -> float:

@@ -4,35 +4,57 @@ import functools
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dpatlas.base.facts import DataFields
 from dpatlas.base.progress import duration
-from dpatlas_workflow.cost.estimate import PastRun, actual_over_estimate, factor_of, seconds_of
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.sizes import array_mb
+from dpatlas_workflow.cost.estimate import (
+    Job,
+    PastRun,
+    actual_over_estimate,
+    factor_of,
+    job_of,
+    seconds_of,
+)
 
-PERCENTILES = {"low": 10, "median": 50, "high": 90}
-
-
-@dataclass(frozen=True)
-class Job:
-    """One job of the run; by default one that draws a figure, and takes the time of its kind.
-
-    units: of work, as `counting` has them. gpu: whether it runs on a GPU if there is one.
-    """
-
-    paper: str
-    kind: str
-    done: bool
-    units: float = 0.0
-    gpu: bool = False
-    memory_mb: float = 200
-    disk_mb: float = 0.4
-
+# Interpreter and numpy, beside the images themselves.
+READING_MB = 200
 
 # By name of a figure or table: its place in the paper, and all runs that have to be there for it.
 Targets = Mapping[str, tuple[str, Sequence[Job]]]
+
+
+def jobs_of(atlas: Atlas) -> list[Job]:
+    """Every job of the run: data sets, features, runs, figures and tables, claims and page."""
+    jobs = [job_of(atlas, name) for name in atlas.specs]
+    for name, product in atlas.products.items():
+        file = f"{product.folder}/{name}.{'pdf' if product.kind == 'figure' else 'csv'}"
+        done = (atlas.folder / file).is_file()
+        jobs.append(Job(atlas.block_of_product[name].key, product.folder, done))
+    for name, options in atlas.data_sets.items():
+        done = (atlas.folder / "data" / name / "manifest.json").is_file()
+        size_mb = array_mb(DataFields.model_validate_json(options))
+        memory_mb = READING_MB + 3 * size_mb
+        jobs.append(Job("shared", "data", done, memory_mb=memory_mb, disk_mb=size_mb))
+    # Without those of a tuning whose outcome is known.
+    taken = {Path(path).parent.name for name in atlas.specs for path in atlas.job(name).features}
+    jobs += [job_of(atlas, name) for name in atlas.frozen_features if name in taken]
+    for path in ("claims.csv", "report/index.html", "manifest.txt"):
+        jobs.append(Job("shared", "claims, page, manifest", (atlas.folder / path).is_file()))
+    return jobs
+
+
+def targets_of(atlas: Atlas) -> Targets:
+    """Every figure and table with the runs that it needs."""
+    return {
+        name: (product.place, [job_of(atlas, spec) for spec in atlas.needed_for(name)])
+        for name, product in atlas.products.items()
+    }
 
 
 def make_plan(
@@ -46,24 +68,24 @@ def make_plan(
 ) -> dict[str, Any]:
     """The plan as `plan --json` prints it; hours cover the jobs that are not done yet.
 
-    device: cpu, cuda or auto as in the config; `auto` counts as a GPU. past: runs by which the
-    estimates are scaled. targets: may share runs.
+    device: cpu, cuda or auto as in the config. past: runs by which the estimates are scaled.
+    targets: may share runs.
     """
-    with_gpu = device != "cpu"
     factor = functools.cache(functools.partial(factor_of, past))
 
-    def seconds(job: Job, with_gpu: bool = with_gpu) -> float:
-        kind, gpu = (job.paper, job.kind), with_gpu and job.gpu
+    def seconds(job: Job, gpu: bool) -> float:
+        kind = job.paper, job.kind
         return factor(kind, gpu) * seconds_of(kind, job.units, gpu)
 
-    def costs(jobs: Sequence[Job]) -> dict[str, Any]:
+    def costs(jobs: Sequence[Job], **names: str) -> dict[str, Any]:
         waiting = [job for job in jobs if not job.done]
         return {
+            **names,
             "jobs": len(jobs),
             "done": len(jobs) - len(waiting),
             # A job on a GPU keeps one core busy as well.
-            "cpu_hours": sum(map(seconds, waiting)) / 3600,
-            "gpu_hours": sum(seconds(job) for job in waiting if with_gpu and job.gpu) / 3600,
+            "cpu_hours": sum(seconds(job, job.gpu) for job in waiting) / 3600,
+            "gpu_hours": sum(seconds(job, True) for job in waiting if job.gpu) / 3600,
             "memory_mb": max((job.memory_mb for job in waiting), default=0),
             "disk_mb": sum(job.disk_mb for job in waiting),
         }
@@ -72,16 +94,16 @@ def make_plan(
     for job in jobs:
         by_kind[job.paper, job.kind].append(job)
         by_kind[job.paper, ""].append(job)
-    rows = [{"paper": paper, "kind": kind, **costs(of)} for (paper, kind), of in by_kind.items()]
+    rows = [costs(of, paper=paper, kind=kind) for (paper, kind), of in by_kind.items()]
     waiting = [job for job in jobs if not job.done]
     on_gpu, on_cores = (
-        [seconds(job) for job in waiting if (with_gpu and job.gpu) == gpu] for gpu in (True, False)
+        [seconds(job, gpu) for job in waiting if job.gpu == gpu] for gpu in (True, False)
     )
-    timed = {(run.kind, run.gpu) for run in past}
+    timed = {(*run.kind, run.gpu) for run in past}
     rough = {
         f"{job.paper} {job.kind}"
         for job in waiting
-        if job.units and ((job.paper, job.kind), with_gpu and job.gpu) not in timed
+        if job.units and (job.paper, job.kind, job.gpu) not in timed
     }
     assumptions = ["cores that are free; one thread per job"]
     if on_gpu:
@@ -93,25 +115,22 @@ def make_plan(
         "tier": tier,
         "device": device,
         "cores": cores,
-        "gpus": gpus if with_gpu else 0,
+        "gpus": 0 if device == "cpu" else gpus,
         "rows": [row for row in rows if row["kind"]],
         "papers": [row for row in rows if not row["kind"]],
         "targets": [
-            {"target": name, "place": place, **costs(runs)}
-            for name, (place, runs) in (targets or {}).items()
+            costs(runs, target=name, place=place) for name, (place, runs) in (targets or {}).items()
         ],
         "total": {
-            "paper": "total",
-            "kind": "",
-            **costs(jobs),
+            **costs(jobs, paper="total", kind=""),
             "cpu_hours_without_gpu": sum(seconds(job, False) for job in waiting) / 3600,
             "longest_job_hours": max([*on_gpu, *on_cores], default=0.0) / 3600,
             # GPUs work through their jobs while the cores work through the others.
             "wall_hours": max(makespan(on_gpu, gpus), makespan(on_cores, cores)) / 3600,
         },
         "past": {
-            "cpu": _past([run for run in past if not run.gpu]),
-            "cuda": _past([run for run in past if run.gpu]),
+            name: _past([run for run in past if run.gpu == gpu])
+            for name, gpu in (("cpu", False), ("cuda", True))
         },
         "rough": sorted(rough),
         "assumptions": assumptions,
@@ -128,15 +147,14 @@ def makespan(seconds: Iterable[float], cores: int) -> float:
 
 def _past(runs: Sequence[PastRun]) -> dict[str, dict[str, float]]:
     """By tier, actual over estimated seconds (by `seconds.csv`) of all its runs, and of each."""
-    tiers: dict[str, list[PastRun]] = defaultdict(list)
-    for run in runs:
-        tiers[run.tier].append(run)
-    found = {}
-    for tier, of in tiers.items():
-        spread = np.percentile([r.actual_s / r.estimated_s for r in of], [*PERCENTILES.values()])
-        found[tier] = {"runs": len(of), "of_sum": actual_over_estimate(of)}
-        found[tier] |= dict(zip(PERCENTILES, spread.tolist(), strict=True))
-    return found
+    tiers = {}
+    for tier in dict.fromkeys(run.tier for run in runs):
+        of = [run for run in runs if run.tier == tier]
+        ratios = [run.actual_s / run.estimated_s for run in of]
+        low, median, high = np.percentile(ratios, [10, 50, 90]).tolist()
+        tiers[tier] = {"runs": len(of), "of_sum": actual_over_estimate(of)}
+        tiers[tier] |= {"low": low, "median": median, "high": high}
+    return tiers
 
 
 def describe_plan(plan: Mapping[str, Any]) -> str:
@@ -147,14 +165,14 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
     lines = [f"plan for tier {plan['tier']}, device {plan['device']}, {cores}", ""]
     lines += _table(("paper", "kind", "jobs"), "job", plan["rows"], plan["papers"], [total])
     if plan["targets"]:
-        named = [{**row, "paper": row["target"], "kind": row["place"]} for row in plan["targets"]]
-        lines += _table(("figure or table", "in the paper", "runs"), "run", named)[:-1]
+        lines += _table(("figure or table", "in the paper", "runs"), "run", plan["targets"])[:-1]
         lines += ["  each with its tunings and backbones; a run that several need counts for each"]
         lines += [""]
     wall, longest = (_time(total[name]) for name in ("wall_hours", "longest_job_hours"))
     lines.append(f"  wall time with {cores}: about {wall}; longest job {longest}")
-    devices = ["cpu"] if plan["device"] == "cpu" else ["cpu", "cuda"]
-    if devices[1:]:
+    devices = ["cpu"]
+    if plan["device"] != "cpu":
+        devices.append("cuda")
         lines.append(f"  without a GPU: {_time(total['cpu_hours_without_gpu'])} of CPU")
     if plan.get("download_mb"):
         lines.append(f"  to download: {plan['download_mb']:.0f} MB of data sets")
@@ -177,10 +195,10 @@ def _table(first: Sequence[str], of: str, *blocks: Sequence[Mapping[str, Any]]) 
     cells: list[Sequence[str]] = [(*first, "done", "CPU", "GPU", f"memory/{of}", "disk")]
     for rows in blocks:
         for row in rows:
+            name, kind, jobs, done, *_ = row.values()
             gpu = _time(row["gpu_hours"]) if row["gpu_hours"] else "-"
-            words = (row["paper"], row["kind"], str(row["jobs"]), str(row["done"]))
             sizes = (f"{row['memory_mb']:.0f} MB", f"{row['disk_mb']:.1f} MB")
-            cells.append((*words, _time(row["cpu_hours"]), gpu, *sizes))
+            cells.append((name, kind, f"{jobs}", f"{done}", _time(row["cpu_hours"]), gpu, *sizes))
         cells.append(())
     widths = [max(map(len, column)) for column in zip(*filter(None, cells), strict=True)]
     return [

@@ -9,7 +9,7 @@ KINDS = {
     "network": KindCost(
         lambda s: s.runs * s.steps,
         ("batch", "data.n_train"),
-        "step",
+        steps=True,
         gpu=True,
         base_mb=900,
         numbers=lambda s: s.batch * (180_000 + 5 * (s.canaries or 0)),

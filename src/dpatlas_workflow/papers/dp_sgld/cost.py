@@ -42,7 +42,7 @@ def takes_features(s: Any) -> bool:
 
 
 regression = partial(KindCost, lower=("data.n_train",), copies=5, takes_features=takes_features)
-trained = partial(KindCost, lower=("batch", "data.n_train"), per="step", gpu=True, copies=10)
+trained = partial(KindCost, lower=("batch", "data.n_train"), steps=True, gpu=True, copies=10)
 small = partial(KindCost, lower=("n", "runs"))
 KINDS = {
     "protocol": regression(lambda s: _protocol(s, s.runs)),

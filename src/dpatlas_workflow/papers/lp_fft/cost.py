@@ -1,6 +1,5 @@
 """The cost of lp_fft's jobs: private steps of a network, and simulated paths."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,23 +9,21 @@ from dpatlas_workflow.papers.lp_fft.records.private import HEAD
 from dpatlas_workflow.papers.lp_fft.strategies import STRATEGIES
 
 
-def _strategies(s: Any, trainings: Callable[[str], int]) -> float:
-    """Steps of so many trainings of each, but those on the head alone, which cost little."""
-    lengths = 0.0
-    for name in s.strategies:
-        first, last = STRATEGIES[name][0], STRATEGIES[name][-1]
-        if len(STRATEGIES[name]) == 1:
-            shares = [1.0 * (last != HEAD)]
-        elif first == last:
-            shares = [(last != HEAD) * (0 < share < 1) for share in s.control_shares]
-        else:
-            shares = [1 - share for share in s.shares if 0 < share < 1]
-        lengths += trainings(name) * sum(shares)
-    return lengths * s.steps
+def _steps(s: Any, name: str) -> float:
+    """Of a strategy at every share, but those on the head alone, which cost little."""
+    first, last = STRATEGIES[name][0], STRATEGIES[name][-1]
+    if last == HEAD:
+        return 0
+    if len(STRATEGIES[name]) == 1:
+        return s.steps
+    if first == last:
+        return s.steps * sum(0 < share < 1 for share in s.control_shares)
+    return s.steps * sum(1 - share for share in s.shares if 0 < share < 1)
 
 
 def _tuning(s: Any) -> float:
-    return _strategies(s, lambda name: s.tuning_runs * len(getattr(s.lrs, STRATEGIES[name][-1])))
+    rates = {name: getattr(s.lrs, STRATEGIES[name][-1]) for name in s.strategies}
+    return s.tuning_runs * sum(len(rates[name]) * _steps(s, name) for name in rates)
 
 
 def _paths(s: Any) -> float:
@@ -43,12 +40,12 @@ def takes_features(s: Any) -> bool:
 
 
 BATCHES = ("max_physical_batch", "batch")
-trained = partial(KindCost, per="step", gpu=True, base_mb=1200, copies=6)
+trained = partial(KindCost, steps=True, gpu=True, base_mb=1200, copies=6)
 compared = partial(trained, takes_features=takes_features)
 theory = partial(KindCost, lower=("paths", "trials", "seeds"), base_mb=700)
 KINDS = {
     "strategies": compared(
-        lambda s: _strategies(s, lambda name: s.runs), (*BATCHES, "data.n_train")
+        lambda s: s.runs * sum(_steps(s, name) for name in s.strategies), (*BATCHES, "data.n_train")
     ),
     "strategies_tuning": compared(_tuning, (*BATCHES, "tuning_runs")),
     "feature_quality": trained(
