@@ -133,14 +133,12 @@ def _with_unexplained(differences: list[Difference], tolerance: float) -> list[D
 
 
 def _record_differences(old: Trace, new: Trace, tolerance: float) -> list[Difference]:
-    return _with_unexplained(list(_known_differences(old, new)), tolerance)
+    return _with_unexplained(_ordered(_known_differences(old, new)), tolerance)
 
 
 def _known_differences(old: Trace, new: Trace) -> Iterator[Difference]:
-    for what in (*FACTS, "machine", "seeds", "ledger"):
-        if what == "machine":
-            yield from _machines(old, new)
-            continue
+    yield from _machines(old, new)
+    for what in (*FACTS, "seeds", "ledger"):
         field = "code_digest" if what == "code" else what
         before, after = old[field], new[field]
         if before is None or after is None:
@@ -174,9 +172,8 @@ def _machines(old: Trace, new: Trace) -> Iterator[Difference]:
 
 
 def _rank_in_data(difference: Difference) -> int:
-    return next(
-        (i for i, f in enumerate(FIRST_OF_DATA) if difference["name"].split(".")[0] == f), 9
-    )
+    field = difference["name"].partition(".")[0]
+    return FIRST_OF_DATA.index(field) if field in FIRST_OF_DATA else len(FIRST_OF_DATA)
 
 
 def _results(trace: Trace) -> Any:

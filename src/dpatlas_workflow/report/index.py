@@ -189,12 +189,8 @@ def module_now(name: str) -> str:
 
 
 def block_key(module: str) -> str:
-    """Key of the block that a module of a figure or of jobs belongs to.
-
-    Publications of before blocks had folders name a module after the key.
-    """
-    parts = module.split(".")
-    return parts[2] if parts[1] in ("papers", "checks") else parts[-1]
+    """Key of the block that a module of a figure or of jobs belongs to."""
+    return module.split(".")[2]
 
 
 def short_digest(value: Any) -> str:
@@ -394,9 +390,7 @@ class Index:
         else:
             names, sha = [], node.facts["sha256"]
         if sha:
-            made = [
-                arrays_node(path) for path in sorted(self.folder.glob(f"features/*/{MANIFEST}"))
-            ]
+            made = [arrays_node(path) for path in self.arrays.values()]
             made += [self.record(name) for name in self.record_paths]
             names += [user.name for user in made if sha in user.inputs]
         return names

@@ -154,12 +154,8 @@ def _trace_named(index: Index, node: Node) -> Trace:
 
 def _trace_product(path: Path) -> Trace:
     index = Index(above(path, 1))
-    lineage = index.folder / "lineage" / f"{path.stem}.json"
-    if lineage.is_file():
-        node = product_node(lineage, read_lineage(lineage))
-    elif path.stem in index.products:
-        node = index.products[path.stem]
-    else:
+    node = index.products.get(path.stem)
+    if node is None:
         raise InputError(str(path), f"no lineage of {path.stem} beside it", TRACEABLE)
     if path.name not in node.facts["outputs"]:
         made = ", ".join(sorted(node.facts["outputs"]))

@@ -18,7 +18,6 @@ import jinja2
 from markupsafe import Markup
 
 from dpatlas import __version__
-from dpatlas.base.canonical import canonical_json
 from dpatlas.base.files import read_text, remove_parts, write_atomic
 from dpatlas.base.progress import duration
 from dpatlas.base.yaml_files import read_yaml
@@ -50,7 +49,6 @@ from dpatlas_workflow.report.page_claims import (
     Card,
     Takeaway,
     cards,
-    parent_of,
     takeaways,
     told_alike,
 )
@@ -67,7 +65,7 @@ from dpatlas_workflow.report.page_items import (
 )
 from dpatlas_workflow.report.page_source import Source, commit_of_run, ran
 from dpatlas_workflow.report.page_tables import NOTE_MATH, html, number
-from dpatlas_workflow.report.text import days, in_words, source_text
+from dpatlas_workflow.report.text import days, source_text
 
 TIERS = {
     "smoke": "tiny settings that run every rule once, for continuous integration; the numbers "
@@ -158,9 +156,8 @@ class Section:
     @property
     def by_importance(self) -> list[Card]:
         """The main claims first, then the paper's others, then ours."""
-        main = [*self.headline.main] if self.headline else []
-        first = {card.id for card in self.cards for q in card.questions if q.row["claim"] in main}
-        first |= {*main}
+        main = self.headline.main if self.headline else {}
+        first = {card.id for card in self.cards if any(row["claim"] in main for row in card.rows)}
         return sorted(self.cards, key=lambda card: (card.id not in first, card.ours))
 
     def elsewhere(self, claim: str) -> dict[str, str]:
@@ -276,14 +273,16 @@ def build_pages(
             if kind != NOT_REPRODUCED or any(counts[kind] for counts in tiers.values())
         ],
         "first_words": FIRST_WORDS,
-        "waiting": _waiting(source.rows),
+        "waiting": _waiting(every),
         "decided": _decided(published, theirs) if published else None,
         "ours": sum(card.ours for card in every),
         "remarks": Counter(REMARKS[erratum.status] for of in sections for erratum in of.errata),
         "papers_in_words": what,
         "tiers": tiers,
         "meanings": {name: TIERS.get(name, OWN_TIER) for name in tiers},
-        "claims": _claims_first(source.rows),
+        "claims": [
+            {**row, "depth": depth} for card in every for depth, row in enumerate(card.rows)
+        ],
         "about": caption_html(about, "claims"),
         "sections": sections,
         "checks": [of for of in sections if not of.cards],
@@ -336,11 +335,9 @@ def write_pages(folder: Path, pages: Mapping[str, str]) -> None:
         write_atomic(path, page)
 
 
-def _waiting(rows: Sequence[dict[str, str]]) -> dict[str, int] | None:
+def _waiting(every: Sequence[Card]) -> dict[str, int] | None:
     """How many questions that need runs are open, of how many, and the most runs; None if none."""
-    names = [row["claim"] for row in rows]
-    wholes = {parent_of(name, names) for name in names if parent_of(name, names) != name}
-    questions = [r for r in rows if r["kind"] == STATISTICAL and r["claim"] not in wholes]
+    questions = [q.row for card in every for q in card.questions if q.row["kind"] == STATISTICAL]
     waiting = [row for row in questions if row["verdict"] == INCONCLUSIVE]
     runs = max((int(row["look"]) for row in questions if row.get("look")), default=0)
     return {"open": len(waiting), "of": len(questions), "runs": runs} if waiting else None
@@ -441,10 +438,8 @@ def _environment() -> jinja2.Environment:
         "short": lambda value: number(f"{value:.3g}"),
         "trim": lambda text, end: text.removesuffix(end),
         "script_hash": _script_hash,
-        "in_words": in_words,
         "source_text": source_text,
         "duration": duration,
-        "json": canonical_json,
         "outcome": outcome,
         "compared": lambda text: LESS.sub(" \u2212 ", DIGEST.sub("", text)),
         "formulas": lambda text: html(text, NOTE_MATH),
@@ -467,7 +462,7 @@ def _sections(
     sections = []
     for key in dict.fromkeys([*papers, *(item.paper for item in items)]):
         own = [card for card, paper in zip(every, papers, strict=True) if paper == key]
-        rows = [card.row for card in own] + [q.row for card in own for q in card.questions]
+        rows = [row for card in own for row in card.rows]
         headline = headlines.get(key)
         sections.append(
             Section(
@@ -481,17 +476,6 @@ def _sections(
             )
         )
     return sections
-
-
-def _claims_first(rows: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
-    """Rows with every conjunction before its parts; `depth` is 0 for a claim, 1 for a part."""
-    names = [row["claim"] for row in rows]
-    parents = [parent_of(name, names) for name in names]
-    deeper = [
-        (parents.index(parent), {**row, "depth": int(row["claim"] != parent)})
-        for row, parent in zip(rows, parents, strict=True)
-    ]
-    return [row for _, row in sorted(deeper, key=lambda each: (each[0], each[1]["depth"]))]
 
 
 def _script_hash(script: str) -> str:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dpatlas.errors import InputError
@@ -20,6 +20,7 @@ from dpatlas_workflow.evidence.verdicts import (
     OUTCOMES,
     REPRODUCED,
     SMALLER,
+    is_part,
     origin_of,
     outcome,
     same_question,
@@ -43,7 +44,6 @@ ANSWERS = {
     INCONCLUSIVE: "It is open: neither answer was shown.",
     NOT_RUN: "This tier has no run that could tell.",
 }
-PART = re.compile(r"(.*\d)[a-z]")
 # Units of a plot's width in which single runs are placed.
 RUNS_WIDTH = 400
 # Room beside the outermost value of a plot, in shares of its width.
@@ -167,8 +167,8 @@ class Card:
 
     @property
     def rows(self) -> list[Mapping[str, str]]:
-        """Its own row of claims.csv and those of its questions."""
-        return [self.row, *(question.row for question in self.questions)]
+        """Its own row of claims.csv, then those of its parts."""
+        return [self.row, *(question.row for question in self.questions if self.has_parts)]
 
     @property
     def has_parts(self) -> bool:
@@ -204,12 +204,6 @@ class Takeaway:
     clauses: list[tuple[str, str]]
 
 
-def parent_of(claim: str, names: Iterable[str]) -> str:
-    """The id of the claim whose part this is; the id itself for a claim."""
-    found = PART.fullmatch(claim)
-    return found[1] if found and found[1] in set(names) else claim
-
-
 def told_alike(every: Sequence[Card]) -> list[str]:
     """Other tiers that judged at least half of these claims as this tier does."""
     counts = Counter(tier for card in every for tier in card.others)
@@ -230,11 +224,12 @@ def cards(
     names = {row["claim"] for row in rows}
     groups: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     for row in rows:
-        groups[parent_of(row["claim"], names)].append(row)
+        whole = row["claim"][:-1]
+        groups[whole if is_part(row) and whole in names else row["claim"]].append(row)
     said = protocols(written) if written else {}
     elsewhere = {tier: _by_claim(*tables) for tier, tables in beside.items()}
     here = _by_claim(rows, compared)
-    found = []
+    claim_cards = []
     for name, group in groups.items():
         own = next(row for row in group if row["claim"] == name)
         alike = {
@@ -252,8 +247,8 @@ def cards(
             plot = _plot(here[id], protocol.printed)
             questions.append(Question(row, protocol, plot, others))
         outcomes = {tier: outcome(there[name][0]) for tier, there in alike.items()}
-        found.append(Card(name, own, said.get(name, NOTHING), questions, outcomes))
-    return found
+        claim_cards.append(Card(name, own, said.get(name, NOTHING), questions, outcomes))
+    return claim_cards
 
 
 def takeaways(headline: Headline, rows: Sequence[Mapping[str, str]]) -> list[Takeaway]:

@@ -55,7 +55,7 @@ class Item:
     chart: str
     links: list[tuple[str, str]]
     claims: list[dict[str, str]]
-    lineage: dict[str, Any]
+    lineage: Mapping[str, Any]
     records: list[dict[str, Any]]
     trace: str = ""
     shows: str = ""
@@ -92,13 +92,13 @@ def read_item(source: Source, path: Path, product: Product | None = None) -> Ite
     """
     name, folder = path.stem, path.parent.relative_to(source.folder).as_posix()
     kind = "figure" if path.suffix == ".json" else "table"
-    lineage = source.lineage(name)
+    node = source.product(name)
     endings = FIGURE_LINKS if kind == "figure" else TABLE_LINKS
     files = [path.with_suffix(f".{ending}") for ending in endings]
     paths = {f"{folder}/{file.name}" for file in files}
     rows = read_rows(path.with_suffix(".csv"))
     chart = read_json(path) if kind == "figure" else {}
-    key = block_key(lineage["module"])
+    key = block_key(node.module)
     return Item(
         name=name,
         kind=kind,
@@ -112,9 +112,9 @@ def read_item(source: Source, path: Path, product: Product | None = None) -> Ite
             if file.exists()
         ],
         claims=[row for row in source.rows if paths & set(row["evidence"].split(";"))],
-        lineage=lineage,
-        records=source.records(lineage["records"]),
-        trace=source.trace(name),
+        lineage=node.facts,
+        records=source.records(node.facts["records"]),
+        trace=source.address + node.path.relative_to(source.folder).as_posix(),
         shows=product.paper_shows if product else "",
         parts=read_parts(path.with_suffix(".md")) if kind == "table" else [],
         notes=[html(note, NOTE_MATH) for note in chart.get("notes", [])],

@@ -1,6 +1,6 @@
 """Where the page reads the results of a tier: in the folder of a run, or in its publication."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,10 +9,9 @@ from typing import Any
 from dpatlas.errors import InputError
 from dpatlas_workflow.evidence.verdicts import check_files, read_claims, read_comparisons
 from dpatlas_workflow.records import diverged_at
-from dpatlas_workflow.report.index import MANIFEST, Index, cost_beside, read_lineage, read_record
+from dpatlas_workflow.report.index import Index, Node, cost_beside, read_record
 
 Record = dict[str, Any]
-NOT_PUBLISHED: Record = {"cost": None, "diverged": []}
 
 
 @dataclass(frozen=True)
@@ -53,39 +52,30 @@ class Source(Index):
             for path in sorted(folder.glob(pattern))
         }
 
-    def lineage(self, name: str) -> dict[str, Any]:
-        """Where a figure or table came from; InputError if nothing says so."""
-        if not self.manifests:
-            return read_lineage(self.folder / "lineage" / f"{name}.json")
-        if product := self.products.get(name):
-            return dict(product.facts)
-        raise InputError(str(self.folder / MANIFEST), f"no {name}", "a manifest")
-
-    def trace(self, name: str) -> str:
-        """What leads from the page to the file that names the records behind a figure or table."""
-        if not self.manifests:
-            return f"{self.address}lineage/{name}.json"
-        return self.address + self.products[name].path.relative_to(self.folder).as_posix()
+    def product(self, name: str) -> Node:
+        """A figure or table by name; InputError if nothing says where it came from."""
+        if name not in self.products:
+            raise InputError(str(self.folder), f"no lineage of {name}", "one by figure and table")
+        return self.products[name]
 
     def records(self, names: Mapping[str, Any]) -> list[Record]:
         """What is known of the records of a lineage, with their cost and where runs diverged.
 
         Raises InputError for a record that is missing or damaged.
         """
-        found = []
+        records = []
         for name in sorted(names):
             path = self.folder / names[name]["path"]
             if self.manifests:
-                facts = self.record(name, path).facts
-                # Of an older publication it is not known which record has which.
-                versions = facts["versions"] or _united(self.published["versions"])
-                ledger = facts["ledger"] or {}
-                found.append({**facts, "ledger": ledger, "versions": versions} | NOT_PUBLISHED)
+                record = self.record(name, path).facts
+                # Of an older publication it may be unknown which record has which versions.
+                known = {what: record[what] or {} for what in ("ledger", "versions")}
+                more: Record = {**known, "cost": None, "diverged": []}
             else:
                 record = read_record(path)
-                cost = cost_beside(path)
-                found.append({**record, "cost": cost, "diverged": diverged_at(record)})
-        return found
+                more = {"cost": cost_beside(path), "diverged": diverged_at(record)}
+            records.append({**record, **more})
+        return records
 
 
 def ran(source: Source, records: Iterable[Record]) -> tuple[str | None, str | None]:
@@ -101,11 +91,3 @@ def commit_of_run(source: Source) -> str:
     """The commit that a publication names, if all its papers name the same; else empty."""
     commits = {of["commit"] or "" for of in source.manifests.values()}
     return commits.pop() if len(commits) == 1 else ""
-
-
-def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    names = dict.fromkeys(name for each in versions for name in each)
-    return {
-        name: " or ".join(dict.fromkeys(each[name] for each in versions if name in each))
-        for name in names
-    }

@@ -245,7 +245,7 @@ def readme(manifest: Content, folder: Path) -> str:
     template = Path(__file__).with_name("published.md.j2").read_text(encoding="utf-8")
     return environment.from_string(template).render(
         {"waiting": None, **manifest},
-        sets=sorted({(of["name"], of["what"]) for of in manifest["data"].values() if "what" in of}),
+        sets=sorted({(of["name"], of["what"]) for of in manifest["data"].values()}),
         stale=[name for name, of in code.items() if of["in_run"] != [of["at_publication"]]],
         printed=printed_lines(pairs, claims, compared) if manifest["tier"] in AS_PRINTED else [],
         compared=compared,

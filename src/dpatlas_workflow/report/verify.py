@@ -227,7 +227,6 @@ def interval_differences(folder: Path) -> list[str]:
 
 def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str]]) -> list[str]:
     """The lines that `check` finds about the file `path`, or one if it cannot make sense of it."""
-    name = path.relative_to(run).as_posix()
     try:
         return list(check(path))
     except InputError as error:
@@ -235,4 +234,4 @@ def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str]]) -> li
     except OSError as error:
         return [refusal(error).removeprefix(f"{run}/")]
     except (AttributeError, KeyError, TypeError):
-        return [f"{name}: content of another shape"]
+        return [f"{path.relative_to(run).as_posix()}: content of another shape"]

@@ -357,11 +357,10 @@ def points(
     return [replace(each, aside=aside[each.look.label]) for each in found]
 
 
-def spaced(found: Iterable[Series], markers: int = 4) -> list[Series]:
-    """The series with about so many markers each, all at other points."""
-    shown = list(found)
-    every = max([1, *(len(each.x) // markers for each in shown)])
-    return [replace(each, every=(every, place % every)) for place, each in enumerate(shown)]
+def spaced(curves: Sequence[Series]) -> list[Series]:
+    """The series with about four markers each, all at other points."""
+    every = max([1, *(len(curve.x) // 4 for curve in curves)])
+    return [replace(curve, every=(every, first % every)) for first, curve in enumerate(curves)]
 
 
 def printed(rows: Iterable[Row], x: Column, looks: Looks, by: Column = "series") -> list[Series]:

@@ -57,11 +57,11 @@ def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]
     return groups
 
 
-def over_runs(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Row:
+def over_runs(values: Sequence[float] | np.ndarray) -> Row:
     """Mean of the runs, its standard error from 2 runs on, its t interval from LEAST_RUNS on."""
     estimate = mean_estimate(values)
     error = estimate.standard_error if estimate.runs > 1 else None
-    ends = estimate.interval(confidence) if estimate.runs >= LEAST_RUNS else (None, None)
+    ends = estimate.interval(CONFIDENCE) if estimate.runs >= LEAST_RUNS else (None, None)
     shown = {"value": estimate.value, "runs_used": estimate.runs, "standard_error": error}
     return shown | dict(zip(("low", "high"), ends, strict=True))
 
@@ -72,9 +72,9 @@ def mean_and_error(name: str, values: Sequence[float] | np.ndarray) -> Row:
     return {f"{name}_mean": row["value"], f"{name}_standard_error": row["standard_error"]}
 
 
-def mean_interval(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Row:
+def mean_interval(values: Sequence[float] | np.ndarray) -> Row:
     """As `over_runs`, without the standard error."""
-    row = over_runs(values, confidence)
+    row = over_runs(values)
     del row["standard_error"]
     return row
 
