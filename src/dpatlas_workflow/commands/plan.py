@@ -46,12 +46,8 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError("--results", f"{options.results}, a file", "a folder of past runs")
     config = load_config(options.config) if options.config else load_tier(options.tier)
     atlas = Atlas(config, options.results)
-    past, jobs, targets = (
-        past_runs(options.results, platform.machine()),
-        jobs_of(atlas),
-        targets_of(atlas),
-    )
-    plan = make_plan(jobs, config.device, past, cores, atlas.tier, options.gpus, targets)
+    past, jobs = past_runs(options.results, platform.machine()), jobs_of(atlas)
+    plan = make_plan(jobs, config.device, past, cores, atlas.tier, options.gpus, targets_of(atlas))
     plan["download_mb"] = download_mb(atlas)
     print(json.dumps(plan, indent=1) if options.json else describe_plan(plan))
     return 0
