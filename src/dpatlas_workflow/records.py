@@ -66,8 +66,6 @@ class Record(Generic[S]):
 
     def cut(self, runs: int) -> "Record[S]":
         """The first `runs` (1 or more) runs alone; itself if it has no more, or does not repeat."""
-        if runs < 1:
-            raise ValueError(f"the first {runs} runs of {self.id}")
         if not isinstance(self.spec, RunsFields) or runs >= self.spec.runs:
             return self
         spec = self.spec.model_copy(update={"runs": runs})

@@ -29,7 +29,8 @@ def columns(records: Iterable[Record[Any]], table: str = "rows", **where: Any) -
     names: list[str] = []
     for record in records:
         own, fields = record.shape.readable(table), fields_of(record)
-        if any(fields[n] not in _list(v) for n, v in where.items() if n in fields and n not in own):
+        of_spec = {name: value for name, value in where.items() if name in fields.keys() - own}
+        if any(fields[name] not in as_list(value) for name, value in of_spec.items()):
             continue
         facts = {name: v for name, v in record.facts.items() if isinstance(v, SCALAR)}
         ids = {"record": record.id, "condition": record.condition, "ids": record.ids}
@@ -41,7 +42,7 @@ def columns(records: Iterable[Record[Any]], table: str = "rows", **where: Any) -
     for name, value in where.items():
         if name not in data:
             raise InputError("column", name, ", ".join(data.columns))
-        data = data[data[name].isin(_list(value))]
+        data = data[data[name].isin(as_list(value))]
     return data
 
 
@@ -67,5 +68,6 @@ def fields_of(record: Record[Any]) -> dict[str, Any]:
     }
 
 
-def _list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
+    """The values of a list or tuple; a single value alone."""
     return list(value) if isinstance(value, list | tuple) else [value]

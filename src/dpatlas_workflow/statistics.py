@@ -52,18 +52,18 @@ class Estimate:
         half = _t_quantile((1 + confidence) / 2, self.degrees) * self.standard_error
         return self.value - float(half), self.value + float(half)
 
-    def detectable(self, confidence: float, power: float = POWER) -> float:
+    def detectable(self, confidence: float) -> float:
         """How far from a threshold the truth has to lie for the interval to leave the threshold.
 
-        With probability `power`, at this standard error, which counts as the true one; by the
+        With probability `POWER`, at this standard error, which counts as the true one; by the
         noncentral t law. Infinite for a single run.
         """
         if math.isinf(self.standard_error):
             return math.inf
         limit = _t_quantile((1 + confidence) / 2, self.degrees)
         if math.isinf(self.degrees):
-            return float(limit + special.ndtri(power)) * self.standard_error
-        shift = special.nctdtrinc(self.degrees, 1 - power, limit)
+            return float(limit + special.ndtri(POWER)) * self.standard_error
+        shift = special.nctdtrinc(self.degrees, 1 - POWER, limit)
         return float(shift) * self.standard_error
 
     def power(self, confidence: float, distance: float) -> float:

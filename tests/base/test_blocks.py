@@ -38,8 +38,6 @@ def test_blocks_become_one_record_whatever_their_order():
     assert whole.tables == {**record.tables, "risks": by_run} and whole.facts == record.facts
     assert whole.cut(1).tables == first.tables and list(whole.cut(1).spec.run_numbers) == [0]
     assert whole.cut(3) is whole.cut(4) is whole
-    with pytest.raises(ValueError, match="the first 0 runs"):
-        whole.cut(0)
 
 
 def test_a_missing_and_a_doubled_block_are_refused_by_its_name():

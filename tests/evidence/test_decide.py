@@ -45,7 +45,7 @@ class Tier:
 
     def open_entries(self, claims):
         return [
-            OpenEntry(name, runs, {look: 0.5 for look in (24, 48, 96) if look > runs}, (name,))
+            OpenEntry(name, {look: 0.5 for look in (24, 48, 96) if look > runs}, (name,))
             for name, runs in self.runs.items()
             if runs < DECIDED[name]
         ]

@@ -9,7 +9,7 @@ def entry(name, *conditions, look=12, **chances):
     """chances: by look, as `at24=0.5`; 0.9 at every later look if none is given."""
     given = {int(each[2:]): chance for each, chance in chances.items()}
     later = given or {each: 0.9 for each in (12, 24, 48, 96) if each > look}
-    return OpenEntry(name, look, later, conditions)
+    return OpenEntry(name, later, conditions)
 
 
 def conditions(**cpu_s):

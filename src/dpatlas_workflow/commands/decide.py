@@ -177,7 +177,7 @@ class State:
                 later = [look for look in LOOKS if look > decision.look]
                 chances = {look: chance_to_decide(evidence, error, look) for look in later}
                 names = tuple(record.condition for record in judged.read)
-                found.append(OpenEntry(entry.id, decision.look, chances, names))
+                found.append(OpenEntry(entry.id, chances, names))
         return found
 
     def conditions(self) -> dict[str, Condition]:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpatlas.base.files import read_json
 from dpatlas.base.folders import CONFIG, DOCS, RESULTS
+from dpatlas.base.yaml_files import read_yaml
 from dpatlas.errors import ArgumentParser, InputError
 from dpatlas_workflow.commands.data import needed
 from dpatlas_workflow.config.atlas import COUNTING, Atlas
@@ -96,10 +96,7 @@ def config_of(tier: str, results: Path) -> General:
             others = f"one that ships with the project: {', '.join(shipped)}"
             raise InputError("--tier", repr(tier), "; ".join(filter(None, [there, others])))
         return load_tier(tier)
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise InputError(str(path), f"a {type(content).__name__}", "the settings of a run")
-    config = validate(content)
+    config = validate(read_yaml(path))
     if config.tier != tier:
         raise InputError(str(path), f"tier {config.tier}", tier)
     return config

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from dpatlas.base.canonical import canonical_json, sha256
-from dpatlas.base.files import read_json, write_atomic
+from dpatlas.base.files import write_atomic
 from dpatlas.base.folders import MORE_RUNS, RESULTS
 from dpatlas.base.networks import PUBLISHED
 from dpatlas.base.specs import Spec, distinct
+from dpatlas.base.yaml_files import read_yaml
 from dpatlas.data.registry import module_of
 from dpatlas.errors import InputError
 from dpatlas_workflow.blocks import Block
@@ -439,8 +440,6 @@ class Atlas:
     @functools.cached_property
     def own_sets(self) -> dict[str, str]:
         """Name under `data.own` of every own data set in use, by the data set's id."""
-        if not self.config.data.own:
-            return {}
         used = {name: json.loads(options) for name, options in self.data_sets.items()}
         return {name: options["name"] for name, options in used.items() if "own" in options}
 
@@ -504,13 +503,10 @@ def read_more_runs(path: Path) -> dict[str, int]:
     """
     if not path.exists():
         return {}
-    content = read_json(path)
-    allowed = f"a JSON object with a number of runs, 1 to {MOST_RUNS}, by condition"
-    if not isinstance(content, dict):
-        raise InputError(str(path), type(content).__name__, allowed)
+    content = read_yaml(path)
     for condition, runs in content.items():
         if type(runs) is not int or not 1 <= runs <= MOST_RUNS:
-            raise InputError(f"{path}: {condition}", repr(runs), allowed)
+            raise InputError(f"{path}: {condition}", repr(runs), f"1 to {MOST_RUNS} runs")
     return content
 
 

@@ -6,7 +6,6 @@ from pydantic import Field, model_validator
 
 from dpatlas.base import networks
 from dpatlas.base.fields import Model, Once, Seed, optional, setting
-from dpatlas.base.guard import one_of
 from dpatlas.base.networks import FROM_FILES, IMPORTED
 from dpatlas.base.specs import Spec
 from dpatlas.data.registry import DATA_SETS
@@ -33,8 +32,7 @@ else:
     Network, Source = Literal[networks.BACKBONES], Literal[SOURCES]
 # Keys that the block sets for all backbones, and that a backbone may set for itself.
 SIZES = ("n_train", "n_test")
-COUNTS = ("epochs", "batch")
-RATES = ("lr", "weight_decay", "label_smoothing")
+TRAINING = ("epochs", "batch", "lr", "weight_decay", "label_smoothing")
 # Keys of an imported network, and further ones if its weights are read from a given file.
 OF_IMPORTED = ("source", "model", "options", "image_shape")
 OF_FILE = ("file", "sha256")
@@ -124,14 +122,8 @@ def check_named(place: str, named: list[str], source: str, known: list[str]) -> 
 
 
 def backbone_spec(config: General, name: str) -> Spec:
-    """The spec of the training or import of the backbone that the config calls `name`.
-
-    Raises InputError for a name that the config does not define or train.
-    """
+    """The spec of the training or import of one of the backbones in `pretrain.train`."""
     block: Backbones = config.pretrain
-    one_of(*block.backbones).check("backbone", name)
-    if name not in block.train:
-        raise InputError("backbone", repr(name), f"one of pretrain.train, {block.train}")
     backbone = block.backbones[name]
     if backbone.source in IMPORTED:
         # The path of a file takes no part in the spec: ids are the same on every machine.
@@ -140,14 +132,14 @@ def backbone_spec(config: General, name: str) -> Spec:
             fields["sha256"] = backbone.sha256.lower()
         return Spec.of({"key": KEY, "kind": "imported", **fields}, name)
     explicit = backbone.plain()
-    settings = {**block.plain(*SIZES, *COUNTS, *RATES), **explicit}
+    settings = {**block.plain(*SIZES, *TRAINING), **explicit}
     data = {"name": backbone.source, **{size: settings[size] for size in SIZES}, "n_add": 0}
     fields = {
         "key": KEY,
         "kind": "backbone",
         "seed": block.seed,
         "data": data | {name: explicit[name] for name in ("classes",) if name in explicit},
-        **{name: settings[name] for name in ("model", "options", *COUNTS, *RATES)},
+        **{name: settings[name] for name in ("model", "options", *TRAINING)},
         **{name: explicit[name] for name in OF_TRAINED if name in explicit},
     }
     return Spec.of(fields, name)

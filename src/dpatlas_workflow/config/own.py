@@ -5,22 +5,16 @@ import os
 from pathlib import Path
 
 from dpatlas.base.canonical import canonical_json, sha256
+from dpatlas.base.networks import IMPORTED
 from dpatlas.base.own_data import located
+from dpatlas.data import own
+from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas_workflow.config.sizes import INPUTS
 from dpatlas_workflow.config.types import DataSet
 
-# Scaling of the images that a backbone is trained on, where an own set can have the same.
-SCALINGS = {
-    "mnist": "unit",
-    "leaves-grey": "unit",
-    "imagenet": "unit",
-    "moco": "unit",
-    "leaves": "centred",
-    "styles": "centred",
-    "cifar10": "centred",
-    "cifar100": "centred",
-}
+# Names of the scalings that an own set can have.
+SCALINGS = {scaling: name for name, scaling in own.SCALINGS.items()}
 # Depths at which files of a folder lie: CLASS/FILE, or the same under train/ and test/.
 DEPTHS = ("*", "*/*", "*/*/*")
 
@@ -32,17 +26,18 @@ def check_backbone(
 
     name, source, shape: of an entry of `pretrain.backbones`; only imported ones have a shape.
     """
-    own = data.definition or {}
-    fits = shape == own["image_shape"] if shape else INPUTS[source] == math.prod(own["image_shape"])
+    wanted = data.definition or {}
+    own_shape = wanted["image_shape"]
+    fits = shape == own_shape if shape else INPUTS[source] == math.prod(own_shape)
     if not fits:
         found = f"{name}, which sees images of {shape or INPUTS[source]}"
         found += "" if shape else " numbers"
-        allowed = f"one for image_shape {own['image_shape']} of data.own.{data.name}"
+        allowed = f"one for image_shape {own_shape} of data.own.{data.name}"
         raise InputError(f"{place}.backbone", found, allowed)
-    scaling = SCALINGS.get(source)
-    if scaling != own["scaling"]:
+    scaling = "unit" if source in IMPORTED else SCALINGS.get(DATA_SETS[source].scaling)
+    if scaling != wanted["scaling"]:
         found = f"{name}, trained on {source} with scaling {scaling or 'of its own'}"
-        allowed = f"one for scaling {own['scaling']} of data.own.{data.name}"
+        allowed = f"one for scaling {wanted['scaling']} of data.own.{data.name}"
         raise InputError(f"{place}.backbone", found, allowed)
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import re
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -60,11 +59,7 @@ def all_products() -> dict[str, tuple[Product, Block]]:
     }
 
 
+@functools.cache
 def products_of(block: Block) -> list[Product]:
     """A block's figures and tables; InputError for the first wrong field of its file."""
-    return _products_in(block.folder)
-
-
-@functools.cache
-def _products_in(folder: Path) -> list[Product]:
-    return read_checked(folder / FILE, Products).products
+    return read_checked(block.folder / FILE, Products).products

@@ -29,23 +29,17 @@ Path = Annotated[str, Field(pattern=r"^[^\x00-\x1f]+$")]
 
 PublicBackbone = Annotated[str, setting("Name under pretrain.backbones.")]
 
-# Repetition.
-RunsPerJob = Annotated[
-    int,
-    setting(
-        "Runs that one job computes, as a block with a record of its own; more runs are more "
-        "blocks, and earlier records stay as they are.",
-        ge=1,
-        le=1000,
-    ),
-]
-
 
 class Repeated(Model):
     """A block of the config with runs that are computed in blocks."""
 
     runs: int = setting("Runs of every condition.", ge=1, le=1000)
-    runs_per_job: RunsPerJob
+    runs_per_job: int = setting(
+        "Runs that one job computes, as a block with a record of its own; more runs are more "
+        "blocks, and earlier records stay as they are.",
+        ge=1,
+        le=1000,
+    )
 
     @model_validator(mode="after")
     def _in_whole_blocks(self) -> "Repeated":
@@ -55,7 +49,6 @@ class Repeated(Model):
         return self
 
 
-# Networks.
 if TYPE_CHECKING:
     SmallNetwork = str
 else:
@@ -173,10 +166,9 @@ def _check_classes(classes: list[int | str], known: list[str]) -> None:
 class PrivateSplit(DealtSet):
     """A labelled data set, split into private, test and validation records."""
 
-    name: Annotated[
-        str,
-        PrivateName(PRIVATE_SETS),
-    ] = setting("Name of the data set, or of one of your own.")
+    name: Annotated[str, PrivateName(PRIVATE_SETS)] = setting(
+        "Name of the data set, or of one of your own."
+    )
     n_train: int = setting("Private training records.", ge=1, le=10_000_000)
     n_test: int = setting("Held-out records that the accuracy is reported on.", ge=1, le=1_000_000)
     n_validation: int = setting(

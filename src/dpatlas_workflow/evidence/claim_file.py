@@ -16,7 +16,7 @@ from dpatlas.base.yaml_files import read_checked
 from dpatlas.errors import InputError
 from dpatlas_workflow.evidence.looks import LOOKS
 from dpatlas_workflow.evidence.tests import TESTS, ColumnTest, in_words
-from dpatlas_workflow.evidence.verdicts import OURS, PAPER, origin_of
+from dpatlas_workflow.evidence.verdicts import OURS, PAPER, VERDICTS, origin_of
 from dpatlas_workflow.registry import all_papers
 
 FILE, STATISTICAL = "claims.yaml", "statistical"
@@ -56,9 +56,6 @@ Expected = Annotated[
     Text,
     setting("What counts as reproduced; {field} stands for the value of an argument of the test."),
 ]
-OldVerdict = Literal[
-    "reproduced", "not reproduced", "not contradicted", "inconclusive", "not run at this tier"
-]
 Test = Annotated[
     Name, setting("A test of the paper's claims module; the fields below are its arguments.")
 ]
@@ -68,7 +65,7 @@ class Restated(Model):
     """What a claim or part said before its runs were seen, where it says something else now."""
 
     statement: Text = setting("The old statement.")
-    verdict: OldVerdict = setting("The verdict on the old statement.")
+    verdict: str = setting("The verdict on the old statement.", pattern=f"^({'|'.join(VERDICTS)})$")
     reason: Text = setting("Why it was changed, without a full stop.")
     runs: Literal["unseen", "seen"] = setting(
         "`unseen`: the verdict comes from runs on a base seed that nobody had seen; `seen`: it was "
@@ -172,18 +169,10 @@ class WrittenClaim(ClaimKeys):
         statistical = [part for part in parts if (part.kind or self.kind) == STATISTICAL]
         if statistical or (not parts and self.kind == STATISTICAL):
             self._require("pilots", statistical, "what was known when its tests were fixed")
-        if parts and not any(self._counts(part) for part in parts):
-            found = f"{self.id} with other readings alone, or ours"
-            raise InputError("", found, "a part that counts")
         if self.kind == "identity" and any(part.kind not in (None, "identity") for part in parts):
             found = f"{self.id}, an identity, with a part of another kind"
             raise InputError("", found, "parts that are identities, or another kind")
         return self
-
-    def _counts(self, part: WrittenPart) -> bool:
-        """Whether a part is no other reading and, of a claim of the paper, not ours."""
-        ours = [origin_of(place) == OURS for place in (part.place or self.place, self.place)]
-        return not part.other_reading and ours[0] <= ours[1]
 
     def _require(self, name: str, parts: Sequence[WrittenPart], allowed: str) -> None:
         """Raise InputError unless the claim says this, or each of these parts, of which it has."""
@@ -240,11 +229,12 @@ class Statement:
     deviations: tuple[str, ...] | None = None
     pilots: str = ""
     restated: Mapping[str, str] = field(default_factory=dict)
+    other_reading: bool = False
 
     @property
     def origin(self) -> str:
         """Whose question it is, one of `ORIGINS`."""
-        return origin_of(self.place)
+        return origin_of(self.place, other_reading=self.other_reading)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,12 +249,6 @@ class ClaimEntry(Statement):
     margin_from: str = ""
     printed: Mapping[str, float] = field(default_factory=dict)
     elsewhere: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    other_reading: bool = False
-
-    @property
-    def origin(self) -> str:
-        """Whose question it is, one of `ORIGINS`."""
-        return origin_of(self.place, other_reading=self.other_reading)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,7 +283,6 @@ class Claims:
     """The claims of all papers, checked; headlines by paper."""
 
     claims: tuple[Claim, ...]
-    family_error: float = FAMILY_ERROR
     headlines: Mapping[str, Headline] = field(default_factory=dict)
 
     @property
@@ -313,7 +296,7 @@ class Claims:
 
     def error(self, paper: str) -> float:
         """Chance to miss of one entry's intervals at one look."""
-        return self.family_error / self.planned(paper) / len(LOOKS)
+        return FAMILY_ERROR / self.planned(paper) / len(LOOKS)
 
     def changed(self, change: Callable[[ClaimEntry], ClaimEntry]) -> "Claims":
         """The claims with every entry changed."""
@@ -391,7 +374,11 @@ def _claim(paper: str, written: dict[str, Any], tests: Tests) -> Claim:
     inherited = {name: written[name] for name in ("paper", *INHERITED) if name in written}
     parts = written.get("parts", [written])
     entries = tuple(_entry(claim, inherited | part, tests) for part in parts)
-    return Claim(entries=entries, **_fields_of(Claim, written))
+    whole = Claim(entries=entries, **_fields_of(Claim, written))
+    if not any(map(whole.counts, entries)):
+        found = f"{claim} with other readings alone, or ours"
+        raise InputError(f"parts of {claim}", found, "a part that counts")
+    return whole
 
 
 def _entry(claim: str, given: dict[str, Any], tests: Tests) -> ClaimEntry:

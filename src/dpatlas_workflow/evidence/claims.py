@@ -27,14 +27,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import ConfigDict, Field
-
-from dpatlas.base.fields import Model, setting
-from dpatlas.base.files import read_json, read_lines, remove_parts, write_atomic
+from dpatlas.base.files import read_lines, remove_parts, write_atomic
 from dpatlas.base.records import RunsFields
-from dpatlas.base.schema import validated
+from dpatlas.base.yaml_files import read_yaml
 from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas_workflow.evidence import looks as at_looks
 from dpatlas_workflow.evidence.claim_file import (
@@ -271,23 +268,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--margin-factor", type=float, default=1.0, help="on every margin")
     options = parser.parse_args(arguments)
     claims = at_tier(with_margins(read_claims(), options.margin_factor), options.tier)
-    settings = _json_object(options.settings)
-    flags = validated(ClaimSettings, settings, place=f"{options.settings}: ")
-    settings = {
-        key: value for key, value in settings.items() if key not in ClaimSettings.model_fields
-    }
+    settings = read_yaml(options.settings)
+    verdicts, partial = settings.pop("verdicts", True), settings.pop("partial", False)
     products = None if options.products is None else read_lines(options.products)
-    if products is not None and not flags.partial:
+    if products is not None and not partial:
         check_evidence(claims, products, settings)
     papers = read_papers(settings, read_lines(options.records))
-    costs = {} if options.costs is None else {"costs": _json_object(options.costs)}
+    costs = {} if options.costs is None else read_yaml(options.costs)
     judged = judge_entries(claims, papers)
-    if flags.partial:
+    if partial:
         judged |= waiting(claims, products or ())
-    of_runs = validated(Costs, costs, place=f"{options.costs}: ").costs
-    rows = judge_claims(
-        claims, papers, options.tier, verdicts=flags.verdicts, costs=of_runs, judged=judged
-    )
+    rows = judge_claims(claims, papers, options.tier, verdicts=verdicts, costs=costs, judged=judged)
     if products is not None:
         # Papers that are left out, and of a partial run what waits, have no files in the folder.
         for row in rows:
@@ -317,38 +308,6 @@ def waiting(claims: Claims, products: Collection[str]) -> dict[str, "JudgedEntry
     """The entries of which a figure or table is not among `products`, as not run."""
     not_run = JudgedEntry(NOT_RUN, 0, "a figure or table of it waits for runs")
     return {each.id: not_run for each in claims.entries if {*each.evidence} - {*products}}
-
-
-class PaperSettings(Model):
-    """A paper's settings that tests read, and the ids of its records by group."""
-
-    model_config = ConfigDict(extra="allow")
-
-    groups: dict[str, list[str]] = setting("Ids of records by group.", default={})
-    horizons: dict[str, int] = setting("Steps at which tests read, by name.", default={})
-
-
-class ClaimSettings(Model):
-    """claims.json: the settings of papers by key, and what concerns all."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, PaperSettings]
-
-    verdicts: bool = setting("Whether the numbers carry verdicts.", default=True)
-    partial: bool = setting("Whether only a part of the run is there.", default=False)
-
-
-class Costs(Model):
-    """CPU seconds of one run."""
-
-    costs: dict[str, Annotated[float, Field(ge=0)]] = setting("CPU seconds by record.", default={})
-
-
-def _json_object(path: Path) -> dict[str, Any]:
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise InputError(str(path), type(content).__name__, "a JSON object")
-    return content
 
 
 def entry_row(

@@ -8,8 +8,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpatlas_workflow.evidence.looks import LOOKS
-
 # A round is filled up to this share of the time that is left: what it shows directs the next one.
 SHARE = 0.5
 # A round is only begun if it may take so many times its estimate, the mean over the runs so far.
@@ -33,19 +31,18 @@ class Condition:
 class OpenEntry:
     """An inconclusive entry that more runs may decide.
 
-    look: at which it stands, 0 before the first. chances: to be decided at each later look, for the
-    effect and the spread seen. conditions: that its test reads.
+    chances: to be decided at each look to come, for the effect and the spread seen. conditions:
+    that its test reads.
     """
 
     id: str
-    look: int
     chances: Mapping[int, float]
     conditions: tuple[str, ...]
 
     @property
-    def later_looks(self) -> tuple[int, ...]:
-        """The looks after the last one."""
-        return tuple(look for look in LOOKS if look > self.look)
+    def next_look(self) -> int:
+        """The first of the looks to come."""
+        return min(self.chances)
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class Raises:
     def promise(self, entry: OpenEntry, waiting: Sequence[OpenEntry]) -> float:
         """The most decided entries per CPU second, over the looks to which it may be raised."""
         best = 0.0
-        for look in entry.later_looks:
+        for look in entry.chances:
             after = self.up_to(entry, look)
             decided = sum(e.chances.get(look, 0.0) for e in waiting if after.serve(e, look))
             # What has the runs already, but for another entry of this round, costs nothing more.
@@ -109,19 +106,19 @@ def next_round(
     fits into `budget_s` with `SLACK`; the round ends at `SHARE` of that.
     """
     raises = Raises(conditions, {})
-    open_entries = (e for e in entries if e.later_looks and any(e.chances.values()))
-    waiting = [entry for entry in open_entries if not raises.serve(entry, entry.later_looks[0])]
+    open_entries = (entry for entry in entries if any(entry.chances.values()))
+    waiting = [entry for entry in open_entries if not raises.serve(entry, entry.next_look)]
     chosen: list[str] = []
     spent = 0.0
     while waiting and not (chosen and spent >= SHARE * budget_s):
-        costs = {entry.id: raises.cost(entry, entry.later_looks[0]) for entry in waiting}
+        costs = {entry.id: raises.cost(entry, entry.next_look) for entry in waiting}
         affordable = [entry for entry in waiting if SLACK * (spent + costs[entry.id]) <= budget_s]
         if not affordable:
             break
         best = max(affordable, key=lambda entry: raises.promise(entry, waiting))
         spent += costs[best.id]
-        raises = raises.up_to(best, best.later_looks[0])
-        served = [entry.id for entry in waiting if raises.serve(entry, entry.later_looks[0])]
+        raises = raises.up_to(best, best.next_look)
+        served = [entry.id for entry in waiting if raises.serve(entry, entry.next_look)]
         chosen += served
         waiting = [entry for entry in waiting if entry.id not in served]
     return Round(raises.runs, tuple(chosen), spent) if raises.runs else None

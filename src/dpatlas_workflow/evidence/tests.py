@@ -19,7 +19,7 @@ from pydantic import Field
 from dpatlas.base.fields import Model, Once, setting
 from dpatlas.errors import InputError
 from dpatlas_workflow.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
-from dpatlas_workflow.rows import columns, fields_of
+from dpatlas_workflow.rows import as_list, columns, fields_of
 from dpatlas_workflow.statistics import (
     Comparison,
     Estimate,
@@ -104,12 +104,7 @@ class ColumnTest(Model):
         return Evidence([found])
 
     def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
-        """One for each cell of the rows."""
-        for at, rows in self.cells(records):
-            yield Comparison(self.label.format(**at), self.estimate(rows), *self.limits)
-
-    def estimate(self, rows: pd.DataFrame) -> Estimate:
-        """Of the rows of a cell."""
+        """What all have to hold."""
         raise NotImplementedError
 
     def cells(
@@ -132,7 +127,7 @@ class ColumnTest(Model):
     def rows(self, records: PaperRecords, at: Where) -> pd.DataFrame:
         """The rows with these values; records that do not have them in their specs are not read."""
         taken = list(records.group(self.group))
-        values = {n: _list(v) for n, v in self.resolved(records, at).items() if v != ANY}
+        values = {n: as_list(v) for n, v in self.resolved(records, at).items() if v != ANY}
         wanted_of = {name: wanted[0] for name, wanted in values.items()}
         own = taken[0].shape.readable(self.table) if self.table in taken[0].shape.tables else ()
         for name, wanted in values.items():
@@ -243,9 +238,11 @@ class ColumnTest(Model):
 class Mean(ColumnTest):
     """The mean over runs lies between the limits."""
 
-    def estimate(self, rows: pd.DataFrame) -> Estimate:
-        """Over the runs of a cell."""
-        return mean_estimate(self.by_run(rows).to_numpy())
+    def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
+        """One for each cell of the rows."""
+        for at, rows in self.cells(records):
+            estimate = mean_estimate(self.by_run(rows).to_numpy())
+            yield Comparison(self.label.format(**at), estimate, *self.limits)
 
 
 class Below(ColumnTest):
@@ -517,9 +514,5 @@ def in_words(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _points(where: Where) -> Iterator[dict[str, Value]]:
-    for values in itertools.product(*map(_list, where.values())):
+    for values in itertools.product(*map(as_list, where.values())):
         yield dict(zip(where, values, strict=True))
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]

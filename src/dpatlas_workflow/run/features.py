@@ -22,7 +22,7 @@ from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas.jobs.job import numerics, resolve_device, torch_device
 from dpatlas.models import backbone as backbones
 from dpatlas.models.precision import passes
-from dpatlas_workflow.run.private_records import check_fits, check_parts, identity
+from dpatlas_workflow.run.private_records import check_fits, identity
 
 MODULE = "dpatlas_workflow.run.features"
 
@@ -30,14 +30,13 @@ MODULE = "dpatlas_workflow.run.features"
 def features(data: Path, backbone: Path, output: Path, device: str) -> dict[str, Any]:
     """Write the features of the prepared set with manifest `data` by the backbone in a folder.
 
-    Their id is the name of the folder `output`; returns the manifest. Raises InputError for a
-    missing part, for data whose scaling or shape differs from the backbone's, and for a backbone
-    that gives no training record finite features.
+    Their id is the name of the folder `output`; returns the manifest. Raises InputError for data
+    whose scaling or shape differs from the backbone's, and for a backbone that gives no training
+    record finite features.
     """
     check_writable(output)
     device = resolve_device(device)
     prepared, trained = load(data.parent), backbones.load(backbone)
-    check_parts(prepared)
     check_fits(trained, prepared)
     images = {part: getattr(prepared, f"x_{part}") for part in PARTS}
     with numerics(device), passes():

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpatlas.base.guard import real
+from dpatlas.base.guard import number_in, real
 from dpatlas.base.progress import say
 from dpatlas.base.specs import Spec
-from dpatlas.errors import EXIT_FAILED_RUN, InputError, RunError
+from dpatlas.errors import EXIT_FAILED_RUN, RunError
 from dpatlas_workflow.registry import block_of
 
 TIME_LIMIT = "DPATLAS_JOB_TIMEOUT"
@@ -56,12 +56,9 @@ def time_limit() -> float | None:
     text = os.environ.get(TIME_LIMIT, "")
     if not text:
         return None
-    try:
-        minutes = float(text)
-    except ValueError:
-        raise InputError(TIME_LIMIT, repr(text), f"minutes, {MINUTES.describe()}") from None
-    MINUTES.check(TIME_LIMIT, minutes)
-    return minutes
+    minutes = number_in(text)
+    MINUTES.check(f"minutes in {TIME_LIMIT}", minutes)
+    return float(minutes)
 
 
 def memory_keys(spec: Spec) -> str:

@@ -1,17 +1,10 @@
 """Checks of a job's private records and of the public backbone that it uses."""
 
-from dpatlas.data.features import PARTS, Features
+from dpatlas.data.features import Features
 from dpatlas.data.prepared import Prepared
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job
 from dpatlas.models.backbone import Backbone, load
-
-
-def check_parts(data: Prepared) -> None:
-    """InputError unless there are records to train, tune and test on."""
-    for part in PARTS:
-        if len(getattr(data, f"y_{part}")) == 0:
-            raise InputError(f"n_{part}", 0, "at least 1")
 
 
 def load_backbone(job: Job) -> Backbone:
