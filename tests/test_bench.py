@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpatlas.bench import certificate, conv, kl, logistic, steps, worker
+from dpatlas.bench import certificate, kl, networks, steps, worker
 from dpatlas.bench.kernels import KERNELS, Candidate
 from dpatlas.bench.race import race
 from dpatlas.certify import risk as maxinf_risk
@@ -25,17 +25,18 @@ CERTIFICATE |= {"deviation": 0.3, "pairs": 40, "sampled": 5}
 TINY = {**CPU, "width": 8, "depth": 3, "inputs": 12, "outputs": 2, "n_train": 20, "n_add": 4}
 TINY |= {"chunk": 5, "peer_records": 24}
 QUIET = {**CPU, "noise_multiplier": 0.0, "steps": 2}
-REGRESSION = {"records": 40, "features": 60, "classes": 10, "batch": 12, **QUIET}
+REGRESSION = {"model": "linear", "image_shape": [60], "classes": 10, "batch": 12, **QUIET}
+REGRESSION["max_grad_norm"] = 7.5
 NETWORK = {"image_shape": [1, 8, 8], "classes": 3, "batch": 4, **QUIET}
 # Bounds near the median norm at the start, so that some records are clipped and some are not.
 TINY_STEPS = {
-    "given batch": (logistic, {**REGRESSION, "sampler": "full-batch", "max_grad_norm": 7.5}),
-    "poisson": (logistic, {**REGRESSION, "sampler": "poisson", "max_grad_norm": 7.5}),
-    "convolutions": (conv, {**NETWORK, "model": "small-cnn-t", "max_grad_norm": 3.5}),
-    "transformer": (conv, {**NETWORK, "model": "vit-tiny", "max_grad_norm": 50.0}),
+    "given batch": REGRESSION,
+    "poisson": {**REGRESSION, "sampler": "poisson", "records": 40},
+    "convolutions": {**NETWORK, "model": "small-cnn-t", "max_grad_norm": 3.5},
+    "transformer": {**NETWORK, "model": "vit-tiny", "max_grad_norm": 50.0},
 }
 SEQUENCE = {**QUIET, "classes": 3, "batch": 4, "max_grad_norm": 2.0}
-TINY_STEPS["signals"] = (conv, {**SEQUENCE, "signals": [16, 64]})
+TINY_STEPS["signals"] = {**SEQUENCE, "signals": [16, 64]}
 PRIVATE = ["dpatlas", "opacus-hooks", "opacus-ghost", "vmap"]
 
 
@@ -58,15 +59,16 @@ def test_every_candidate_that_reports_gaps_reports_the_same_ones():
         torch.testing.assert_close(found[name].double(), ours, rtol=1e-4, atol=0)
 
 
-def _weights(candidate, module, case):
+def _weights(candidate, case):
     torch.manual_seed(0)
-    return torch.cat([value.detach().flatten() for value in module.prepare(candidate, case)[0]()])
+    step, _ = networks.prepare(candidate, case)
+    return torch.cat([value.detach().flatten() for value in step()])
 
 
-@pytest.mark.parametrize(("module", "case"), TINY_STEPS.values(), ids=TINY_STEPS)
-def test_without_noise_all_private_candidates_reach_the_same_weights(module, case):
-    before = _weights("dpatlas", module, case | {"steps": 1})
-    ours, *others = [_weights(candidate, module, case) for candidate in PRIVATE]
+@pytest.mark.parametrize("case", TINY_STEPS.values(), ids=TINY_STEPS)
+def test_without_noise_all_private_candidates_reach_the_same_weights(case):
+    before = _weights("dpatlas", case | {"steps": 1})
+    ours, *others = [_weights(candidate, case) for candidate in PRIVATE]
     moved = (ours - before).norm()
     assert moved > 0
     for other in others:
@@ -75,17 +77,17 @@ def test_without_noise_all_private_candidates_reach_the_same_weights(module, cas
 
 def test_without_noise_ours_and_vmap_reach_the_same_weights_of_an_encoder():
     case = {**SEQUENCE, "words": 6}
-    before = _weights("dpatlas", conv, case | {"steps": 1})
-    ours, other = (_weights(candidate, conv, case) for candidate in ("dpatlas", "vmap"))
+    before = _weights("dpatlas", case | {"steps": 1})
+    ours, other = (_weights(candidate, case) for candidate in ("dpatlas", "vmap"))
     assert (other - ours).norm() < 1e-3 * (ours - before).norm()
 
 
 @pytest.mark.parametrize("candidate", PRIVATE)
 @pytest.mark.parametrize("name", ["poisson", "convolutions"])
 def test_every_private_candidate_adds_the_same_amount_of_noise(name, candidate):
-    module, case = TINY_STEPS[name]
+    case = TINY_STEPS[name]
     loud = case | {"noise_multiplier": 100.0}
-    noise = _weights(candidate, module, loud) - _weights(candidate, module, case)
+    noise = _weights(candidate, loud) - _weights(candidate, case)
     # Set-up takes a step besides the two that are timed.
     expected = steps.LEARNING_RATE * 100 * case["max_grad_norm"] / case["batch"] * 3**0.5
     assert float(noise.std()) == pytest.approx(expected, rel=0.15)
@@ -128,8 +130,8 @@ def test_both_ways_to_count_errors_agree():
     ("name", "case"),
     [
         ("kl", TINY),
-        ("logistic", TINY_STEPS["poisson"][1]),
-        ("conv", TINY_STEPS["convolutions"][1]),
+        ("logistic", TINY_STEPS["poisson"]),
+        ("conv", TINY_STEPS["convolutions"]),
         ("certificate", CERTIFICATE),
     ],
 )
@@ -295,10 +297,16 @@ def test_a_race_on_a_gpu_that_is_not_there_is_bad_input(refusal_of):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize(
-    ("module", "case"), [(kl, TINY), *TINY_STEPS.values(), (certificate, CERTIFICATE)]
+    ("name", "case"),
+    [
+        ("kl", TINY),
+        *(("logistic", TINY_STEPS[name]) for name in ("given batch", "poisson")),
+        *(("conv", TINY_STEPS[name]) for name in ("convolutions", "transformer", "signals")),
+        ("certificate", CERTIFICATE),
+    ],
 )
-def test_every_candidate_runs_and_is_measured_on_a_gpu(module, case):
-    (kernel,) = (one for one in KERNELS.values() if one.module == module.__name__)
-    rows = race(module.__name__, "tiny", {**case, "device": "cuda"}, kernel.candidates, 1)
+def test_every_candidate_runs_and_is_measured_on_a_gpu(name, case):
+    kernel = KERNELS[name]
+    rows = race(kernel.module, "tiny", {**case, "device": "cuda"}, kernel.candidates, 1)
     assert [row["candidate"] for row in rows if "left_out" in row] == []
     assert all(row["gpu_s"] > 0 and row["memory_mb"] > 0 for row in rows)

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
+from pydantic import Field
 
 from dpatlas.accounting.audit_statistics import epsilon_lower_bound, profile_excess
 from dpatlas.accounting.one_run import OneRunTest, one_run_profile_test
@@ -21,11 +22,14 @@ from dpatlas.audit.report import Attack, Report
 from dpatlas.audit.run import OutOfTime, Run, Train, execute
 from dpatlas.audit.script import Code, code_of
 from dpatlas.base.arrays import read_arrays
-from dpatlas.base.files import read_json, replacing, write_json
+from dpatlas.base.fields import Model, Number
+from dpatlas.base.files import replacing, write_json
 from dpatlas.base.guard import checked, integer, real
 from dpatlas.base.progress import Progress
+from dpatlas.base.yaml_files import read_checked
 from dpatlas.errors import InputError
 
+T = TypeVar("T")
 RUNS, PAIRS, LEVEL = 100, 40, 0.99
 # Its complement is shared by premises and adversaries, and a share of 0 would contradict nothing.
 CONFIDENCE = real(gt=0, le=1 - 1e-9)
@@ -80,7 +84,8 @@ def audit_training(
     if claim.canaries > 1:
         if premises_only:
             raise InputError("premises_only", "several canaries", "one canary, in pairs of runs")
-        one_run, took = _one_run(train, claim, store, level), _since(began)
+        one_run = _one_run(train, claim, store, level)
+        took = time.monotonic() - began
         return Report(claim, (), (), level, store.seed, took, one_run=one_run, looks=(level,))
     train = _timely(train, until(1.0))
     collected = _pairs(train, claim, pairs, store, until(1.0 if premises_only else TIME_OF_PAIRS))
@@ -105,7 +110,7 @@ def audit_training(
         tuple(attacks),
         level,
         store.seed,
-        _since(began),
+        time.monotonic() - began,
         pairs=len(collected),
         pair_runs=sum(
             2 + (pair.repeated is not None) + (pair.silent is not None) for pair in collected
@@ -129,8 +134,27 @@ def _timely(train: Train, until: float) -> Train:
     return timely
 
 
-def _since(began: float) -> float:
-    return time.monotonic() - began
+# Numbers of pairs and of runs that were judged, and the confidence level.
+Look = Annotated[list[Number], Field(min_length=3, max_length=3)]
+
+
+class _Facts(Model):
+    """What `audit.json` in the folder of an audit holds; code: digests of what is audited."""
+
+    claim: dict[str, Any]
+    code: dict[str, str]
+    seed: Annotated[int, Field(ge=0)]
+    looks: list[Look]
+
+
+class _Scores(Model):
+    """A line of `runs.jsonl`: the scores of a run by the adversaries that so many pairs taught."""
+
+    run: int
+    member: bool
+    pairs: int
+    adversaries: list[str]
+    scores: list[float]
 
 
 class _Store:
@@ -142,27 +166,24 @@ class _Store:
         self._claim, self._code = claim.as_dict(), code
         # Digests of an earlier audit's files: this one may import some of them later, or never.
         self._known: dict[str, str] = {}
-        # What was judged: numbers of pairs and of runs, and the confidence level.
-        self._looks: list[list[float]] = []
+        self._looks: list[Look] = []
         if seed is not None:
             integer(ge=0).check("seed", seed)
         if self.folder is None:
             return
         head = self.folder / "audit.json"
-        if head.is_file():
-            known = _head(head)
-            files = known.get("code")
-            self._known = files if isinstance(files, dict) else {}
-            now = {**self._known, **code(self._known)}
-            for key, value in (("claim", self._claim), ("code", now)):
-                if known.get(key) != value:
-                    allowed = "the same claim and code, or another folder"
-                    raise InputError(str(self.folder), f"an audit of another {key}", allowed)
-            if seed is not None and known["seed"] != seed:
-                raise InputError("seed", seed, f"{known['seed']}, of the audit in {self.folder}")
-            self.seed, self._looks = known["seed"], _looks(known, head)
-        else:
+        if not head.is_file():
             self.keep_code()
+            return
+        known = read_checked(head, _Facts)
+        now = {**known.code, **code(known.code)}
+        for key, same in (("claim", known.claim == self._claim), ("code", known.code == now)):
+            if not same:
+                allowed = "the same claim and code, or another folder"
+                raise InputError(str(self.folder), f"an audit of another {key}", allowed)
+        if seed is not None and known.seed != seed:
+            raise InputError("seed", seed, f"{known.seed}, of the audit in {self.folder}")
+        self.seed, self._known, self._looks = known.seed, known.code, known.looks
 
     def keep_code(self) -> None:
         """Write what is audited; once more when the training has imported its files."""
@@ -183,32 +204,41 @@ class _Store:
             self.keep_code()
         return tuple(level for *_, level in self._looks)
 
-    def kept(self, name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Named arrays: read from the file of this name if it is there, else made and kept."""
+    def kept(
+        self,
+        name: str,
+        make: Callable[[], dict[str, np.ndarray]],
+        parse: Callable[[dict[str, np.ndarray]], T],
+    ) -> T:
+        """Named arrays, parsed: of the file of this name if it is there, else made and kept.
+
+        InputError for a file that is damaged.
+        """
         if self.folder is None:
-            return make()
+            return parse(make())
         path = self.folder / name
         if path.is_file():
-            return _read(path)
+            try:
+                return parse(read_arrays(path))
+            except (OSError, KeyError, TypeError, ValueError):
+                allowed = "delete it: its runs are made again"
+                raise InputError(str(path), "a damaged file", allowed) from None
         arrays = make()
         with replacing(path) as stream:
             np.savez(stream, **arrays)  # type: ignore[arg-type]
-        return arrays
+        return parse(arrays)
 
-    def known_scores(self, teachers: dict[str, Any]) -> list[dict[str, Any]]:
-        """Scores of finished runs; of none that other pairs taught, and of no damaged line."""
+    def known_scores(self, teachers: Mapping[str, Any]) -> dict[tuple[int, bool], list[float]]:
+        """Scores of finished runs, by run and member; of none that other pairs taught."""
+        scores = {}
         path = self._scores_path
-        if path is None or not path.is_file():
-            return []
-        rows = []
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                row = json.loads(line)
-            except ValueError:  # the line that a killed audit was writing
-                continue
-            if isinstance(row, dict) and _is_row(row, teachers):
-                rows.append(row)
-        return rows
+        for line in path.read_bytes().splitlines() if path is not None and path.is_file() else ():
+            with suppress(ValueError):  # the line that a killed audit was writing
+                row = _Scores.model_validate_json(line)
+                whole = len(row.scores) == len(row.adversaries)
+                if whole and row.plain(*teachers) == teachers:
+                    scores[row.run, row.member] = row.scores
+        return scores
 
     @contextmanager
     def scores(self) -> Iterator[Callable[[dict[str, Any]], None]]:
@@ -229,73 +259,17 @@ class _Store:
         return None if self.folder is None else self.folder / "runs.jsonl"
 
 
-def _is_row(row: Mapping[str, Any], teachers: Mapping[str, Any]) -> bool:
-    """Whether a line holds the scores of one run by adversaries that these pairs taught."""
-    scores = row.get("scores")
-    return (
-        all(row.get(key) == value for key, value in teachers.items())
-        and type(row.get("run")) is int
-        and type(row.get("member")) is bool
-        and isinstance(scores, list)
-        and [type(each) for each in scores] == [float] * len(teachers["adversaries"])
-    )
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    """Arrays of a file; InputError for one that is damaged."""
-    try:
-        return read_arrays(path)
-    except (OSError, ValueError):
-        raise _damaged(path) from None
-
-
-def _damaged(path: Path) -> InputError:
-    return InputError(str(path), "a damaged file", "delete it: its runs are made again")
-
-
-def _head(path: Path) -> dict[str, Any]:
-    """The facts of an audit's folder; InputError for a file that no audit wrote."""
-    known = read_json(path)
-    seed = known.get("seed") if isinstance(known, dict) else None
-    if type(seed) is not int or seed < 0:
-        raise InputError(
-            str(path), "no seed of an audit", "a folder that an audit made, or a new one"
-        )
-    return known
-
-
-def _looks(known: Mapping[str, Any], path: Path) -> list[list[float]]:
-    """The looks of an audit's folder; none of one that was made before they were counted."""
-    looks = known.get("looks", [])
-    try:
-        for pairs, runs, level in looks:
-            CONFIDENCE.check("looks", level)
-            integer(ge=0).check("looks", pairs)
-            integer(ge=0).check("looks", runs)
-    except (TypeError, ValueError):
-        raise InputError(f"{path}: looks", looks, "as the audit wrote them") from None
-    return list(looks)
-
-
-def _pair(store: _Store, name: str, make: Callable[[], dict[str, np.ndarray]]) -> Pair:
-    arrays = store.kept(name, make)
-    try:
-        return from_arrays(arrays)
-    except (KeyError, TypeError, ValueError):
-        assert store.folder is not None
-        raise _damaged(store.folder / name) from None
-
-
 def _seed(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1)[0])
 
 
 def _pair_arrays(
-    train: Train, claim: Claim, seed: int, repeat: bool, rounding: float, until: float
+    train: Train, claim: Claim, seed: int, number: int, rounding: float, until: float
 ) -> dict[str, np.ndarray]:
     if time.monotonic() > until:
         raise OutOfTime
-    return to_arrays(run_pair(train, claim, seed, repeat, rounding))
+    own = _seed(seed, OF_PAIRS, number)
+    return to_arrays(run_pair(train, claim, own, number < REPEATED_PAIRS, rounding))
 
 
 def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -> list[Pair]:
@@ -303,12 +277,11 @@ def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -
     rounding = 0.0
     with Progress(2 * many, "premises: runs") as progress, suppress(OutOfTime):
         for number in range(many):
-            own = _seed(store.seed, OF_PAIRS, number)
-            repeat = number < REPEATED_PAIRS
-            make = functools.partial(_pair_arrays, train, claim, own, repeat, rounding, until)
-            name = f"pairs/{number:05d}.npz"
-            collected.append(_pair(store, name, make))
-            rounding = max(rounding, collected[-1].repeated or 0.0)
+            settings = train, claim, store.seed, number, rounding, until
+            make = functools.partial(_pair_arrays, *settings)
+            pair = store.kept(f"pairs/{number:05d}.npz", make, from_arrays)
+            collected.append(pair)
+            rounding = max(rounding, pair.repeated or 0.0)
             progress.advance(units=2)
     names = {tuple(sorted(pair.without.published)) for pair in collected}
     if len(names) > 1:
@@ -326,8 +299,7 @@ def _scores(
 ) -> dict[bool, np.ndarray]:
     """(runs, adversaries) of the runs with the canary and of those without."""
     teachers = {"pairs": adversaries.pairs, "adversaries": list(adversaries.names)}
-    known = store.known_scores(teachers)
-    rows = {(row["run"], row["member"]): row["scores"] for row in known}
+    rows = store.known_scores(teachers)
     with (
         Progress(2 * runs, "bound: runs") as progress,
         store.scores() as keep,
@@ -397,12 +369,12 @@ def _one_run(train: Train, claim: Claim, store: _Store, level: float) -> OneRunT
         with Progress(1, "one run") as progress:
             published = execute(train, Run(claim, _seed(store.seed, OF_RUNS), coins))
             progress.advance()
-        found = [each for each in published.values() if len(each) == claim.canaries]
-        if len(found) != 1:
+        fitting = [each for each in published.values() if len(each) == claim.canaries]
+        if len(fitting) != 1:
             sizes = ", ".join(f"{name} of {len(each)}" for name, each in published.items())
             allowed = f"one array of {claim.canaries} scores, larger for canaries that look in"
             raise InputError("published", sizes or "nothing", allowed)
-        return {"scores": found[0]}
+        return {"scores": fitting[0]}
 
-    found = store.kept("one_run.npz", scores)["scores"]
-    return one_run_profile_test(found, coins, *claim.profile(), level)
+    kept = store.kept("one_run.npz", scores, lambda arrays: arrays["scores"])
+    return one_run_profile_test(kept, coins, *claim.profile(), level)

@@ -4,7 +4,6 @@ A single pair (epsilon, delta) at a small delta can hardly be contradicted by ru
 afford; the settings give epsilon at every delta, and each of these is part of the claim.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from dpatlas.epsilon.claim import EpsilonClaim as Settings
 from dpatlas.epsilon.valid import accountants, epsilon_by, event
 from dpatlas.errors import InputError
 
-Names = Callable[[str], str]
 # Other commands say `claimed` for `epsilon`; a target would leave the noise multiplier open.
 KEYS = (*(key for key in CLAIM_KEYS if key not in ("claimed", "target")), "epsilon", "canaries")
 

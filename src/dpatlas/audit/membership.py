@@ -16,7 +16,6 @@ of its own and the model leaks nothing; what dependence a leak causes, they do n
 """
 
 import zipfile
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,12 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from dpatlas.accounting.audit_statistics import LEVEL, LowerBound, one_run_lower_bound
-from dpatlas.accounting.error_rates import SCORE, vector
+from dpatlas.accounting.error_rates import SCORE
 from dpatlas.accounting.gaussian_dp import gaussian_epsilon
 from dpatlas.base.guard import checked, one_of, real
 from dpatlas.errors import InputError
 
+# False positive rates that thresholds are fixed for, ascending.
 FPRS = (0.001, 0.01, 0.1)
 # References beside the model: two laws of one record need two of each kind, on average.
 LEAST_REFERENCES = 4
@@ -148,15 +148,14 @@ def attack_model(
     delta: float,
     epsilon: float | None = None,
     attack: str = "lira",
-    fprs: Sequence[float] = FPRS,
     level: float = 0.95,
 ) -> MembershipReport:
     """Attack a finished model by the scores of its candidates under it and under references.
 
     log_odds (1 + references, candidates): log(p / (1 - p)) of the right class; the model under
     attack in row 0. members (1 + references, candidates) bool: which candidates each was trained
-    on. epsilon: claimed at `delta`, between data sets that differ in one record. fprs: false
-    positive rates that thresholds are fixed for, ascending. level: of each interval and bound.
+    on. epsilon: claimed at `delta`, between data sets that differ in one record. level: of each
+    interval and bound.
 
     Raises InputError for arrays of other shapes, for fewer than four references, for references
     that had every candidate, for a model of which all or no candidates are members, and for delta
@@ -169,7 +168,6 @@ def attack_model(
     if bits[0].all() or not bits[0].any():
         found = f"{int(bits[0].sum())} of {bits.shape[1]} candidates in the model"
         raise InputError("members", found, "some in and some out")
-    vector("fprs", fprs, real(gt=0, lt=1), at_least=1)
     score = dict(zip(ATTACKS, (_lira, _rmia), strict=True))[attack]
     if bits[1:].all():
         raise InputError("members", "every candidate in every reference", "some out of some")
@@ -181,11 +179,11 @@ def attack_model(
     ]
     targeted = scored[0]
     outside = np.concatenate([of[~bits[row]] for row, of in enumerate(scored) if row])
-    points = [_point(targeted, bits[0], outside, fpr, epsilon, delta, level) for fpr in fprs]
+    points = [_point(targeted, bits[0], outside, fpr, epsilon, delta, level) for fpr in FPRS]
     inside, apart = targeted[bits[0]], targeted[~bits[0]]
     pairs_won = stats.mannwhitneyu(inside, apart, method="asymptotic").statistic
     # Both rates at once, each with half of the error.
-    last = _point(targeted, bits[0], outside, fprs[-1], None, delta, (1 + level) / 2)
+    last = _point(targeted, bits[0], outside, FPRS[-1], None, delta, (1 + level) / 2)
     mu = max(0.0, float(stats.norm.ppf(last.tpr.low) - stats.norm.ppf(last.fpr.high)))
     return MembershipReport(
         attack=attack,

@@ -96,7 +96,7 @@ class _Recorder:
 
     claim: Claim
     rounding: float = 0.0
-    partner: list[np.ndarray] | None = None
+    partner: "_Recorder | None" = None
     kept: list[np.ndarray] = field(default_factory=list)
     energy: list[float] = field(default_factory=list)
     sample: list[np.ndarray] = field(default_factory=list)
@@ -105,7 +105,6 @@ class _Recorder:
     change: np.ndarray | None = None
     first: np.ndarray | None = None
     weights: list[np.ndarray] = field(default_factory=list)
-    partner_weights: list[np.ndarray] | None = None
     beside: int | None = None
     touched: bool = False
     # Whether the first sum that differs does so by less than counts as acting.
@@ -120,9 +119,10 @@ class _Recorder:
         few = np.append(values[sampled_coordinates(len(values), WEIGHTS)], np.linalg.norm(values))
         number = len(self.weights)
         self.weights.append(few)
-        if self.partner_weights is None or self.touched or self.beside is not None:
+        if self.partner is None or self.touched or self.beside is not None:
             return
-        if number < len(self.partner_weights) and not same(few, self.partner_weights[number]):
+        others = self.partner.weights
+        if number < len(others) and not same(few, others[number]):
             self.beside = sums
 
     def on_sum(self, step: int, values: np.ndarray) -> None:
@@ -140,11 +140,12 @@ class _Recorder:
                 found = f"more than {MOST_NUMBERS:.1e} numbers in the sums of a run"
                 raise InputError("run.see", found, "a smaller network, or fewer steps")
             self.kept.append(single)
-        elif step < len(self.partner):
-            if len(self.partner[step]) != len(values):
-                found = f"{len(values)} numbers, and {len(self.partner[step])} in another run"
+        elif step < len(self.partner.kept):
+            other = self.partner.kept[step]
+            if len(other) != len(values):
+                found = f"{len(values)} numbers, and {len(other)} in another run"
                 raise InputError("run.see", found, "as many in every run")
-            difference = single.astype(float) - self.partner[step]
+            difference = single.astype(float) - other
             norm = float(np.linalg.norm(difference))
             self.largest = max(self.largest, norm)
             if step == 0:
@@ -211,7 +212,7 @@ def run_pair(
         published, run = execute_with(without, False)
     repeated, changing = None, []
     if repeat:
-        again = _Recorder(claim, partner=without.kept, partner_weights=without.weights)
+        again = _Recorder(claim, partner=without)
         twice, _ = execute_with(again, False)
         repeated = again.largest if len(again.energy) == len(without.energy) else math.inf
         rounding = max(rounding, repeated)
@@ -221,13 +222,13 @@ def run_pair(
             if name not in twice or not np.array_equal(values, twice[name])
         ]
         changing += [UPDATES] if again.beside is not None else []
-    with_ = _Recorder(claim, rounding, without.kept, partner_weights=without.weights)
+    with_ = _Recorder(claim, rounding, without)
     others, run_with = execute_with(with_, True)
     if set(published) != set(others):
         found = f"{', '.join(published) or 'nothing'} without the canary, {', '.join(others)} with"
         raise InputError("published", found, "the same names in every run")
     acted, change = with_.acted, with_.change
-    silent, muted = None, _Recorder(claim, rounding, without.kept, partner_weights=without.weights)
+    silent, muted = None, _Recorder(claim, rounding, without)
     if run.can_silence and claim.relation != "replace_one":
         silent = _silent(without, muted, published, execute_with(muted, True, True)[0])
     counts = len(without.energy), len(with_.energy)

@@ -81,13 +81,11 @@ class Report:
         """Whether an exact lower bound lies above the claim."""
         if self.one_run is not None:
             return self.one_run.rejected
-        return any(self._exceeds(each) for each in self.attacks)
-
-    def _exceeds(self, attack: Attack) -> bool:
-        """Whether the bound at the claim's delta, or the profile's test, is above the claim."""
-        if attack.test is None:
-            return False
-        return attack.test.contradicted or attack.bound.epsilon > self.claim.claimed
+        return any(
+            each.test.contradicted or each.bound.epsilon > self.claim.claimed
+            for each in self.attacks
+            if each.test is not None
+        )
 
     @property
     def powerless(self) -> bool:

@@ -63,13 +63,7 @@ def _kl_case(width: int, chunk: int, peer_records: int) -> dict[str, Any]:
 MECHANISM = {"noise_multiplier": 1.0, "max_grad_norm": 1.0}
 
 
-def _logistic_case(sampler: str) -> dict[str, Any]:
-    sizes = {"records": 50_000, "features": 512, "classes": 10, "batch": 512}
-    # A step takes a fifth of a millisecond, less than the resolution of the CPU clock.
-    return {"sampler": sampler, **sizes, "steps": 200, **MECHANISM}
-
-
-def _conv_case(
+def _network_case(
     model: str,
     batch: int,
     shape: tuple[int, ...] = (3, 32, 32),
@@ -87,7 +81,12 @@ def _sequence_case(batch: int, **shape: Any) -> dict[str, Any]:
 
 def _small_case(model: str) -> dict[str, Any]:
     # As lp_fft trains them. Single steps, of milliseconds, would time the machine's pauses.
-    return _conv_case(model, 256, (1, 8, 8), steps=50)
+    return _network_case(model, 256, (1, 8, 8), steps=50)
+
+
+# A step takes a fifth of a millisecond, less than the resolution of the CPU clock.
+LOGISTIC = _network_case("linear", 512, (512,), steps=200)
+POISSON = {"sampler": "poisson", "records": 50_000}
 
 
 def _certificate_case(plain: str) -> dict[str, Any]:
@@ -118,9 +117,9 @@ KERNELS = {
         ),
     ),
     "logistic": Kernel(
-        module="dpatlas.bench.logistic",
+        module="dpatlas.bench.networks",
         sentence="one step of softmax regression, on a given batch or with Poisson sampling",
-        cases={"step": _logistic_case("full-batch"), "step-poisson": _logistic_case("poisson")},
+        cases={"step": LOGISTIC, "step-poisson": {**LOGISTIC, **POISSON}},
         candidates=(
             Candidate("plain", "autograd step with SGD; step-poisson: on our sampler's batches"),
             Candidate("dpatlas", "our private training loop: clip, noise, SGD"),
@@ -129,24 +128,24 @@ KERNELS = {
         ),
     ),
     "conv": Kernel(
-        module="dpatlas.bench.conv",
+        module="dpatlas.bench.networks",
         sentence="one step of a convolutional network or transformer on images, signals or words",
         cases={
             "smallcnn-t-batch256": _small_case("small-cnn-t"),
             "smallcnn-xs-batch256": _small_case("small-cnn-xs"),
-            "smallcnn-batch64": _conv_case("bench-cnn", 64),
-            "resnet18-batch16": _conv_case("resnet18", 16),
-            "resnet18-batch64": _conv_case("resnet18", 64),
-            "wrn16-4-batch32": _conv_case("wrn16-4", 32),
-            "vit-batch32": _conv_case("vit-tiny", 32),
+            "smallcnn-batch64": _network_case("bench-cnn", 64),
+            "resnet18-batch16": _network_case("resnet18", 16),
+            "resnet18-batch64": _network_case("resnet18", 64),
+            "wrn16-4-batch32": _network_case("wrn16-4", 32),
+            "vit-batch32": _network_case("vit-tiny", 32),
             "encoder-batch32": _sequence_case(32, words=64),
             "signals-batch64": _sequence_case(64, signals=[16, 256]),
         },
         gpu_cases={
-            "resnet18-batch256": _conv_case("resnet18", 256),
-            "wrn16-4-batch1000": _conv_case("wrn16-4", 1000),
+            "resnet18-batch256": _network_case("resnet18", 256),
+            "wrn16-4-batch1000": _network_case("wrn16-4", 1000),
             # Ours in four parts, as max_physical_batch would have it; the others at once.
-            "wrn16-4-batch4096": _conv_case("wrn16-4", 4096, max_physical_batch=1024),
+            "wrn16-4-batch4096": _network_case("wrn16-4", 4096, max_physical_batch=1024),
         },
         candidates=(
             Candidate("plain", "autograd step with SGD"),

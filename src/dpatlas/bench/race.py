@@ -52,10 +52,6 @@ class Worker:
         reason = lines[-1] if lines else f"exit code {self.process.returncode}"
         raise RunError(f"bench: candidate {self.candidate.name} failed: {one_line(reason)}")
 
-    def wait_until_ready(self) -> None:
-        """Wait for the end of set-up and warm-up."""
-        self.memory_bytes = self.answer()["memory_bytes"]
-
     def run_once(self) -> None:
         """One repetition; its CPU seconds are added to `seconds`."""
         with contextlib.suppress(BrokenPipeError):
@@ -100,7 +96,8 @@ def race(
                 stack.callback(worker.close)
             for worker in started:
                 try:
-                    worker.wait_until_ready()
+                    # After set-up and warm-up.
+                    worker.memory_bytes = worker.answer()["memory_bytes"]
                 except RunError as error:
                     if not on_gpu or worker.candidate.name == REFERENCE:
                         raise

@@ -10,6 +10,7 @@ and the peak of torch's allocations.
 
 import dpatlas.base.single_thread  # noqa: F401, I001  numpy and torch read it when imported
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -20,11 +21,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 STATUS = Path("/proc/self/status")
 # Writing 5 to it resets the kernel's record of the peak to the present size.
 CLEAR = Path("/proc/self/clear_refs")
+_libc = ctypes.CDLL(None)
+_is_glibc = hasattr(_libc, "mallopt") and hasattr(_libc, "malloc_trim")
 # Names in glibc's malloc.h. Its thresholds begin at 128 KiB and adapt themselves up to 32 MiB.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 SMALL_BLOCK, LARGE_BLOCK = 128 * 2**10, 32 * 2**20
@@ -38,22 +41,12 @@ def main(arguments: list[str]) -> int:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     sizes = json.loads(case)
-    processor: Processor = Gpu() if sizes.get("device", "cpu") == "cuda" else Cpu()
+    processor: Cpu | Gpu = Gpu() if sizes.get("device", "cpu") == "cuda" else Cpu()
     step, scale = importlib.import_module(module).prepare(candidate, sizes)
     _say(answers, {"memory_bytes": processor.memory_bytes(step)})
     for _ in sys.stdin:
         _say(answers, {"seconds": scale * processor.seconds(step)})
     return 0
-
-
-class Processor(Protocol):
-    """What a candidate runs on."""
-
-    def memory_bytes(self, step: Callable[[], Any]) -> int:
-        """The peak of one repetition, the first, beyond what set-up holds."""
-
-    def seconds(self, step: Callable[[], Any]) -> float:
-        """The time of one repetition."""
 
 
 class Cpu:
@@ -64,14 +57,15 @@ class Cpu:
         give_freed_memory_back()
 
     def memory_bytes(self, step: Callable[[], Any]) -> int:
-        """Bytes by which the resident size rose."""
+        """Bytes by which the resident size rose in the first repetition."""
         give_freed_memory_back()
-        forget_peak()
+        with contextlib.suppress(OSError):
+            CLEAR.write_text("5")
         before = resident_bytes("VmRSS")
         step()
-        found = resident_bytes("VmHWM") - before
+        rise = resident_bytes("VmHWM") - before
         keep_freed_memory()
-        return found
+        return rise
 
     def seconds(self, step: Callable[[], Any]) -> float:
         """CPU seconds."""
@@ -92,15 +86,15 @@ class Gpu:
         self.cuda = torch.cuda
 
     def memory_bytes(self, step: Callable[[], Any]) -> int:
-        """Bytes by which torch's allocations rose."""
+        """Bytes by which torch's allocations rose in the first repetition."""
         self.cuda.synchronize()
         before = self.cuda.memory_allocated()
         self.cuda.reset_peak_memory_stats()
         step()
         self.cuda.synchronize()
-        found = self.cuda.max_memory_allocated() - before
+        rise = self.cuda.max_memory_allocated() - before
         self.cuda.empty_cache()
-        return found
+        return rise
 
     def seconds(self, step: Callable[[], Any]) -> float:
         """Wall seconds of the second of two repetitions.
@@ -112,9 +106,9 @@ class Gpu:
         start = time.perf_counter()
         step()
         self.cuda.synchronize()
-        found = time.perf_counter() - start
+        elapsed = time.perf_counter() - start
         self.cuda.empty_cache()
-        return found
+        return elapsed
 
 
 def resident_bytes(field: str) -> int:
@@ -129,22 +123,13 @@ def resident_bytes(field: str) -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def forget_peak() -> None:
-    """Reset the recorded peak to the present size, where the system allows it."""
-    if CLEAR.exists():
-        try:
-            CLEAR.write_text("5")
-        except OSError:
-            return
-
-
 def give_freed_memory_back() -> None:
     """Have the allocator return every large block as soon as it is freed (glibc only).
 
     Otherwise the peak of the same step differs between processes by half, depending on which free
     blocks the heap retains.
     """
-    if _libc is not None:
+    if _is_glibc:
         gc.collect()
         _libc.malloc_trim(0)
         _libc.mallopt(M_MMAP_THRESHOLD, SMALL_BLOCK)
@@ -152,18 +137,9 @@ def give_freed_memory_back() -> None:
 
 def keep_freed_memory() -> None:
     """Have the allocator retain freed blocks, as it would by default after a few steps."""
-    if _libc is not None:
+    if _is_glibc:
         _libc.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
         _libc.mallopt(M_TRIM_THRESHOLD, 2 * LARGE_BLOCK)
-
-
-def _find_libc() -> ctypes.CDLL | None:
-    libc = ctypes.CDLL(None)
-    known = hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim")
-    return libc if known else None
-
-
-_libc = _find_libc()
 
 
 def _say(stream: TextIO, answer: dict[str, Any]) -> None:

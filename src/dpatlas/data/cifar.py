@@ -7,9 +7,8 @@ Local copies are read in place and never written to.
 
 import io
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -42,29 +41,21 @@ class Layout:
         archive, a pickle that holds more than arrays.
         """
         batches, checksum = official_files(source, data_set, self.folder)
-        return Images(self._splits(source.required_path, batches, data_set, classes), checksum)
-
-    def _splits(
-        self,
-        path: Path,
-        batches: Mapping[str, bytes],
-        data_set: DataSet,
-        classes: Sequence[str],
-    ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         codes = [data_set.classes.index(name) for name in classes]
         parts: dict[str, list[list[np.ndarray]]] = {
             split: [[] for _ in classes] for split in ("train", "test")
         }
         for name in data_set.unpacked_md5:
-            where = f"{path}: {name}"
+            where = f"{source.where}: {name}"
             pixels, labels = _unpickle(where, batches[name], data_set, self.labels)
             split = "test" if name == self.test else "train"
             for part, code in zip(parts[split], codes, strict=True):
                 part.append(pixels[labels == code])
-        return {
+        splits = {
             split: stack([np.concatenate(part) for part in per_class])
             for split, per_class in parts.items()
         }
+        return Images(splits, checksum)
 
 
 class _ArraysOnly(pickle.Unpickler):

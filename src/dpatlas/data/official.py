@@ -6,7 +6,6 @@ whole name is one that is expected.
 
 import gzip
 import lzma
-import re
 import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -74,14 +73,6 @@ def member_bytes(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     if stream is None:
         raise InputError(member.name, "no regular file", "a regular file")
     return stream.read()
-
-
-def matched(pattern: re.Pattern[str], name: str) -> re.Match[str]:
-    """The match of a whole name; InputError where there is none."""
-    match = pattern.fullmatch(name)
-    if match is None:
-        raise InputError("name of a file", repr(name), f"one like {pattern.pattern}")
-    return match
 
 
 def stack(per_class: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -88,28 +88,21 @@ def _verdict(
     supporting = tuple(each for each in found if each.epsilon <= most)
     if supporting:
         return GUARANTEED, supporting
-    limits = list(least.values())
-    if all(limit is not None and limit > most for limit in limits):
+    if all(limit is not None and limit > most for limit in least.values()):
         return REFUTED, ()
     return UNSUPPORTED, ()
 
 
 def _noises(claim: EpsilonClaim, target: float, names: Names) -> list[NeededNoise]:
-    noises: dict[str, NeededNoise] = {}
+    noises = []
     for relation in claim.relations:
-        same = {"zero_out": "add_remove"}.get(relation)
-        if same in noises and all(
-            phase.sampler in ("poisson", "full-batch") for phase in claim.phases
-        ):
-            noises[relation] = NeededNoise(relation, noises[same].noise, noises[same].accountant)
-            continue
         try:
             needed = noise_for(claim, relation, target)
         except InputError as error:
             raise InputError(names("target"), error.found, error.allowed) from None
         if needed is not None:
-            noises[relation] = NeededNoise(relation, *needed)
-    return list(noises.values())
+            noises.append(NeededNoise(relation, *needed))
+    return noises
 
 
 def _beyond(claim: EpsilonClaim) -> bool:

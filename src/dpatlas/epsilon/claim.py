@@ -38,7 +38,7 @@ Mechanism = Literal["gaussian", Noisy, "randomized-response", "tree", "banded"]
 Relation = Literal["add_remove", "replace_one", "zero_out"]
 Released = Literal["every-sum", "last-iterate"]
 SAMPLERS, RELATIONS, RELEASED = map(get_args, (Sampler, Relation, Released))
-EVERY_SUM, LAST = RELEASED
+EVERY_SUM = RELEASED[0]
 IN_ORDER = ("shuffled", "cyclic", "balls-in-bins")
 NOISY = get_args(Noisy)
 # The samplers that go with a mechanism, the one that is meant if none is given first.

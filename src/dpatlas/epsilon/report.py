@@ -71,6 +71,14 @@ class EpsilonReport:
     def as_dict(self) -> dict[str, Any]:
         """As JSON values, but for infinite numbers."""
         claim = self.claim
+        slips = self.searched and {
+            "hits": [
+                {**vars(hit), "changes": [*hit.changes], "relations": [*hit.relations]}
+                for hit in self.searched.hits
+            ],
+            "tried": self.searched.tried,
+            "expected_by_chance": self.searched.by_chance,
+        }
         return {
             "name": claim.name,
             "source": claim.source,
@@ -89,23 +97,11 @@ class EpsilonReport:
             "tightest": None if self.tightest is None else {**vars(self.tightest)},
             "least": dict(self.least),
             "supported_by": [{**vars(each)} for each in self.supported_by],
-            "slips": None if self.searched is None else _slips(self.searched),
+            "slips": slips,
             "noise": [{**vars(each)} for each in self.noises],
             "assumptions": {each: assumptions(claim, each) for each in claim.relations},
             "warnings": list(self.warnings),
         }
-
-
-def _slip(hit: Hit) -> dict[str, Any]:
-    return {**vars(hit), "changes": [*hit.changes], "relations": [*hit.relations]}
-
-
-def _slips(found: Search) -> dict[str, Any]:
-    return {
-        "hits": [_slip(hit) for hit in found.hits],
-        "tried": found.tried,
-        "expected_by_chance": found.by_chance,
-    }
 
 
 def describe(report: EpsilonReport, *, brief: bool = False) -> str:

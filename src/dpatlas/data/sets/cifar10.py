@@ -17,15 +17,7 @@ from dpatlas.base.canonical import sha256
 from dpatlas.data.bounded import Bounded, check_size, read_file
 from dpatlas.data.cifar import Layout
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
-from dpatlas.data.official import (
-    DAMAGED,
-    damaged,
-    first_copy,
-    folders,
-    matched,
-    member_bytes,
-    stack,
-)
+from dpatlas.data.official import DAMAGED, damaged, first_copy, folders, member_bytes, stack
 from dpatlas.data.pictures import jpeg
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
@@ -104,14 +96,15 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
 
 
 def _read_tar(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
-    def members() -> Iterator[tuple[str, bytes]]:
+    def members() -> Iterator[tuple[re.Match[str], bytes]]:
         with lzma.open(path) as stream:
             bounded = Bounded(stream, LARGEST_TAR, str(path))
             with tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r|") as archive:
                 for member in archive:
-                    if member.isreg() and _is_wanted(member.name, classes):
+                    match = _wanted(member.name, classes)
+                    if member.isreg() and match is not None:
                         check_size(f"{path}: {member.name}", member.size, LARGEST_MEMBER)
-                        yield member.name, member_bytes(archive, member)
+                        yield match, member_bytes(archive, member)
 
     try:
         splits = _from_images(path, members(), data_set, classes)
@@ -131,43 +124,45 @@ def _read_folder(path: Path, data_set: DataSet, classes: Sequence[str]) -> Image
         raise InputError(str(path), f"no folders {', '.join(missing)}", "one for each class")
     digest = hashlib.sha256()
 
-    def files() -> Iterator[tuple[str, bytes]]:
+    def files() -> Iterator[tuple[re.Match[str], bytes]]:
         for split in ("train", "test"):
             for label in classes:
                 for file in sorted((path / split / label).iterdir()):
-                    name = f"{split}/{label}/{file.name}"
-                    if _is_wanted(name, classes):
+                    match = _wanted(f"{split}/{label}/{file.name}", classes)
+                    if match is not None:
                         content = read_file(file, LARGEST_MEMBER)
-                        digest.update(f"{name} {sha256(content)}\n".encode())
-                        yield name, content
+                        digest.update(f"{match[0]} {sha256(content)}\n".encode())
+                        yield match, content
 
     splits = _from_images(path, files(), data_set, classes)
     return Images(splits, f"sha256:{digest.hexdigest()}")
 
 
-def _is_wanted(name: str, classes: Sequence[str]) -> bool:
+def _wanted(name: str, classes: Sequence[str]) -> re.Match[str] | None:
     match = IMAGE_NAME.fullmatch(name)
-    return match is not None and match["label"] in classes
+    return match if match is not None and match["label"] in classes else None
 
 
 def _from_images(
-    path: Path, files: Iterable[tuple[str, bytes]], data_set: DataSet, classes: Sequence[str]
+    path: Path,
+    files: Iterable[tuple[re.Match[str], bytes]],
+    data_set: DataSet,
+    classes: Sequence[str],
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     size = int(np.prod(data_set.image_shape))
-    found: dict[tuple[str, str], dict[str, np.ndarray]] = {
+    by_number: dict[tuple[str, str], dict[str, np.ndarray]] = {
         (split, name): {} for split in ("train", "test") for name in classes
     }
-    for name, content in files:
-        match = matched(IMAGE_NAME, name)
-        images = found[match["split"], match["label"]]
+    for match, content in files:
+        where, images = f"{path}: {match[0]}", by_number[match["split"], match["label"]]
         if match["number"] in images:
-            raise InputError(f"{path}: {name}", "this image a second time", "every image once")
-        images[match["number"]] = _decode(f"{path}: {name}", content, data_set)
+            raise InputError(where, "this image a second time", "every image once")
+        images[match["number"]] = _decode(where, content, data_set)
     return {
         split: stack(
             [
                 np.array(
-                    [pixels for _, pixels in sorted(found[split, name].items())], np.uint8
+                    [pixels for _, pixels in sorted(by_number[split, name].items())], np.uint8
                 ).reshape(-1, size)
                 for name in classes
             ]

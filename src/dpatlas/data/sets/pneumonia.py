@@ -31,7 +31,6 @@ from dpatlas.data.official import (
     by_class,
     first_copy,
     folders,
-    matched,
 )
 from dpatlas.data.pictures import central_square, jpeg
 from dpatlas.data.sources import Images, Source, file_digest
@@ -234,7 +233,7 @@ def _labels(
     else:
         label_file = path.parent / data_set.label_file
         labels = xray_labels.listed(label_file, listing, MEMBER, data_set.classes)
-        xray_labels.check(label_file, labels, members, MEMBER, data_set.totals)
+        xray_labels.check(label_file, labels, members, data_set.totals)
     if len(labels) > MOST_IMAGES:
         raise InputError(str(path), f"{len(labels)} images", f"{MOST_IMAGES} at most")
     return {name: label for name, label in sorted(labels.items()) if label in classes}
@@ -250,7 +249,7 @@ def _splits(
     images: dict[str, list[np.ndarray]] = {"train": [], "test": []}
     names: dict[str, list[str]] = {"train": [], "test": []}
     for name, content in contents:
-        split = matched(MEMBER, name)["split"]
+        split = name.split("/")[1]
         images[split].append(_decode(f"{path}: {name}", content, data_set))
         names[split].append(labels[name])
     size = int(np.prod(data_set.image_shape))

@@ -1,4 +1,4 @@
-"""The `conv` race: one step of a network on a given batch of images, signals or words."""
+"""The `logistic` and `conv` races: one step of a network on vectors, images, signals or words."""
 
 from collections.abc import Callable
 from math import prod
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpatlas.accounting.samplers import FullBatch
+from dpatlas.accounting.samplers import FullBatch, Sampler, sampler
 from dpatlas.bench.steps import repetition
 from dpatlas.models.build import build
 
@@ -18,20 +18,25 @@ VOCABULARY = 5000
 def prepare(candidate: str, case: dict[str, Any]) -> tuple[Callable[[], list[Tensor]], float]:
     """The candidate's repetition, which returns the weights, and the factor to one step's time.
 
-    Images are flat rows of normal numbers, the same at every step. A case with `words` has rows of
-    so many words instead, one with `signals` rows (channels, length).
+    Records are flat rows of normal numbers. A case with `words` has rows of so many words instead,
+    one with `signals` rows (channels, length). A case with a `sampler` draws batches of `records`
+    by it; in any other every step uses the same batch.
     """
-    draws, batch = np.random.default_rng(0), case["batch"]
+    draws, size = np.random.default_rng(0), case["batch"]
+    batches: Sampler = FullBatch(size)
+    if "sampler" in case:
+        batches = sampler(case["sampler"], case["records"], size)
     x: np.ndarray
     if "words" in case:
-        x = draws.integers(0, VOCABULARY, (batch, case["words"]))
+        x = draws.integers(0, VOCABULARY, (batches.n, case["words"]))
     else:
         shape = case["signals"] if "signals" in case else [prod(case["image_shape"])]
-        x = draws.standard_normal((batch, *shape), dtype=np.float32)
-    labels = draws.integers(0, case["classes"], batch)
-    rows, targets = (torch.from_numpy(array).to(case["device"]) for array in (x, labels))
+        x = draws.standard_normal((batches.n, *shape), dtype=np.float32)
+    labels = draws.integers(0, case["classes"], batches.n)
+    # Copies: what shares numpy's memory may change unseen, so its norms are taken at every step.
+    rows, targets = (torch.tensor(array).to(case["device"]) for array in (x, labels))
     model = _network(case).to(case["device"])
-    return repetition(candidate, model, FullBatch(batch), rows, targets, case)
+    return repetition(candidate, model, batches, rows, targets, case)
 
 
 def _network(case: dict[str, Any]) -> nn.Module:
