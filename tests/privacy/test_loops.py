@@ -147,6 +147,17 @@ def test_a_hugging_face_trainer_takes_the_steps_of_a_private_training(tmp_path, 
 
 
 @of("transformers")
+def test_a_hugging_face_trainer_leaves_frozen_parameters_alone(tmp_path):
+    model = bert()
+    model.bert.embeddings.requires_grad_(False)
+    frozen = weights(model.bert.embeddings)
+    made = trainer(tmp_path, model=model)
+    made.train()
+    assert torch.equal(flat(weights(model.bert.embeddings)), flat(frozen))
+    assert "not frozen" in made.private.ledger()["mechanism"]
+
+
+@of("transformers")
 def test_a_hugging_face_trainer_resumes_to_the_same_bits(tmp_path):
     whole = trainer(tmp_path)
     whole.train()
@@ -159,6 +170,16 @@ def test_a_hugging_face_trainer_resumes_to_the_same_bits(tmp_path):
     shutil.rmtree(tmp_path / "checkpoint-3" / "private")
     with pytest.raises(InputError, match=r"resume_from_checkpoint: .* a checkpoint of a Private"):
         trainer(tmp_path).train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+
+
+@of("transformers")
+def test_a_hugging_face_trainer_writes_the_secret_to_the_folder_private_alone(tmp_path):
+    made = trainer(tmp_path, noise=Noise())
+    made.train()
+    made.save_model(str(tmp_path / "model"))
+    secret = made.private.noise.secret.encode()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.parent.name for path in files if secret in path.read_bytes()} == {"private"}
 
 
 @of("transformers")
@@ -208,12 +229,26 @@ def test_callbacks_see_every_step_and_no_log_has_the_training_loss(tmp_path):
         ({}, {}, "epsilon"),
         ({}, {"noise_multiplier": 1.0, "epsilon": 1.0}, "epsilon"),
         ({}, {"noise_multiplier": 1.0, "compute_loss_func": len}, "compute_loss_func"),
+        (
+            {},
+            {"noise_multiplier": 1.0, "optimizer_cls_and_kwargs": (torch.optim.Adam, {})},
+            "optimizer_cls_and_kwargs",
+        ),
     ],
 )
 def test_what_a_hugging_face_trainer_would_not_follow_is_refused(tmp_path, arguments, named, where):
     with pytest.raises(InputError) as refused:
         trainer(tmp_path, named=named, **arguments)
     assert refused.value.where == where
+
+
+@of("transformers")
+@pytest.mark.parametrize("several", [False, True])
+def test_an_evaluation_on_the_training_records_is_refused(tmp_path, several):
+    rows = sentences()
+    named = {"noise_multiplier": 1.0, "eval_dataset": {"train": rows} if several else rows}
+    with pytest.raises(InputError, match="eval_dataset: found train_dataset; allowed: public"):
+        trainer(tmp_path, rows=rows, named=named)
 
 
 @of("transformers")
@@ -350,3 +385,29 @@ def test_what_would_get_round_the_engine_is_refused_in_lightning(tmp_path):
     unplanned._plan = None
     with pytest.raises(InputError, match="a fit without a plan"):
         lightning(tmp_path).fit(unplanned)
+
+
+@of("lightning")
+def test_weights_that_lightning_saves_alone_have_no_secret_and_start_no_private_fit(tmp_path):
+    made = net(noise=Noise())
+    loop = lightning(tmp_path)
+    loop.fit(made)
+    for name, alone in (("whole", False), ("weights", True)):
+        loop.save_checkpoint(tmp_path / f"{name}.ckpt", weights_only=alone)
+    secret = made.private.noise.secret.encode()
+    assert secret in (tmp_path / "whole.ckpt").read_bytes()
+    assert secret not in (tmp_path / "weights.ckpt").read_bytes()
+    with pytest.raises(InputError, match="ckpt_path: found one without private steps"):
+        lightning(tmp_path).fit(net(), ckpt_path=tmp_path / "weights.ckpt")
+
+
+@of("lightning")
+def test_a_second_fit_of_a_lightning_module_is_refused_and_keeps_the_ledger(tmp_path):
+    made = net()
+    lightning(tmp_path).fit(made)
+    with pytest.raises(InputError, match="PrivateNet: found a second fit"):
+        lightning(tmp_path).fit(made)
+    assert made.private.ledger()["steps"] == 7
+    made.train_privately(table(), phases(), noise=Noise())
+    lightning(tmp_path).fit(made)
+    assert any("earlier training" in line for line in made.private.ledger()["warnings"])

@@ -280,6 +280,49 @@ def test_a_plan_and_a_ledger_name_the_optimizer_with_its_settings():
         other.restore(*run.state())
 
 
+def test_options_that_a_factory_gives_its_groups_are_part_of_the_plan():
+    def other(groups):
+        return torch.optim.NAdam([{**group, "eps": 1e-3} for group in groups])
+
+    run = training([phase(optimizer=other, steps=1)], network("linear"))
+    assert "eps=0.001" in run.state()[1]["plan"]["phases"][0]["optimizer"]
+
+
+def test_an_optimizer_whose_state_no_checkpoint_holds_is_refused_there():
+    class Counting(torch.optim.SGD):
+        def step(self, closure=None):
+            for group in self.param_groups:
+                group["k"] = group.get("k", 0) + 1
+            super().step()
+
+    class Apart(torch.optim.SGD):
+        def step(self, closure=None):
+            self.state["all"]["steps"] = torch.ones(1)
+            super().step()
+
+    for optimizer in (Counting, Apart):
+        run = training([phase(optimizer=optimizer)], network("linear"), noise=Noise())
+        run.step()
+        with pytest.raises(InputError, match=f"{optimizer.__name__}, which keeps state elsewhere"):
+            run.state()
+
+
+def test_gradients_that_a_script_left_move_nothing():
+    def everything(groups):
+        return torch.optim.SGD(model.parameters(), lr=1.0)
+
+    model = network()
+    for value in model.parameters():
+        value.grad = torch.ones_like(value)
+    before = weights(model)
+    with pytest.raises(InputError, match="SGD of other parameters or groups; allowed: one of the"):
+        phase(optimizer=everything)
+    run = training([phase(FullBatch(N), optimizer=torch.optim.SGD, trainable=("head",))], model)
+    run.step()
+    moved = {name for name, value in weights(model).items() if not torch.equal(value, before[name])}
+    assert moved == set(run.trained)
+
+
 def test_rates_may_follow_public_values_and_go_on_after_a_resume():
     def halved(run, first, last):
         for step in range(first, last):
@@ -319,6 +362,10 @@ def test_steps_beyond_the_plan_count_and_are_said():
     fresh.run()
     assert torch.equal(flat(weights(fresh.model)), flat(weights(run.model)))
     assert not fresh.guarantee().warnings and fresh.guarantee().epsilon == run.guarantee().epsilon
+    run.add_steps(2)
+    run.step()
+    stopped, longer = run.guarantee().warnings
+    assert stopped.startswith("stopped after 6 of 7") and longer.startswith("went on after the 3 s")
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,17 @@ class Records(torch.utils.data.Dataset):
         return x[index], labels[index]
 
 
+class FirstAlike(Records):
+    """Records that are others in each process, but for the first one."""
+
+    def __init__(self, rank):
+        self.rank = rank
+
+    def __getitem__(self, index):
+        x, label = super().__getitem__(index)
+        return x + self.rank * (index > 0), label
+
+
 def with_a_bad_record():
     x, labels = data()
     x[3] = torch.nan
@@ -116,7 +127,17 @@ def of_both(rank: int) -> dict:
         refusal(training([phase()], noise=Noise(f"{rank}", "keyed"), processes=group)),
         refusal(training([phase()], records=(x + rank, labels), processes=group)),
         refusal(training([phase(steps=2 + rank)], processes=group)),
+        refusal(training([phase(max_physical_batch=2 + rank)], processes=group)),
+        refusal(training([phase()], records=(FirstAlike(rank), None), processes=group)),
     ]
+
+    behind = training([phase()], noise=Noise(), processes=group)
+    sums = kept_sums(behind)
+    behind.step()
+    behind.step()
+    # As if its update had failed, and the step were tried again.
+    behind.steps_done -= rank
+    found["behind"] = [refusal(behind), len(sums), behind.ledger()["steps"]]
 
     records = Records()
     broken = training([phase()], records=(records, None), noise=Noise(), processes=group)
@@ -175,7 +196,13 @@ def test_processes_that_differ_are_refused_in_both_and_the_difference_is_named(b
     first, second = (found["refused"] for found in both)
     assert first == second
     named = [line.partition(":")[0] for line in first]
-    assert named == ["weights", "noise", "plan", "plan"]
+    assert named == ["weights", "noise", "plan", "plan", "max_physical_batch", "records"]
+
+
+def test_a_process_that_is_a_step_behind_is_refused_before_the_noise(both):
+    for found, step in zip(both, (2, 1), strict=True):
+        line, sums, counted = found["behind"]
+        assert line.startswith(f"step: found {step}, and others") and sums == counted == 2
 
 
 def test_a_process_that_dies_leaves_no_noisy_sum_uncounted(both):

@@ -71,6 +71,11 @@ CASES = {
         few_bits,
         {"ema_decay": 0.9, "records": lambda folder: (data()[0].bfloat16(), data()[1])},
     ),
+    "torch's own optimizer, few bits": (
+        both(optimizer=torch.optim.NAdam),
+        few_bits,
+        {"records": lambda folder: (data()[0].bfloat16(), data()[1])},
+    ),
     "several inputs": (both(), two_inputs, {"records": lambda folder: several("dict")}),
     "no targets": (
         both(),

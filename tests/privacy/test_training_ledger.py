@@ -130,6 +130,7 @@ def test_a_training_of_weights_that_another_left_says_that_it_counts_its_own_ste
         model.load_state_dict(fresh)
     whole = replace(ALL, trainable=("",))
     second = training([whole], model, Noise())
+    assert second.guarantee(1e-3).warnings == (FOLLOWED,) * warned
     second.run()
     assert second.guarantee(1e-3).epsilon == first.guarantee(1e-3).epsilon
     for warnings in (second.guarantee(1e-3).warnings, second.ledger(1e-3)["warnings"]):

@@ -120,6 +120,12 @@ def test_texts_are_counted_by_a_hash_of_each_word_and_a_parquet_file_reads_as_it
         read_table("data", tmp_path / "data.parquet", settings)
 
 
+def test_texts_in_more_buckets_than_memory_holds_are_refused(tmp_path):
+    rows = "note,outcome\n" + "good,ill\n" * 3000
+    with pytest.raises(InputError, match=r"column note: words: found 1,048,576 for 3,000 rows"):
+        read(tmp_path, rows, **columns(note={"words": 2**20}))
+
+
 def test_settings_name_an_optimizer_of_torch(tmp_path):
     chosen = {"optimizer": "NAdam", "optimizer_settings": {"betas": [0.8, 0.9]}}
     assert run(tmp_path, **chosen) == 0

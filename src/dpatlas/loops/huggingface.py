@@ -83,6 +83,11 @@ class PrivateTrainer(Trainer):
         super().__init__(model, args, *others, **named)
         if (noise_multiplier is None) == (epsilon is None):
             raise InputError("epsilon", epsilon, "either epsilon or noise_multiplier")
+        evaluated = self.eval_dataset
+        several = evaluated.values() if isinstance(evaluated, dict) else [evaluated]
+        if any(each is self.train_dataset is not None for each in several):
+            allowed = "public records: what is logged of them carries no noise"
+            raise InputError("eval_dataset", "train_dataset", allowed)
         self.noise_multiplier, self.epsilon, self.delta = noise_multiplier, epsilon, delta
         self.noise, self.groups = noise or Noise(), groups
         self.private: PrivateTraining | None = None
@@ -92,6 +97,7 @@ class PrivateTrainer(Trainer):
             ("compute_loss", type(self).compute_loss is not Trainer.compute_loss),
             ("compute_loss_func", self.compute_loss_func is not None),
             ("optimizers", self.optimizer is not None or self.lr_scheduler is not None),
+            ("optimizer_cls_and_kwargs", self.optimizer_cls_and_kwargs is not None),
         ):
             if own:
                 raise InputError(name, "one's own", "the loss of the model's output, args.optim")
@@ -119,7 +125,11 @@ class PrivateTrainer(Trainer):
         if steps <= 0:
             steps = math.ceil(args.num_train_epochs * batches.steps_in(1))
         decayed = self.get_decay_parameter_names(self.model)
-        others = [name for name, _ in self.model.named_parameters() if name not in decayed]
+        others = [
+            name
+            for name, value in self.model.named_parameters()
+            if value.requires_grad and name not in decayed
+        ]
         phase = TrainingPhase(
             batches,
             1.0 if self.noise_multiplier is None else self.noise_multiplier,

@@ -42,8 +42,8 @@ class PrivateModule(LightningModule):
     `private` is its `PrivateTraining`, made when a Trainer starts to fit: its ledger, guarantee and
     `save`. An epoch has the first phase's steps per epoch; the Trainer stops after the last planned
     step, or earlier where it is told to. `epsilon` is logged; what `training_step` logs is not, as
-    it carries no noise. A checkpoint continues to the same bits and holds the secret of the noise:
-    release what `private.save` writes.
+    it carries no noise. A checkpoint continues to the same bits and holds the secret of the noise,
+    but for one of weights only: release that, or what `private.save` writes.
     """
 
     private: PrivateTraining | None = None
@@ -69,6 +69,7 @@ class PrivateModule(LightningModule):
                 found = f"{name} in front of PrivateModule's"
                 raise InputError(type(self).__name__, found, "class Private(PrivateModule, Net)")
         self.automatic_optimization = False
+        self.private = None
         self._plan = dataset, training_phases(phases), noise or Noise(), options
 
     def configure_optimizers(self) -> Any:
@@ -83,6 +84,13 @@ class PrivateModule(LightningModule):
         if precision != "32-true":
             allowed = "32-true; train_privately(autocast=torch.bfloat16) for products in bfloat16"
             raise InputError("precision", precision, allowed)
+        if self.private is not None and self.private.steps_released and self._restored is None:
+            # The ledger of another training would not count the steps of this one.
+            allowed = "train_privately again, for a training of its own"
+            raise InputError(type(self).__name__, "a second fit", allowed)
+        if self.trainer.ckpt_path is not None and self._restored is None:
+            found, allowed = "one without private steps", "a whole checkpoint of a PrivateModule"
+            raise InputError("ckpt_path", found, allowed)
         dataset, phases, noise, options = self._plan
         alone = not isinstance(dataset[0], tuple | list | dict)
         # Of the module's name, which the ledger states.
@@ -102,6 +110,7 @@ class PrivateModule(LightningModule):
             del self.__dict__["log"], self.__dict__["log_dict"]
         if self._restored is not None:
             self.private.restore(*self._restored)
+            self._restored = None
         return PrivateSteps(self.private)
 
     def train_dataloader(self) -> Any:
@@ -131,9 +140,9 @@ class PrivateModule(LightningModule):
         return loss
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the engine's state."""
+        """Add the engine's state, unless weights alone are saved."""
         super().on_save_checkpoint(checkpoint)
-        if self.private is not None:
+        if self.private is not None and "optimizer_states" in checkpoint:
             arrays, facts = self.private.state()
             tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
             checkpoint[STATE] = {"arrays": tensors, "facts": canonical_json(facts)}

@@ -3,7 +3,7 @@
 Tensors on the model's device are indexed there. Tensors elsewhere, arrays and memory-mapped files
 are indexed where they are, and the rows are moved. Of a map-style dataset (`__getitem__` and
 `__len__`, as torch's) the drawn items are fetched one by one: nothing else of it is ever read, but
-for item 0, whose shapes the probe needs.
+for item 0, whose shapes the probe needs, and the few by which several processes compare theirs.
 """
 
 from collections.abc import Mapping, Sequence

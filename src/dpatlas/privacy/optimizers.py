@@ -144,7 +144,7 @@ class FromTorch(Optimizer):
         for name, setting in self.settings.items():
             by_setting.setdefault(setting, []).append(self.parameters[name])
         self._inner = made(factory, [{"params": p, **vars(s)} for s, p in by_setting.items()])
-        self._by_group = list(by_setting)
+        self._by_group, self._options = list(by_setting), options_of(self._inner)
         if any(each.weight_decay for each in by_setting) and not self._decays():
             allowed = f"0 with {type(self._inner).__name__}, which has none"
             raise InputError("weight_decay", "a number > 0", allowed)
@@ -164,8 +164,14 @@ class FromTorch(Optimizer):
 
     @property
     def state(self) -> dict[str, Tensor]:
-        """By slot/name; InputError for a state of other things than tensors."""
+        """By slot/name; InputError for a state of other things than tensors of parameters."""
         found = {}
+        inner = self._inner
+        # By constants of its groups, as some rules count steps, or of no parameter.
+        elsewhere = inner and not all(isinstance(key, Tensor) for key in inner.state)
+        if inner and (elsewhere or options_of(inner) != self._options):
+            kind = f"{type(inner).__name__}, which keeps state elsewhere than by parameter"
+            raise InputError("optimizer", kind, "tensors of parameters, which a checkpoint holds")
         for name, value in self.parameters.items():
             for slot, each in (self._inner.state.get(value, {}) if self._inner else {}).items():
                 if each is not None and not isinstance(each, Tensor):
@@ -179,7 +185,10 @@ class FromTorch(Optimizer):
     def state(self, values: Mapping[str, Tensor]) -> None:
         for key, each in values.items():
             slot, name = key.split("/", 1)
-            self._inner.state[self.parameters[name]][slot] = each
+            parameter = self.parameters[name]
+            # A checkpoint has the bits of bfloat16 as whole numbers.
+            bits = each.dtype == torch.int16 and parameter.dtype == torch.bfloat16
+            self._inner.state[parameter][slot] = each.view(torch.bfloat16) if bits else each
 
 
 def made(factory: Factory, groups: list[dict[str, Any]]) -> Any:
@@ -190,13 +199,27 @@ def made(factory: Factory, groups: list[dict[str, Any]]) -> Any:
     )
     if not callable(factory):
         raise InputError("optimizer", repr(factory), allowed)
+    given = [list(map(id, group["params"])) for group in groups]
     try:
         optimizer = factory(groups)
     except Exception as error:  # a stranger's code may raise anything
         raise InputError("optimizer", f"{type(error).__name__}: {error}", allowed) from error
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InputError("optimizer", type(optimizer).__name__, allowed)
+    # Others may have gradients without noise.
+    if [list(map(id, group["params"])) for group in optimizer.param_groups] != given:
+        found = f"{type(optimizer).__name__} of other parameters or groups"
+        raise InputError("optimizer", found, "one of the groups that the function gets")
     return optimizer
+
+
+def options_of(optimizer: Any) -> list[str]:
+    """What each group of torch's optimizer has beside parameters, rate and decay, in words."""
+    own = ("params", "lr", "weight_decay")
+    return [
+        ", ".join(f"{key}={value}" for key, value in sorted(group.items()) if key not in own)
+        for group in optimizer.param_groups
+    ]
 
 
 def in_words(optimizer: str | Factory) -> str:
@@ -209,13 +232,13 @@ def in_words(optimizer: str | Factory) -> str:
     parameter = torch.zeros(2, 2, requires_grad=True)
     parameter.grad = torch.ones(2, 2)
     trial = made(optimizer, [{"params": [parameter], **vars(Setting(1.0, 0.0))}])
+    words = f"{type(trial).__name__}({options_of(trial)[0]})"
     try:
         trial.step()
     except Exception as error:  # as above
         found = f"{type(trial).__name__}, which fails: {f'{error}'.splitlines()[0][:200]}"
         raise InputError("optimizer", found, "one whose step needs gradients alone") from error
-    own = {k: v for k, v in sorted(trial.defaults.items()) if k not in ("lr", "weight_decay")}
-    return f"{type(trial).__name__}({', '.join(f'{key}={value}' for key, value in own.items())})"
+    return words
 
 
 def make_optimizer(

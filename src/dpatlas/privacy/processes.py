@@ -39,13 +39,21 @@ class Processes:
             return start, slice(rows.start + start, rows.start + stop)
         return start, rows[start:stop]
 
-    def add(self, clipped: ClippedSum) -> None:
-        """Add up the sums of all processes in place, in float64; `norms` stay those of this one."""
+    def add(self, clipped: ClippedSum, step: int) -> None:
+        """Add up the sums of all processes in place, in float64; `norms` stay those of this one.
+
+        Raises InputError, in all of them, where they are at different steps: a record that is in
+        two batches would count twice.
+        """
         sums = list(clipped.gradients.values())
         numbers = [*sums, torch.as_tensor(clipped.skipped, device=self.device)]
+        numbers.append(torch.tensor([step, step**2], device=self.device))
         flat = torch.cat([each.double().flatten() for each in numbers])
         dist.all_reduce(flat, group=self.group)
-        *totals, skipped = flat.split([each.numel() for each in numbers])
+        *totals, skipped, steps = flat.split([each.numel() for each in numbers])
+        # Of numbers with this mean and this mean square, all are equal.
+        if steps.tolist() != [self.count * step, self.count * step**2]:
+            raise InputError("step", f"{step}, and others", "the same in all processes")
         for value, total in zip(sums, totals, strict=True):
             value.copy_(total.view_as(value))
         clipped.skipped = skipped[0].long()

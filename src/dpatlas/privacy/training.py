@@ -79,6 +79,8 @@ OnUpdate = Callable[[int, dict[str, Tensor]], None]
 CLIP_COUNT = "clip count"
 # About how many numbers of each tensor of a noisy sum tell it from another.
 SHOWN_NUMBERS = 256
+# Records, from the first to the last, by which processes see that they have the same.
+SHOWN_RECORDS = 16
 # The version whose steps have these bits: a checkpoint of another one is refused.
 ENGINE = "0.2"
 # Key of the projection that tells whether a record changed: "rows" in ASCII.
@@ -137,7 +139,7 @@ class PrivateTraining:
     `processes`: a torch.distributed process group, in each of whose processes this training is made
     and run, on the same records and a model of the same values that nothing wraps. Each computes a
     share of every batch, and the noise is added once (`dpatlas.privacy.processes`); a secret of the
-    noise is the first process's. `max_physical_batch` is then of one process.
+    noise is the first process's. `max_physical_batch` is of one process, and the same in all.
 
     Parameters with requires_grad=False when this object is made stay frozen, unless a phase's
     `trainable` names them.
@@ -339,13 +341,17 @@ class PrivateTraining:
     @property
     def _reservations(self) -> list[str]:
         """What a guarantee does not cover: steps of an earlier training, a stop that was chosen."""
-        if not self.steps_released or not all(each.noise_multiplier for each in self.ran.phases):
+        if not self.steps_released:
+            # An epsilon of 0 is then no statement on the weights.
+            trained = self.after is None and are_trained(list(self.model.parameters()))
+            return [FOLLOWED] if trained else []
+        if not all(each.noise_multiplier for each in self.ran.phases):
             return []
         said = []
         if self.steps_released < self.steps:
-            said = [STOPPED.format(self.steps_released, self.steps)]
-        elif self.steps_released > self._planned:
-            said = [EXTENDED.format(self._planned)]
+            said += [STOPPED.format(self.steps_released, self.steps)]
+        if self.steps_released > self._planned:
+            said += [EXTENDED.format(self._planned)]
         return [*said, FOLLOWED] if self._follows else said
 
     def _or_defaults(self, delta: float | None, relation: str | None) -> tuple[float, str]:
@@ -480,10 +486,18 @@ class PrivateTraining:
         """InputError where processes would not take the same step."""
         if self.processes is None or self._agreed:
             return
+        n = self.data.n
+        some = np.unique(np.linspace(0, n - 1, min(n, SHOWN_RECORDS)).astype(np.int64))
+        kind = self.device.type
         facts = {
             "plan": self._plan(),
-            "first record": digest(*self.data.sample()),
+            # Of each process's share: it divides the same parts of a batch as the others do.
+            "max_physical_batch": [phase.max_physical_batch for phase in self.phases],
+            "records": digest(*self.data.take(some, to_device(some, self.device))),
             "noise": [self.noise.name, self.repetition],
+            "clip bound": self._max_grad_norm,
+            # Others draw other noise of the same key.
+            "device": torch.cuda.get_device_name(self.device) if kind == "cuda" else kind,
             "steps done": self.steps_done,
             "weights": values_of(self.model),
         }
@@ -907,7 +921,7 @@ class PrivateTraining:
                 total.add(part)
         assert total is not None
         if self.processes is not None:
-            self.processes.add(total)
+            self.processes.add(total, step)
         return total
 
     def _for_views(self, labels: Tensor) -> Tensor:

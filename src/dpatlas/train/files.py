@@ -15,6 +15,8 @@ from dpatlas.errors import InputError
 from dpatlas.train.settings import ColumnSettings, TableSettings
 
 Cells = Sequence[str]
+# Numbers of a column of texts that are held in memory: 8 GB.
+MOST_NUMBERS = 2**31
 
 
 def read_table(
@@ -96,6 +98,9 @@ def _encoded(where: str, cells: Cells, column: ColumnSettings, marks: set[str]) 
         places = _places(where, cells, column.categories)
         return np.eye(len(column.categories), dtype=np.float32)[places]
     if column.words:
+        if (count := len(cells) * column.words) > MOST_NUMBERS:
+            found = f"{column.words:,} for {len(cells):,} rows, {count:,} numbers"
+            raise InputError(f"{where}: words", found, f"at most {MOST_NUMBERS:,} numbers")
         return _hashed(cells, column.words)
     assert column.range
     numbers, (low, high) = _numbers(where, cells), column.range
@@ -110,7 +115,7 @@ def _hashed(cells: Cells, buckets: int) -> np.ndarray:
     from sklearn.feature_extraction.text import HashingVectorizer  # a second to import
 
     counted = HashingVectorizer(n_features=buckets, alternate_sign=False, norm="l2")
-    found: np.ndarray = counted.transform(cells).toarray().astype(np.float32)
+    found: np.ndarray = counted.transform(cells).astype(np.float32).toarray()
     return found
 
 
