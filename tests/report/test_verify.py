@@ -65,6 +65,13 @@ def test_a_manifest_is_what_sha256sum_writes_and_checks(run):
     assert checked.returncode == 1
 
 
+def test_a_manifest_has_no_file_of_elsewhere(run, tmp_path, refusal_of):
+    places = ["--results", run, "--output", tmp_path / "new.txt"]
+    for path in (tmp_path / "other.csv", run / "figures/none.csv"):
+        refusal_of(manifest.main, *places, "--files", path)
+    assert not (tmp_path / "new.txt").exists()
+
+
 def test_an_edited_figure_or_table_gets_no_checksum(run, refusal_of):
     run = run.rename(run.with_name("smoke"))
     path = run / f"tables/{TABLE}.csv"

@@ -197,6 +197,10 @@ BAD = [
         {"optimizer": "NAdam", "optimizer_settings": {"beta": 0}},
         "optimizer: found TypeError: NAdam.__init__() got an unexpected keyword argument 'beta'",
     ),
+    (
+        {"optimizer": "NAdam", "optimizer_settings": {"lr": 1}},
+        "optimizer_settings.lr: found 1; allowed: none: lr is a setting of its own",
+    ),
     ({"optimizer_settings": {"eps": 1}}, "optimizer_settings: found eps; allowed: none with sgd"),
     ({"model": "resnet18"}, "model: found resnet18 with records of one's own"),
     (

@@ -395,6 +395,10 @@ class TrainSettings(Model):
         if self.optimizer_settings and self.optimizer.islower():
             allowed = f"none with {self.optimizer}; a class of torch.optim takes them"
             raise InputError("optimizer_settings", ", ".join(self.optimizer_settings), allowed)
+        for key in ("lr", "weight_decay"):
+            if key in self.optimizer_settings:
+                allowed = f"none: {key} is a setting of its own"
+                raise InputError(f"optimizer_settings.{key}", self.optimizer_settings[key], allowed)
         self._check_files()
         if self.canaries:
             self._check_canaries()

@@ -11,16 +11,20 @@ from pathlib import Path
 from dpatlas.base.files import read_json, read_text, remove_parts, write_atomic
 from dpatlas.base.folders import command
 from dpatlas.errors import ArgumentParser, InputError, run_command
-from dpatlas_workflow.report.state import RERUN, file_differences, file_sha256, require_as_made
+from dpatlas_workflow.report.state import RERUN, file_differences, require_as_made, sha256_now
 
 NAME = "manifest.txt"
 VERDICTS, FOLDERS = ("claims.csv", "comparisons.csv"), ("figures", "tables")
 
 
 def manifest_of(folder: Path, files: Iterable[Path]) -> str:
-    """A line per file, sorted by path from `folder`."""
-    digests = sorted((path.relative_to(folder).as_posix(), file_sha256(path)) for path in files)
-    return "".join(f"{digest}  {name}\n" for name, digest in digests)
+    """A line per file, sorted by path from `folder`; InputError for one that is elsewhere."""
+    lines = []
+    for path in files:
+        if not path.is_relative_to(folder) or (digest := sha256_now(path)) is None:
+            raise InputError(str(path), "no such file below it", f"files below {folder}")
+        lines.append((path.relative_to(folder).as_posix(), digest))
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(lines))
 
 
 def read_manifest(path: Path) -> dict[str, str]:
@@ -66,12 +70,16 @@ def require_products_as_made(folder: Path, files: Iterable[Path]) -> None:
     """
     for path in files:
         lineage = folder / "lineage" / f"{path.stem}.json"
-        if path.parent.name in FOLDERS and lineage.is_file():
-            digest = read_json(lineage)["outputs"].get(path.name, "")
-            recorded = {path.relative_to(folder).as_posix(): digest}
-            again = f"{command(f'--force {path.stem}', folder.name)} makes it again"
-            allowed = f"the file as it was made: {again}"
-            require_as_made(folder, recorded, f"lineage/{lineage.name}", allowed)
+        if path.parent.name not in FOLDERS or not lineage.is_file():
+            continue
+        again = f"{command(f'--force {path.stem}', folder.name)} makes it again"
+        content = read_json(lineage)
+        outputs = content.get("outputs") if isinstance(content, dict) else None
+        if not isinstance(outputs, dict) or path.name not in outputs:
+            raise InputError(str(lineage), f"no outputs with {path.name}", f"a lineage: {again}")
+        recorded = {path.relative_to(folder).as_posix(): outputs[path.name]}
+        allowed = f"the file as it was made: {again}"
+        require_as_made(folder, recorded, f"lineage/{lineage.name}", allowed)
 
 
 def main(arguments: Sequence[str]) -> int:
