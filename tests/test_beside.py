@@ -85,10 +85,10 @@ def test_a_bound_that_is_not_kept_shows():
 
 
 @pytest.mark.parametrize("name", beside.SCRIPTS)
-def test_the_page_shows_the_scripts_as_they_are(name):
+def test_the_page_shows_our_script_and_has_the_lines_of_both(name):
     page = (DOCS / "migrate.md").read_text(encoding="utf-8")
     code = (DOCS / "examples" / f"{name}.py").read_text(encoding="utf-8")
-    assert f"```python\n{code.rstrip()}\n```" in page
+    assert name == beside.OPACUS or f"```python\n{code.rstrip()}\n```" in page
     assert re.search(rf"\b{len(code.splitlines())}\b", page), "number of lines"
 
 
