@@ -119,8 +119,9 @@ def claims_files():
 
 def test_the_extras_together_are_the_environment_of_a_checkout():
     extras = dict(PROJECT["optional-dependencies"])
-    # The weights of one backbone: what needs them says how to install them.
-    del extras["imagenet"]
+    # The weights of one backbone, and Parquet: what needs them says how to install them.
+    for name in ("imagenet", "parquet"):
+        del extras[name]
     texts = [*PROJECT["dependencies"], *(text for extra in extras.values() for text in extra)]
     named = [Requirement(text) for text in texts]
     outside = [str(each) for each in named if each.name != "dp-atlas"]

@@ -19,6 +19,7 @@ MORE = (
     "README.md",
     "requirements.lock",
     "requirements.in",
+    "requirements-models.in",
     "Makefile",
     ".gitignore",
 )
