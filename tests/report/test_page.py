@@ -32,7 +32,7 @@ from dpatlas.errors import InputError
 from dpatlas_workflow.evidence.claims import COLUMNS, COMPARISON_COLUMNS, write_claims
 from dpatlas_workflow.evidence.looks import LOOKS, MOST_EQUAL
 from dpatlas_workflow.evidence.verdicts import VERDICTS
-from dpatlas_workflow.report.page import build_pages, main, write_pages
+from dpatlas_workflow.report.page import _environment, build_pages, main, write_pages
 from dpatlas_workflow.report.page_claims import ROOM, RUNS_WIDTH, cards
 from dpatlas_workflow.report.page_findings import findings
 from dpatlas_workflow.report.page_items import Item
@@ -515,3 +515,19 @@ def test_the_published_pages_are_of_the_published_tiers_and_small_enough_to_be_s
         links = {each.partition("#")[0] for each in Reader(path.read_text()).addresses}
         inside = [link for link in links if not link.startswith(("https:", "data:"))]
         assert all((folder / link).exists() for link in inside), path
+
+
+@pytest.mark.parametrize(
+    ("published", "shown"),
+    [
+        ("KL of ntk less he in quick-0123abcd", "KL of ntk \u2212 he in quick"),
+        (
+            "largest kappa less 1 < 1: less than twice",
+            "largest kappa \u2212 1 < 1: less than twice",
+        ),
+        # A minus sign would stand for (share - 1) - 2^-h.
+        ("share less 1 - 2^-h", "share less 1 - 2^-h"),
+    ],
+)
+def test_a_difference_has_a_minus_sign_where_it_needs_no_brackets(published, shown):
+    assert _environment().filters["compared"](published) == shown

@@ -114,9 +114,9 @@ def _hashed(cells: Cells, buckets: int) -> np.ndarray:
     """Counts of each text's words by hash, (n, buckets), scaled to length 1."""
     from sklearn.feature_extraction.text import HashingVectorizer  # a second to import
 
-    counted = HashingVectorizer(n_features=buckets, alternate_sign=False, norm="l2")
-    found: np.ndarray = counted.transform(cells).astype(np.float32).toarray()
-    return found
+    vectorizer = HashingVectorizer(n_features=buckets, alternate_sign=False, norm="l2")
+    counts: np.ndarray = vectorizer.transform(cells).astype(np.float32).toarray()
+    return counts
 
 
 def _filled(

@@ -131,7 +131,7 @@ def past_runs(results: Path, machine: str) -> list[PastRun]:
             gpu = cost_of(spec).gpu and cost["device"] == "cuda"
             kind, amount = (spec.key, spec.kind), units(spec, backbone)
             seconds = float(cost["wall_s" if gpu else "cpu_s"]), seconds_of(kind, amount, gpu)
-            if cost["machine"] == machine:
+            if cost["machine"] == machine and seconds[0] > 0:
                 runs.append(PastRun(path.parents[3].name, kind, gpu, amount, *seconds))
     return runs
 

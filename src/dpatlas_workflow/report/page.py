@@ -123,8 +123,8 @@ OWN_TIER = "settings of the user's own; see config.json in the results folder"
 USES = {"x_add": "to add as neighbours", "x_validation": "for validation", "x_test": "for testing"}
 # Of a record in the name of a comparison.
 DIGEST = re.compile(r"-[0-9a-f]{8}\b")
-# "a less b", not "less than b".
-LESS = re.compile(r" less (?!than )")
+# "a less b" of publications, where it is not "less than b"; "a less 1 - b" would need brackets.
+DIFFERENCE = re.compile(r" less (?!than )(?!.* - )")
 HERE = Path(__file__).parent
 # The page with data, privacy and runs; in every page that was written.
 INDEX, RUNS = "index", "runs"
@@ -441,7 +441,7 @@ def _environment() -> jinja2.Environment:
         "source_text": source_text,
         "duration": duration,
         "outcome": outcome,
-        "compared": lambda text: LESS.sub(" \u2212 ", DIGEST.sub("", text)),
+        "compared": lambda text: DIFFERENCE.sub(" \u2212 ", DIGEST.sub("", text)),
         "formulas": lambda text: html(text, NOTE_MATH),
     }
     environment.filters |= filters
