@@ -1,6 +1,7 @@
 """Config, paths and what every rule shares."""
 
 import functools
+import inspect
 import os
 import re
 import sys
@@ -71,6 +72,17 @@ LISTS = f"{ATLAS.folder}/lists"
 
 # What `snakemake --report` begins with.
 report: "../report/workflow.rst"
+
+
+def of_job(name):
+    """Input function: this attribute of the job whose id is the wildcard."""
+
+    def attribute(wildcards):
+        return getattr(ATLAS.job(wildcards.id), name)
+
+    # Snakemake reads the signature at every call, a seventh of a dry run where Python works it out.
+    attribute.__signature__ = inspect.signature(attribute)
+    return attribute
 
 
 def seconds_of(ids):

@@ -10,11 +10,11 @@ for key in ATLAS.blocks:
             name:
                 f"{key}_{kind}"
             input:
-                data=lambda wildcards: ATLAS.job(wildcards.id).data,
-                public=lambda wildcards: ATLAS.job(wildcards.id).public_data,
-                backbones=lambda wildcards: ATLAS.job(wildcards.id).weights,
-                features=lambda wildcards: ATLAS.job(wildcards.id).features,
-                tuning=lambda wildcards: ATLAS.job(wildcards.id).tuning,
+                data=of_job("data"),
+                public=of_job("public_data"),
+                backbones=of_job("weights"),
+                features=of_job("features"),
+                tuning=of_job("tuning"),
             output:
                 record=f"{ATLAS.folder}/runs/{key}/{{id}}/record.json",
                 cost=f"{ATLAS.folder}/runs/{key}/{{id}}/cost.json",
@@ -33,9 +33,9 @@ for key in ATLAS.blocks:
                 gpu=lambda wildcards: int(ATLAS.job(wildcards.id).device != "cpu"),
             params:
                 spec=lambda wildcards: ATLAS.spec(wildcards.id).argument,
-                inputs=lambda wildcards: ATLAS.job(wildcards.id).arguments,
+                inputs=of_job("arguments"),
                 checkpoints=CHECKPOINTS,
-                device=lambda wildcards: ATLAS.job(wildcards.id).device,
+                device=of_job("device"),
                 code=code_digest(ATLAS.blocks[key].job_module(kind)),
             shell:
                 "python -m dpatlas.base.fork dpatlas_workflow.run --spec {params.spec:q} {params.inputs} "

@@ -4,7 +4,7 @@
 rule pretrain_backbone:
     """A backbone, trained on public data."""
     input:
-        data=lambda wildcards: ATLAS.job(wildcards.id).data,
+        data=of_job("data"),
     output:
         record=f"{ATLAS.folder}/runs/pretrain/{{id}}/record.json",
         cost=f"{ATLAS.folder}/runs/pretrain/{{id}}/cost.json",
@@ -24,7 +24,7 @@ rule pretrain_backbone:
     params:
         checkpoints=CHECKPOINTS,
         spec=lambda wildcards: ATLAS.specs[wildcards.id].argument,
-        device=lambda wildcards: ATLAS.job(wildcards.id).device,
+        device=of_job("device"),
         backbone=subpath(output.manifest, parent=True),
         code=code_digest(ATLAS.blocks["pretrain"].job_module("backbone")),
     shell:
