@@ -44,7 +44,7 @@ PAGE = (PROJECT / "src/dpatlas_workflow/papers/dp_sgld/README.md").read_text()
 REFUTED = {"sgld-5b", "sgld-5c", "sgld-5"}
 IDENTITIES = {
     *("sgld-5a", "sgld-6a", "sgld-6b", "sgld-6", "sgld-8a", "sgld-8b", "sgld-8", "sgld-10"),
-    "sgld-14",
+    *("sgld-14", "sgld-16"),
 }
 DP_SGD = {"method": "dp-sgd", "epsilon": 1.0}
 

@@ -41,6 +41,8 @@ def test_theorem_3_2_is_violated_by_single_records_in_batches(K, alpha, exact, c
     bound = theorems.claimed_rdp(alpha, LIPSCHITZ, CURVATURE, 100, 0.02, 0.5 * K)
     assert bound == pytest.approx(claimed, rel=1e-3)
     assert divergence > 7 * bound
+    # With whatever log-Sobolev constant.
+    assert divergence > 6 * theorems.claimed_rdp_lsi(alpha, LIPSCHITZ, 0.0, 100, 0.02, 0.5 * K)
 
 
 @pytest.mark.parametrize("K, delta", [(1, 1.05e-3), (2, 1.46e-3), (5, 1.62e-3), (14, 1.63e-3)])

@@ -37,6 +37,19 @@ def test_claim_stops_growing_while_composition_does_not():
     assert claims[0] == pytest.approx(decreasing)
 
 
+@given(c=st.floats(0, 1e6), sigma2=st.floats(1e-3, 10), sum_eta=positive)
+def test_theorem_3_1_falls_with_its_constant_and_has_theorem_3_2_as_a_case(c, sigma2, sum_eta):
+    setting = {"alpha": 3.0, "L": 1.5, "n": 1000, "sigma2": sigma2, "sum_eta": sum_eta}
+    most = theorems.claimed_rdp_lsi(c=0.0, **setting)
+    # Twice the composition of full batches.
+    assert most == pytest.approx(2 * 3.0 * 1.5**2 * sum_eta / (1000**2 * sigma2))
+    claim = theorems.claimed_rdp_lsi(c=c, **setting)
+    assert claim <= most * (1 + 1e-12)
+    if c > 1e-9:
+        claimed = theorems.claimed_rdp(lam=2 * sigma2 * c, **setting)
+        assert claim == pytest.approx(claimed, rel=1e-9)
+
+
 @given(sigma2=st.floats(1e-6, 1e3), sum_eta=positive, delta=st.floats(1e-12, 0.5))
 def test_claimed_epsilon_is_the_least_over_all_orders(sigma2, sum_eta, delta):
     epsilon = theorems.claimed_epsilon_real(1.5, 0.1, 1000, sigma2, sum_eta, delta)

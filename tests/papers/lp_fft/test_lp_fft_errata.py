@@ -10,7 +10,9 @@ import math
 import numpy as np
 import pytest
 
+from dpatlas.accounting.gaussian_dp import gaussian_epsilon
 from dpatlas.formulas.lp_fft import imbalance, linear
+from dpatlas.formulas.lp_fft.privacy import langevin_epsilon
 from dpatlas_workflow.papers.lp_fft.jobs.linear import largest_noise, least_head_variance
 from dpatlas_workflow.papers.lp_fft.jobs.sensitivity import ball_sensitivities, head_variance
 
@@ -178,6 +180,23 @@ def test_corollary_5_3_has_no_upper_end_of_noise():
     assert 0 < low < printed_low
     assert grows((low + printed_low) / 2)
     assert not grows(0.99 * low)
+
+
+@pytest.mark.parametrize(
+    ("difference", "exact", "printed"), [(2.0, 6.573, 5.299), (0.2, 0.497, 1.567)]
+)
+def test_equation_19_lacks_a_square(difference, exact, printed):
+    """Of a linear loss the end of the trajectory says all: normals `difference` T apart."""
+    T, sigma, delta = 2.0, math.sqrt(2.0), 1e-5
+    epsilon = gaussian_epsilon(difference * T / math.sqrt(2 * sigma**2 * T), delta)
+    assert epsilon == pytest.approx(exact, rel=1e-3)
+    setting = (difference, T, sigma, delta)
+    assert langevin_epsilon(*setting, "paper") == pytest.approx(printed, rel=1e-3)
+    assert epsilon < langevin_epsilon(*setting)
+    # The least over orders.
+    rate, orders = difference**2 * T / (4 * sigma**2), 1 + np.geomspace(1e-3, 1e3, 100_001)
+    least = np.min(orders * rate + math.log(1 / delta) / (orders - 1))
+    assert langevin_epsilon(*setting) == pytest.approx(least, rel=1e-6)
 
 
 class LinearNetwork:

@@ -114,6 +114,20 @@ def _claimed_rate(L, lam, n, sigma2, sum_eta):
     return 4 * scale / (lam * sigma2) * -np.expm1(-lam * sum_eta / 2)
 
 
+@bound("dp-sgld-claimed-rdp-lsi", source="dp_sgld Thm 3.1")
+@checked(**symbols("alpha", "n", "sigma2", "sum_eta", L=real(ge=0), c=real(ge=0)))
+def claimed_rdp_lsi(alpha, L, c, n, sigma2, sum_eta):
+    """`claimed_rdp` of iterates that satisfy a log-Sobolev inequality with constant c.
+
+    2 alpha L^2 / (c n^2 sigma2^2) (1 - exp(-sigma2 c sum_eta)), which falls with c: at c = 0 its
+    limit 2 alpha L^2 sum_eta / (n^2 sigma2), the most that the theorem claims for any c. Thm 3.2 is
+    c = lam / (2 sigma2).
+    """
+    x = np.asarray(c, float) * sigma2 * sum_eta
+    kept = np.divide(-np.expm1(-x), x, out=np.ones_like(x), where=x > 0)
+    return (2 * alpha * np.square(np.asarray(L, float) / n) * sum_eta / sigma2 * kept)[()]
+
+
 @bound("dp-sgld-claimed-rdp-constant", source="dp_sgld Cor. 3.2")
 @checked(**symbols("alpha", "lam", "beta", "n", "sigma2", "eta", "K", L=real(ge=0)))
 def claimed_rdp_constant(alpha, L, lam, beta, n, sigma2, eta, K):
