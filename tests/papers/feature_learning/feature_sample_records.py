@@ -16,6 +16,8 @@ SWEEPS = {
     "epsilon": [0.5, 1.0, 2.0, 8.0],
     # n = d^2 and p = d.
     "ladder": [16, 32, 64],
+    # The same, with an epsilon that falls.
+    "vanishing": [16, 32, 64],
 }
 DELTA, R0, C = 1e-5, 0.3, 0.5
 # Log-log slopes of risk in n, at risk 1 for n = 1.
@@ -32,6 +34,7 @@ def simulation_record(axis="n", name="mixed", values=None, runs=3, private=None,
     conditions = {
         "table": lambda pair: {"p": pair[0], "n": pair[1]},
         "ladder": lambda d: {"d": d, "n": d**2, "p": d},
+        "vanishing": lambda d: {"d": d, "n": d**2, "p": d, "epsilon": 32 / d},
     }
     condition = conditions.get(axis, lambda value: {axis: value})
     points = [{**BASE, **condition(value)} for value in values]
@@ -39,6 +42,7 @@ def simulation_record(axis="n", name="mixed", values=None, runs=3, private=None,
     if changes.get("sharing") == "shared":
         rows = [row for row in rows if row["features"] != "random-both"]
     warnings = ["information exponent 2, Assumption 1 wants 1"] if name == "even" else []
+    axis = "ladder" if axis == "vanishing" else axis
     return simulation(name, axis, points, rows, runs, warnings, **changes)
 
 
@@ -86,10 +90,11 @@ def factor(run, runs):
 
 
 def all_records(**changes):
-    """Every link along n, mixed along the other axes, two ladders, and a table."""
+    """Every link along n, mixed along the other axes, four ladders, and a table."""
     return [
         *(simulation_record("n", name, **changes) for name in LINKS),
         *(simulation_record(axis, **changes) for axis in ("p", "d", "epsilon")),
         *(simulation_record("ladder", name, **changes) for name in ("mixed", "odd")),
+        *(simulation_record("vanishing", name, **changes) for name in ("mixed", "odd")),
         simulation_record("table", values=[(128, 2000), (2000, 20_000)], **changes),
     ]

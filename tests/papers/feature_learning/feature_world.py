@@ -27,6 +27,10 @@ LINKS = {"mixed": 1, "odd": 1, "even": 2}
 # The widths are those at which the printed first layer is private.
 SWEEPS = {"n": (1000, 5000, 20_000), "p": (32, 128, 256), "d": (64, 128), "epsilon": (2.0, 8.0)}
 LADDER = [{"d": d, "n": d**2, "p": d} for d in (16, 32, 64, 128)]
+VANISHING = [
+    {**point, "epsilon": epsilon}
+    for point, epsilon in zip(LADDER, (2.0, 1.9, 1.8, 1.7), strict=True)
+]
 MOST = max(SWEEPS["n"])
 # The overlap that features gain in the limit of many records; the private and non-private risks
 # without that gain.
@@ -61,7 +65,13 @@ def record(link, axis, values):
                 draws = generator(seed("feature_world", use=name, **axes))
                 row[name] = None if mean is None else draws.normal(mean, SPREAD, RUNS).tolist()
             rows.append(row)
-    return replace(simulation(link, axis, points, rows, RUNS), id=f"{link}-{axis}")
+    simulated = simulation(link, axis, points, rows, RUNS)
+    return replace(simulated, id=f"{link}-{sweep(simulated)}")
+
+
+def sweep(record):
+    """What tells the records of a link apart."""
+    return "vanishing" if record.spec.vanishes else record.spec.axis
 
 
 def true_groups():
@@ -69,7 +79,10 @@ def true_groups():
     return {
         "links": [record(link, "n", SWEEPS["n"]) for link in LINKS],
         "axes": [record("mixed", axis, SWEEPS[axis]) for axis in ("p", "d", "epsilon")],
-        "ladders": [record(link, "ladder", LADDER) for link in LINKS if LINKS[link] == 1],
+        **{
+            group: [record(link, "ladder", points) for link in LINKS if LINKS[link] == 1]
+            for group, points in (("ladders", LADDER), ("vanishing", VANISHING))
+        },
     }
 
 
@@ -92,7 +105,7 @@ def record_of(groups, axis="n", link="mixed"):
         record
         for records in groups.values()
         for record in records
-        if (record.spec.axis, record.spec.link) == (axis, link)
+        if (sweep(record), record.spec.link) == (axis, link)
     )
     return record
 
@@ -100,7 +113,9 @@ def record_of(groups, axis="n", link="mixed"):
 def rows_of(groups, features, value, axis="n", link="mixed"):
     """The rows, by run, of one kind of features at one value of the axis."""
     rows = record_of(groups, axis, link).tables["rows"]
-    return select(rows, features=features, **{"d" if axis == "ladder" else axis: value})
+    return select(
+        rows, features=features, **{"d" if axis in ("ladder", "vanishing") else axis: value}
+    )
 
 
 def values_of(groups, measure, *condition):
@@ -142,6 +157,10 @@ REFUTING = {
     "feat-7b": shift("risk_private", -0.3, "private", 16, "ladder", "odd"),
     "feat-7c": shift("risk_private", 0.1, "private", 128, "ladder"),
     "feat-7d": shift("risk_private", 0.1, "private", 128, "ladder", "odd"),
+    "feat-9a": shift("risk_private", -0.3, "private", 16, "vanishing"),
+    "feat-9b": shift("risk_private", -0.3, "private", 16, "vanishing", "odd"),
+    "feat-9c": shift("risk_private", 0.1, "private", 128, "vanishing"),
+    "feat-9d": shift("risk_private", 0.1, "private", 128, "vanishing", "odd"),
 }
 
 

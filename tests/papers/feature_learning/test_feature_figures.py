@@ -131,8 +131,9 @@ class TestTable:
         rows = select(show("feature_risk_table").rows, part="condition")
         places = [tuple(row[name] for name in ("link", "d", "n", "p", "epsilon")) for row in rows]
         assert len(set(places)) == len(places)
-        # Two pairs, 5 of each link but for one of the pairs, of other axes all but the base.
-        assert len(places) == 2 + (4 + 5 + 5) + 2 + 2 + 3 + 2 * 3
+        # Two pairs, 5 of each link but for one of the pairs, of other axes all but the base; of the
+        # ladders on which epsilon falls all but the first step.
+        assert len(places) == 2 + (4 + 5 + 5) + 2 + 2 + 3 + 2 * 3 + 2 * 2
         assert places[0] == ("mixed", 64, 2000, 128, 2.0)
 
     def test_means_and_errors_are_those_of_the_runs(self):

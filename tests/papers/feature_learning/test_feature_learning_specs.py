@@ -1,6 +1,8 @@
 """feature_learning's block of the config: its jobs, their ids and memory, and what is refused."""
 
 import copy
+import itertools
+import math
 
 import pytest
 
@@ -24,6 +26,9 @@ def changed(config, change):
     return copied
 
 
+LADDERS = {link: (f"{link}-ladder", f"{link}-vanishing") for link in ("mixed", "odd")}
+
+
 def groups_of(config):
     return groups(validate(config))
 
@@ -35,12 +40,16 @@ def ids(config):
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        (lambda b: b["links"].update(odd=[0, 1, 0, 1]), {"odd-n", "odd-ladder"}),
-        (lambda b: b["links"].update(odd=[-1, 0, 1]), {"odd-n", "odd-ladder"}),
+        (lambda b: b["links"].update(odd=[0, 1, 0, 1]), {"odd-n", *LADDERS["odd"]}),
+        (lambda b: b["links"].update(odd=[-1, 0, 1]), {"odd-n", *LADDERS["odd"]}),
         (lambda b: b["links"].update(other=[0, 1]), set()),
         (lambda b: b["sweeps"].update(p=[32, 64]), {"mixed-p"}),
         (lambda b: b["table"].pop(), {"table"}),
-        (lambda b: b["ladder"].update(p_power=1.5), {"mixed-ladder", "odd-ladder"}),
+        (lambda b: b["ladder"].update(p_power=1.5), {*LADDERS["mixed"], *LADDERS["odd"]}),
+        (
+            lambda b: b["ladder"]["vanishing"].update(delta_power=1),
+            {"mixed-vanishing", "odd-vanishing"},
+        ),
         (lambda b: b.update(runs=48), set()),
         (lambda b: b["base"].update(n=30_000), {"mixed-p", "mixed-d", "mixed-epsilon"}),
     ],
@@ -49,6 +58,16 @@ def test_a_change_of_one_link_or_axis_changes_its_jobs_alone(config, change, nam
     after = set(ids(changed(config, change)))
     gone = [name for name in ids(config) if name not in after]
     assert {name.rpartition("-run")[0] for name in gone} == names
+
+
+def test_on_the_vanishing_ladder_epsilon_and_delta_fall_within_assumption_3(config):
+    for spec in groups_of(config)["vanishing"]:
+        points, delta = spec.fields["points"], spec.fields["delta"]
+        assert points[0]["epsilon"] == 2 and delta == pytest.approx(1e-5 / 64)
+        for before, after in itertools.pairwise(points):
+            assert before["epsilon"] > after["epsilon"] > 8 / 9 * before["epsilon"]
+        for point in points:
+            assert point["epsilon"] / math.sqrt(math.log(1 / delta)) > 1 / math.log(point["d"])
 
 
 def memory_mb(*points, runs=5):

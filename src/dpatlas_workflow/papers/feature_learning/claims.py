@@ -54,8 +54,8 @@ def ladder_falls(records: Records) -> pd.DataFrame:
     """By run the log of the factor by which the private risk falls along ladders, beside the rate.
 
     Theorem 1's rate where n and p are powers of d: 3 eps_p / 16 < eps_n makes d^(-eps_p / (8 q))
-    the larger term. The risk's factor is that of a power of d, fitted run by run. `excess`: its
-    logarithm less that of the rate, along the `whole` ladder or its `end`, the last two d.
+    the larger term. The risk's factor is that of a power of d, fitted run by run. `fall`: its
+    logarithm, `excess`: that less the rate's; along the `whole` ladder or its `end`, two d.
     """
     parts = []
     for link, rows in learnable(records).query("features == 'private'").groupby("link", sort=False):
@@ -67,9 +67,10 @@ def ladder_falls(records: Records) -> pd.DataFrame:
         for part, of_part in (("whole", risks), ("end", risks[-2:])):
             d = of_part.index.to_numpy(float)
             falls = -np.polyfit(np.log(d), np.log(of_part.to_numpy(float)), 1)[0]
-            excess = (falls - rate) * math.log(d[-1] / d[0])
+            length = math.log(d[-1] / d[0])
             named = {"link": link, "part": part, "low": d[0], "high": d[-1]}
-            parts.append(pd.DataFrame({**named, "run": of_part.columns, "excess": excess}))
+            named |= {"run": of_part.columns, "fall": falls * length}
+            parts.append(pd.DataFrame({**named, "excess": (falls - rate) * length}))
     return pd.concat(parts)
 
 

@@ -1,5 +1,6 @@
 """feature_learning: the paper's block of the config, and the simulations that it asks for."""
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -44,6 +45,17 @@ class Sweeps(Model):
     epsilon: Once[Epsilon] = setting("Privacy levels.")
 
 
+class Vanishing(Model):
+    """A further ladder on which epsilon and delta fall, within Assumption 3.
+
+    epsilon = `base.epsilon` (log d_1 / log d)^epsilon_power and, at every d, the delta of the last
+    one, delta (d_1 / d_last)^delta_power; d_1 is the first d.
+    """
+
+    epsilon_power: float = setting("Exponent of 1 / log d in epsilon.", gt=0, lt=1)
+    delta_power: float = setting("Exponent of 1 / d in delta.", ge=0, le=10)
+
+
 class Ladder(Model):
     """Conditions at which d, n and p grow together, for every link of information exponent 1.
 
@@ -54,6 +66,9 @@ class Ladder(Model):
     d: Once[Inputs] = setting("Inputs.", min_length=2)
     n_power: float = setting("Exponent of n in d.", gt=1, le=10)
     p_power: float = setting("Exponent of p in d.", gt=0, le=10)
+    vanishing: Vanishing | None = setting(
+        "The same ladder with epsilon and delta that fall; null: none.", default=None
+    )
 
     @model_validator(mode="after")
     def _keeps_assumption_2(self) -> "Ladder":
@@ -68,6 +83,16 @@ class Ladder(Model):
         return [
             {"d": d, "n": round(d**self.n_power), "p": max(1, round(d**self.p_power))}
             for d in self.d
+        ]
+
+    def vanishing_points(self, epsilon: float) -> list[dict[str, float]]:
+        """Those of `vanishing`, with their epsilon; none without it."""
+        if self.vanishing is None:
+            return []
+        first, power = math.log(min(self.d)), self.vanishing.epsilon_power
+        return [
+            {**point, "epsilon": epsilon * (first / math.log(point["d"])) ** power}
+            for point in self.points()
         ]
 
 
@@ -136,13 +161,14 @@ def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
     `links`: every link along n. `axes`: the base link along p, d and epsilon. `ladders`: every link
-    of information exponent 1 along d, with n and p as powers of d. `table`: pairs of p and n. All
-    other settings are those of `base`.
+    of information exponent 1 along d, with n and p as powers of d. `vanishing`: the same with
+    epsilon and delta that fall. `table`: pairs of p and n. All other settings are those of `base`.
     """
     block: FeatureLearningSettings = config.feature_learning
     sweeps, pairs = block.sweeps.plain(), [pair.plain() for pair in block.table]
     learnable = [name for name in block.links if link(block.links[name]).information_exponent == 1]
     rungs = block.ladder.points() if block.ladder else []
+    falling = block.ladder.vanishing_points(block.base.epsilon) if block.ladder else []
     base = block.base.link
     return {
         "links": [spec for name in block.links for spec in _sweep(config, name, "n", sweeps["n"])],
@@ -158,8 +184,22 @@ def groups(config: General) -> dict[str, list[Spec]]:
             if rungs
             for spec in _simulation(config, name, "ladder", rungs, f"{name}-ladder")
         ],
+        "vanishing": [
+            spec
+            for name in learnable
+            if falling
+            for spec in _simulation(
+                config, name, "ladder", falling, f"{name}-vanishing", delta=_last_delta(block)
+            )
+        ],
         "table": _simulation(config, base, "table", pairs, "table") if pairs else [],
     }
+
+
+def _last_delta(block: FeatureLearningSettings) -> float:
+    assert block.ladder is not None and block.ladder.vanishing is not None
+    ratio = min(block.ladder.d) / max(block.ladder.d)
+    return block.delta * ratio**block.ladder.vanishing.delta_power
 
 
 def _sweep(config: General, name: str, axis: str, values: Sequence[float]) -> list[Spec]:
@@ -168,7 +208,12 @@ def _sweep(config: General, name: str, axis: str, values: Sequence[float]) -> li
 
 
 def _simulation(
-    config: General, name: str, axis: str, points: Sequence[dict[str, Any]], slug: str
+    config: General,
+    name: str,
+    axis: str,
+    points: Sequence[dict[str, Any]],
+    slug: str,
+    **changes: float,
 ) -> list[Spec]:
     block: FeatureLearningSettings = config.feature_learning
     base = block.base.part(Point)
@@ -178,6 +223,7 @@ def _simulation(
         "axis": axis,
         "points": [{**base, **point} for point in points],
         **block.part(Algorithm),
+        **changes,
     }
     return run_blocks(config, KEY, "simulation", fields, slug, block.runs, block.runs_per_job)
 

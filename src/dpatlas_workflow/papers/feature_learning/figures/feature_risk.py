@@ -138,8 +138,9 @@ def _law_notes(rows: Sequence[Row]) -> list[str]:
 def _slopes_text(slopes: Sequence[Row]) -> str:
     """Slopes by link and axis with their intervals, which are symmetric."""
     texts = []
-    for (axis, link), of_panel in grouped(slopes, "axis", "link").items():
+    for (axis, link, epsilon), of_panel in grouped(slopes, "axis", "link", "epsilon").items():
         varied, shown = SHOWN_SLOPES[axis]
+        varied = varied if epsilon else f"{varied}, epsilon falling"
         numbers = []
         for row in of_panel:
             if row["series"] in shown:

@@ -63,9 +63,12 @@ def _fixed(points: Sequence[Row]) -> Row:
 
 
 def ladder_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
-    """Theorem 1's rate d^(-eps_p / (8 q)) along a ladder, through the first private risk."""
+    """Theorem 1's rate d^(-eps_p / (8 q)) along a ladder, through the first private risk.
+
+    None where epsilon falls along it.
+    """
     shown = [row for row in risks if row["series"] == PRIVATE]
-    if record.spec.axis != "ladder" or not shown:
+    if record.spec.axis != "ladder" or record.spec.vanishes or not shown:
         return []
     first, last = shown[0], shown[-1]
     power = math.log(last["p"]) / math.log(last["d"]) / (8 * record.facts["degree"])

@@ -18,6 +18,7 @@ LABELS = {
     "epsilon": r"privacy $\varepsilon$",
     "ladder": "inputs $d$, with $n$ and $p$",
 }
+FALLING = r"inputs $d$, with $n$, $p$ and $\varepsilon$"
 SYMBOLS = {"n": "$n$", "p": "$p$", "d": "$d$", "epsilon": r"$\varepsilon$"}
 # Limits follow intervals of few runs only so far beyond the values.
 MOST_ROOM = 1.4
@@ -36,9 +37,11 @@ def layout(records: Sequence[Record]) -> list[list[Record]]:
         by_axis.get(record.spec.axis, []).append(record)
     links, ladders = by_axis.pop("n"), by_axis.pop("ladder")
     others = [record for along in by_axis.values() for record in along]
+    falling = [record for record in ladders if record.spec.vanishes]
+    ladders = [record for record in ladders if not record.spec.vanishes]
     lines = [
         part[first : first + IN_A_LINE]
-        for part in (links, others, ladders)
+        for part in (links, others, ladders, falling)
         for first in range(0, len(part), IN_A_LINE)
     ]
     if not lines:
@@ -54,7 +57,8 @@ def grid(lines: Sequence[Sequence[Panel]]) -> PanelGrid:
 def panel(record: Record, y: Axis, drawn: Sequence[Series], **parts: Any) -> Panel:
     """The panel of a record: series along the axis of its sweep."""
     along = {row[record.spec.along] for row in record.tables["rows"]}
-    x = Axis(LABELS[record.spec.axis], log=True, ticks=sorted(along), margin=MARGIN)
+    label = FALLING if record.spec.vanishes else LABELS[record.spec.axis]
+    x = Axis(label, log=True, ticks=sorted(along), margin=MARGIN)
     parts |= {} if drawn else {"words": [Words("no points")]}
     return Panel(title(record), x, y, drawn, **parts)
 
@@ -78,7 +82,8 @@ def title(record: Record) -> str:
     """Name of a link, with its Hermite expansion along n, and the axis elsewhere."""
     name = record.spec.link
     if record.spec.axis == "ladder":
-        return f"{name}, {ladder_powers(record)}"
+        falling = ladder_epsilons(record) if record.spec.vanishes else ""
+        return f"{name}, {ladder_powers(record)}{falling}"
     if record.spec.axis != "n":
         return f"{name}, against {SYMBOLS[record.spec.axis]}"
     exponent, hermite = record.facts["information_exponent"], record.facts["hermite"]
@@ -94,6 +99,12 @@ def ladder_powers(record: Record) -> str:
         f"${name} = d$" if power == "1" else f"${name} = d^{{{power}}}$"
         for name, power in shown.items()
     )
+
+
+def ladder_epsilons(record: Record) -> str:
+    """The first and the last epsilon of a ladder on which it falls, on a line of its own."""
+    epsilons = [point.epsilon for point in sorted(record.spec.points, key=lambda of: of.d)]
+    return rf"{chr(10)}$\varepsilon$ from {epsilons[0]:.3g} to {epsilons[-1]:.3g}"
 
 
 def expansion(hermite: Sequence[float]) -> str:

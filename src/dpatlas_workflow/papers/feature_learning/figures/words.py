@@ -24,7 +24,9 @@ def setting_note(records: Sequence[Record]) -> str:
 
 def _varied(record: Record) -> tuple[str, ...]:
     """What conditions of a sweep differ in."""
-    return ("d", "n", "p") if record.spec.axis == "ladder" else (record.spec.axis,)
+    if record.spec.axis != "ladder":
+        return (record.spec.axis,)
+    return ("d", "n", "p", "epsilon") if record.spec.vanishes else ("d", "n", "p")
 
 
 def privacy_words(records: Sequence[Record]) -> str:

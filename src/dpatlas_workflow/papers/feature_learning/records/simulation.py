@@ -86,6 +86,11 @@ class FeatureSimulationSpec(RunsFields, Algorithm):
         """The quantity that tells the conditions of a sweep apart: d on a ladder."""
         return "d" if self.axis == "ladder" else self.axis
 
+    @property
+    def vanishes(self) -> bool:
+        """Whether epsilon falls along a ladder."""
+        return self.axis == "ladder" and len({point.epsilon for point in self.points}) > 1
+
 
 RECORD = RecordShape(
     FeatureSimulationSpec,
