@@ -24,7 +24,7 @@ def world(leak, seed, candidates=CANDIDATES, references=REFERENCES):
     return ease + leak * members + draws.normal(size=members.shape), members
 
 
-@pytest.mark.parametrize("attack", ["lira", "rmia"])
+@pytest.mark.parametrize("attack", [pytest.param("lira", marks=pytest.mark.slow), "rmia"])
 def test_of_a_model_that_leaks_nothing_no_bound_is_above_zero_more_often_than_stated(attack):
     reports = [
         attack_model(*world(0.0, seed, 400, 8), delta=1e-4, epsilon=0.0, attack=attack)

@@ -17,6 +17,11 @@ TEXT = (Path(__file__).parents[2] / "docs" / "examples" / "plain_opacus.py").rea
 SEEDS = (1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3)))
 
 
+def slow_but(first, names):
+    """The names as parameters, all but one of them slow."""
+    return [name if name == first else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 @pytest.fixture
 def audited(tmp_path):
     """A function that audits the script after replacements in its text."""
@@ -88,11 +93,52 @@ FAULTS = {
         ),
         "noise",
     ),
+    "momentum of sums without noise": (
+        (
+            "                optimizer.step()\n",
+            "                optimizer.step()\n"
+            "                for each in optimizer.params:\n"
+            "                    each.data -= 0.01 * each.summed_grad.view_as(each)\n",
+        ),
+        "acts through sums only",
+    ),
+    "the last part of a batch without a clip": (
+        (
+            "    watch_opacus(run, optimizer)",
+            "    own = optimizer.clip_and_accumulate\n\n"
+            "    def clip_parts():\n"
+            "        skipped = optimizer._step_skip_queue[0]\n"
+            "        optimizer.max_grad_norm = 1.0 if skipped else 1e6\n"
+            "        own()\n"
+            "        optimizer.max_grad_norm = 1.0\n\n"
+            "    optimizer.clip_and_accumulate = clip_parts\n"
+            "    watch_opacus(run, optimizer)",
+        ),
+        "sensitivity",
+    ),
+}
+BEFORE = "                optimizer.zero_grad()"
+HONEST = {
+    "rows left out": "inputs, labels = inputs[labels != 9], labels[labels != 9]",
+    "rows in another order": "inputs, labels = inputs.flip(0), labels.flip(0)",
+    "records read between": "[data[number] for number in range(8, 16)]",
 }
 
 
+@pytest.mark.parametrize("loop", slow_but("rows left out", HONEST))
+def test_a_loop_may_sort_leave_out_and_look_at_records(audited, loop):
+    report = audited((BEFORE, f"                {HONEST[loop]}\n{BEFORE}"), pairs=10)
+    assert not report.violated, str(report)
+
+
+def test_more_rows_than_records_drawn_are_refused_with_what_to_write_instead(audited):
+    views = "inputs, labels = torch.cat([inputs + 1, inputs + 2]), labels.repeat(2)"
+    with pytest.raises(InputError, match=r"rows for \d+ records drawn; .*run.loss_weights"):
+        audited((BEFORE, f"                {views}\n{BEFORE}"), pairs=2)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", slow_but("half the noise", FAULTS))
 def test_a_fault_in_the_script_is_found(audited, fault, seed):
     change, violated = FAULTS[fault]
     report = audited(change, seed=seed, pairs=24)
@@ -113,12 +159,18 @@ def test_items_of_a_data_set_are_planted_in_its_types():
     claim = Claim(sampler="poisson", n=3, batch=1, noise=1, steps=1, delta=1e-5)
     for member, first, label in ((True, 7, 5), (False, 0, 0)):
         planted = plant(Run(claim, 1, np.array([member])), images, canary)
-        image, number = planted[0]
+        (place,) = planted.planted
+        image, number = planted[place]
         assert image.dtype == np.float32 and image[0, 0] == first and number == label
-        assert [item[1] for item in (planted[1], planted[2])] == [1, 2] and len(planted) == 3
+        others = {0, 1, 2} - {place}
+        assert {planted[other][1] for other in others} == others and len(planted) == 3
+    places = {
+        min(plant(Run(claim, n, np.array([True])), images, canary).planted) for n in range(20)
+    }
+    assert places == {0, 1, 2}
     own = Claim(epsilon=1, delta=1e-5, relation="replace_one")
     planted = plant(Run(own, 1, np.array([False])), images[1:], canary)
-    assert planted[0][1] == 1 and not len(planted.blank)
+    assert [planted[0][1], planted[1][1]] == [1, 2] and not len(planted.blank)
 
 
 def test_what_cannot_be_watched_is_refused():
@@ -133,5 +185,5 @@ def test_what_cannot_be_watched_is_refused():
 
 
 def test_records_that_workers_draw_are_refused(audited):
-    with pytest.raises(InputError, match=r"data loader.*num_workers=0"):
+    with pytest.raises(InputError, match=r"data loader.*one loader without workers"):
         audited(("batch_size=16)", "batch_size=16, num_workers=1)"), pairs=2)

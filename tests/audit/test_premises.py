@@ -22,6 +22,7 @@ from small_trainings import (
 )
 
 from dpatlas.audit import Claim, audit_training
+from dpatlas.audit.pairs import shifted_noise
 from dpatlas.audit.premises import (
     GRADIENT,
     HOLDS,
@@ -29,6 +30,7 @@ from dpatlas.audit.premises import (
     VIOLATED,
     _lower_tail,
     _sampling,
+    _shifted,
     first_step_law,
 )
 
@@ -116,6 +118,24 @@ def test_a_record_in_the_place_of_another_may_move_a_sum_by_twice_the_clip_bound
 def test_noise_of_the_stated_deviation_and_another_law_is_caught(law):
     report, _ = rows(training(law=law), pairs=100)
     assert [row.name for row in report.violated] == ["law of the noise"]
+
+
+@pytest.mark.parametrize("clean", [0, 5, 20])
+def test_noise_that_returns_at_other_coordinates_is_found_and_fresh_noise_is_not(clean):
+    """Windows of one pool, and noise that is rolled; the clean part is the same at every step."""
+    draws, size = np.random.default_rng(SEED), 3000
+    part = np.cumsum(draws.normal(size=size))
+    part *= clean / np.linalg.norm(part)
+    pool = NOISE * draws.normal(size=size + 500)
+    reused = {74: (3, 77, 250), 1: (0, 1)}
+    for shift, starts in reused.items():
+        cosine, at = shifted_noise([part + pool[start : start + size] for start in starts], NOISE)
+        assert cosine > 0.6 and abs(at) == shift
+    for _ in range(20):
+        fresh = [part + NOISE * draws.normal(size=size) for _ in range(6)]
+        assert shifted_noise(fresh, NOISE) == (0, 0)
+    row = _shifted([SimpleNamespace(shifted=(0.9, 1.0)), SimpleNamespace(shifted=(0.0, 0.0))])
+    assert row.status == VIOLATED and row.found.startswith("in 1 of 2 pairs two sums agree by 0.9")
 
 
 def test_noise_on_a_grid_is_out_of_reach():

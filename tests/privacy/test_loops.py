@@ -65,7 +65,8 @@ def test_the_scripts_of_the_page_train_privately(name, package, tmp_path):
         [sys.executable, *start, name], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.returncode == 0, done.stderr[-800:]
-    ledger = json.loads((tmp_path / "model" / "ledger.json").read_text())
+    (written,) = tmp_path.glob("*model*/ledger.json")
+    ledger = json.loads(written.read_text())
     assert ledger["guaranteed"] in done.stdout
     assert done.stdout.count("epsilon ") >= 1
 

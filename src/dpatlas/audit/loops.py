@@ -5,6 +5,7 @@
 stands in a script beside `claim`; then `dpatlas audit script.py:train`.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,9 @@ def plant(run: Run, records: Any, canaries: Any) -> Any:
 
     For the others stand zeros, or under the relation replace_one the records that were there.
     records (n, ...): an array or tensor. canaries: one record (...), or (m, ...) for m of them.
-    Of a torch data set, an item or a list of m; `watch_opacus` leaves a blank one no gradient.
+    Of a torch data set, an item or a list of m; `watch_opacus` leaves a blank one no gradient. A
+    single canary has a place there that derives from the run's seed: the first record would always
+    be in the first micro-batch of a sampler that draws in order.
     Raises InputError for canaries that do not fit the records, their type or their number.
     """
     many = len(run.included)
@@ -62,29 +65,83 @@ def plant(run: Run, records: Any, canaries: Any) -> Any:
 
 
 class _Planted:
-    """A torch data set whose first items are canaries or blank, and which knows what was drawn."""
+    """A torch data set with canaries or blank items, which knows what was drawn of it."""
 
     def __init__(self, run: Run, records: Any, canaries: Any):
         self.records, self.drawn = records, list[int]()
         # How many were drawn before it was watched, and since then for steps.
         self.expected: int | None = None
         self.own: dict[int, Any] = {}
-        self.blank = np.flatnonzero(~run.counted)
-        for number, canary in enumerate(canaries):
+        # How many were drawn before the last clip; what was drawn, by digest, and of which lengths.
+        self.clipped = 0
+        self.places_of: dict[bytes, int | None] = {}
+        self.lengths: set[int] = set()
+        one = np.random.default_rng(run.seed).integers(len(records), size=1)
+        places = (one if len(run.included) == 1 else np.arange(len(run.included))).tolist()
+        self.planted = set(places)
+        self.blank = np.array(places)[~run.counted]
+        for number, canary in zip(places, canaries, strict=True):
             item = records[number]
             shapes, of_item = ([*map(np.shape, each)] for each in (canary, item))
             if shapes != of_item:
                 raise InputError("canary", f"parts of shape {shapes}", f"{of_item}, as of a record")
-            if run.included[number] or run.claim.relation != "replace_one":
+            included = run.included[places.index(number)]
+            if included or run.claim.relation != "replace_one":
                 own = tuple(map(_as, canary, item))
-                self.own[number] = own if run.included[number] else tuple(part * 0 for part in own)
+                self.own[number] = own if included else tuple(part * 0 for part in own)
 
     def __len__(self) -> int:
         return len(self.records)
 
     def __getitem__(self, index: int) -> Any:
-        self.drawn.append(int(index))
-        return self.own[int(index)] if int(index) in self.own else self.records[index]
+        place = int(index)
+        item = self.own[place] if place in self.own else self.records[index]
+        self.drawn.append(place)
+        inputs = _numbers(item[0])
+        self.lengths.add(len(inputs))
+        # None of what stands in a canary's place and in another.
+        first = self.places_of.setdefault(_digest(inputs), place)
+        if first != place and not self.planted.isdisjoint((first, place)):
+            self.places_of[_digest(inputs)] = None
+        return item
+
+    def blank_rows(self, inputs: "list[Tensor]", rows: int) -> np.ndarray:
+        """(rows,) bool: which of the rows that the network was given since the last clip are blank.
+
+        They are found by what they hold, so a loop may sort, repeat or leave out records; where it
+        changes what they hold, by the order in which they were drawn.
+        """
+        since, self.clipped = self.drawn[self.clipped :], len(self.drawn)
+        entered = [self._place(_numbers(row)) for batch in inputs for row in batch]
+        found = [place for place in entered if place is not None]
+        if not len(found) == len(entered) == rows:
+            found = since
+        if len(found) != rows:
+            allowed = (
+                "one loader without workers, records that reach the network as they are drawn, or "
+                "arrays planted with run.loss_weights"
+            )
+            raise InputError("data loader", f"{rows} rows for {len(since)} records drawn", allowed)
+        return np.isin(found, self.blank)
+
+    def _place(self, row: np.ndarray) -> int | None:
+        """Where a record of these numbers stands, maybe padded; None for what was not drawn."""
+        for length in sorted(self.lengths, reverse=True):
+            if length <= len(row):
+                place = self.places_of.get(_digest(row[:length]))
+                if place is not None:
+                    return place
+        return None
+
+
+def _numbers(value: Any) -> np.ndarray:
+    """The numbers of a part of a record, flat; zero has one sign."""
+    host = value.detach().cpu() if hasattr(value, "detach") else value
+    return np.asarray(host, dtype=float).reshape(-1) + 0.0
+
+
+def _digest(numbers: np.ndarray) -> bytes:
+    return hashlib.blake2b(numbers.tobytes(), digest_size=16).digest()
 
 
 def _as(value: Any, like: Any) -> Any:
@@ -203,24 +260,28 @@ def watch_opacus(run: Run, optimizer: Any) -> None:
     """Give `run.see` every noisy sum of an Opacus optimizer, in units of its clip bound.
 
     If `plant` made the data set, blank records lose their gradients before the clip; InputError for
-    an optimizer without per-record gradients, and a loader with workers, then.
+    an optimizer without per-record gradients, and for rows that are not the records drawn, then.
     """
+    import torch
+
     planted, clip, since = run.planted, getattr(optimizer, "clip_and_accumulate", None), [0, 0]
     if planted is not None and (clip is None or hasattr(optimizer, "accumulate")):
         raise InputError("optimizer", type(optimizer).__name__, "one with per-record gradients")
+    entered: list[Tensor] = []
     if planted is not None:
         run.can_silence, planted.expected = True, len(planted.drawn)
+        planted.clipped = len(planted.drawn)
+        run.at_end.append(_watch_inputs(optimizer.params[0], entered))
+    run.can_go_on = True
 
     def clip_blank() -> None:
         many = sum(map(len, _parts(optimizer.params[0])))
         if planted is not None:
             if not since[1]:
                 run.weights(optimizer.params)
-            if many > len(planted.drawn):
-                raise InputError("data loader", "records drawn elsewhere", "num_workers=0")
-            planted.expected += many
-            # The last that were drawn: a loader without workers draws a batch when it is asked to.
-            blank = np.isin(planted.drawn[len(planted.drawn) - many :], planted.blank)
+            planted.expected += min(many, len(planted.drawn) - planted.clipped)
+            blank = planted.blank_rows(entered, many)
+            entered.clear()
             for parameter in optimizer.params:
                 place = 0
                 for part in _parts(parameter):
@@ -243,10 +304,33 @@ def watch_opacus(run: Run, optimizer: Any) -> None:
         run.fact("processes", getattr(stepping, "world_size", 1))
         since[:] = 0, 0
         run.see([each.grad * factor for each in stepping.params])
+        if (instead := run.sum_instead) is not None:
+            parts = torch.from_numpy(instead).split([each.numel() for each in stepping.params])
+            for each, part in zip(stepping.params, parts, strict=True):
+                each.grad.copy_(part.view_as(each) / factor)
 
     if clip is not None:
         optimizer.clip_and_accumulate = clip_blank
     optimizer.attach_step_hook(see)
+
+
+def _watch_inputs(parameter: Any, entered: "list[Tensor]") -> Callable[[], None]:
+    """Keep what the network of this parameter is given to train on; returns how to stop."""
+    from torch import Tensor, is_grad_enabled
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    networks: list[Any] = []
+
+    def enter(module: Any, inputs: tuple[Any, ...]) -> None:
+        if not (module.training and is_grad_enabled()):
+            return
+        # The outermost module is called first.
+        if not networks and any(each is parameter for each in module.parameters()):
+            networks.append(module)
+        if networks and module is networks[0] and inputs and isinstance(inputs[0], Tensor):
+            entered.append(inputs[0].detach())
+
+    return register_module_forward_pre_hook(enter).remove
 
 
 def _parts(parameter: Any) -> "list[Tensor]":

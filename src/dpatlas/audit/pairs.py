@@ -3,14 +3,16 @@
 In a pair the noisy sums agree until the canary first acts, and there they differ by what it
 contributes: its clipped gradient, at equal weights. Later sums are taken at other weights and say
 nothing by themselves. That a run repeats itself on its own seed is looked at first, on some pairs.
-In a third run the canary is there and its loss has weight zero: sums may then never differ.
+In a third run the canary is there and its loss has weight zero: sums may then never differ. Where a
+sum differed, a fourth goes on from the sums without the canary: nothing else may then differ.
 The runs of pairs also teach the adversaries; bounds never see them.
 """
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 
@@ -31,6 +33,9 @@ EQUAL, EQUAL_SHARE = 1e-4, 1e-6
 REPEATED_SHARE, ANOTHER = 10.0, 1e-2
 # Pairs whose run without the canary is repeated.
 REPEATED_PAIRS = 3
+# Steps whose noise is compared at shifted coordinates, how few and how many of these, and the
+# chance that fresh noise agrees more than is allowed.
+SHIFTED_STEPS, SHIFTED_COORDINATES, SHIFTED_MOST, SHIFTED_BY_CHANCE = 6, 500, 2**19, 1e-9
 # What a run gives to `run.weights`, among the names of what it publishes; and what else may differ.
 UPDATES, SUMS, MANY = "the weights after an update", "a sum", "the number of sums"
 ROUNDED = "rounding"
@@ -67,6 +72,8 @@ class Pair:
     arrays, and UPDATES. silent: names of what a canary of weight zero changes in a third run on
     this seed, None where there was none; ROUNDED alone where the first sum that differs does so
     by less than counts, as that may grow. silent_change: (d,) of the first that differs by more.
+    replayed: names of what a canary changes in a run that goes on from the other's sums; None where
+    there was none. shifted: of `shifted_noise` without the canary.
     """
 
     without: World
@@ -80,6 +87,8 @@ class Pair:
     changing: tuple[str, ...] = ()
     silent: tuple[str, ...] | None = None
     silent_change: np.ndarray | None = None
+    replayed: tuple[str, ...] | None = None
+    shifted: tuple[float, float] = (0.0, 0.0)
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
@@ -91,12 +100,14 @@ def same(one: np.ndarray, other: np.ndarray) -> bool:
 class _Recorder:
     """Collects a run's sums, and compares them with those of its partner, if there is one.
 
-    rounding: by how much the sums of equal runs differ.
+    rounding: by how much the sums of equal runs differ. replays: whether the run goes on from the
+    partner's sums, so that weights are the same whatever its own are.
     """
 
     claim: Claim
     rounding: float = 0.0
     partner: "_Recorder | None" = None
+    replays: bool = False
     kept: list[np.ndarray] = field(default_factory=list)
     energy: list[float] = field(default_factory=list)
     sample: list[np.ndarray] = field(default_factory=list)
@@ -119,7 +130,9 @@ class _Recorder:
         few = np.append(values[sampled_coordinates(len(values), WEIGHTS)], np.linalg.norm(values))
         number = len(self.weights)
         self.weights.append(few)
-        if self.partner is None or self.touched or self.beside is not None:
+        if self.partner is None or self.beside is not None:
+            return
+        if self.touched and not self.replays:
             return
         others = self.partner.weights
         if number < len(others) and not same(few, others[number]):
@@ -185,6 +198,40 @@ def sampled_steps(claim: Claim) -> np.ndarray:
     return np.unique(np.concatenate([first, spread, np.array(second, dtype=int)]))
 
 
+def shifted_noise(sums: Sequence[np.ndarray], noise: float) -> tuple[float, float]:
+    """The largest |cosine| of two sums of which one is shifted, less what fresh noise allows it.
+
+    Beside it the shift. Noise that is drawn again at other coordinates, as windows of one pool,
+    agrees so; equal coordinates do not show it. A sum is clean part plus noise, and its clean part
+    has the share of the norm that the stated noise does not explain. Of two clean parts the cosine
+    may be 1; any other two parts are within t of orthogonal, at every shift, but for a chance of
+    SHIFTED_BY_CHANCE. At most 0 where nothing is found, and of few coordinates.
+    """
+    shown = [each[:SHIFTED_MOST] for each in sums[:SHIFTED_STEPS]]
+    vectors = [each for each in shown if np.count_nonzero(each) >= SHIFTED_COORDINATES]
+    found = (0.0, 0.0)
+    if noise <= 0 or len(vectors) < 2:
+        return found
+    size = min(map(np.count_nonzero, vectors))
+    norms = [math.sqrt(float(each @ each)) for each in vectors]
+    clean = [
+        math.sqrt(max(0.0, 1 - noise**2 * np.count_nonzero(each) / norm**2))
+        for each, norm in zip(vectors, norms, strict=True)
+    ]
+    length = 2 ** math.ceil(math.log2(2 * len(vectors[0])))
+    spectra = [np.fft.rfft(each / norm, length) for each, norm in zip(vectors, norms, strict=True)]
+    pairs = math.comb(len(vectors), 2)
+    t = math.sqrt(2 * math.log(4 * length * pairs / SHIFTED_BY_CHANCE) / size)
+    for one, other in combinations(range(len(vectors)), 2):
+        cosines = np.abs(np.fft.irfft(spectra[one].conj() * spectra[other], length))
+        cosines[0] = 0
+        at = int(cosines.argmax())
+        allowed = clean[one] * clean[other] + t * (1 + clean[one] + clean[other])
+        if cosines[at] > max(allowed, found[0]):
+            found = float(cosines[at]), float(at if at <= length // 2 else at - length)
+    return found
+
+
 def run_pair(
     train: Train, claim: Claim, seed: int, repeat: bool = False, rounding: float = 0.0
 ) -> Pair:
@@ -197,7 +244,9 @@ def run_pair(
     def execute_with(
         recorder: _Recorder, member: bool, silent: bool = False
     ) -> tuple[dict[str, np.ndarray], Run]:
-        run = Run(claim, seed, np.array([member]), recorder.on_sum, recorder.on_weights, silent)
+        watched = recorder.on_sum, recorder.on_weights
+        instead = without.kept if recorder.replays else ()
+        run = Run(claim, seed, np.array([member]), *watched, silent, instead)
         published = execute(train, run)
         data = run.planted
         if data is not None and data.expected not in (None, len(data.drawn)):
@@ -232,6 +281,11 @@ def run_pair(
     if run.can_silence and claim.relation != "replace_one":
         silent = _silent(without, muted, published, execute_with(muted, True, True)[0])
     counts = len(without.energy), len(with_.energy)
+    replayed = None
+    if run.can_go_on and acted is not None and counts[0] == counts[1]:
+        replay = _Recorder(claim, rounding, without, replays=True)
+        same_sums, _ = execute_with(replay, True)
+        replayed = (UPDATES,) if replay.beside is not None else _changed(published, same_sums)
     if acted is None and counts[0] != counts[1]:
         acted = min(counts) + 1
     return Pair(
@@ -246,7 +300,15 @@ def run_pair(
         changing=tuple(changing),
         silent=silent,
         silent_change=muted.change,
+        replayed=replayed,
+        shifted=shifted_noise(without.kept, claim.noise or 0.0),
     )
+
+
+def _changed(
+    published: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]
+) -> tuple[str, ...]:
+    return tuple(name for name in published if not same(published[name], others[name]))
 
 
 def _silent(
@@ -260,9 +322,7 @@ def _silent(
     changed = [SUMS] if muted.acted is not None else []
     changed += [UPDATES] if muted.beside is not None else []
     changed += [MANY] if len(without.energy) != len(muted.energy) else []
-    if not changed:
-        changed = [name for name in published if not same(published[name], others[name])]
-    return tuple(changed)
+    return tuple(changed) or _changed(published, others)
 
 
 def to_arrays(pair: Pair) -> dict[str, np.ndarray]:
@@ -272,8 +332,10 @@ def to_arrays(pair: Pair) -> dict[str, np.ndarray]:
         if (value := getattr(pair, name)) is not None:
             arrays[name] = np.array(value)
     arrays["changing"] = np.array(pair.changing, dtype=str)
-    if pair.silent is not None:
-        arrays["silent"] = np.array(pair.silent, dtype=str)
+    arrays["shifted"] = np.array(pair.shifted)
+    for name in ("silent", "replayed"):
+        if (names := getattr(pair, name)) is not None:
+            arrays[name] = np.array(names, dtype=str)
     for side, world in (("without", pair.without), ("with", pair.with_)):
         for name in ("total", "energy", "sample"):
             arrays[f"{side}/{name}"] = getattr(world, name)
@@ -300,6 +362,9 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Pair:
         )
         return World(len(energy), total, energy, sample, published, facts)
 
+    silent, replayed = (
+        tuple(map(str, arrays[name])) if name in arrays else None for name in ("silent", "replayed")
+    )
     acted, beside = (int(arrays[name]) if name in arrays else None for name in ("acted", "beside"))
     return Pair(
         world("without"),
@@ -311,6 +376,8 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Pair:
         touched=bool(arrays["touched"]),
         repeated=float(arrays["repeated"]) if "repeated" in arrays else None,
         changing=tuple(map(str, arrays["changing"])),
-        silent=tuple(map(str, arrays["silent"])) if "silent" in arrays else None,
+        silent=silent,
         silent_change=arrays.get("silent_change"),
+        replayed=replayed,
+        shifted=tuple(map(float, arrays.get("shifted", (0.0, 0.0)))),  # type: ignore[arg-type]
     )

@@ -323,20 +323,32 @@ def _beside(pairs: Sequence[Pair], reason: str) -> Premise:
     if stopped:
         found = f"in {len(stopped)} of {len(pairs)} pairs it changes when the training stops"
         return Premise(name, VIOLATED, found, claimed)
-    untouched = [pair for pair in pairs if pair.acted is None and not pair.touched]
     changing = sorted({each for pair in pairs for each in pair.changing})
+    replays = [pair for pair in pairs if pair.replayed is not None]
+    leaking = [pair for pair in replays if {*(pair.replayed or ())}.difference(changing)]
+    if leaking:
+        names = {each for pair in leaking for each in pair.replayed or ()}.difference(changing)
+        found = (
+            f"in {len(leaking)} of {len(replays)} pairs it changes {', '.join(sorted(names))} of a "
+            "run that goes on from the noisy sums without it"
+        )
+        return Premise(name, VIOLATED, found, claimed)
+    untouched = [pair for pair in pairs if pair.acted is None and not pair.touched]
     for pair in untouched:
         for published, values in pair.without.published.items():
             if published not in changing and not same(values, pair.with_.published[published]):
                 found = f"it changes {published!r} in a run in which it changes no sum"
                 return Premise(name, VIOLATED, found, claimed)
-    if not untouched:
+    if not untouched and not replays:
         return Premise(name, UNTESTED, "in every pair a sum changes", claimed, could_show=0)
     found = "nothing changes where no sum does"
+    if replays:
+        found = "nothing changes where the noisy sums are those without it"
     note = ""
     if changing:
         note = f"not compared, as a run on the same seed changes it: {', '.join(changing)}"
-    return Premise(name, HOLDS, found, claimed, note=note, could_show=len(untouched))
+    could_show = len({id(pair) for pair in (*untouched, *replays)})
+    return Premise(name, HOLDS, found, claimed, note=note, could_show=could_show)
 
 
 def _gradient_only(claim: Claim, pairs: Sequence[Pair], reason: str) -> Premise:
@@ -351,7 +363,13 @@ def _gradient_only(claim: Claim, pairs: Sequence[Pair], reason: str) -> Premise:
         reason = OTHER_NOISE
     if reason or not made:
         words = "sums differ by rounding" if asked else "run.loss_weights was not asked for"
-        return Premise(name, UNTESTED, reason or words, claimed, could_show=0)
+        note = ""
+        if asked and not reason:
+            note = (
+                f"so they do in all {len(asked)} pairs: do class weights or means look at records? "
+                "A larger clip bound, or a canary of another class, would show more"
+            )
+        return Premise(name, UNTESTED, reason or words, claimed, note=note, could_show=0)
     read = any(OUTSIDE in pair.without.facts for pair in pairs)
     note = "records are read outside of steps: is what is published chosen by them?" if read else ""
     names = {each for pair in found_in for each in pair.silent or ()} - changing
@@ -414,8 +432,20 @@ def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | Premise | N
             "deviation beside what an earlier step predicts",
             (_beside_the_past(sums, sigma), shown[1:]),
         ),
+        _shifted(pairs),
         _law_of_the_noise(standard, shown),
     ]
+
+
+def _shifted(pairs: Sequence[Pair]) -> Premise | None:
+    """Noise of a step that returns at other coordinates of a later one; None if none does."""
+    found = [pair.shifted for pair in pairs if pair.shifted[0] > 0]
+    if not found:
+        return None
+    cosine, shift = max(found)
+    words = f"in {len(found)} of {len(pairs)} pairs two sums agree by {cosine:.2g}, one shifted by "
+    claimed = "drawn anew at every step"
+    return Premise("noise at other coordinates", VIOLATED, f"{words}{shift:g}", claimed)
 
 
 def _too_few(name: str, pairs: Sequence[Pair], claimed: str) -> Premise:

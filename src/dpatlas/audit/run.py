@@ -3,7 +3,7 @@
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -35,6 +35,8 @@ class Run:
     of an audit by one run. seed: everything random in the run derives from it (random, numpy and
     torch are seeded with it before the run begins). claim: the claim that is audited. silent:
     whether the canaries that are in have no gradient, so that they may act on nothing.
+    sums_instead: noisy sums of a run without the canary, from which this one goes on in the place
+    of its own.
     """
 
     def __init__(
@@ -45,12 +47,17 @@ class Run:
         on_sum: OnValues | None = None,
         on_weights: OnValues | None = None,
         silent: bool = False,
+        sums_instead: Sequence[np.ndarray] = (),
     ):
         self.claim, self.seed, self.included, self.silent = claim, seed, included, silent
         self.sums = 0
-        # Numbers of the report by name; whether the training can silence its canaries.
+        # Numbers of the report by name; whether the training can silence its canaries, and go on
+        # from another sum.
         self.facts: dict[str, list[float]] = {}
-        self.can_silence = False
+        self.can_silence = self.can_go_on = False
+        self._sums_instead = sums_instead
+        # Called when the run has ended.
+        self.at_end: list[Callable[[], None]] = []
         # A data set in which canaries were planted.
         self.planted: Any = None
         self._on_sum, self._on_weights = on_sum, on_weights
@@ -73,6 +80,12 @@ class Run:
         weights = np.ones(records)
         weights[: len(self.included)] = self.counted
         return weights
+
+    @property
+    def sum_instead(self) -> np.ndarray | None:
+        """(d,) from which the step that was seen last goes on, in units of C; None for its own."""
+        at = self.sums - 1
+        return self._sums_instead[at] if at < len(self._sums_instead) else None
 
     @property
     def counted(self) -> np.ndarray:
@@ -149,6 +162,9 @@ def execute(train: Train, run: Run) -> dict[str, np.ndarray]:
     except BaseException as error:  # whatever a stranger's code raises
         found = error_place(error)
         raise InputError("the training", found, "a training that runs to its end") from error
+    finally:
+        for end in run.at_end:
+            end()
     if not any(map(len, flat.values())) and not run.sums:
         allowed = "a score, arrays by name, or sums given to run.see"
         raise InputError("the training", "nothing that an attacker sees", allowed)

@@ -154,7 +154,9 @@ def explained(model: type[Model], error: ValidationError) -> tuple[str, str, str
     ):
         nested = "Snakemake passes nested values of --config as text: use --configfile"
         words.append(f"without quotes; {nested}")
-    words.append(sentence_of(schema_of(model), node).rstrip("."))
+    sentence = sentence_of(schema_of(model), node).rstrip(".")
+    # A text is found: which texts are allowed, the sentence says.
+    words = [sentence] if words == ["text"] and isinstance(value, str) else [*words, sentence]
     return where or "config", shown(value), "; ".join(filter(None, words))
 
 

@@ -82,9 +82,10 @@ class TrainingPhase:
             hold(self, "max_physical_batch", integer(ge=1))
         if isinstance(self.optimizer, str):
             one_of(*OPTIMIZER_NAMES).check("optimizer", self.optimizer)
-        rule = in_words(self.optimizer)
-        if rule != "sgd" and self.momentum:
+        if self.optimizer != "sgd" and self.momentum:
+            rule = self.optimizer if isinstance(self.optimizer, str) else "a factory"
             raise InputError("momentum", self.momentum, f"0 with {rule}, which has its own")
+        in_words(self.optimizer)
 
     @property
     def accounted(self) -> Phase:
