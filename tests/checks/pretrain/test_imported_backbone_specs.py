@@ -16,6 +16,7 @@ PUBLISHED, FROM_FILE = yaml.safe_load("""
 - {source: imagenet, model: imagenet-resnet18, options: {}, image_shape: [1, 224, 224]}
 - {source: moco, model: moco-v2-resnet50, options: {}, image_shape: [3, 32, 32], file: moco.pth.tar}
 """)
+DIGITS = {"sha256": "ABCDEF01"}
 
 
 def with_backbone(fields=PUBLISHED, **changes):
@@ -74,7 +75,7 @@ def test_where_a_file_lies_changes_no_id_and_its_checksum_does():
     expected = {name: value for name, value in FROM_FILE.items() if name != "file"}
     assert spec.fields == {"key": "pretrain", "kind": "imported", **expected}
     assert import_of(with_backbone(FROM_FILE, file="/else/where.pth")).id == spec.id
-    checked = import_of(with_backbone(FROM_FILE, sha256="ABCDEF01"))
+    checked = import_of(with_backbone(FROM_FILE, **DIGITS))
     assert checked.fields["sha256"] == "abcdef01" and checked.id != spec.id
 
 
@@ -83,12 +84,7 @@ def test_where_a_file_lies_changes_no_id_and_its_checksum_does():
     [
         (PUBLISHED, {}, "resnet18-f37072fd.pth", []),
         (FROM_FILE, {"file": "x/a b'; x"}, "a b'; x", ["--weights-file=x/a b'; x", "--sha256="]),
-        (
-            FROM_FILE,
-            {"sha256": "ABCDEF01"},
-            "moco.pth.tar",
-            ["--weights-file=moco.pth.tar", "--sha256=abcdef01"],
-        ),
+        (FROM_FILE, DIGITS, "moco.pth.tar", ["--weights-file=moco.pth.tar", "--sha256=abcdef01"]),
     ],
 )
 def test_the_file_that_is_fetched_is_the_one_that_the_config_names(fields, changes, file, words):
