@@ -134,11 +134,6 @@ def shift(groups, measure, by, *condition):
         row[measure] += each
 
 
-def too_wide(groups):
-    """The width of a condition is beyond that which the printed noise hides."""
-    change_part(record_of(groups, "p").spec.points[0], p=2000)
-
-
 # By entry of claims.yaml, a change of the records that refutes it.
 REFUTING = {
     "feat-1a": shift("overlap", -0.25, "private", 5000),
@@ -156,7 +151,8 @@ REFUTING = {
     "feat-4b": shift("risk_private", 0.5, "direction", 256, "p"),
     "feat-4c": shift("risk", 0.5, "nonprivate", 256, "p"),
     "feat-5a": shift("cosine", 0.06, "printed", MOST),
-    "feat-5b": too_wide,
+    # A width beyond that which the printed noise hides.
+    "feat-5b": lambda groups: change_part(record_of(groups, "p").spec.points[0], p=2000),
     "feat-7a": shift("risk_private", -0.3, "private", 16, "ladder"),
     "feat-7b": shift("risk_private", -0.3, "private", 16, "ladder", "odd"),
     "feat-7c": shift("risk_private", 0.1, "private", 128, "ladder"),
