@@ -315,37 +315,41 @@ def test_bad_input_is_refused_in_one_line(change, said):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"lr": 0.0}, {"held_out": 1.0}, {"epochs": 0}, {"batch": 1.5}]
+    "settings",
+    [
+        *({"lr": 0.0}, {"held_out": 1.0}, {"epochs": 0}, {"batch": 1.5}, {"private_epochs": 1001}),
+        *({"lr": torch.tensor(-1.0)}, {"lr": np.array([1.0, 2.0])}),
+        {"held_out": torch.tensor([0.5, 0.5])},
+    ],
 )
-def test_settings_outside_their_ranges_are_refused(settings):
+def test_settings_that_are_no_single_values_in_their_ranges_are_refused(settings):
     with pytest.raises(InputError, match=next(iter(settings))):
         Settings(**settings)
+
+
+SCRIPT = """from torch import nn
+def make_model():
+    return nn.Sequential(nn.Linear(4, 2))
+def broken():
+    raise ValueError('no weights')
+def number():
+    return 3
+def leaves():
+    raise SystemExit(0)
+class Stop(BaseException):
+    pass
+def stops():
+    raise Stop('no more')
+def talks():
+    print('here it is')
+    return make_model()
+"""
 
 
 @pytest.fixture
 def files(tmp_path):
     """A script with a model, and its data."""
-    lines = [
-        "from torch import nn",
-        "def make_model():",
-        "    return nn.Sequential(nn.Linear(4, 2))",
-    ]
-    lines += [
-        "def broken():",
-        "    raise ValueError('no weights')",
-        "def number():",
-        "    return 3",
-        "def leaves():",
-        "    raise SystemExit(0)",
-        "class Stop(BaseException):",
-        "    pass",
-        "def stops():",
-        "    raise Stop('no more')",
-        "def talks():",
-        "    print('here it is')",
-        "    return make_model()",
-    ]
-    (tmp_path / "mine.py").write_text("\n".join(lines) + "\n")
+    (tmp_path / "mine.py").write_text(SCRIPT)
     x, y = records()
     np.savez(tmp_path / "data.npz", x=x, y=y, x_test=x[:10], y_test=y[:10])
     np.savez(tmp_path / "other.npz", x=x)
@@ -364,18 +368,9 @@ def test_the_command_prints_what_certify_returns(result_of, files, chosen):
     code, out, errors = result_of(command.main, *words, "--json")
     torch.manual_seed(3)
     x, y = records()
-    report = certify(
-        nn.Sequential(nn.Linear(4, 2)),
-        x,
-        y,
-        taus=(0.1,),
-        draws=500,
-        seed=3,
-        x_test=x[:10],
-        y_test=y[:10],
-        settings=Settings(epochs=2, prior_lr=0.01),
-        **chosen,
-    )
+    given = {"x": x, "y": y, "x_test": x[:10], "y_test": y[:10], "taus": (0.1,), "draws": 500}
+    given |= {"seed": 3, "settings": Settings(epochs=2, prior_lr=0.01)}
+    report = certify(nn.Sequential(nn.Linear(4, 2)), **given, **chosen)
     expected = json.loads(json.dumps(report.as_dict()))
     assert code == 0 and {**json.loads(out), "seconds": 0} == {**expected, "seconds": 0}
     assert "here it is" in errors

@@ -12,8 +12,8 @@ from dpatlas.errors import InputError
 from dpatlas.models.mean_field_passes import misclassified
 from dpatlas.privacy import FullBatch, Noise, PrivateTraining, TrainingPhase, load_weights
 
-ONE_TAU = {"prior": "initialisation", "taus": (0.1,), "draws": 2000, "seed": 1}
-QUICK = {**ONE_TAU, "settings": Settings(epochs=1)}
+QUICK = {"prior": "initialisation", "taus": (0.1,), "draws": 2000, "seed": 1}
+QUICK["settings"] = Settings(epochs=1)
 
 
 def network(*between):
@@ -42,11 +42,6 @@ def error_of_drawn_weights(model, tau, x, y, draws=300):
     return errors / draws
 
 
-def masses():
-    x, y = records()
-    return 2e30 * np.exp(x), y
-
-
 def behind_a_squash():
     """Records that the model gets wrong, with squares that float32 does not hold."""
     model, x = network(nn.Tanh()), 1e20 * np.abs(records()[0])
@@ -55,7 +50,7 @@ def behind_a_squash():
 
 @pytest.mark.parametrize(
     ("model", "x", "y"),
-    [(network(), *masses()), behind_a_squash()],
+    [(network(), 2e30 * np.exp(records()[0]), records()[1]), behind_a_squash()],
     ids=["records of 1e30", "hidden by tanh"],
 )
 def test_squares_that_float32_does_not_hold_count_as_errors(model, x, y):
@@ -221,20 +216,6 @@ def test_what_is_no_single_value_or_no_array_is_refused_by_name(change):
     x, y = records()
     with pytest.raises(InputError, match=f"^{next(iter(change))}"):
         certify(**{"model": network(), "x": x, "y": y, **QUICK, **change})
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"lr": torch.tensor(-1.0)},
-        {"lr": np.array([1.0, 2.0])},
-        {"held_out": torch.tensor([0.5, 0.5])},
-        {"private_epochs": 1001},
-    ],
-)
-def test_settings_that_are_no_single_values_are_refused(change):
-    with pytest.raises(InputError, match=next(iter(change))):
-        Settings(**change)
 
 
 def test_what_a_script_has_set_for_torch_changes_no_digit_and_stays():

@@ -5,40 +5,21 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import yaml
 
-# Fields of a spec that trains for kl_privacy, and of one that pretrains.
-KL = {
-    "key": "kl_privacy",
-    "kind": "training",
-    "seed": 0,
-    "noise_source": "keyed",
-    "data": {"name": "small"},
-    "init": "he",
-    "depth": 3,
-    "width": 5,
-    "outputs": 1,
-    "lr": 0.1,
-    "sigma": 0.01,
-    "steps": 6,
-    "networks": 1,
-    "shown_steps": [1, 2, 3, 4, 5, 6],
-    "record_steps": [6],
-    "watched": 0,
-    "runs": 2,
-}
-PRETRAIN = {
-    "key": "pretrain",
-    "kind": "backbone",
-    "seed": 0,
-    "data": {"name": "strokes"},
-    "model": "mlp",
-    "options": {"widths": [8]},
-    "epochs": 2,
-    "batch": 8,
-    "lr": 0.01,
-    "weight_decay": 0.01,
-    "label_smoothing": 0.05,
-}
+# Fields of a spec that trains for kl_privacy, of one that pretrains, and of networks that are
+# trained for the table `audit`.
+KL, PRETRAIN, NETWORK = yaml.safe_load("""
+- {key: kl_privacy, kind: training, seed: 0, noise_source: keyed, data: {name: small}, init: he,
+   depth: 3, width: 5, outputs: 1, lr: 0.1, sigma: 0.01, steps: 6, networks: 1,
+   shown_steps: [1, 2, 3, 4, 5, 6], record_steps: [6], watched: 0, runs: 2}
+- {key: pretrain, kind: backbone, seed: 0, data: {name: strokes}, model: mlp,
+   options: {widths: [8]}, epochs: 2, batch: 8, lr: 0.01, weight_decay: 0.01,
+   label_smoothing: 0.05}
+- {key: audit, kind: network, seed: 0, noise_source: keyed, data: {name: small}, model: linear,
+   epsilon: 3.0, delta: 1.0e-5, batch: 8, steps: 3, max_grad_norm: 1.0, optimizer: sgd, lr: 0.5,
+   momentum: 0.9, settings_tried: 1, runs: 2}
+""")
 
 
 def kl_of(steps, **changes):
@@ -119,24 +100,3 @@ def counted(*places):
     calls = []
     with watched(places, calls.append):
         yield calls
-
-
-# Fields of a spec of networks that are trained for the table `audit`.
-NETWORK = {
-    "key": "audit",
-    "kind": "network",
-    "seed": 0,
-    "noise_source": "keyed",
-    "data": {"name": "small"},
-    "model": "linear",
-    "epsilon": 3.0,
-    "delta": 1e-5,
-    "batch": 8,
-    "steps": 3,
-    "max_grad_norm": 1.0,
-    "optimizer": "sgd",
-    "lr": 0.5,
-    "momentum": 0.9,
-    "settings_tried": 1,
-    "runs": 2,
-}

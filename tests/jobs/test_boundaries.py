@@ -1,8 +1,10 @@
 """Every kind of job that checkpoints, killed while it writes one, or given one that is none."""
 
 import functools
+import itertools
 import json
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -108,39 +110,29 @@ def often(monkeypatch):
     monkeypatch.setattr("os.fsync", lambda file: None)
 
 
-class KilledWrite:
-    """Context: the process dies in its write number `number` of a checkpoint, at a boundary."""
+@contextmanager
+def killed_write(number, boundary):
+    """The process dies in its write number `number` of a checkpoint, at a boundary."""
+    writes, real_save = itertools.count(), Checkpoints.save
 
-    def __init__(self, number, boundary):
-        self.number, self.boundary, self.writes = number, boundary, 0
+    def die(*given):
+        raise Killed
 
-    def __enter__(self):
-        self.patch = pytest.MonkeyPatch()
-        real_save = Checkpoints.save
-
-        def save(*given):
-            self.writes += 1
-            if self.writes - 1 != self.number:
-                return real_save(*given)
-            if self.boundary == "before the write":
-                raise Killed
-            if self.boundary == "before the rename":
-                # Whoever is killed removes nothing.
-                self.patch.setattr(Path, "replace", die)
-                self.patch.setattr(Path, "unlink", lambda path, **named: None)
-                return real_save(*given)
+    def save(*given):
+        if next(writes) != number:
+            return real_save(*given)
+        if boundary == "before the rename":
+            # Whoever is killed removes nothing.
+            patch.setattr(Path, "replace", die)
+            patch.setattr(Path, "unlink", lambda path, **named: None)
+            return real_save(*given)
+        if boundary == "after the rename":
             real_save(*given)
-            raise Killed
+        raise Killed
 
-        def die(*given):
-            raise Killed
-
-        self.patch.setattr(Checkpoints, "save", save)
-
-    def __exit__(self, kind, error, trace):
-        self.patch.undo()
-        assert kind is Killed
-        return True
+    with pytest.raises(Killed), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "save", save)
+        yield
 
 
 def parts(folder):
@@ -169,7 +161,7 @@ def test_a_job_killed_at_any_boundary_of_a_checkpoint_resumes_to_the_same_bytes(
     assert saves > 1
     for boundary in ("before the write", "before the rename", "after the rename"):
         folder = tmp_path / boundary
-        with KilledWrite(saves // 2, boundary):
+        with killed_write(saves // 2, boundary):
             case(given, folder)
         assert len(parts(folder)) == (boundary == "before the rename")
         assert not (folder / "record.json").exists()
@@ -230,7 +222,7 @@ def of_another_code(path):
 @pytest.mark.parametrize("case", CASES)
 def test_a_checkpoint_that_is_torn_or_a_stranger_s_is_not_used(case, given, tmp_path, undisturbed):
     made, saves = undisturbed
-    with KilledWrite(saves - 1, "after the rename"):
+    with killed_write(saves - 1, "after the rename"):
         case(given, tmp_path / "killed")
     for damage in (truncated, flipped, of_another_code):
         folder = tmp_path / damage.__name__
@@ -255,7 +247,7 @@ def test_a_checkpoint_of_another_backbone_of_the_same_id_is_not_used(tmp_path, o
     (after.backbone / "manifest.json").write_text(json.dumps(manifest))
     whole = case(after, tmp_path / "whole")
     assert whole != case(before, tmp_path / "other")
-    with KilledWrite(2, "after the rename"):
+    with killed_write(2, "after the rename"):
         case(before, tmp_path / "killed")
     assert case(after, tmp_path / "killed") == whole
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import own_miniature
 import pytest
-from sgld_small import BACKBONE, SCALE, save_backbone
+from sgld_small import BACKBONE, save_backbone
 
 from dpatlas.base.facts import DataFields
 from dpatlas.data import features as frozen
@@ -16,10 +16,10 @@ from dpatlas.models import backbone as backbones
 from dpatlas_workflow.run.deals import Deals
 from dpatlas_workflow.run.features import features as take_features
 
-COUNTS = {"n_train": 60, "n_add": 0, "n_test": 17, "n_validation": 23}
 DIGITS = {"name": "digits", "classes": [0, 1, 2], "n_train": 300, "n_test": 80, "n_validation": 100}
-FONTS = {"name": "fonts", "classes": [0, 1, 2], "n_train": 300, "n_test": 80, "n_validation": 100}
-OWN = {"name": own_miniature.NAME, "classes": own_miniature.CLASSES, **COUNTS}
+FONTS = {**DIGITS, "name": "fonts"}
+OWN = {"name": own_miniature.NAME, "classes": own_miniature.CLASSES}
+OWN |= {"n_train": 60, "n_add": 0, "n_test": 17, "n_validation": 23}
 
 
 def job_of(data, folder, *, seed=0, redeal=True, own_path=None, definition=None):
@@ -32,16 +32,14 @@ def job_of(data, folder, *, seed=0, redeal=True, own_path=None, definition=None)
     return SimpleNamespace(prepared=prepared.load(folder), fields=fields, features=None)
 
 
-def own_job(tmp_path):
-    """Images of two classes without a split of their own."""
+@pytest.fixture(params=["digits", "own"])
+def job(request, tmp_path):
+    """Of digits, or of images of two classes without a split of their own."""
+    if request.param == "digits":
+        return job_of(DIGITS, tmp_path)
     own_miniature.pile(tmp_path / "scans", 50)
     given = {"definition": own_miniature.GREY, "own_path": str(tmp_path / "scans")}
     return job_of(OWN, tmp_path / "data", **given)
-
-
-@pytest.fixture(params=["digits", "own"])
-def job(request, tmp_path):
-    return job_of(DIGITS, tmp_path) if request.param == "digits" else own_job(tmp_path)
 
 
 def rows(*arrays):
@@ -122,8 +120,7 @@ def test_without_redealing_runs_have_the_prepared_parts(tmp_path):
 
 
 def test_other_parts_are_dealt_likewise(tmp_path):
-    options = {"classes": [3, 8], "n_train": 100}
-    prepare("digits", options, tmp_path)
+    prepare("digits", {"classes": [3, 8], "n_train": 100}, tmp_path)
     data = prepared.load(tmp_path)
     fields = SimpleNamespace(data=DataFields(name="digits", redeal=True), seed=0)
     dealt = Deals(SimpleNamespace(prepared=data, fields=fields), ("train", "add")).of(0)
@@ -135,6 +132,8 @@ def test_a_generated_set_gives_every_run_records_that_no_other_one_saw(tmp_path)
     """At 8 x 8 pixels of 17 levels two fonts' digits hardly ever agree by chance."""
     job = job_of(FONTS, tmp_path)
     deals, data = Deals(job), job.prepared
+    # Trials deal its fixed part.
+    assert rows(*deals.trial(0).x.values()) == rows(data.x_validation)
     seen = set(rows(data.x_train, data.x_test, data.x_validation))
     assert len(seen) == 480
     for run in range(4):
@@ -150,16 +149,9 @@ def test_a_generated_set_gives_every_run_records_that_no_other_one_saw(tmp_path)
     assert not set(rows(*other.x.values())) & seen
 
 
-def test_a_trial_of_a_generated_set_deals_its_fixed_part(tmp_path):
-    job = job_of(FONTS, tmp_path)
-    assert rows(*Deals(job).trial(0).x.values()) == rows(job.prepared.x_validation)
-
-
 @pytest.mark.parametrize("data", [DIGITS, FONTS])
 def test_features_are_those_of_the_dealt_images(tmp_path, data):
-    folder = save_backbone(
-        tmp_path / "backbone", scale={**SCALE, "divide": 16}, image_shape=(1, 8, 8)
-    )
+    folder = save_backbone(tmp_path / "backbone", image_shape=(1, 8, 8))
     job = job_of(data, tmp_path / "data")
     backbone = backbones.load(folder)
     if data is DIGITS:

@@ -13,6 +13,7 @@ from lpfft_small import run as run_lp_fft
 from lpfft_small import spec_of as lp_fft_spec_of
 from sgld_small import (
     BACKBONE,
+    SCALE,
     long_chosen,
     run,
     save_backbone,
@@ -33,13 +34,8 @@ from dpatlas_workflow.run.arms import outputs
 from dpatlas_workflow.run.deals import Deals
 from dpatlas_workflow.run.features import main
 
-SPEC = spec_of(
-    "long_training",
-    features="penultimate",
-    backbone=BACKBONE,
-    steps=[2],
-    chosen=long_chosen([2]),
-)
+SHOWN = {"features": "penultimate", "backbone": BACKBONE}
+SPEC = spec_of("long_training", **SHOWN, steps=[2], chosen=long_chosen([2]))
 
 
 @pytest.fixture
@@ -171,10 +167,8 @@ def test_a_full_disk_leaves_no_manifest_and_no_half_file(data, folder, tmp_path,
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"scale": {"multiply": 1, "subtract": 0, "divide": 255, "norm": None}},
-     {"image_shape": (1, 2, 8)}],
-)  # fmt: skip
+    "changes", [{"scale": {**SCALE, "divide": 255}}, {"image_shape": (1, 2, 8)}]
+)
 def test_a_backbone_of_other_images_is_refused(data, tmp_path, changes):
     other = save_backbone(tmp_path / "backbone", **changes)
     with pytest.raises(InputError, match="data: found"):

@@ -17,11 +17,6 @@ from dpatlas.jobs.job import Kind, Outcome, execute
 SPEC = Spec.of({"key": "feature_learning", "kind": "small", "seed": 3}, "small")
 
 
-def shape(spec=SpecFields):
-    """Of records of what a job of two halves drew."""
-    return RecordShape(spec, version=1, facts="both", tables={})
-
-
 def work(job, kill=False):
     """A job of two halves, each with streams of its own, and a checkpoint between them."""
     noise = Noise(job.spec.digest, "keyed")
@@ -38,17 +33,14 @@ def work(job, kill=False):
     return Outcome({"both": first + second}, {})
 
 
-def run(folder, kill=False, spec=SPEC, does=work):
-    execute(
-        spec,
-        Kind(lambda job: does(job, kill), record=shape(), packages=("numpy",)),
-        module="dpatlas.jobs.job",
-        data=None,
-        record=folder / "record.json",
-        checkpoints=folder / "checkpoints",
-        device="cpu",
-    )
-    return (folder / "record.json").read_bytes()
+def run(folder, kill=False, spec=SPEC, does=work, fields=SpecFields, **given):
+    """The record's bytes; given: the manifest of data, and the record of a tuning."""
+    shape = RecordShape(fields, version=1, facts="both", tables={})
+    kind = Kind(lambda job: does(job, kill), record=shape, packages=("numpy",))
+    paths = {"record": folder / "record.json", "checkpoints": folder / "checkpoints"}
+    given = {"module": "dpatlas.jobs.job", "data": None, "device": "cpu", **paths, **given}
+    execute(spec, kind, **given)
+    return paths["record"].read_bytes()
 
 
 def test_a_record_names_the_streams_that_were_drawn(tmp_path):
@@ -93,23 +85,15 @@ def uses_a_checkpoint(folder, values=0.0, outcome=0.0, kill=False):
     fields = {**SPEC.fields, "data": {"name": "small"}, "tuning": SPEC.id, "chosen": None}
     found = []
 
-    def does(job):
+    def does(job, kill):
         found.append(job.restored("half") is not None)
         job.save("half", {}, {})
         if kill:
             raise Killed
         return Outcome({"both": 0.0}, {})
 
-    execute(
-        Spec.of(fields, "small"),
-        Kind(does, record=shape(Tuned), packages=("numpy",)),
-        module="dpatlas.jobs.job",
-        data=save_data(folder / "data", x_train=values),
-        record=folder / "record.json",
-        checkpoints=folder / "checkpoints",
-        device="cpu",
-        tuning=folder / "tuning" / "record.json",
-    )
+    data, tuning = save_data(folder / "data", x_train=values), folder / "tuning/record.json"
+    run(folder, kill, Spec.of(fields, "small"), does, Tuned, data=data, tuning=tuning)
     return found == [True]
 
 

@@ -14,15 +14,8 @@ RECORDS = np.random.default_rng(0).random((7, 64), dtype=np.float32)
 
 def store(folder, architecture="small-cnn-t", run=0, into=None, **options):
     network = build(architecture, (1, 8, 8), 3, key="test", run=run, base_seed=1, **options)
-    save(
-        folder,
-        network,
-        architecture=architecture,
-        options=options,
-        image_shape=(1, 8, 8),
-        classes=CLASSES,
-        training={"spec_id": "x"},
-    )
+    facts = {"architecture": architecture, "options": options, "image_shape": (1, 8, 8)}
+    save(folder, network, **facts, classes=CLASSES, training={"spec_id": "x"})
     if into:
         (folder / "weights.npz").replace(into / "weights.npz")
     return network

@@ -85,10 +85,14 @@ EXACT = dict(n=100, m=1, sigma2=1e-9, eta=0.5, K=1, radius=1.0, alpha=2.0, x_pri
 SIGMA2 = dict(eps=1e-3, delta=1e-5, L=1, lam=0.1, n=10, sum_eta=1)
 UTILITY = dict(eps=24, delta=1e-5, L=1, lam=0.1, beta=1, n=10, d=3, xi2=1)
 LP = {"t": 1.0, "h": 3, "head_var": 0.4, "b_norm2": 0.2, "sigma2": 0.05}
+STEPS = dict(eps=1, delta=1e-5, beta=1, lam=0.1, n=10, d=3)
 FFT = dict(t=1, h=3, head_var=2.0, y_norm2=1.0, xty_norm=1.0, sigma2=0.1, d=4)
+FFT_BOUND, FAILS = "fft-linear-loss-bound", "found inputs with which the formula fails"
+NO_NOISE = {"h": 1, "head_var": 1.0, "sigma2": 0.0}
 DP_SGD = dict(m=250, zeta=0.1, sigma=2.0, T=4, E=1, beta=0.01)
 UNION = dict(K1=100, K2=7, delta=0.05, delta_mc=0.0125, beta=0.025)
 RISK = dict(risk=0.1, kl=10.0, kappa=2.0, n=1000, **UNION)
+COUNTED = dict(risk=0.12345, draws=1000, delta_mc=0.1, interval="clopper-pearson")
 NOISE = {"d": 64, "n": 20_000, "q": 2}
 LEVEL = {"eps": 2.0, "delta": 1e-5}
 
@@ -103,27 +107,15 @@ LEVEL = {"eps": 2.0, "delta": 1e-5}
         ("dp-sgld-conditional-epsilon", {**GIVEN, "m": 11}, "m: found 11; .*<= n = 10"),
         ("noisy-gd-gdp", FULL, "eta: found 2.0; allowed: .*< 2/beta = 2"),
         ("dp-sgld-exact-renyi", EXACT, "sigma2: found 1e-09; .*>= 0.0009"),
-        (
-            "dp-sgld-steps",
-            dict(eps=1, delta=1e-5, beta=1, lam=0.1, n=10, d=3),
-            "d: found 3; allowed: a whole number < 2.17",
-        ),
+        ("dp-sgld-steps", STEPS, "d: found 3; allowed: a whole number < 2.17"),
         ("dp-sgld-claimed-sigma2", SIGMA2, "eps: found 0.001; allowed: .*= 0.00576"),
         ("dp-sgld-utility", UTILITY, r"eps: found 24; allowed: .*2 log\(1/delta\) = 23.0"),
         ("lp-head-norm", {**LP, "t": -1}, "t: found -1; allowed: a number >= 0"),
         ("lp-loss", {**LP, "y_norm2": 1.0, "b_norm2": 1.5}, "b_norm2: found 1.5; .*<= y_norm2 = 1"),
         ("least-lp-loss", {"y_norm2": 1, "b_norm2": 2}, "b_norm2: found 2"),
         ("lp-relu-loss-bound", {"L0": 0, "A": 1, "B": 1, "T": 1}, "L0: found 0"),
-        (
-            "fft-linear-loss-bound",
-            {**FFT, "sigma2": 2.0},
-            r"found inputs with which the formula fails \(A: found -9.14214; allowed: more",
-        ),
-        (
-            "fft-linear-loss-bound",
-            {**FFT, "h": 1, "head_var": 1.0, "sigma2": 0.0},
-            r"found inputs with which the formula fails \(A: found 0; allowed: more",
-        ),
+        (FFT_BOUND, {**FFT, "sigma2": 2.0}, rf"{FAILS} \(A: found -9.14214; allowed: more"),
+        (FFT_BOUND, {**FFT, **NO_NOISE}, rf"{FAILS} \(A: found 0; allowed: more"),
         ("kappa", {**DP_SGD, "batches": "poisson"}, "batches: found 'poisson'; .* one of disj"),
         ("kappa-repaired", {**DP_SGD, "batches": "poisson"}, "batches: found 'poisson'"),
         ("kappa-explicit", {**DP_SGD, "beta": 0}, "beta: found 0; allowed: a number > 0 and < 1"),
@@ -136,11 +128,7 @@ LEVEL = {"eps": 2.0, "delta": 1e-5}
         ("certificate-failure", dict(delta=0.1, delta_mc=0.1), r"delta_mc \+ beta: found 0.1"),
         ("certificate", {**RISK, "kl": math.nan}, "kl: found nan"),
         ("certificate", {**RISK, "kappa": -1}, "kappa: found -1; .*a number or infinity >= 0"),
-        (
-            "monte-carlo-risk",
-            dict(risk=0.12345, draws=1000, delta_mc=0.1, interval="clopper-pearson"),
-            "risk: found 0.12345; allowed: a multiple of 1/draws",
-        ),
+        ("monte-carlo-risk", COUNTED, "risk: found 0.12345; allowed: a multiple of 1/draws"),
         ("feature-noise-assumption4", {**NOISE, "d": 1}, "d: found 1; allowed: .* >= 2"),
         ("feature-layer2-mu", {**LEVEL, "eps": 0}, "eps: found 0; allowed: a number > 0"),
         ("feature-layer2-delta", {**LEVEL, "relation": "both"}, "one of add_remove, replace_one"),

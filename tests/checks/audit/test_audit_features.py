@@ -88,11 +88,6 @@ def scale_noise(monkeypatch):
     return set_scale
 
 
-@pytest.fixture
-def no_clip(monkeypatch):
-    monkeypatch.setattr(layers, "clip_factors", lambda norms, bound: np.ones_like(norms))
-
-
 @every_release
 def test_an_honest_release_is_not_contradicted_and_shows_most_of_what_it_guarantees(name):
     metrics = audited(name, 4000)
@@ -108,7 +103,8 @@ def test_noise_at_half_scale_is_caught(name, scale_noise):
 
 
 @every_release
-def test_a_forgotten_clip_is_caught(name, no_clip):
+def test_a_forgotten_clip_is_caught(name, monkeypatch):
+    monkeypatch.setattr(layers, "clip_factors", lambda norms, bound: np.ones_like(norms))
     assert audited(name, 100)["contradicted"]
 
 

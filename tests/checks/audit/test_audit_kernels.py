@@ -132,11 +132,6 @@ def test_the_canary_s_offset_moves_no_output(name):
 
 
 @pytest.fixture
-def silence(monkeypatch):
-    monkeypatch.setattr(dpatlas.privacy.noise, "add_noise", lambda *given, **named: None)
-
-
-@pytest.fixture
 def steps(monkeypatch):
     """(t, share) of every scored step."""
     scored = []
@@ -152,9 +147,10 @@ def steps(monkeypatch):
 
 @pytest.mark.parametrize("name", ATTACKED_NETWORKS)
 def test_without_noise_the_attacker_knows_the_sum_and_neighbours_are_a_sensitivity_apart(
-    name, silence, steps
+    name, monkeypatch, steps
 ):
     """Of offset records in the phase that trains the head: its gradient is no difference."""
+    monkeypatch.setattr(dpatlas.privacy.noise, "add_noise", lambda *given, **named: None)
     MECHANISMS[name].scores(2, Noise(f"silent {name}"), lambda: None)
     checked = steps[1::2] if name in OFFSETS else steps
     half = len(checked) // 2

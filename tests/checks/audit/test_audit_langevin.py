@@ -47,11 +47,6 @@ def scale_noise(monkeypatch):
     return set_scale
 
 
-@pytest.fixture
-def unbounded(monkeypatch):
-    monkeypatch.setattr(audit_langevin, "bound_records", lambda x, norm: BoundedRecords(x, 0))
-
-
 def test_the_claim_fails_for_small_batches_and_the_guarantee_does_not():
     metrics = audited("dp-sgld", 2400)
     assert metrics["claim_contradicted"]
@@ -82,7 +77,8 @@ def test_noise_at_a_quarter_is_caught_in_random_batches(large_batches, scale_noi
 
 
 @pytest.mark.parametrize("name", [*LAST_ITERATE, "dp-sgld"])
-def test_a_record_that_is_not_bounded_is_caught(name, large_batches, unbounded):
+def test_a_record_that_is_not_bounded_is_caught(name, large_batches, monkeypatch):
+    monkeypatch.setattr(audit_langevin, "bound_records", lambda x, norm: BoundedRecords(x, 0))
     assert audited(name, 150)["contradicted"]
 
 

@@ -1,11 +1,14 @@
 """The table `audit`, on small synthetic records."""
 
 import pytest
-from audit_samples import attack, canaries, trained
+from block_worlds import worlds_of
 from figure_samples import csv_rows
 
 from dpatlas_workflow.checks.audit.figures.audit import COLUMNS, audit
 from dpatlas_workflow.show.output import table_files
+
+worlds = worlds_of("audit")
+attack, canaries, trained = worlds.attack, worlds.canaries, worlds.trained
 
 
 def table(*records):

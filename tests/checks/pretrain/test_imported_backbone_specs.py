@@ -4,6 +4,7 @@ import shlex
 
 import pytest
 import tier_atlases
+import yaml
 
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
@@ -11,19 +12,11 @@ from dpatlas.formulas.dp_sgld.published import TABLE_4
 from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.load import load_config, project_root, read_config, validate
 
-PUBLISHED = {
-    "source": "imagenet",
-    "model": "imagenet-resnet18",
-    "options": {},
-    "image_shape": [1, 224, 224],
-}
-FROM_FILE = {
-    "source": "moco",
-    "model": "moco-v2-resnet50",
-    "options": {},
-    "image_shape": [3, 32, 32],
-    "file": "moco.pth.tar",
-}
+PUBLISHED, FROM_FILE = yaml.safe_load("""
+- {source: imagenet, model: imagenet-resnet18, options: {}, image_shape: [1, 224, 224]}
+- {source: moco, model: moco-v2-resnet50, options: {}, image_shape: [3, 32, 32], file: moco.pth.tar}
+""")
+DIGITS = {"sha256": "ABCDEF01"}
 
 
 def with_backbone(fields=PUBLISHED, **changes):
@@ -41,13 +34,6 @@ def atlas_of(config):
 def import_of(config):
     (spec,) = atlas_of(config).groups["pretrain"]["imported"]
     return spec
-
-
-def refused(config) -> str:
-    with pytest.raises(InputError) as caught:
-        atlas_of(config)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +75,7 @@ def test_where_a_file_lies_changes_no_id_and_its_checksum_does():
     expected = {name: value for name, value in FROM_FILE.items() if name != "file"}
     assert spec.fields == {"key": "pretrain", "kind": "imported", **expected}
     assert import_of(with_backbone(FROM_FILE, file="/else/where.pth")).id == spec.id
-    checked = import_of(with_backbone(FROM_FILE, sha256="ABCDEF01"))
+    checked = import_of(with_backbone(FROM_FILE, **DIGITS))
     assert checked.fields["sha256"] == "abcdef01" and checked.id != spec.id
 
 
@@ -98,12 +84,7 @@ def test_where_a_file_lies_changes_no_id_and_its_checksum_does():
     [
         (PUBLISHED, {}, "resnet18-f37072fd.pth", []),
         (FROM_FILE, {"file": "x/a b'; x"}, "a b'; x", ["--weights-file=x/a b'; x", "--sha256="]),
-        (
-            FROM_FILE,
-            {"sha256": "ABCDEF01"},
-            "moco.pth.tar",
-            ["--weights-file=moco.pth.tar", "--sha256=abcdef01"],
-        ),
+        (FROM_FILE, DIGITS, "moco.pth.tar", ["--weights-file=moco.pth.tar", "--sha256=abcdef01"]),
     ],
 )
 def test_the_file_that_is_fetched_is_the_one_that_the_config_names(fields, changes, file, words):
@@ -118,7 +99,10 @@ def test_softmax_outputs_of_a_backbone_without_a_head_are_refused():
     (first, *_) = config["dp_sgld"]["accuracy"]["sets"]
     takes = {**first, "backbone": "published", "features": "softmax"}
     config["dp_sgld"]["accuracy"]["sets"] = [takes]
-    assert "accuracy.sets.0.features: found softmax of published" in refused(config)
+    words = r"accuracy\.sets\.0\.features: found softmax of published"
+    with pytest.raises(InputError, match=words) as caught:
+        atlas_of(config)
+    assert "\n" not in str(caught.value)
     takes["features"] = "penultimate"
     assert atlas_of(config).groups["dp_sgld"]["accuracy"]
 

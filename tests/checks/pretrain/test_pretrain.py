@@ -41,16 +41,8 @@ def spec_of(**changes):
 
 
 def transfer_spec(**changes):
-    fields = {
-        "key": "pretrain",
-        "kind": "transfer",
-        "seed": 0,
-        "data": {"name": "digits"},
-        "backbones": [],
-        "n_test": 500,
-        "splits": 2,
-        "neighbours": 20,
-    }
+    fields = {"key": "pretrain", "kind": "transfer", "seed": 0, "data": {"name": "digits"}}
+    fields |= {"backbones": [], "n_test": 500, "splits": 2, "neighbours": 20}
     return Spec.of({**fields, **changes}, "transfer")
 
 
@@ -99,11 +91,7 @@ def test_private_data_are_refused_unless_declared_public(digits, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model": "lenet"}, "model: found 'lenet'"),
-        ({"batch": 601}, "batch"),
-    ],
+    ("change", "message"), [({"model": "lenet"}, "model: found 'lenet'"), ({"batch": 601}, "batch")]
 )
 def test_bad_settings_are_one_line_and_exit_code_2(strokes, tmp_path, capsys, change, message):
     given = arguments(spec_of(**change), strokes, tmp_path, [tmp_path / "backbone"])
@@ -178,10 +166,8 @@ def test_transfer_compares_backbones_with_raw_pixels(strokes, digits, tmp_path):
         assert row["backbone"] == "raw pixels" and row["zero_shot"] is None
         assert min(row["knn"], row["logistic"]) > 0.94
     assert {row["architecture"] for row in mlp} == {"mlp"}
-    assert [(row["architecture"], row["split"]) for row in cnn] == [
-        ("small-cnn-t", 0),
-        ("small-cnn-t", 1),
-    ]
+    places = [(row["architecture"], row["split"]) for row in cnn]
+    assert places == [("small-cnn-t", 0), ("small-cnn-t", 1)]
     assert min(row["zero_shot"] for row in mlp) > 0.3
     assert record["ledger"]["epsilon"] is None and "reader only" in record["ledger"]["guaranteed"]
     with pytest.raises(InputError, match="in this order"):

@@ -1,10 +1,12 @@
 """The contact sheet of pretrain, on synthetic records."""
 
 import pytest
+from block_worlds import worlds_of
 from figure_samples import shown_rows
-from pretrain_sample_records import CLASSES, sample_records
 
 from dpatlas_workflow.checks.pretrain.figures.pretrain_samples import MEASURES, pretrain_samples
+
+CLASSES, sample_records = worlds_of("pretrain").CLASSES, worlds_of("pretrain").sample_records
 
 
 def test_every_source_is_shown_once_beside_the_real_digits():

@@ -51,12 +51,7 @@ def test_there_is_one_training_per_backbone_by_its_source_and_one_measurement_of
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [
-        ("options", {"pool": 4}),
-        ("source", "fonts"),
-        ("n_train", 1001),
-        ("lr", 0.5),
-    ],
+    [("options", {"pool": 4}), ("source", "fonts"), ("n_train", 1001), ("lr", 0.5)],
 )
 def test_a_setting_of_one_backbone_renews_it_and_the_measurement_and_no_other(renewed, key, value):
     def change(block):

@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+import yaml
 from figure_samples import sample_record, tables_of
 
 from dpatlas.base.records import rows_of
@@ -22,42 +23,20 @@ SCHEDULES = ["constant", "decreasing"]
 NEIGHBOURS = ((0.0, 0.0), (-1.0, 0.0), (-1.0, -1.0))
 BACKBONE = {"id": "strokes-s-01234567", "sha256": "0" * 64}
 COMMON = {"key": "dp_sgld", "seed": 0, "noise_source": "keyed", "delta": 1e-5}
-TRAINED = {
-    "data": {"name": "digits", "redeal": True},
-    "backbone": BACKBONE["id"],
-    "max_grad_norm": 1.0,
-    "tuning": "digits-tuning-01234567",
-    "chosen": None,
-    "first_run": 0,
-}
+TRAINED, COUNTS, STATED, STEPS, LANGEVIN, DP_SGD = yaml.safe_load("""
+- {data: {name: digits, redeal: true}, backbone: strokes-s-01234567, max_grad_norm: 1.0,
+   tuning: digits-tuning-01234567, chosen: null, first_run: 0}
+- {n_train: 1150, n_test: 287, classes: 10}
+- {claimed_epsilon: 1.0, ordinary_epsilon: 4.0, hidden_state_epsilon: 5.0, guaranteed_epsilon: 4.0,
+   guaranteed_by: "every iterate, RDP", relation: replace_one}
+- {lr: 0.98, batch: 130, steps: 300, sampler: fixed-size}
+- {lambda: 0.01, beta: 0.51, lipschitz: 1.41, radius: 21.0, sigma: 0.05, epochs: 30}
+- {epochs: 30.0, max_grad_norm: 1.0, noise_multiplier: 6.6}
+""")
 REGRESSION = {**TRAINED, "features": "penultimate", "normalise": True, "feature_norm": 1.0}
-COUNTS = {"n_train": 1150, "n_test": 287, "classes": 10}
-SEEN = {
-    **COUNTS,
-    "inputs": 256,
-    "backbone": BACKBONE,
-    "features": {"id": "digits-strokes", "sha256": "0" * 64, "device": "cpu"},
-    "warnings": [],
-}
-STATED = {
-    "claimed_epsilon": 1.0,
-    "ordinary_epsilon": 4.0,
-    "hidden_state_epsilon": 5.0,
-    "guaranteed_epsilon": 4.0,
-    "guaranteed_by": "every iterate, RDP",
-    "relation": "replace_one",
-}
+SEEN = {**COUNTS, "inputs": 256, "backbone": BACKBONE, "warnings": []}
+SEEN["features"] = {"id": "digits-strokes", "sha256": "0" * 64, "device": "cpu"}
 MEASURED = {"accuracy": [0.8, 0.9, 0.85]}
-STEPS = {"lr": 0.98, "batch": 130, "steps": 300, "sampler": "fixed-size"}
-LANGEVIN = {
-    "lambda": 0.01,
-    "beta": 0.51,
-    "lipschitz": 1.41,
-    "radius": 21.0,
-    "sigma": 0.05,
-    "epochs": 30,
-}
-DP_SGD = {"epochs": 30.0, "max_grad_norm": 1.0, "noise_multiplier": 6.6}
 
 
 def _sgd_fields(epsilon, **changes):
@@ -162,9 +141,7 @@ def privacy_loss_record(curves):
     published = [
         {
             **{name: getattr(run, name) for name in ("table", "dataset", "backbone", "steps")},
-            "noise_multiplier": 0.2,
-            "add_remove": 400.0 + number,
-            "replace_one": 6e5,
+            **{"noise_multiplier": 0.2, "add_remove": 400.0 + number, "replace_one": 6e5},
             "dp_sgd_noise_multiplier": DP_SGD_NOISE_MULTIPLIERS[run.dataset],
             **{"dp_sgd_pld": 0.91, "dp_sgd_rdp": 1.0},
         }

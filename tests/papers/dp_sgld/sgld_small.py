@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import yaml
 from small_jobs import arguments, labelled
 
 from dpatlas.base.records import checked_fields
@@ -17,49 +18,20 @@ from dpatlas_workflow.run.features import features as take_features
 CLASSES = ["a", "b", "c"]
 SCALE = {"multiply": 1, "subtract": 0, "divide": 16, "norm": None}
 BACKBONE = "small-backbone"
-COMMON = {
-    "key": "dp_sgld",
-    "seed": 0,
-    "noise_source": "keyed",
-    "data": {"name": "small"},
-    "backbone": None,
-    "delta": 1e-5,
-    "max_grad_norm": 1.0,
-}
+COMMON, GRID, PROTOCOL, FINETUNE = yaml.safe_load("""
+- {key: dp_sgld, seed: 0, noise_source: keyed, data: {name: small}, backbone: null, delta: 1.0e-5,
+   max_grad_norm: 1.0}
+- {batches: [6], epochs: [2], steps: [3], lambda: [0.03, 0.1], step_sizes: [0.5],
+   weight_decays: [0.0, 0.03], lr: [0.5, 2.0], max_grad_norms: [1.0]}
+- {epsilon: 8.0, batch: 6, epochs: 2, readings: [
+   {name: paper, step_size: 0.5, lambda: 0.03, without_l2: true, schedules: [constant, decreasing]},
+   {name: code, step_size: 0.99, lambda: 0.03, without_l2: false, schedules: [constant]}]}
+- {backbone: small-backbone, epsilons: [8.0], relation: add_remove, batch: 6, steps: 3, unfreeze: [
+    {name: head, trainable: [head]}, {name: last block, trainable: [linear2, head]}]}
+""")
 REGRESSION = {**COMMON, "features": "raw", "normalise": True, "feature_norm": 1.0}
 ACCURACY = {**REGRESSION, "schedule": "both", "epsilons": [8.0]}
-GRID = {
-    **{"batches": [6], "epochs": [2], "steps": [3], "lambda": [0.03, 0.1], "step_sizes": [0.5]},
-    **{"weight_decays": [0.0, 0.03], "lr": [0.5, 2.0], "max_grad_norms": [1.0]},
-}
-PROTOCOL = {
-    **REGRESSION,
-    "epsilon": 8.0,
-    "batch": 6,
-    "epochs": 2,
-    "readings": [
-        {
-            **{"name": "paper", "step_size": 0.5, "lambda": 0.03, "without_l2": True},
-            "schedules": ["constant", "decreasing"],
-        },
-        {
-            **{"name": "code", "step_size": 0.99, "lambda": 0.03, "without_l2": False},
-            "schedules": ["constant"],
-        },
-    ],
-}
-FINETUNE = {
-    **COMMON,
-    "backbone": BACKBONE,
-    "epsilons": [8.0],
-    "relation": "add_remove",
-    "batch": 6,
-    "steps": 3,
-    "unfreeze": [
-        {"name": "head", "trainable": ["head"]},
-        {"name": "last block", "trainable": ["linear2", "head"]},
-    ],
-}
+PROTOCOL, FINETUNE = {**REGRESSION, **PROTOCOL}, {**COMMON, **FINETUNE}
 LONG = {**REGRESSION, "epsilon": 8.0, "steps": [2, 5]}
 # What the specs of each kind share with those of its tuning, and what the latter tries.
 TUNED = {
@@ -151,18 +123,10 @@ def save_backbone(
     """sha256: of the images that it is said to be trained on."""
     options = {"widths": [8, 6]}
     network = build("mlp", image_shape, 3, key="pretrain", run=0, base_seed=seed, **options)
-    backbone.save(
-        folder,
-        network,
-        architecture="mlp",
-        options=options,
-        image_shape=image_shape,
-        classes=CLASSES,
-        training={
-            "spec_id": spec_id,
-            "data": {"name": "other", "sha256": sha256, "preprocessing": scale},
-        },
-    )
+    facts = {"architecture": "mlp", "options": options, "image_shape": image_shape}
+    data = {"name": "other", "sha256": sha256, "preprocessing": scale}
+    training = {"spec_id": spec_id, "data": data}
+    backbone.save(folder, network, **facts, classes=CLASSES, training=training)
     return folder
 
 

@@ -6,24 +6,14 @@ That each entry holds in the true world and fails in one made false is tests/con
 import dataclasses
 import math
 import re
+from functools import partial
 from pathlib import Path
 
 import judged_once
 import numpy as np
 import pytest
+from block_worlds import worlds_of
 from committed_claims import with_verdict
-from sgld_world import (
-    curve_of,
-    groups,
-    privacy_loss_record,
-    protocol_record,
-    row_of,
-    scale_epsilon,
-    set_accuracy,
-    set_delta,
-    set_protocol,
-    verdicts,
-)
 
 from dpatlas.base.files import read_rows
 from dpatlas.formulas.dp_sgld.published import PRINTED_TABLE_4, PUBLISHED_RUNS, TABLE_4
@@ -39,6 +29,7 @@ from dpatlas_workflow.papers.dp_sgld import claims
 from dpatlas_workflow.show.rows import where
 
 PROJECT = Path(__file__).resolve().parents[3]
+worlds = worlds_of("dp_sgld")
 PAGE = (PROJECT / "src/dpatlas_workflow/papers/dp_sgld/README.md").read_text()
 # By arithmetic on the printed table: neither d = parameters nor d = classes gives it.
 REFUTED = {"sgld-5b", "sgld-5c", "sgld-5"}
@@ -46,37 +37,31 @@ IDENTITIES = {
     *("sgld-5a", "sgld-6a", "sgld-6b", "sgld-6", "sgld-8a", "sgld-8b", "sgld-8", "sgld-10"),
     *("sgld-14", "sgld-16"),
 }
-DP_SGD = {"method": "dp-sgd", "epsilon": 1.0}
+better_dp_sgd = partial(worlds.set_accuracy, 0.95, method="dp-sgd", epsilon=1.0)
 
 
 def another_kind_of_features(records):
     """A set of its own, smaller than all others, on which DP-SGLD leads by far."""
-    record = protocol_record(1000)
+    record = worlds.protocol_record(1000)
     spec = record.spec.model_copy(update={"features": "another"})
     facts = {**record.facts, "n_train": 100}
     records["protocol"].append(dataclasses.replace(record, spec=spec, facts=facts))
     keys = {"reading": "paper", "schedule": "constant", "weight_decay": 1e-3}
-    set_accuracy(0.1, "protocol", -1, method="dp-sgd", **keys)(records)
+    worlds.set_accuracy(0.1, "protocol", -1, method="dp-sgd", **keys)(records)
 
 
 @pytest.mark.parametrize(
     ("change", "refuted"),
     [
         # On the smallest set no part asks.
-        (set_protocol(0.5, "dp-sgld", "paper", "constant", 0), set()),
+        (worlds.set_protocol(0.5, "dp-sgld", "paper", "constant", 0), set()),
         # DP-SGD that adds or removes records is the opponent under both counts of K.
-        (
-            set_accuracy(0.95, number=1, **DP_SGD, comparison="published"),
-            {"sgld-11a", "sgld-11b", "sgld-11"},
-        ),
-        (
-            set_accuracy(0.95, number=2, **DP_SGD, comparison="guaranteed"),
-            {"sgld-11c", "sgld-11"},
-        ),
-        (set_delta(2, 1.1e-5), {"sgld-7c", "sgld-7"}),
+        (better_dp_sgd(number=1, comparison="published"), {"sgld-11a", "sgld-11b", "sgld-11"}),
+        (better_dp_sgd(number=2, comparison="guaranteed"), {"sgld-11c", "sgld-11"}),
+        (worlds.set_delta(2, 1.1e-5), {"sgld-7c", "sgld-7"}),
         # Exact privacy that is worse than the bound refutes it too.
         (
-            scale_epsilon("quadratic, fixed start", 1 + 2e-6, "published", step=1),
+            worlds.scale_epsilon("quadratic, fixed start", 1 + 2e-6, "published", step=1),
             {"sgld-10"},
         ),
         # Sets with other features are no larger and smaller ones of the same.
@@ -84,9 +69,9 @@ def another_kind_of_features(records):
     ],
 )
 def test_a_change_refutes_the_claims_that_rest_on_it_and_no_other(change, refuted):
-    records = groups()
+    records = worlds.groups()
     change(records)
-    rows = verdicts(records)
+    rows = worlds.verdicts(records)
     assert with_verdict(rows, NOT_REPRODUCED) == refuted | REFUTED
     assert with_verdict(rows, NOT_CONTRADICTED) == IDENTITIES - refuted
     assert with_verdict(rows, REPRODUCED) == set(rows) - refuted - REFUTED - IDENTITIES
@@ -95,20 +80,20 @@ def test_a_change_refutes_the_claims_that_rest_on_it_and_no_other(change, refute
 
 
 def test_layers_are_ordered_by_how_much_they_train_not_by_their_place():
-    records = groups()
-    records["protocol"] = [protocol_record(16000)]
-    assert "no set of two sizes" in row_of(records, "sgld-12a")["note"]
+    records = worlds.groups()
+    records["protocol"] = [worlds.protocol_record(16000)]
+    assert "no set of two sizes" in worlds.row_of(records, "sgld-12a")["note"]
     for table in records["finetune"][0].tables.values():
         table.reverse()
-    assert row_of(records, "sgld-4")["verdict"] == REPRODUCED
-    assert "blocks trained - head alone" in row_of(records, "sgld-4a")["note"]
+    assert worlds.row_of(records, "sgld-4")["verdict"] == REPRODUCED
+    assert "blocks trained - head alone" in worlds.row_of(records, "sgld-4a")["note"]
 
 
 def test_bounds_are_compared_where_a_theorem_has_its_steps_and_not_beyond_the_last():
     """Of decreasing steps both theorems lie beyond; constant steps reach both at step 7 or 50."""
-    rows = verdicts(groups())
+    rows = worlds.verdicts(worlds.groups())
     assert rows["sgld-13a"]["comparisons"] == 2 * 3 and rows["sgld-13b"]["comparisons"] == 2
-    records = groups()
+    records = worlds.groups()
     risks = records["utility"][0].tables["risks"]
     # Above Thm 4.1's 2.9 at its step, below Lemma 4.1 at the last one.
     for row in where(risks, schedule="constant", step=7):
@@ -116,7 +101,7 @@ def test_bounds_are_compared_where_a_theorem_has_its_steps_and_not_beyond_the_la
     # Above Lemma 4.1's .45 and 1.8 at the last step, below its 2.25 and 9 at the first.
     for row in where(risks, schedule="decreasing", step=50):
         row["excess_risk"] += 2.0
-    rows = verdicts(records)
+    rows = worlds.verdicts(records)
     assert rows["sgld-13a"]["verdict"] == rows["sgld-13b"]["verdict"] == NOT_REPRODUCED
 
 
@@ -138,7 +123,7 @@ def test_steps_from_eta_0_on_would_exceed_the_closed_form(monkeypatch):
 
     monkeypatch.setattr(judged_once, "JUDGED", {})
     monkeypatch.setattr(claims, "sum_of_steps", shifted)
-    assert row_of(groups(), "sgld-14")["verdict"] == NOT_REPRODUCED
+    assert worlds.row_of(worlds.groups(), "sgld-14")["verdict"] == NOT_REPRODUCED
 
 
 def test_another_print_of_table_4_would_turn_its_verdicts(monkeypatch):
@@ -152,7 +137,10 @@ def test_another_print_of_table_4_would_turn_its_verdicts(monkeypatch):
     }
     monkeypatch.setattr(judged_once, "JUDGED", {})
     monkeypatch.setattr(claims, "PRINTED_TABLE_4", printed)
-    found = {part: row_of(groups(), f"sgld-5{part}")["verdict"] for part in ("a", "b", "", "c")}
+    found = {
+        part: worlds.row_of(worlds.groups(), f"sgld-5{part}")["verdict"]
+        for part in ("a", "b", "", "c")
+    }
     assert found == dict.fromkeys(("a", "b", ""), NOT_REPRODUCED) | {"c": NOT_CONTRADICTED}
 
 
@@ -163,7 +151,8 @@ def test_one_row_of_other_noise_would_turn_the_verdict_on_the_printed_epsilon(mo
     monkeypatch.setattr(judged_once, "JUDGED", {})
     monkeypatch.setattr(claims, "PUBLISHED_RUNS", runs)
     refuted = [
-        row_of(groups(), f"sgld-8{each}")["verdict"] == NOT_REPRODUCED for each in ("", *"ab")
+        worlds.row_of(worlds.groups(), f"sgld-8{each}")["verdict"] == NOT_REPRODUCED
+        for each in ("", *"ab")
     ]
     assert refuted == [True, True, runs[number].dataset == "Pneumonia"]
 
@@ -181,20 +170,20 @@ def test_growth_over_a_doubling_is_that_of_the_power_law_between_points(
     steps, epsilons, verdict, note
 ):
     """The curve grows like the square root of the steps."""
-    records = groups() | {"privacy_loss": [privacy_loss_record(steps)]}
+    records = worlds.groups() | {"privacy_loss": [worlds.privacy_loss_record(steps)]}
     for number, value in epsilons.items():
-        curve_of(records, "every iterate")[number]["epsilon"] = value
-    row = row_of(records, "sgld-6b")
+        worlds.curve_of(records, "every iterate")[number]["epsilon"] = value
+    row = worlds.row_of(records, "sgld-6b")
     assert row["verdict"] == verdict and note in row["note"]
     if verdict == NOT_CONTRADICTED:
         assert row["observed"] == pytest.approx(math.sqrt(2) - 1)
 
 
 def test_an_exact_epsilon_of_zero_agrees_with_a_bound_of_zero():
-    records = groups()
+    records = worlds.groups()
     for curve in (claims.BOUND, claims.QUADRATIC):
-        curve_of(records, curve)[0]["epsilon"] = 0.0
-    assert row_of(records, "sgld-10")["observed"] == pytest.approx(1e-9)
+        worlds.curve_of(records, curve)[0]["epsilon"] = 0.0
+    assert worlds.row_of(records, "sgld-10")["observed"] == pytest.approx(1e-9)
 
 
 def test_the_paper_s_page_says_at_which_epsilon_each_utility_theorem_was_tested():

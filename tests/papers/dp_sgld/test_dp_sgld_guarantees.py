@@ -9,7 +9,6 @@ import pytest
 from dpatlas.accounting.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld import guarantees
-from dpatlas.formulas.dp_sgld import guarantees as dp_sgld_guarantees
 from dpatlas.formulas.dp_sgld.exact import exact_renyi, one_step_renyi2
 from dpatlas.formulas.dp_sgld.theorems import claimed_rdp_constant
 
@@ -74,7 +73,7 @@ def test_full_batches_drawn_at_every_step_give_theorem_3_2(K):
     assert guarantees.renyi_given_batches(
         3.0, 1.5, 0.1, 40, 0.01, 0.5, [True] * K
     ) == pytest.approx(claim)
-    for batches in dp_sgld_guarantees.BATCHES:
+    for batches in guarantees.BATCHES:
         assert guarantees.conditional_rdp(
             3.0, **RENYI, beta=1.0, n=40, m=40, K=K, batches=batches
         ) == pytest.approx(claim)
@@ -113,7 +112,7 @@ def test_conditional_epsilon_is_the_least_over_orders():
 def test_long_runs_are_bounded_from_above_and_closely(monkeypatch):
     arguments = (2.0, 1.5, 0.1, 1.0, 50, 5, 5.0, 0.01, 5000)
     exact = guarantees.conditional_rdp(*arguments)
-    monkeypatch.setattr(dp_sgld_guarantees, "MAX_BLOCKS", 500)
+    monkeypatch.setattr(guarantees, "MAX_BLOCKS", 500)
     assert exact < guarantees.conditional_rdp(*arguments) < 1.02 * exact
 
 

@@ -16,10 +16,7 @@ from dpatlas.accounting.samplers import Poisson
 from dpatlas.base.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
-from dpatlas.formulas.dp_sgld.theorems import (
-    claimed_epsilon_constant,
-    claimed_epsilon_decreasing,
-)
+from dpatlas.formulas.dp_sgld.theorems import claimed_epsilon_constant, claimed_epsilon_decreasing
 from dpatlas.jobs import job as job_module
 from dpatlas.jobs.resume import Stages
 from dpatlas.models import backbone

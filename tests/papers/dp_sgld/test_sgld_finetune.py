@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from lpfft_small import watched_trainings
 from sgld_small import arms_in, metrics_of, run, save_backbone, save_data, spec_of
 from torch import nn
 
@@ -12,7 +13,6 @@ from dpatlas.base import seeds
 from dpatlas.errors import InputError
 from dpatlas.models import backbone
 from dpatlas.models.network import Network
-from dpatlas.privacy.training import PrivateTraining
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow
@@ -24,32 +24,16 @@ def given(tmp_path):
     return save_data(tmp_path / "data"), tmp_path, [save_backbone(tmp_path / "backbone")]
 
 
-def watched_trainings(monkeypatch):
-    """Every training as it is made: (training, the model's parameters before)."""
-    trainings, real_init = [], PrivateTraining.__init__
-
-    def init(training, model, phases, *arguments, **more):
-        real_init(training, model, phases, *arguments, **more)
-        before = {name: value.clone() for name, value in model.state_dict().items()}
-        trainings.append((training, before))
-
-    monkeypatch.setattr(PrivateTraining, "__init__", init)
-    return trainings
-
-
-def test_frozen_parts_keep_the_backbone_s_bits_and_trained_ones_move(given, monkeypatch):
-    trainings = watched_trainings(monkeypatch)
-    around = [
-        {"name": "head", "trainable": ["head"]},
-        {"name": "around the second", "trainable": ["linear1", "head"]},
-    ]
-    run(spec_of("finetune", unfreeze=around), *given)
+def test_frozen_parts_keep_the_backbone_s_bits_and_trained_ones_move(given):
+    around = {"name": "around the second", "trainable": ["linear1", "head"]}
+    with watched_trainings() as seen:
+        run(spec_of("finetune", unfreeze=[{"name": "head", "trainable": ["head"]}, around]), *given)
     trained = backbone.load(given[2][0]).network.state_dict()
-    whole = [(training, before) for training, before in trainings if "linear2.weight" in before]
-    assert len(whole) == len(trainings) / 2
-    for training, before in whole:
-        after = training.model.state_dict()
-        for name, value in before.items():
+    whole = [each for each in seen if "linear2.weight" in each.iterates[0]]
+    assert len(whole) == len(seen) / 2
+    for each in whole:
+        after = each.training.model.state_dict()
+        for name, value in each.iterates[0].items():
             if not name.startswith("head"):
                 assert torch.equal(value, trained[name])
             assert torch.equal(after[name], value) == name.startswith("linear2")
@@ -68,12 +52,13 @@ def test_a_run_of_the_last_parts_is_that_of_the_whole_network_with_the_rest_froz
         assert one["trained_parameters"] == two["trained_parameters"]
 
 
-def test_runs_of_one_number_start_from_the_same_head_and_others_from_another(given, monkeypatch):
-    trainings = watched_trainings(monkeypatch)
-    run(spec_of("finetune"), *given)
+def test_runs_of_one_number_start_from_the_same_head_and_others_from_another(given):
+    with watched_trainings() as seen:
+        run(spec_of("finetune"), *given)
+    starts = [each.iterates[0].items() for each in seen]
     heads = [
-        next(value for name, value in before.items() if name.endswith("weight") and len(value) == 3)
-        for _, before in trainings
+        next(value for name, value in start if name.endswith("weight") and len(value) == 3)
+        for start in starts
     ]
     # Four arms of each of two runs.
     assert len(heads) == 8

@@ -15,6 +15,7 @@ from dpatlas.privacy.training import PrivateTraining
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow
+FIRST = PROTOCOL["readings"][0]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def test_all_methods_take_the_same_steps_in_order(data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(LangevinRun, "step", of_langevin)
     monkeypatch.setattr(SGD, "update", of_sgd)
-    reading = {**PROTOCOL["readings"][0], "schedules": ["decreasing"]}
+    reading = {**FIRST, "schedules": ["decreasing"]}
     run(spec_of("protocol", readings=[reading], runs=1), data, tmp_path)
     expected = [1 / (2 * 0.53 + 0.03 * k / 2) for k in range(8)]
     np.testing.assert_allclose(rates["langevin"], expected, rtol=1e-12)
@@ -81,7 +82,7 @@ def test_the_l2_term_shrinks_the_weights_of_dp_sgd(data, tmp_path, monkeypatch):
         norms[decay] = float(training.model.weight.norm())
 
     monkeypatch.setattr(PrivateTraining, "step", watched)
-    reading = {**PROTOCOL["readings"][0], "lambda": 0.5, "schedules": ["constant"]}
+    reading = {**FIRST, "lambda": 0.5, "schedules": ["constant"]}
     run(spec_of("protocol", readings=[reading], epochs=10, runs=1), data, tmp_path)
     assert set(norms) == {0.0, 0.5}
     assert norms[0.5] < 0.7 * norms[0.0]
@@ -105,12 +106,9 @@ def test_the_tuning_tries_clip_bounds_for_dp_sgd_alone(data, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"readings": [FIRST] * 2}, "readings: found .*; allowed: each name once"),
         (
-            {"readings": [PROTOCOL["readings"][0]] * 2},
-            "readings: found .*; allowed: each name once",
-        ),
-        (
-            {"readings": [{**PROTOCOL["readings"][0], "step_size": 1.0}]},
+            {"readings": [{**FIRST, "step_size": 1.0}]},
             "step_size: found 1.0; allowed: .*less than 1",
         ),
     ],

@@ -6,9 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 import sgld_records as samples
+from block_worlds import worlds_of
 from figure_samples import csv_rows
 from scipy import stats
-from sgld_world import LEADS, protocol_record
 
 from dpatlas_workflow.papers.dp_sgld.figures.sgld_accuracy_constant import sgld_accuracy_constant
 from dpatlas_workflow.papers.dp_sgld.figures.sgld_accuracy_decreasing import (
@@ -22,6 +22,7 @@ from dpatlas_workflow.show.output import figure_files, table_files
 from dpatlas_workflow.show.panel import PRINTED
 from dpatlas_workflow.show.rows import where
 
+LEADS, protocol_record = worlds_of("dp_sgld").LEADS, worlds_of("dp_sgld").protocol_record
 ROWS = [
     samples.arm("no-dp", epsilon=None),
     samples.arm("dp-sgd", "published", relation="add_remove"),
@@ -129,12 +130,10 @@ def test_a_lead_outside_the_axis_has_an_arrow_and_its_number():
 
 def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_alone():
     def shown(data, classes, backbone):
-        record = protocol_record(4000)
+        record = of_set(protocol_record(4000), data)
         used = {**record.facts["backbone"], "id": f"{backbone}-01234567"}
-        fields = record.spec.data.model_copy(update={"name": data})
-        spec = record.spec.model_copy(update={"data": fields})
         facts = {**record.facts, "classes": classes, "backbone": used}
-        return sgld_along_n([replace(record, spec=spec, facts=facts)], {})
+        return sgld_along_n([replace(record, facts=facts)], {})
 
     theirs = shown("cifar10", 10, "cifar100-resnet18")
     printed = {
@@ -156,18 +155,15 @@ def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_a
         assert all(row["source"] != "printed" for row in shown(*other).rows)
 
 
-class TestLongTraining:
-    def shown(self):
-        rows = [
-            samples.long_arm(method, comparison, steps)
-            for steps, (method, comparison) in product((10, 100), METHODS.items())
-        ]
-        return sgld_long_training([samples.long_training_record(rows)], {})
-
-    def test_points_have_the_t_interval_of_their_runs(self):
-        rows = [row for row in self.shown().rows if row["quantity"] == "accuracy"]
-        half = stats.t.ppf(0.975, 2) * 0.05 / np.sqrt(3)
-        assert len(rows) == 6
-        for row in rows:
-            assert row["value"] == pytest.approx(0.85)
-            assert (row["low"], row["high"]) == pytest.approx((0.85 - half, 0.85 + half))
+def test_points_of_long_training_have_the_t_interval_of_their_runs():
+    arms = [
+        samples.long_arm(method, comparison, steps)
+        for steps, (method, comparison) in product((10, 100), METHODS.items())
+    ]
+    shown = sgld_long_training([samples.long_training_record(arms)], {})
+    rows = [row for row in shown.rows if row["quantity"] == "accuracy"]
+    half = stats.t.ppf(0.975, 2) * 0.05 / np.sqrt(3)
+    assert len(rows) == 6
+    for row in rows:
+        assert row["value"] == pytest.approx(0.85)
+        assert (row["low"], row["high"]) == pytest.approx((0.85 - half, 0.85 + half))

@@ -74,14 +74,12 @@ def test_a_quadratic_attains_the_full_batch_bound_from_a_fixed_start_only(losses
 
 def test_full_batch_claim_and_ordinary_accounting_lie_above_the_hidden_state(losses):
     for schedule in BOTH:
-        hidden, claim, every, rdp = (
-            epsilons(losses, name, schedule=schedule)
-            for name in (
-                "full batch, hidden state",
-                "claimed, steps",
-                "full batch, every iterate",
-                "full batch, every iterate, rdp",
-            )
+        full = [
+            f"full batch, {each}"
+            for each in ("hidden state", "every iterate", "every iterate, rdp")
+        ]
+        hidden, every, rdp, claim = (
+            epsilons(losses, name, schedule=schedule) for name in (*full, "claimed, steps")
         )
         assert all(np.all(values >= hidden * (1 - 1e-9)) for values in (claim, every, rdp))
         # One step leaves nothing hidden.

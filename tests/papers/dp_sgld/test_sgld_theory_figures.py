@@ -14,7 +14,6 @@ from dpatlas_workflow.papers.dp_sgld import printed
 from dpatlas_workflow.statistics import mean_estimate
 
 TABLE_4 = files(printed) / "table4_constants.csv"
-PANELS = ("divergence", "others", "delta")
 
 
 def compared(schedule="both"):
@@ -35,22 +34,11 @@ def compared(schedule="both"):
     return samples.accuracy_record(rows, seen, schedule=schedule, feature_norm=2.0, runs=2)
 
 
-RECORDS = {
-    "sgld_privacy_loss": samples.growing_losses_record,
-    "sgld_counterexample": samples.growing_excess_record,
-    "sgld_utility": samples.utility_record,
-}
-
-
-def show(name, records=None):
-    return maker(name)(records or [RECORDS[name]()], {})
-
-
 def test_the_region_shows_the_largest_excess_and_lines_the_scanned_noise_next_to_the_theorem_s():
     record = samples.growing_excess_record()
-    shown = show("sgld_counterexample", [record]).rows
-    noises = {panel: {row["sigma2"] for row in select(shown, panel=panel)} for panel in PANELS}
-    assert noises == {"divergence": {0.1}, "others": {0.1}, "delta": {0.077}}
+    shown = maker("sgld_counterexample")([record], {}).rows
+    for panel, noise in {"divergence": 0.1, "others": 0.1, "delta": 0.077}.items():
+        assert {row["sigma2"] for row in select(shown, panel=panel)} == {noise}
     rows = select(shown, panel="region")
     assert len(rows) == 3 * 2
     names = ("x_prime", "rest", "eta", "m", "sigma2")
@@ -64,16 +52,12 @@ def test_measured_risk_is_mean_and_t_interval_of_its_logarithm():
     record = samples.utility_record()
     risks = select(record.tables["risks"], schedule="constant", epsilon=0.5, step=7)
     estimate = mean_estimate([each["excess_risk"] for each in risks])
-    measured = select(show("sgld_utility", [record]).rows, quantity="measured")
+    measured = select(maker("sgld_utility")([record], {}).rows, quantity="measured")
     (row,) = select(measured, schedule="constant", epsilon=0.5, step=7)
     assert (row["value"], row["runs_used"]) == (estimate.value, 3)
     half = (estimate.interval(0.95)[1] - estimate.value) / estimate.value
     in_logs = np.log([row["low"], row["high"]])
     np.testing.assert_allclose(in_logs - np.log(estimate.value), [-half, half])
-
-
-def constants(*records):
-    return maker("sgld_constants")(list(records) or [compared()], {})
 
 
 def test_table_4_follows_where_d_counts_classes_and_not_where_it_counts_parameters():
@@ -82,7 +66,7 @@ def test_table_4_follows_where_d_counts_classes_and_not_where_it_counts_paramete
         (row["dataset"], row["backbone"]): tuple(float(row[name]) for name in columns)
         for row in csv_rows(TABLE_4.read_bytes())
     } == PRINTED_TABLE_4
-    rows = select(constants().rows, part="printed")
+    rows = select(maker("sgld_constants")([compared()], {}).rows, part="printed")
     assert len(rows) == 3
     for row in rows:
         assert row["beta_over_lambda"] == pytest.approx(row["beta_over_lambda_printed"], rel=0.01)
@@ -93,7 +77,7 @@ def test_table_4_follows_where_d_counts_classes_and_not_where_it_counts_paramete
 def test_our_constants_come_from_the_mean_eigenvalue_and_the_chosen_lambda():
     """One problem in two records is one row."""
     pair = [compared(schedule=schedule) for schedule in samples.SCHEDULES]
-    (row,) = select(constants(*pair).rows, part="ours")
+    (row,) = select(maker("sgld_constants")(pair, {}).rows, part="ours")
     assert row["beta"] == pytest.approx(0.31)
     assert row["beta_public"] == pytest.approx(2.01)
     assert row["beta_over_lambda"] == pytest.approx(31)
@@ -101,12 +85,8 @@ def test_our_constants_come_from_the_mean_eigenvalue_and_the_chosen_lambda():
         assert row[name] == pytest.approx(table4_ratio(1000, 1.0, 1e-5, d, 31.0))
 
 
-def published(*records):
-    return maker("sgld_published")([samples.growing_losses_record(), *records], {})
-
-
 def test_published_rows_have_every_count_and_the_recorded_accounting():
-    rows = published().rows
+    rows = maker("sgld_published")([samples.growing_losses_record()], {}).rows
     assert len(rows) == len(PUBLISHED_RUNS)
     for place, (row, run) in enumerate(zip(rows, PUBLISHED_RUNS, strict=True)):
         assert row["claimed_epochs"] == pytest.approx(row["printed_epsilon"], rel=0.03)

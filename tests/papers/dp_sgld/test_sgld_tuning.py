@@ -235,11 +235,7 @@ def test_runs_on_a_generated_set_show_the_backbone_records_of_their_own(tmp_path
     record = json.loads(run(spec, manifest, tmp_path / "tuning", [folder]))
     assert record["metrics"]["n_fixed"] == 24
     fresh = spec_of(
-        "long_training",
-        data={**FONTS, "redeal": True},
-        tuning=record["id"],
-        chosen=None,
-        **shown,
+        "long_training", data={**FONTS, "redeal": True}, tuning=record["id"], chosen=None, **shown
     )
     taken = spec_of("long_training", **shown, data={**FONTS, "redeal": False})
     assert cost.takes_features(checked_fields(LongTrainingSpec, taken.fields, "--spec: "))

@@ -3,7 +3,6 @@
 import json
 from contextlib import contextmanager
 
-import numpy as np
 import pytest
 import yaml
 
@@ -73,8 +72,3 @@ def noise_keys():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Noise, "normal", normal)
         yield keys
-
-
-def no_noise(size, run, step, use):
-    """Normal numbers that are all zero."""
-    return np.zeros(size)

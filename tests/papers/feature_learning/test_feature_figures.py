@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from feature_records import BASE
-from feature_sample_records import (
+from feature_records import (
+    BASE,
     R0,
     RANDOM_RISK,
     SWEEPS,
@@ -16,22 +16,14 @@ from feature_sample_records import (
     rate_law,
     simulation_record,
 )
-from figure_samples import drawn, select, shown_rows
+from figure_samples import drawn, maker, select, shown_rows
 
-from dpatlas_workflow.papers.feature_learning.figures.feature_overlap import feature_overlap
-from dpatlas_workflow.papers.feature_learning.figures.feature_risk import feature_risk
-from dpatlas_workflow.papers.feature_learning.figures.feature_risk_table import feature_risk_table
 from dpatlas_workflow.papers.feature_learning.figures.laws import crossings, fitted
 from dpatlas_workflow.statistics import mean_estimate
 
-FIGURES = {"feature_overlap": feature_overlap, "feature_risk": feature_risk}
-TABLES = {"feature_risk_table": feature_risk_table}
 
-
-def show(name, records=None):
-    if records is None:
-        return show_all(name)
-    return (FIGURES | TABLES)[name](records, {})
+def show(name, records):
+    return maker(name)(records, {})
 
 
 @cache
@@ -40,20 +32,19 @@ def show_all(name):
     return show(name, all_records())
 
 
-class TestOverlap:
-    def test_values_are_those_of_the_runs(self):
-        record = simulation_record("n")
-        rows = select(show("feature_overlap", [record]).rows, series="private")
-        private = select(record.tables["rows"], features="private", n=500)
-        estimate = mean_estimate([row["overlap"] for row in private])
-        assert rows[0]["value"] == pytest.approx(estimate.value)
-        assert (rows[0]["low"], rows[0]["high"]) == pytest.approx(estimate.interval(0.95))
-        assert rows[0]["cosine"] == pytest.approx(np.mean([row["cosine"] for row in private]))
+def test_overlaps_are_those_of_the_runs():
+    record = simulation_record("n")
+    rows = select(show("feature_overlap", [record]).rows, series="private")
+    private = select(record.tables["rows"], features="private", n=500)
+    estimate = mean_estimate([row["overlap"] for row in private])
+    assert rows[0]["value"] == pytest.approx(estimate.value)
+    assert (rows[0]["low"], rows[0]["high"]) == pytest.approx(estimate.interval(0.95))
+    assert rows[0]["cosine"] == pytest.approx(np.mean([row["cosine"] for row in private]))
 
 
 class TestRisk:
     def test_the_rate_is_recovered_along_n_and_epsilon(self):
-        rows = select(show("feature_risk").rows, part="rate")
+        rows = select(show_all("feature_risk").rows, part="rate")
         assert {(row["link"], row["axis"]) for row in rows} == {
             ("mixed", "n"),
             ("odd", "n"),
@@ -89,7 +80,7 @@ class TestRisk:
 
     def test_the_power_of_the_theorem_starts_at_the_first_risk_of_a_ladder(self):
         """eps_p = 1, and degree 2 or 3."""
-        rows = select(show("feature_risk").rows, part="theorem")
+        rows = select(show_all("feature_risk").rows, part="theorem")
         for link, degree in (("mixed", 2), ("odd", 3)):
             along = select(rows, link=link)
             first = rate_law({**BASE, "d": 16, "n": 256, "p": 16})
@@ -98,7 +89,7 @@ class TestRisk:
             assert [row["value"] for row in along] == pytest.approx(expected)
 
     def test_a_crossing_is_found_with_its_number(self):
-        shown = show("feature_risk")
+        shown = show_all("feature_risk")
         along_n = select(shown.rows, part="crossing", link="mixed", axis="n")
         along_epsilon = select(shown.rows, part="crossing", axis="epsilon")
         for (row,), axis in ((along_n, "n"), (along_epsilon, "epsilon")):
@@ -128,7 +119,7 @@ class TestLaws:
 
 class TestTable:
     def test_every_condition_stands_once_whatever_sweeps_hold_it(self):
-        rows = select(show("feature_risk_table").rows, part="condition")
+        rows = select(show_all("feature_risk_table").rows, part="condition")
         places = [tuple(row[name] for name in ("link", "d", "n", "p", "epsilon")) for row in rows]
         assert len(set(places)) == len(places)
         # Two pairs, 5 of each link but for one of the pairs, of other axes all but the base; of the
@@ -160,7 +151,7 @@ class TestTable:
     ],
     ids=["one point and run", "shared records"],
 )
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", ["feature_overlap", "feature_risk"])
 def test_few_points_and_shared_records_are_drawn_without_warnings(name, records):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from feature_small import drawn, no_noise, with_record
+from feature_small import drawn, with_record
 
 from dpatlas_workflow.papers.feature_learning.jobs import layers as feature_layers
 from dpatlas_workflow.papers.feature_learning.jobs.layers import (
@@ -131,6 +131,10 @@ def second(penalty=0.5, p=P, n=N, draws=None):
     draws = draws or np.random.default_rng(1)
     phi = np.tanh(draws.normal(size=(2, n, p))).astype(np.float32)
     return SecondLayer(phi, draws.normal(size=(2, n)).astype(np.float32), penalty)
+
+
+def no_noise(size, *key):
+    return np.zeros(size)
 
 
 def loop(layer, steps, max_norm=np.inf):

@@ -20,12 +20,8 @@ RUNS = 3
 PRODUCT, KL_SHARE = 40.0, 0.4
 # Every record's KL as a share of the largest: the means over runs agree on the worst record.
 SHARES = [1.0] + [0.5] * 24
-COMMON = {
-    "key": "kl_privacy",
-    "seed": 0,
-    "noise_source": "keyed",
-    "data": DataFields(name="digits"),
-}
+COMMON = {"key": "kl_privacy", "seed": 0, "noise_source": "keyed"}
+COMMON["data"] = DataFields(name="digits")
 MANIFEST = {"name": "digits", "shapes": {"x_train": [20, 4], "x_add": [5, 4]}}
 
 

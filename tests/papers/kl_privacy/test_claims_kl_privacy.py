@@ -5,87 +5,75 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from block_worlds import worlds_of
 from figure_samples import select
-from kl_world import (
-    RUNS,
-    changed,
-    find,
-    paper,
-    row_of,
-    scaled,
-    true_groups,
-    verdicts,
-)
 
 from dpatlas.base.files import read_rows
 from dpatlas_workflow.evidence.looks import LOOKS
 from dpatlas_workflow.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED
 from dpatlas_workflow.report.index import Index
 
+worlds = worlds_of("kl_privacy")
 PROJECT = Path(__file__).resolve().parents[3]
 
 
-def first_step_of(factor):
-    return lambda step: factor if step == 1 else 1.0
+def more_kl_at_the_first_step(step):
+    return 400 if step == 1 else 1.0
 
 
-def early_kl(init):
-    """The change by which the watched record's KL at the first shown share is ten times as much."""
-
-    def change(groups):
-        for row in select(find(groups, "linearized", init).tables["shares"], depth=4, share=0.01):
-            row["kl_watched"] *= 10
-
-    return change
+def more_kl_at_the_first_share(groups):
+    record = worlds.find(groups, "linearized", "he")
+    for row in select(record.tables["shares"], depth=4, share=0.01):
+        row["kl_watched"] *= 10
 
 
 @pytest.mark.parametrize(
-    ("change", "entry", "verdict"),
+    ("change", "entry"),
     [
         # Ten times the bound at the first step, a hundredth of that at the last.
-        (scaled("bounds", "he", first_step_of(400), 0.1, "kl_watched"), "kl-6a", NOT_REPRODUCED),
+        (worlds.scaled("bounds", "he", more_kl_at_the_first_step, 0.1, "kl_watched"), "kl-6a"),
         # Far above a hundredth of the budget in the first hundredth of the time.
-        (early_kl("he"), "kl-6b", NOT_REPRODUCED),
+        (more_kl_at_the_first_share, "kl-6b"),
     ],
 )
-def test_a_change_at_one_place_is_seen_there(change, entry, verdict):
-    assert row_of(changed(change), entry)["verdict"] == verdict
+def test_a_change_at_one_place_is_seen_there(change, entry):
+    assert worlds.row_of(worlds.changed(change), entry)["verdict"] == NOT_REPRODUCED
 
 
 def test_the_watched_record_is_compared_by_its_own_gap():
-    groups = true_groups()
-    tables = find(groups, "bounds", "he").tables
+    groups = worlds.true_groups()
+    tables = worlds.find(groups, "bounds", "he").tables
     for row in tables["runs"]:
         row["gap_watched"] *= 1e6
     for row in tables["curves"]:
         row["kl_watched"] *= 1e6
-    assert row_of(paper(groups), "kl-6a")["verdict"] == REPRODUCED
+    assert worlds.row_of(worlds.paper(groups), "kl-6a")["verdict"] == REPRODUCED
 
 
 def test_steps_at_which_the_bound_overflows_are_left_out():
-    groups = true_groups()
-    usual = row_of(paper(groups), "kl-6a")["comparisons"]
-    for row in find(groups, "bounds", "he").tables["probe"]:
+    groups = worlds.true_groups()
+    usual = worlds.row_of(worlds.paper(groups), "kl-6a")["comparisons"]
+    for row in worlds.find(groups, "bounds", "he").tables["probe"]:
         row["gradient_change"] *= 100.0 if row["step"] > 1 else 1.0
-    row = row_of(paper(groups), "kl-6a")
+    row = worlds.row_of(worlds.paper(groups), "kl-6a")
     assert row["verdict"] == REPRODUCED and row["comparisons"] < usual
 
 
 def test_a_record_that_was_picked_from_the_runs_shows_a_bound_and_refutes_none():
     """The mean of the runs' largest KL may lie above a bound that every record's mean obeys."""
-    groups = true_groups()
-    for row in find(groups, "linearized", "he").tables["shares"]:
+    groups = worlds.true_groups()
+    for row in worlds.find(groups, "linearized", "he").tables["shares"]:
         row["kl_max"] *= 100
-    row = row_of(paper(groups), "kl-6b")
+    row = worlds.row_of(worlds.paper(groups), "kl-6b")
     assert row["verdict"] == INCONCLUSIVE
     assert "largest" in row["note"]
 
 
 def test_the_bound_of_a_run_has_the_run_s_own_initial_gap():
     """KL that follows each run's gap is as far below the bound in every run, whatever the gaps."""
-    groups = true_groups()
-    record = find(groups, "bounds", "lecun")
-    factors = 1e6 * np.random.default_rng(5).lognormal(0, 1.5, RUNS)
+    groups = worlds.true_groups()
+    record = worlds.find(groups, "bounds", "lecun")
+    factors = 1e6 * np.random.default_rng(5).lognormal(0, 1.5, worlds.RUNS)
     runs = record.tables["runs"]
     for rows, names in (
         (runs, ("gap_max", "gap_watched")),
@@ -93,7 +81,7 @@ def test_the_bound_of_a_run_has_the_run_s_own_initial_gap():
     ):
         for row, name in itertools.product(rows, names):
             row[name] *= factors[row["run"]]
-    row = row_of(paper(groups), "kl-6a")
+    row = worlds.row_of(worlds.paper(groups), "kl-6a")
     assert row["verdict"] == REPRODUCED
     # Half of LR step gap / (4 sigma^2), where the bound is 2 LR step gap / (4 sigma^2) and a rest
     # that so large a gap leaves far behind.
@@ -101,7 +89,7 @@ def test_the_bound_of_a_run_has_the_run_s_own_initial_gap():
     gaps = [row["gap_max"] for row in runs]
     for row, gap in zip(runs, reversed(gaps), strict=True):
         row["gap_max"] = gap
-    assert row_of(paper(groups), "kl-6a")["verdict"] == INCONCLUSIVE
+    assert worlds.row_of(worlds.paper(groups), "kl-6a")["verdict"] == INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -113,12 +101,12 @@ def test_the_bound_of_a_run_has_the_run_s_own_initial_gap():
     ],
 )
 def test_a_diverged_run_makes_what_needs_it_inconclusive_and_is_named(group, init, spec, touched):
-    groups = true_groups()
-    record = find(groups, group, init, **spec)
+    groups = worlds.true_groups()
+    record = worlds.find(groups, group, init, **spec)
     record.tables["runs"][2]["diverged"] = 17
     for row in select(record.tables["curves"], run=2):
         row |= {"kl_max": None, "kl_watched": None, "loss": None}
-    rows = verdicts(paper(groups))
+    rows = worlds.verdicts(worlds.paper(groups))
     found = {name for name, row in rows.items() if row["verdict"] == INCONCLUSIVE}
     assert found == touched
     for entry in touched - {"kl-1", "kl-5", "kl-6"}:

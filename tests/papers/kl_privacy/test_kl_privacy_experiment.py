@@ -55,12 +55,6 @@ def linearized_spec(**changes):
     return Spec.of(fields, f"small-run{fields['first_run']}")
 
 
-def constants_spec():
-    sizes = {"depths": [2, 3], "width": 12, "outputs": 2, "draws": 600}
-    inits = ["lecun", "xavier"]
-    return Spec.of({**COMMON, "kind": "constants", "inits": inits, **sizes}, "small")
-
-
 def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(
     training_spec, data_folder, tmp_path
 ):
@@ -250,7 +244,9 @@ def test_linearised_training_without_noise_is_gradient_descent_on_the_linearised
 
 
 def test_the_monte_carlo_check_of_b_agrees_with_eq_7(data_folder, tmp_path):
-    for row in record_of(constants_spec(), data_folder, tmp_path).tables["rows"]:
+    sizes = {"depths": [2, 3], "width": 12, "outputs": 2, "draws": 600}
+    fields = {**COMMON, "kind": "constants", "inits": ["lecun", "xavier"], **sizes}
+    for row in record_of(Spec.of(fields, "small"), data_folder, tmp_path).tables["rows"]:
         assert abs(row["mean"] - row["B"]) < 5 * row["standard_error"]
 
 

@@ -17,9 +17,7 @@ from kl_sample_records import (
 
 from dpatlas.base.records import rows_of
 from dpatlas.errors import InputError
-from dpatlas.formulas.kl_privacy.theorems import (
-    kl_drift_integral,
-)
+from dpatlas.formulas.kl_privacy.theorems import kl_drift_integral
 from dpatlas_workflow.papers.kl_privacy.figures.rows import training_rows
 from dpatlas_workflow.papers.kl_privacy.readings import drift_constants, largest_means
 from dpatlas_workflow.records import joined
@@ -113,22 +111,18 @@ def test_bounds_follow_lemma_and_corollary_under_both_conventions():
 
 
 @pytest.mark.parametrize(
-    ("records", "words"),
+    ("name", "records", "words"),
     [
-        ([constants_record()], "kind training"),
-        ([*depth_sweep(), training_record("he")], "each once"),
-        ([*depth_sweep(), training_record(depth=7, sigma=1.0)], "sigma"),
-        ([training_record(steps=6)], "at least 8 steps"),
+        ("kl_vs_depth", [constants_record()], "kind training"),
+        ("kl_vs_depth", [*depth_sweep(), training_record("he")], "each once"),
+        ("kl_vs_depth", [*depth_sweep(), training_record(depth=7, sigma=1.0)], "sigma"),
+        ("kl_vs_depth", [training_record(steps=6)], "at least 8 steps"),
+        ("kl_bounds", [training_record("he"), linearized_record("ntk")], "same inits"),
     ],
 )
-def test_records_that_are_no_one_sweep_are_refused(records, words):
+def test_records_that_are_no_one_sweep_or_of_other_inits_are_refused(name, records, words):
     with pytest.raises(InputError, match=words):
-        show("kl_vs_depth", records)
-
-
-def test_bounds_of_other_inits_than_those_measured_are_refused():
-    with pytest.raises(InputError, match="same inits"):
-        show("kl_bounds", [training_record("he"), linearized_record("ntk")])
+        show(name, records)
 
 
 def record(change, distance):

@@ -1,25 +1,26 @@
-"""Small made-up records of lp_fft's training; their specs are the smoke tier's, with changes.
+"""Small records of lp_fft; their specs are the smoke tier's, with changes.
 
-Without noise FFT is the most accurate, with much noise LP is.
+Those of training are made up: without noise FFT is the most accurate, with much noise LP is. The
+theory is simulated, in this process.
 """
 
+import copy
 import functools
+import importlib
 import math
 
 import numpy as np
 from figure_samples import sample_record, tables_of
 
-from dpatlas.base.records import rows_of
+from dpatlas.base.records import checked_fields, rows_of
+from dpatlas.base.specs import Spec
+from dpatlas.jobs.job import Job
 from dpatlas_workflow.config.load import load_tier
 from dpatlas_workflow.papers.lp_fft.records import feature_quality, strategies, umap
 from dpatlas_workflow.papers.lp_fft.settings import groups
 
-BACKBONE = {
-    "id": "inverted-t-7a32517f",
-    "sha256": "0",
-    "architecture": "small_cnn",
-    "source": "inverted letters",
-}
+BACKBONE = {"id": "inverted-t-7a32517f", "sha256": "0", "architecture": "small_cnn"}
+BACKBONE["source"] = "inverted letters"
 COUNTS = {"n_train": 1150, "n_test": 287}
 # By noise multiplier, as of some sampler and number of steps.
 EPSILONS = {0.0: None, 1.0: 10.9, 2.0: 3.8, 4.0: 1.6, 8.0: 0.71, 16.0: 0.33}
@@ -45,24 +46,18 @@ def record_of_kind(types, metrics, **changes):
 
 def arm(strategy, share, noise, accuracy, target=None, clip=1.0, epsilon=None):
     """An arm; accuracy: of each run."""
-    private, one_phase = noise > 0, share in (0.0, 1.0)
-    first = STEPS if one_phase else round(share * STEPS)
-    epsilon = (epsilon or EPSILONS.get(noise, target)) if private else None
+    first = round(share * STEPS)
+    phases = {"lrs": [3.0, 0.3], "steps": [first, STEPS - first]}
+    if share in (0.0, 1.0):
+        phases = {"lrs": [3.0], "steps": [STEPS]}
+    private = {"max_grad_norm": clip, "epsilon": epsilon or EPSILONS.get(noise, target)}
+    private |= {"relation": "add_remove", "guaranteed_by": "every iterate, PLD"}
     return {
-        "strategy": strategy,
-        "share": share,
-        "lrs": [3.0] if one_phase else [3.0, 0.3],
-        "steps": [STEPS] if one_phase else [first, STEPS - first],
-        "noise_multiplier": noise,
-        "max_grad_norm": clip if private else None,
-        "target_epsilon": target,
-        "epsilon": epsilon,
-        "relation": "add_remove" if private else None,
-        "guaranteed_by": "every iterate, PLD" if private else None,
-        "batch": 256,
-        "sampler": "poisson",
-        "trained_parameters": 2570,
-        "accuracy": list(map(float, accuracy)),
+        **{"strategy": strategy, "share": share, "noise_multiplier": noise},
+        **{"target_epsilon": target, "batch": 256, "sampler": "poisson"},
+        **{"trained_parameters": 2570, "accuracy": list(map(float, accuracy))},
+        **phases,
+        **(private if noise > 0 else dict.fromkeys(private)),
     }
 
 
@@ -73,13 +68,6 @@ def trained(arms, level, backbone=BACKBONE, **changes):
     facts = {**COUNTS, "classes": 10, "backbone": backbone, "features": None}
     tables = tables_of(arms, strategies.RECORD)
     return record_of_kind(strategies, facts | tables, backbone=backbone["id"], **changes)
-
-
-def expected_accuracy(share, noise):
-    """Concave in the share; the best share grows with the noise."""
-    best = noise / (noise + 6)
-    level = 0.93 - 0.021 * noise
-    return level - (0.08 + 0.004 * noise) * (share - best) ** 2
 
 
 def strategies_record(
@@ -100,7 +88,9 @@ def strategies_record(
     heads = rng.normal(0, 0.01, runs)
     rows = []
     for strategy, share in arms:
-        mean = expected_accuracy(share, noise) - drop
+        # Concave in the share; the best share grows with the noise.
+        below = (0.08 + 0.004 * noise) * (share - noise / (noise + 6)) ** 2
+        mean = 0.93 - 0.021 * noise - below - drop
         mean -= 0.03 * noise**0.3 * (strategy in ("lp-lp", "fft-fft"))
         mean -= 0.03 * math.log10(clip) ** 2
         values = np.clip(mean + heads + rng.normal(0, 0.012, runs), 0, 1)
@@ -145,21 +135,11 @@ def curves(head_scale, lr, strategy, steps, **measured):
 def followed(rows, noise, backbone=BACKBONE["id"], lp_steps=20):
     """The record of feature quality at one noise multiplier."""
     steps = sorted({row["step"] for row in rows})
-    spec = {
-        "backbone": backbone,
-        "noise_multiplier": noise,
-        "steps": steps[-1],
-        "lp_steps": lp_steps,
-        "at": steps,
-        "runs": 1 + max(row["run"] for row in rows),
-    }
-    facts = {
-        **COUNTS,
-        "backbone": BACKBONE,
-        "public": {"name": "strokes", "sha256": "0"},
-        "epsilon": EPSILONS[noise],
-    }
-    return record_of_kind(feature_quality, {**facts, "curves": rows}, **spec)
+    spec = {"steps": steps[-1], "at": steps, "runs": 1 + max(row["run"] for row in rows)}
+    spec |= {"backbone": backbone, "noise_multiplier": noise, "lp_steps": lp_steps}
+    facts = {**COUNTS, "backbone": BACKBONE, "public": {"name": "strokes", "sha256": "0"}}
+    facts |= {"epsilon": EPSILONS[noise], "curves": rows}
+    return record_of_kind(feature_quality, facts, **spec)
 
 
 FOUR_CONDITIONS = ((1.0, 5.0), (1.0, 10.0), (4.0, 5.0), (4.0, 10.0))
@@ -203,31 +183,37 @@ def umap_record(classes=10, points=200, lp_steps=(0, 10, 20), data="digits"):
     centres = np.column_stack([np.cos(angles), np.sin(angles)])
     panels = []
     for lp in lp_steps:
-        for moment, done, spread in (
-            ("before", 0, 0.7),
-            ("early", 5, 2.5 - 0.06 * lp),
-            ("late", 40, 1.0),
-        ):
+        moments = ("before", 0, 0.7), ("early", 5, 2.5 - 0.06 * lp), ("late", 40, 1.0)
+        for moment, done, spread in moments:
             at = 6 * centres + spread * rng.normal(size=(points, 2)) + [8.0, -1.0]
-            panels.append(
-                {
-                    **{"run": 0, "lp_steps": lp, "moment": moment, "fft_steps": done},
-                    **{"x": at[:, 0].tolist(), "y": at[:, 1].tolist()},
-                    "knn": 1.0 - 0.05 * spread,
-                    "silhouette": 0.6 - 0.2 * spread,
-                    "accuracy": 0.8,
-                }
-            )
-    metrics = {
-        **COUNTS,
-        "backbone": BACKBONE,
-        "classes": [str(name) for name in range(classes)],
-        "labels": [{"run": 0, "labels": labels.tolist()}],
-        "panels": panels,
-        "budgets": [{"lp_steps": lp, "epsilon": 4.0 + 0.03 * lp} for lp in lp_steps],
-    }
+            panel = {"run": 0, "lp_steps": lp, "moment": moment, "fft_steps": done}
+            panel |= {"x": at[:, 0].tolist(), "y": at[:, 1].tolist(), "accuracy": 0.8}
+            panels.append(panel | {"knn": 1 - 0.05 * spread, "silhouette": 0.6 - 0.2 * spread})
+    metrics = {**COUNTS, "backbone": BACKBONE, "classes": [*map(str, range(classes))]}
+    metrics |= {"labels": [{"run": 0, "labels": labels.tolist()}], "panels": panels}
+    metrics["budgets"] = [{"lp_steps": lp, "epsilon": 4.0 + 0.03 * lp} for lp in lp_steps]
     spec = {"data": {"name": data}, "lp_steps": list(lp_steps), "fft_steps": 40, "early": 5}
     return record_of_kind(umap, metrics, **spec)
+
+
+def run_theory(fields):
+    """The outcome of the theory job with these fields."""
+    kind = fields["kind"]
+    spec = Spec.of(fields, kind)
+    job_kind = importlib.import_module(f"dpatlas_workflow.papers.lp_fft.jobs.{kind}").KIND
+    checked = checked_fields(job_kind.record.spec, spec.fields, "--spec: ")
+    return job_kind.run(Job(spec, checked, None, "cpu", checkpoints=None, stopwatch=None))
+
+
+@functools.cache
+def _simulated(kind):
+    types = importlib.import_module(f"dpatlas_workflow.papers.lp_fft.records.{kind}")
+    return record_of_kind(types, run_theory(smoke_fields()[kind]).metrics)
+
+
+def theory_record(kind):
+    """A record of the kind that a test may change."""
+    return copy.deepcopy(_simulated(kind))
 
 
 RECORDS = {
@@ -239,4 +225,8 @@ RECORDS = {
     "lpfft_privacy_utility": lambda: [*strategies_records(), *lora_records()],
     "lpfft_strategies": strategies_records,
     "lpfft_lora": lora_records,
+    "lpfft_theory": lambda: [theory_record("dynamics")],
+    "lpfft_distortion": lambda: [theory_record("distortion")],
+    "lpfft_sensitivity": lambda: [theory_record("sensitivity")],
+    "lpfft_imbalance": lambda: [theory_record("imbalance")],
 }

@@ -14,7 +14,6 @@ from small_jobs import arguments, labelled
 
 from dpatlas.accounting import guarantees as accounting
 from dpatlas.accounting import ledger
-from dpatlas.base.seeds import Noise
 from dpatlas.base.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.jobs import job
@@ -140,9 +139,9 @@ def record_of(*arguments, **named):
     return json.loads(run(*arguments, **named))
 
 
-@contextmanager
-def accounted_once():
-    """A `guarantee` that remembers, which jobs ask within: to be killed often is to ask often."""
+@pytest.fixture(autouse=True, scope="module", name="guarantee")
+def a_guarantee_that_remembers():
+    """Jobs ask a `guarantee` that remembers: to be killed often is to ask often."""
 
     @functools.cache
     def known(phases, delta, relation, accountant):
@@ -154,12 +153,6 @@ def accounted_once():
     with pytest.MonkeyPatch.context() as patch:
         for module in (private_plan, ledger):
             patch.setattr(module, "guarantee", remembered)
-        yield remembered
-
-
-@pytest.fixture(autouse=True, scope="module", name="guarantee")
-def a_guarantee_that_remembers():
-    with accounted_once() as remembered:
         yield remembered
 
 
@@ -200,20 +193,6 @@ def watched_trainings():
         found = []
         yield found
         found += seen.values()
-
-
-@contextmanager
-def drawn_keys():
-    """The list of the keys of all draws of batches and noise made within."""
-    keys, real_key = [], Noise.key
-
-    def key(*arguments):
-        keys.append(real_key(*arguments))
-        return keys[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Noise, "key", key)
-        yield keys
 
 
 def body_of(weights):

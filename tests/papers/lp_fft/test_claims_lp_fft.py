@@ -5,9 +5,9 @@ That every claim holds and fails where it should is a contract test over worlds.
 
 import math
 
-import lpfft_world as world
 import numpy as np
 import pytest
+from block_worlds import worlds_of
 
 from dpatlas_workflow.evidence.claims import read_claims
 from dpatlas_workflow.evidence.comparisons import NotRun, PaperRecords
@@ -16,6 +16,7 @@ from dpatlas_workflow.evidence.verdicts import NOT_REPRODUCED
 from dpatlas_workflow.papers.lp_fft import claims
 from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN, judge, weigh
 
+world = worlds_of("lp_fft")
 LEVEL = 0.9999
 ENTRIES = {entry.id: entry for claim in read_claims().claims for entry in claim.entries}
 NARROW, WIDE = ({"at_most": {"head_variance": limit}} for limit in (0.1, 100.0))

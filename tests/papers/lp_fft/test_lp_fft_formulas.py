@@ -35,10 +35,7 @@ from dpatlas.formulas.lp_fft.relu import (
 
 sizes, times = st.floats(0.01, 5), st.floats(0, 3)
 linear = dict(
-    h=st.integers(1, 50),
-    head_var=st.floats(0, 3),
-    b_norm2=st.floats(0, 2),
-    sigma2=st.floats(0, 3),
+    h=st.integers(1, 50), head_var=st.floats(0, 3), b_norm2=st.floats(0, 2), sigma2=st.floats(0, 3)
 )
 FFT = dict(h=3, head_var=2.0, y_norm2=1.0, xty_norm=1.0, sigma2=0.1, d=4)
 

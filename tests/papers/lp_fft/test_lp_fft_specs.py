@@ -9,17 +9,10 @@ from dpatlas_workflow.config.backbones import backbone_spec
 from dpatlas_workflow.config.load import read_config, validate
 from dpatlas_workflow.papers.lp_fft.settings import KEY, groups
 
-TRAINED = ("strategies", "lora", "clip_sweep", "feature_quality", "umap")
-
 
 @pytest.fixture(scope="module")
 def config():
     return read_config()
-
-
-@pytest.fixture(scope="module")
-def specs(config):
-    return groups_of(config)
 
 
 def changed(config, change):
@@ -47,18 +40,6 @@ def conditions(config):
     return {spec.condition for members in groups_of(config).values() for spec in members}
 
 
-def blocks_of(entry):
-    """Numbers of the first run of every block."""
-    return range(0, entry["runs"], min(entry["runs"], entry["runs_per_job"]))
-
-
-def levels_of(scenario):
-    return [
-        *(("noise_multiplier", float(noise)) for noise in scenario["noise_multipliers"]),
-        *(("epsilon", float(epsilon)) for epsilon in scenario["epsilons"]),
-    ]
-
-
 @pytest.mark.parametrize(("kind", "value"), [("noise_multipliers", 3), ("epsilons", 5)])
 def test_another_level_is_one_more_condition_and_leaves_the_others_alone(config, kind, value):
     levels = config[KEY]["scenarios"][0][kind]
@@ -69,20 +50,19 @@ def test_another_level_is_one_more_condition_and_leaves_the_others_alone(config,
 def test_more_runs_are_more_blocks_and_leave_the_others_alone(config):
     scenario = config[KEY]["scenarios"][0]
     more = changed(config, first(runs=scenario["runs"] + scenario["runs_per_job"]))
-    assert len(ids(more) - ids(config)) == len(levels_of(scenario)) and ids(config) < ids(more)
+    levels = len(scenario["noise_multipliers"]) + len(scenario["epsilons"])
+    assert len(ids(more) - ids(config)) == levels and ids(config) < ids(more)
     assert conditions(more) == conditions(config)
 
 
-def test_feature_quality_alone_reads_public_images_which_are_its_backbone_s_training_set(
-    config, specs
-):
-    checked = validate(config)
+def test_feature_quality_alone_reads_public_images_which_are_its_backbone_s_training_set(config):
+    checked, specs = validate(config), groups_of(config)
     atlas = Atlas(checked)
     entries = [
         entry
         for entry in config[KEY]["feature_quality"]
         for _ in entry["noise_multipliers"]
-        for _ in blocks_of(entry)
+        for _ in range(0, entry["runs"], min(entry["runs"], entry["runs_per_job"]))
     ]
     for spec, entry in zip(specs["feature_quality"], entries, strict=True):
         pretraining = backbone_spec(checked, entry["backbone"])
@@ -93,4 +73,5 @@ def test_feature_quality_alone_reads_public_images_which_are_its_backbone_s_trai
         assert manifests[0].split("/")[-2] in atlas.data_sets
     others = set(atlas.specs) - {spec.id for spec in specs["feature_quality"]}
     assert not any(atlas.job(spec_id).public_data for spec_id in others)
-    assert all(len(atlas.job(spec.id).backbones) == 1 for name in TRAINED for spec in specs[name])
+    for name in ("strategies", "lora", "clip_sweep", "feature_quality", "umap"):
+        assert all(len(atlas.job(spec.id).backbones) == 1 for spec in specs[name])

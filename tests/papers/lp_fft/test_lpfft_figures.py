@@ -6,8 +6,7 @@ import lpfft_sample_records as samples
 import numpy as np
 import pytest
 from figure_samples import maker, select
-from lpfft_theory_sample_records import RECORDS as THEORY
-from lpfft_theory_sample_records import theory_record
+from lpfft_sample_records import theory_record
 from scipy import stats
 
 from dpatlas.errors import InputError
@@ -27,7 +26,7 @@ from dpatlas_workflow.statistics import FAILS, HOLDS, OPEN, Estimate
 
 
 def show(name, *records):
-    return maker(name)(list(records) or (samples.RECORDS | THEORY)[name](), {})
+    return maker(name)(list(records) or samples.RECORDS[name](), {})
 
 
 def two_levels(**options):
@@ -206,10 +205,7 @@ class TestFeatureQuality:
         shown = show("lpfft_feature_quality", *records)
         titles = [panel.title.split("\n")[:2] for panel in shown.panels[:4]]
         assert [(name, noise.partition(" (")[0]) for name, noise in titles] == [
-            ("strokes-xs", "noise 1"),
-            ("strokes-xs", "noise 4"),
-            ("fonts-s", "noise 1"),
-            ("fonts-s", "noise 4"),
+            (name, noise) for name in ("strokes-xs", "fonts-s") for noise in ("noise 1", "noise 4")
         ]
         assert shown.panels[4].y.words[2] == "fonts-s: noise 1, head scale 4, rate 10"
         assert len([note for note in shown.notes if note.startswith("digits from")]) == 2

@@ -77,12 +77,8 @@ def test_assumption_e7_leaves_room_for_noise_just_above_its_least_variance():
 def network(rng, n=6, h=4, d=3):
     y, c = relu.labels(n), relu.labels(h)
     x = y[:, None] * relu.directions(rng, (n,), d, 30)
-    return (
-        x,
-        y,
-        c,
-        relu.ReluNet(rng.standard_normal(h), c[:, None] * relu.directions(rng, (h,), d, 30)),
-    )
+    net = relu.ReluNet(rng.standard_normal(h), c[:, None] * relu.directions(rng, (h,), d, 30))
+    return x, y, c, net
 
 
 def test_directions_are_unit_vectors_within_their_angle():

@@ -35,14 +35,8 @@ from dpatlas_workflow.rows import arms as arms_over_runs
 from dpatlas_workflow.run.private_plan import NO_CLIP
 from dpatlas_workflow.run.reports import SHARED
 
-ARMS = [
-    ("fft", 0.0, [4]),
-    ("lp", 1.0, [4]),
-    ("lp-fft", 0.25, [1, 3]),
-    ("lp-fft", 0.5, [2, 2]),
-    ("lp-lp", 0.5, [2, 2]),
-    ("fft-fft", 0.5, [2, 2]),
-]
+ARMS = [("fft", 0.0, [4]), ("lp", 1.0, [4]), ("lp-fft", 0.25, [1, 3])]
+ARMS += [(strategy, 0.5, [2, 2]) for strategy in ("lp-fft", "lp-lp", "fft-fft")]
 # LP-LP, which keeps LP's rate, is LP: a run has no training of its own for it.
 TRAINED = [arm for arm in ARMS if arm[0] != "lp-lp"]
 RUNS, TRAIN, TEST, FIXED = 2, 24, 12, 9
@@ -402,11 +396,8 @@ def test_noise_is_calibrated_to_an_epsilon_and_said_aloud(given, tmp_path, capsy
 def test_noise_above_all_that_the_batches_can_add_up_to_is_warned_of(given, tmp_path, capsys):
     # 21 numbers of the head, 4 batches of 6: from a noise multiplier of 12 / sqrt(21) = 2.6 on.
     for noise, warned in ((2.5, False), (2.7, True)):
-        record_of(
-            spec_of("strategies", level={"noise_multiplier": noise}, strategies=["lp"]),
-            given,
-            tmp_path / f"{noise}",
-        )
+        spec = spec_of("strategies", level={"noise_multiplier": noise}, strategies=["lp"])
+        record_of(spec, given, tmp_path / f"{noise}")
         assert ("expect the accuracy of chance" in capsys.readouterr().err) == warned
 
 

@@ -5,11 +5,7 @@ import math
 import numpy as np
 import pytest
 from figure_samples import select
-from lpfft_sample_records import (
-    FEW_ARMS,
-    lora_records,
-    strategies_record,
-)
+from lpfft_sample_records import FEW_ARMS, lora_records, strategies_record
 from scipy import stats
 
 from dpatlas.accounting.guarantees import Phase, guarantee

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import yaml
-from lpfft_theory_sample_records import run_theory
+from lpfft_sample_records import run_theory
 
 from dpatlas.errors import InputError
 from dpatlas.formulas.lp_fft.alignment import distortion_probability
@@ -14,7 +14,7 @@ from dpatlas.formulas.lp_fft.imbalance import imbalance_drift
 from dpatlas_workflow.papers.lp_fft.jobs.distortion import clopper_pearson
 from dpatlas_workflow.papers.lp_fft.jobs.dynamics import SURELY, count_violations
 from dpatlas_workflow.papers.lp_fft.jobs.linear import linear_problem
-from dpatlas_workflow.papers.lp_fft.jobs.sensitivity import ball_sensitivities, record_sensitivities
+from dpatlas_workflow.papers.lp_fft.jobs.sensitivity import record_sensitivities
 from dpatlas_workflow.show.rows import where
 
 FIELDS = yaml.safe_load("""
@@ -183,15 +183,6 @@ class TestLayers:
             np.linalg.norm(e * np.outer(v[0], x)) for e, x in zip(errors, problem.X, strict=True)
         ]
         np.testing.assert_allclose(found, [[max(heads)], [max(features)]])
-
-    def test_no_record_of_the_unit_ball_exceeds_its_sensitivities(self):
-        rng = np.random.default_rng(0)
-        v, B = rng.standard_normal((1, 3)), np.linalg.qr(rng.standard_normal((6, 3)))[0].T[None]
-        head, features = ball_sensitivities(v, B)
-        x = -(v[0] @ B[0]) / np.linalg.norm(v)
-        error = v[0] @ B[0] @ x - 1.0
-        assert np.linalg.norm(error * (B[0] @ x)) == pytest.approx(head[0])
-        assert np.linalg.norm(error * np.outer(v[0], x)) == pytest.approx(features[0])
 
     def test_only_one_reading_of_prop_e10_grows_like_the_root_of_d(self):
         rows = run_kind("sensitivity").metrics["start"]

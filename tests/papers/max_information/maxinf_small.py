@@ -5,6 +5,7 @@ import json
 import numpy as np
 import torch
 import yaml
+from sgld_small import CLASSES, SCALE
 from small_jobs import labelled, run_main
 
 from dpatlas.base.specs import Spec
@@ -18,8 +19,6 @@ from dpatlas_workflow.run.command import main
 # Training records; what a job does step by step.
 N = 24
 STEPS = ((PrivateTraining, "step"), (PosteriorTraining, "step"), (PairErrors, "step"))
-CLASSES = ["a", "b", "c"]
-SCALE = {"multiply": 1, "subtract": 0, "divide": 16, "norm": None}
 TUPLE = {"zeta": 0.1, "sigma": 1.0, "m": 8, "E": 1, "lr": 2.0}
 DP_SGD = {"kind": "dp-sgd", **TUPLE}
 NOISE_ONLY = {"kind": "noise-only", **TUPLE}
@@ -42,11 +41,11 @@ def spec_of(**changes):
     return Spec.of(fields, "small")
 
 
-def save_data(folder, **more):
+def save_data(folder):
     """24 training and 12 test records of 16 numbers; the class shows clearly."""
     arrays = labelled({"train": N, "add": 0, "test": 12}, margin=4)
     facts = {"name": "small", "classes": CLASSES, "image_shape": [1, 4, 4], "preprocessing": SCALE}
-    prepared.save(folder, arrays, {**facts, **more})
+    prepared.save(folder, arrays, facts)
     return folder / "manifest.json"
 
 

@@ -9,23 +9,10 @@ from pathlib import Path
 import judged_once
 import maxinf_sample_records as samples
 import pytest
+from block_worlds import worlds_of
 from committed_claims import CLAIMS, with_verdict
 from figure_samples import select
 from maxinf_sample_records import AXES, agreement_record, coefficients_record, typed
-from maxinf_world import (
-    REFUTED_BY_ARITHMETIC,
-    REFUTING,
-    RUNS,
-    changed,
-    claims,
-    power_law,
-    row_of,
-    rows_of,
-    set_ratio,
-    shift,
-    true_groups,
-    verdicts,
-)
 
 from dpatlas.base.files import read_rows
 from dpatlas.formulas.max_information.published import TABLE_1
@@ -38,7 +25,14 @@ from dpatlas_workflow.evidence.verdicts import (
 )
 from dpatlas_workflow.papers.max_information import claims as claims_module
 
+worlds = worlds_of("max_information")
 PROJECT = Path(__file__).resolve().parents[3]
+
+
+def claims(*parts):
+    return {f"maxinf-{part}" for part in parts}
+
+
 # Identities, bounds that simulation or test records can only refute, and a claim of such parts.
 NOT_SHOWN = claims("6", "9a", "9b", "9c", "9", "10b", "10c")
 
@@ -46,24 +40,24 @@ NOT_SHOWN = claims("6", "9a", "9b", "9c", "9", "10b", "10c")
 @pytest.mark.parametrize(
     ("change", "refuted"),
     [
-        (shift("certificate_posterior", 0.598, prior="independent"), claims("4", "17")),
+        (worlds.shift("certificate_posterior", 0.598, prior="independent"), claims("4", "17")),
         # The slope of the other sign; the lower end of the ratio's range.
-        (power_law("n_at_T", 0.31), claims("5a")),
-        (set_ratio(0.5, 1e-12, 0.249), claims("7a")),
+        (worlds.power_law("n_at_T", 0.31), claims("5a")),
+        (worlds.set_ratio(0.5, 1e-12, 0.249), claims("7a")),
         # A fall in beta alone; a dependence on T that is as strong and of the other sign;
         # certificates that are not vacuous and worse than guessing one of ten classes.
-        (set_ratio(3.0, 1e-12, 1.99), claims("7c")),
-        (power_law("T", -1.8), claims("5b")),
-        (shift("certificate_posterior", 0.52, prior="independent"), claims("17")),
+        (worlds.set_ratio(3.0, 1e-12, 1.99), claims("7c")),
+        (worlds.power_law("T", -1.8), claims("5b")),
+        (worlds.shift("certificate_posterior", 0.52, prior="independent"), claims("17")),
     ],
 )
 def test_a_claim_made_false_is_refuted_and_the_others_stand(change, refuted):
-    rows = verdicts(changed(change))
-    refuted |= {entry.rstrip("abc") for entry in refuted} | REFUTED_BY_ARITHMETIC
+    rows = worlds.verdicts(worlds.changed(change))
+    refuted |= {entry.rstrip("abc") for entry in refuted} | worlds.REFUTED_BY_ARITHMETIC
     assert with_verdict(rows, NOT_REPRODUCED) == refuted
     assert with_verdict(rows, NOT_CONTRADICTED) == NOT_SHOWN - refuted
     assert with_verdict(rows, REPRODUCED) == set(rows) - NOT_SHOWN - refuted
-    assert {rows[f"maxinf-{part}"]["runs"] for part in ("3", "17", "10a", "10c")} == {RUNS}
+    assert {rows[f"maxinf-{part}"]["runs"] for part in ("3", "17", "10a", "10c")} == {worlds.RUNS}
 
 
 def of_kind(kind, make):
@@ -106,8 +100,8 @@ def sampled_alone(rows):
     ("change", "entry", "verdict", "note"),
     [
         # The ratio counts only where Lemma 6 does.
-        (set_ratio(8.0, 0.01, 9.0), "7", REPRODUCED, ""),
-        (set_ratio(0.5, 0.6, 9.0), "7", REPRODUCED, ""),
+        (worlds.set_ratio(8.0, 0.01, 9.0), "7", REPRODUCED, ""),
+        (worlds.set_ratio(0.5, 0.6, 9.0), "7", REPRODUCED, ""),
         # What a record lacks is not run.
         (at_alpha(8.0), "7a", NOT_RUN, "domain of Lemma 6"),
         (at_alpha(1.0), "7c", NOT_RUN, "one alpha only"),
@@ -121,51 +115,51 @@ def sampled_alone(rows):
     ],
 )
 def test_the_verdict_and_what_is_said_of_it(change, entry, verdict, note):
-    row = row_of(changed(change), f"maxinf-{entry}")
+    row = worlds.row_of(worlds.changed(change), f"maxinf-{entry}")
     assert row["verdict"] == verdict and note in row["note"]
 
 
 def diverge(record, **keys):
     """As the experiment writes a posterior that diverged."""
-    for row in rows_of(record, **keys):
+    for row in worlds.rows_of(record, **keys):
         row |= {"diverged": 7, "test_error": None}
         row |= {f"certificate_{name}": 1.0 for name in ("posterior", "tight", "rigorous")}
 
 
 def test_only_a_run_with_no_posterior_of_a_kind_left_is_undecided():
-    groups = true_groups()
+    groups = worlds.true_groups()
     diverge(groups["certificates"][0], prior="dp-sgd", E=5)
-    assert with_verdict(verdicts(groups), INCONCLUSIVE) == set()
+    assert with_verdict(worlds.verdicts(groups), INCONCLUSIVE) == set()
     diverge(groups["certificates"][0], prior="independent", run=1)
-    rows = verdicts(groups)
+    rows = worlds.verdicts(groups)
     blurred = claims("3", "16", "4", "17", "10a", "10")
     assert with_verdict(rows, INCONCLUSIVE) == blurred
     note = rows["maxinf-3"]["note"]
-    assert f"1 of {RUNS} runs of certificates-digits" in note
+    assert f"1 of {worlds.RUNS} runs of certificates-digits" in note
     assert "every posterior of the independent prior, diverged" in note
-    assert rows["maxinf-3"]["runs"] == RUNS - 1
+    assert rows["maxinf-3"]["runs"] == worlds.RUNS - 1
     for record in groups["certificates"]:
         diverge(record)
-    found = [row_of(groups, f"maxinf-10{part}")["verdict"] for part in "abc"]
+    found = [worlds.row_of(groups, f"maxinf-10{part}")["verdict"] for part in "abc"]
     assert found == [INCONCLUSIVE, INCONCLUSIVE, NOT_CONTRADICTED]
 
 
 def test_a_certificate_of_a_prior_may_be_exceeded_by_chance_on_few_test_records():
-    groups = changed(shift("prior_test_error", 0.03, prior="dp-sgd", tau=0.06, run=0))
-    row = row_of(groups, "maxinf-10c")
+    groups = worlds.changed(worlds.shift("prior_test_error", 0.03, prior="dp-sgd", tau=0.06, run=0))
+    row = worlds.row_of(groups, "maxinf-10c")
     assert row["observed"] == pytest.approx(-0.02)
     assert row["low"] < row["observed"] < 0 < row["high"]
     assert row["verdict"] == NOT_CONTRADICTED
     for record in groups["certificates"]:
         record["metrics"]["n_test"] = 40_000
-    assert row_of(groups, "maxinf-10c")["verdict"] == NOT_REPRODUCED
+    assert worlds.row_of(groups, "maxinf-10c")["verdict"] == NOT_REPRODUCED
 
 
 def test_a_moment_may_exceed_its_bound_by_chance_in_a_short_simulation():
-    groups = changed(REFUTING["maxinf-9c"])
-    for row in rows_of(groups["simulation"][0]):
+    groups = worlds.changed(worlds.REFUTING["maxinf-9c"])
+    for row in worlds.rows_of(groups["simulation"][0]):
         row["standard_error"] = 0.05 * row["tight"]
-    row = row_of(groups, "maxinf-9c")
+    row = worlds.row_of(groups, "maxinf-9c")
     assert row["observed"] == pytest.approx(1.1) and row["verdict"] == NOT_CONTRADICTED
     # Its error is that of the ratio.
     assert claims_module.moments(typed(groups["simulation"])).error.to_numpy() == pytest.approx(
@@ -181,7 +175,7 @@ def printed(monkeypatch):
         monkeypatch.setattr(judged_once, "JUDGED", {})
         monkeypatch.setattr(claims_module, "TABLE_1", rows)
         parts = ("1", "1a", "1b", "2", "2a", "2b", "11", "11a")
-        rows = {part: row_of(true_groups(), f"maxinf-{part}") for part in parts}
+        rows = {part: worlds.row_of(worlds.true_groups(), f"maxinf-{part}") for part in parts}
         return with_verdict(rows, NOT_REPRODUCED)
 
     return refuted
@@ -201,7 +195,7 @@ def test_another_print_of_table_1_would_turn_its_verdicts(printed, index):
 def test_what_the_formulas_say_of_figure_2():
     """At the setting of the MNIST row; the verdicts of any tier whose axes contain these points."""
     record = samples.kappa_record({**samples.BASE, "n": 60_000})
-    rows = verdicts(true_groups() | {"kappa": [record]})
+    rows = worlds.verdicts(worlds.true_groups() | {"kappa": [record]})
     slopes = {"5a": -0.135, "5c": -0.434}
     for part, slope in slopes.items():
         assert rows[f"maxinf-{part}"]["observed"] == pytest.approx(slope, abs=5e-4)
@@ -231,7 +225,7 @@ def test_the_explicit_kappa_is_more_than_twice_the_optimised_one_where_maxinf_11
     for panel in ("n", "n_at_T", "zeta_over_sigma", "E", "T", "delta"):
         column = "n" if panel == "n_at_T" else panel
         optimised, explicit = (
-            {row[column]: float(row["value"]) for row in rows if is_of(row, panel, form)}
+            {row[column]: float(row["value"]) for row in select(rows, panel=panel, series=form)}
             for form in ("optimised", "explicit")
         )
         assert optimised.keys() == explicit.keys() != set()
@@ -250,7 +244,3 @@ def test_the_explicit_kappa_is_more_than_twice_the_optimised_one_where_maxinf_11
 def test_the_tuple_behind_table_1_decides_maxinf_11(printed, zeta, refuted):
     found = printed([dataclasses.replace(row, zeta=row.zeta and zeta) for row in TABLE_1])
     assert found & {"11", "11a"} == refuted
-
-
-def is_of(row, panel, series):
-    return (row["panel"], row["series"]) == (panel, series)

@@ -36,7 +36,6 @@ settings_of_dp_sgd = dict(
     T=st.integers(1, 10**5),
     beta=st.floats(1e-12, 0.99),
 )
-fractions = st.floats(1e-9, 0.999)
 
 
 def printed_exponent(x, nu):

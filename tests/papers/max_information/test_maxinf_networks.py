@@ -29,11 +29,15 @@ def draws():
     return torch.Generator().manual_seed(3)
 
 
+def law_of(network, deviation):
+    return mean_field.MeanField.around(network, mean_field.flat_values(network), deviation)
+
+
 @pytest.fixture
 def small():
     """5-4-3 with deviations that differ from weight to weight."""
     network = mean_field.initial_network("mlp", (5, 1, 1), 3, widths=[4], **KEYS)
-    posterior = mean_field.MeanField.around(network, mean_field.flat_values(network), 0.3)
+    posterior = law_of(network, 0.3)
     generator = torch.Generator().manual_seed(1)
     posterior.mean.add_(torch.randn(len(posterior.mean), generator=generator))
     posterior.rho.add_(torch.randn(len(posterior.rho), generator=generator))
@@ -144,7 +148,7 @@ def test_local_reparametrisation_draws_outputs_of_the_law_of_sampled_weights(sma
 def test_without_deviation_every_way_is_the_plain_network(name, draws):
     options = {"widths": [6]} if name == "mlp" else {}
     network = mean_field.initial_network(name, (1, 8, 8), 3, **options, **KEYS)
-    law = mean_field.MeanField.around(network, mean_field.flat_values(network), 1e-9)
+    law = law_of(network, 1e-9)
     x = torch.randn(2, 64, generator=draws)
     with torch.no_grad():
         expected = network(x)
@@ -165,22 +169,13 @@ def test_every_row_is_convolved_with_its_own_weights(draws):
         close(found[None], nn.functional.conv2d(x[None], weights, offsets, padding=1))
 
 
-def fast_passes(network):
-    return FullyConnected(
-        mean_field.MeanField.around(network, mean_field.flat_values(network), 0.1)
-    )
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: mean_field.initial_network("vgg", (1, 8, 8), 3, **KEYS), "one of mlp, bayes-cnn9"),
         (lambda: mean_field.nine_layer_cnn((3, 28, 28)), "28 x 28; allowed: multiples of 8"),
         # Convolutions are not reparametrised.
-        (
-            lambda: fast_passes(mean_field.nine_layer_cnn((1, 8, 8), 3)),
-            r"image \(Unflatten\)",
-        ),
+        (lambda: FullyConnected(law_of(mean_field.nine_layer_cnn((1, 8, 8), 3), 0.1)), "Unflatten"),
     ],
 )
 def test_networks_that_do_not_fit_are_refused(make, message):

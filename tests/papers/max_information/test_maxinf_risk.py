@@ -8,13 +8,12 @@ from scipy.stats import kstest, norm
 
 from dpatlas.base.seeds import Noise
 from dpatlas.certify import risk
-from dpatlas.certify import risk as maxinf_risk
 from dpatlas.certify.normals import PAIRS, standard_normals
 
 
 def test_pairs_are_independent_also_those_of_one_record_in_several_chunks(monkeypatch):
     """The number of errors of 60 pairs of a single record is binomial."""
-    monkeypatch.setattr(maxinf_risk, "MAX_PAIRS", 20)
+    monkeypatch.setattr(risk, "MAX_PAIRS", 20)
     x, labels = records(1)
     counts = [
         risk.risk_on_records(law(), x, labels, 60, noise=Noise("a", "keyed"), repetition=i).run()[0]
@@ -40,7 +39,7 @@ def test_every_pair_of_all_chunks_is_counted_once():
 
 def test_sampling_takes_chunks_that_fit_the_memory(monkeypatch):
     x, labels = records()
-    monkeypatch.setitem(maxinf_risk.MAX_NORMALS, "cpu", 1000)
+    monkeypatch.setitem(risk.MAX_NORMALS, "cpu", 1000)
     few = risk.risk_on_records(law(), x, labels, 20, noise=Noise("a", "keyed"), method="sampling")
     assert few.chunk == 1000 // 123 and few.steps == 3
     assert 0 <= few.run()[0] <= 20

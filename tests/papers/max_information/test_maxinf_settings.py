@@ -19,14 +19,8 @@ from dpatlas_workflow.papers.max_information.selection import settings_of
 from dpatlas_workflow.papers.max_information.settings import KEY, groups, priors_of
 
 # The paper's on MNIST.
-GRID = PriorGrid(
-    zetas=[0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05],
-    lrs=[5, 20, 50, 100],
-    epochs=[1, 3, 5, 10, 20],
-    taus=[0.02, 0.03],
-    m=5000,
-    sigma=1.0,
-)
+AXES = {"zetas": [0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05], "lrs": [5, 20, 50, 100]}
+GRID = PriorGrid(**AXES, epochs=[1, 3, 5, 10, 20], taus=[0.02, 0.03], m=5000, sigma=1.0)
 CONFIG = read_config()
 SEED = CONFIG["seed"]
 REGISTER = CONFIG[KEY]["looks"]

@@ -21,19 +21,11 @@ from maxinf_sample_records import (
 )
 
 from dpatlas.errors import InputError
-from dpatlas.formulas.max_information.kappa import (
-    kappa_per_record,
-)
+from dpatlas.formulas.max_information.kappa import kappa_per_record
 from dpatlas_workflow.papers.max_information.looks import label_of
 from dpatlas_workflow.papers.max_information.records.certified import SetLooks
 from dpatlas_workflow.papers.max_information.selection import PAID, RIGOROUS, UNIVERSE, settings_of
 from dpatlas_workflow.show.output import table_files
-
-ONE_EPOCH = PRIORS[2]
-
-
-def text_of(name, *records):
-    return table_files(name, show(name, *records), "trial")[f"{name}.md"].decode()
 
 
 def ours(*records):
@@ -64,7 +56,8 @@ class TestSelected:
             assert private[f"{name}_std"] == pytest.approx(chosen[name].std())
         # A kappa is the same in all runs.
         assert private["kappa_std"] == 0.0
-        text = text_of("maxinf_certificates")
+        shown = show("maxinf_certificates")
+        text = table_files("t", shown, "trial")["t.md"].decode()
         assert "410 ± 10" in text and "| 2 x 2 of 4 x 2 |" in text
 
     def test_runs_that_select_other_priors_are_counted(self):
@@ -83,7 +76,7 @@ class TestSelected:
         rows = ours(repaired)
         assert [row["standing"] for row in rows] == ["rigorous"] * 3
         assert [row["standing_tight"] for row in rows] == ["rigorous", "rigorous", "as printed"]
-        one_epoch = ours(certificates_record(priors=[PRIORS[0], ONE_EPOCH]))
+        one_epoch = ours(certificates_record(priors=[PRIORS[0], PRIORS[2]]))
         assert one_epoch[-1]["standing"] == "rigorous"
 
     @pytest.mark.parametrize("by", [RIGOROUS, UNIVERSE])
@@ -139,17 +132,14 @@ def test_repetitions_of_an_agreement_are_added_up():
     assert rows[0]["risk_standard_error"] == pytest.approx(math.sqrt(0.72 * 0.28 / 3000))
 
 
-class TestGrid:
-    def test_an_infinite_kappa_has_a_mean_and_no_deviation(self):
-        record = certificates_record(form="repaired")
-        for row in rows_of(record, E=5):
-            row["kappa_repaired"] = None
-            row["certificate_posterior"] = 1.0
-        shown = show("maxinf_grid", record)
-        rows = select(shown.rows, E=5)
-        assert [(row["kappa_mean"], row["kappa_std"]) for row in rows] == [(math.inf, None)] * 2
-        rows = select(shown_rows(shown), E="5")
-        assert [row["kappa_repaired"] for row in rows] == ["inf"] * 2
+def test_an_infinite_kappa_has_a_mean_and_no_deviation():
+    record = certificates_record(form="repaired")
+    for row in rows_of(record, E=5):
+        row |= {"kappa_repaired": None, "certificate_posterior": 1.0}
+    shown = show("maxinf_grid", record)
+    rows = select(shown.rows, E=5)
+    assert [(row["kappa_mean"], row["kappa_std"]) for row in rows] == [(math.inf, None)] * 2
+    assert [row["kappa_repaired"] for row in select(shown_rows(shown), E="5")] == ["inf"] * 2
 
 
 def row(prior="dp-sgd", run=0, bound=0.5, tau=0.05, proven=0.5, **keys):

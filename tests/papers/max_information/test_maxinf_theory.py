@@ -7,18 +7,23 @@ import math
 
 import pytest
 from figure_samples import select
-from maxinf_sample_records import BASE, job_record, typed
+from maxinf_sample_records import BASE, KEYS
 
+from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas_workflow.papers.max_information.jobs.simulation import LAWS
+from dpatlas_workflow.records import read_record
+from dpatlas_workflow.run.command import main
 
 SIMULATED = {"m": 20, "draws": 20_000, "nus": [0.5, 2.0], "ys": [0.02, 0.1, 0.2]}
 
 
 def run(folder, kind, **fields):
-    """Rows of a job."""
-    (record,) = typed([job_record(folder, kind, **fields)])
-    return record.tables["rows"]
+    """Rows of a job without data."""
+    spec, path = Spec.of({**KEYS, "kind": kind, **fields}, kind), folder / kind / "record.json"
+    words = ["--record", str(path), "--checkpoints", str(folder / "checkpoints")]
+    main(["--spec", spec.argument, *words])
+    return read_record(path).tables["rows"]
 
 
 @pytest.mark.parametrize(
