@@ -71,7 +71,10 @@ def names(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
 
 
-def test_summaries_are_copied_and_raw_records_are_not(run):
+def test_summaries_are_copied_and_neither_raw_records_nor_figures_of_another_config(run):
+    (run / "figures/kl_vs_moon.csv").write_text("of another config")
+    # An empty folder is published to.
+    (run.parents[1] / "docs/embedded").mkdir(parents=True)
     assert names(published(run)) == {
         "README.md",
         "manifest.json",
@@ -130,6 +133,11 @@ def test_a_published_figure_can_be_explained_without_its_records(run):
     assert [(each["present"], each["as_used"]) for each in figure["records"]] == [(False, None)] * 2
     assert [record["spec"]["depth"] for record in figure["records"]] == [2, 4]
     assert figure["records"][0]["data"]["sha256"] == DATA["sha256"]
+    # It still says what was guaranteed and by which seeds.
+    made = lineage.trace(run / "figures" / f"{FIGURE}.png")
+    for there, here in zip(figure["records"], made["records"], strict=True):
+        assert here["ledger"] and there["ledger"] == here["ledger"]
+        assert there["seeds"] == here["seeds"]
 
 
 def test_of_runs_under_several_versions_no_record_is_said_to_have_one_of_them(run):
@@ -218,11 +226,6 @@ def test_a_file_is_no_place_for_a_publication(run, place):
     assert path.read_text() == "mine"
 
 
-def test_an_empty_folder_is_published_to(run):
-    (run.parents[1] / "docs/embedded").mkdir(parents=True)
-    assert "claims.csv" in names(published(run))
-
-
 @pytest.mark.parametrize("name", ["index", "dp_sgld", "runs"])
 def test_a_page_of_the_users_own_beside_the_tiers_is_not_replaced(tmp_path, refusal_of, name):
     write_atomic(tmp_path / f"{name}.html", "mine")
@@ -248,11 +251,6 @@ def test_a_damaged_manifest_of_an_earlier_publication_is_named(run, content, fou
     write_json(path, {**read_json(path), **content} if content else [])
     with pytest.raises(InputError, match=rf"manifest\.json.*{found}"):
         published(run)
-
-
-def test_what_a_run_has_of_papers_that_it_makes_no_more_does_not_matter(run):
-    (run / "figures/kl_vs_moon.csv").write_text("of another config")
-    assert "figures/kl_vs_moon.csv" not in names(published(run))
 
 
 def test_a_commit_is_marked_where_files_differ_from_it(tmp_path):
@@ -591,14 +589,6 @@ def test_all_published_tiers_come_on_the_same_pages_of_links_that_lead_somewhere
 def test_without_a_published_tier_there_is_no_page(tmp_path):
     with pytest.raises(InputError, match="no published tier"):
         write_site(tmp_path)
-
-
-def test_what_is_published_still_says_what_was_guaranteed_and_by_which_seeds(run):
-    traced = lineage.trace(published(run) / "figures" / f"{FIGURE}.png")
-    made = lineage.trace(run / "figures" / f"{FIGURE}.png")
-    for there, here in zip(traced["records"], made["records"], strict=True):
-        assert here["ledger"] and there["ledger"] == here["ledger"]
-        assert there["seeds"] == here["seeds"]
 
 
 def test_a_tier_that_there_is_not_is_answered_with_those_that_have_results(tmp_path):
