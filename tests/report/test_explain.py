@@ -205,19 +205,16 @@ def test_what_was_used_names_its_users_and_a_record_the_claims_on_it(
     assert {each["claim"] for each in found["claims"]} == claims
 
 
-def test_a_claim_whose_interval_has_both_signs_says_why_it_is_not_reproduced(project, capsys):
+def test_a_claim_says_why_it_is_not_reproduced_and_has_the_runs_that_decide(project, capsys):
     claims = "claim,paper,kind,verdict,expected,observed,low,high,runs,evidence,because,margin\n"
     claims += f"kl-2,kl_privacy,statistical,not reproduced,< 0,.02,-.09,.13,12,tables/{TABLE}.csv,"
     claims += "the effect is at most the margin,0.173\n"
     write_atomic(project / "results/embedded/claims.csv", claims)
-    words = " ".join(shown(capsys, "kl-2").split())
-    assert "because the effect is at most the margin; margin 0.173" in words
-
-
-def test_a_claim_has_the_runs_of_the_comparison_that_decides(project, capsys):
     rows = "claim,comparison,decides,values\nkl-2,one,,7 8\nkl-2,two,1,0.25 0.123456 | -1 2\n"
     write_atomic(project / "results/embedded/comparisons.csv", rows)
-    assert "\n  runs      0.25 0.1235 | -1 2\n" in shown(capsys, "kl-2")
+    out = shown(capsys, "kl-2")
+    assert "because the effect is at most the margin; margin 0.173" in " ".join(out.split())
+    assert "\n  runs      0.25 0.1235 | -1 2\n" in out
     compared = json.loads(shown(capsys, "kl-2", "--json"))["compared"]
     assert [each["comparison"] for each in compared] == ["one", "two"]
 
