@@ -108,8 +108,10 @@ def alone(**fields):
     return claim(**without("id", part("a")) | fields)
 
 
-def of_parts(letters, **fields):
-    return claim(parts=[part(letter) for letter in letters], **fields)
+def claim_ab(drop=(), a=(), b=(), **fields):
+    """A claim with parts a and b: fields of its own and of both, and names of fields it lacks."""
+    content = claim(parts=[part("a", **dict(a)), part("b", **dict(b))], **fields)
+    return {name: value for name, value in content.items() if name not in drop}
 
 
 def write(folder, *claims):
@@ -174,7 +176,7 @@ def test_conjunction_is_refuted_by_one_part_and_reproduced_only_by_all(verdicts)
 
 def test_a_claim_with_parts_has_a_row_per_part_and_one_for_their_conjunction(tmp_path):
     of_b = {"place": "Fig. 2", "evidence": ["figures/kl_vs_depth.pdf"]}
-    claims = read(tmp_path, claim(parts=[part("a"), part("b", **of_b)]))
+    claims = read(tmp_path, claim_ab(b=of_b))
     rows = judge_claims(claims, paper(a=(2, 3), b=(-1, 0)), "t", tests=TESTS)
     assert [(r["claim"], r["verdict"]) for r in rows] == [
         ("kl-1a", REPRODUCED),
@@ -198,7 +200,7 @@ def compared_of(claims, **points):
 
 
 def test_what_an_entry_compares_is_written_the_deciding_comparison_first(tmp_path):
-    claims = read(tmp_path, of_parts("ab"))
+    claims = read(tmp_path, claim_ab())
     rows = compared_of(claims, a=(3, 2, 4), b=(-1, 5, 0))
     of_a, of_b = ([row for row in rows if row["claim"] == name] for name in ("kl-1a", "kl-1b"))
     # What holds least clearly comes first, what fails most clearly too.
@@ -211,7 +213,7 @@ def test_what_an_entry_compares_is_written_the_deciding_comparison_first(tmp_pat
 
 
 def test_runs_far_from_the_others_are_noted_whatever_the_verdict(tmp_path):
-    claims = read(tmp_path, claim(parts=[part("a", group="far"), part("b", group="near")]))
+    claims = read(tmp_path, claim_ab(a={"group": "far"}, b={"group": "near"}))
     for value in (2, 0):
         points = {"far": (value,), "near": (value,)}
         first, second, _ = rows_of(claims, **points).values()
@@ -254,7 +256,7 @@ def test_a_part_that_is_not_contradicted_does_not_count_against_its_claim(tmp_pa
 
 
 def test_small_settings_show_what_was_seen_and_carry_no_verdict(tmp_path):
-    claims = read(tmp_path, of_parts("ab"))
+    claims = read(tmp_path, claim_ab())
     rows = judge_claims(claims, paper(a=(2, 3), b=(0, 3)), "t", verdicts=False, tests=TESTS)
     assert {(row["verdict"], row["because"]) for row in rows} == {(NOT_RUN, "")}
     assert rows[0]["observed"] == 2.0
@@ -323,20 +325,20 @@ def test_an_origin_is_the_papers_unless_the_place_or_the_reading_is_ours(tmp_pat
     assert rows["kl-1b"]["verdict"] == NOT_REPRODUCED
     assert "does not count" in rows["kl-1b"]["note"]
     assert "question of our own" in rows["kl-1c"]["note"]
-    parts = [part("a"), part("b", other_reading=True)]
-    rows = rows_of(read(tmp_path, claim(place=mine, parts=parts)), a=(2,), b=(0,))
+    claims = read(tmp_path, claim_ab(place=mine, b={"other_reading": True}))
+    rows = rows_of(claims, a=(2,), b=(0,))
     assert {row["origin"] for row in rows.values()} == {"ours"}
     assert (rows["kl-1"]["verdict"], rows["kl-1"]["observed"]) == (REPRODUCED, "1 of 1")
 
 
 def test_an_identity_is_at_best_not_contradicted(tmp_path):
-    claims = read(tmp_path, of_parts("ab", kind="identity"))
+    claims = read(tmp_path, claim_ab(kind="identity"))
     rows = rows_of(claims, a=(2,), b=(3,))
     assert {row["verdict"] for row in rows.values()} == {NOT_CONTRADICTED}
     assert rows_of(claims, a=(2,), b=(0,))["kl-1"]["verdict"] == NOT_REPRODUCED
     # Its intervals have an error of their own, 5 %.
     assert {row["level"] for row in compared_of(claims, a=(2,), b=(3,))} == {"0.95"}
-    mixed = read(tmp_path, claim(parts=[part("a", kind="identity"), part("b")]))
+    mixed = read(tmp_path, claim_ab(a={"kind": "identity"}))
     assert mixed.planned("kl_privacy") == 1
     assert rows_of(mixed, a=(2,), b=(3,))["kl-1"]["verdict"] == REPRODUCED
 
@@ -352,8 +354,8 @@ def test_what_can_only_be_refuted_is_not_contradicted_and_has_no_margin(tmp_path
 
 def test_parts_have_what_their_claim_says_unless_they_say_otherwise(tmp_path):
     shared = {"asserts": "it grows", "deviations": [], "pilots": "none"}
-    parts = [part("a"), part("b", asserts="it grows fast", deviations=["other data"])]
-    (read_one,) = read(tmp_path, claim(**shared, parts=parts)).claims
+    part_b = {"asserts": "it grows fast", "deviations": ["other data"]}
+    (read_one,) = read(tmp_path, claim_ab(**shared, b=part_b)).claims
     assert read_one.asserts == "it grows" and read_one.deviations == ()
     first, second = read_one.entries
     assert (first.asserts, first.deviations, first.pilots) == ("it grows", (), "none")
@@ -372,8 +374,8 @@ RESTATED = {
 
 
 def test_a_restated_claim_or_part_says_what_it_said_before(tmp_path):
-    parts = [part("a", restated={**RESTATED, "runs": "unseen"}), part("b")]
-    rows = rows_of(read(tmp_path, claim(restated=RESTATED, parts=parts)), a=(2,), b=(2,))
+    part_a = {"restated": {**RESTATED, "runs": "unseen"}}
+    rows = rows_of(read(tmp_path, claim_ab(restated=RESTATED, a=part_a)), a=(2,), b=(2,))
     was = "was 'not reproduced'; the paper says it of its bound; it said: it grows a lot"
     assert {name: row["restated"] for name, row in rows.items()} == {
         "kl-1a": f"judged by runs on a base seed that nobody had seen: {was}",
@@ -383,12 +385,12 @@ def test_a_restated_claim_or_part_says_what_it_said_before(tmp_path):
 
 
 def test_exact_entries_need_no_word_on_pilots_and_no_margin(tmp_path):
-    claims = read(tmp_path, without("pilots", without_margin(of_parts("ab", kind="exact"))))
+    claims = read(tmp_path, without("pilots", without_margin(claim_ab(kind="exact"))))
     assert rows_of(claims, a=(2,), b=(3,))["kl-1"]["verdict"] == REPRODUCED
 
 
 def test_a_statistical_comparison_with_one_limit_needs_a_margin(tmp_path):
-    claims = read(tmp_path, without_margin(of_parts("ab")))
+    claims = read(tmp_path, without_margin(claim_ab()))
     with pytest.raises(InputError, match="margin of kl-1a: found none, and one limit for at 2"):
         rows_of(claims, a=(2,), b=(3,))
 
@@ -502,12 +504,6 @@ def test_draws_that_looks_do_not_divide_have_no_look(tmp_path):
     claims = read(tmp_path, claim(**EXCEEDS), tests=tests)
     (row,) = judge_claims(claims, paper(a=(2,)), "t", tests=tests)
     assert (row["verdict"], row["look"], row["runs"]) == (REPRODUCED, "", 200_000)
-
-
-def claim_ab(drop=(), a=(), b=(), **fields):
-    """A claim with parts a and b: fields of its own and of both, and names of fields it lacks."""
-    content = claim(parts=[part("a", **dict(a)), part("b", **dict(b))], **fields)
-    return {name: value for name, value in content.items() if name not in drop}
 
 
 OTHER_READING, OURS = {"other_reading": True}, {"place": "ours"}
