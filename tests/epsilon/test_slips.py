@@ -199,15 +199,8 @@ PRINTED = [
 ]
 
 
-# One found by the conversion of 2017, one by a slip and one by today's RDP; the others are slow.
-FAST = ("1.00", "1.19", ".8")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("settings", "printed", "pld", "rdp_today", "old"),
-    [pytest.param(*row, marks=[pytest.mark.slow] * (row[1] not in FAST)) for row in PRINTED],
-)
+@pytest.mark.parametrize(("settings", "printed", "pld", "rdp_today", "old"), PRINTED)
 def test_printed_epsilons_with_public_settings(settings, printed, pld, rdp_today, old):
     report = check_epsilon(sampler="poisson", **{**MNIST, **settings}, claimed=printed)
     assert report.verdict == "guaranteed"
