@@ -13,18 +13,12 @@ from dpatlas_workflow.config.atlas import Atlas, data_id
 from dpatlas_workflow.config.load import load_config, load_tier, read_config, read_tier, validate
 
 
-def changed(change):
-    config = read_config()
-    change(config["kl_privacy"])
-    return set(Atlas(validate(config)).specs) - set(atlas_of("embedded").specs)
-
-
 def test_one_init_less_changes_no_other_job():
-    def drop(block):
-        block["inits"].remove("ntk")
-
+    config = read_config()
+    config["kl_privacy"]["inits"].remove("ntk")
+    changed = set(Atlas(validate(config)).specs) - set(atlas_of("embedded").specs)
     # The Monte Carlo check lists its inits in one spec.
-    assert [name.split("-w")[0] for name in changed(drop)] == ["constants"]
+    assert [name.split("-w")[0] for name in changed] == ["constants"]
 
 
 def test_every_record_behind_a_figure_is_a_spec_of_the_run():
@@ -46,12 +40,11 @@ def test_every_record_behind_a_figure_is_a_spec_of_the_run():
 
 
 def test_data_that_differ_in_anything_but_their_deal_have_ids_of_their_own():
-    fields = {"key": "kl_privacy", "kind": "training"}
-    ids = [
-        data_id(Spec.of({**fields, "data": {"name": "digits", **options}}, "one"))
-        for options in ({"norm": 8.0}, {"norm": 8.0, "redeal": True}, {"norm": 4.0})
-    ]
-    assert ids[0] == ids[1] != ids[2]
+    def id_of(**options):
+        data = {"name": "digits", **options}
+        return data_id(Spec.of({"key": "kl_privacy", "kind": "training", "data": data}, "one"))
+
+    assert id_of(norm=8.0) == id_of(norm=8.0, redeal=True) != id_of(norm=4.0)
 
 
 def test_the_precision_is_that_of_the_jobs_that_a_gpu_runs():
@@ -106,13 +99,11 @@ def test_a_partial_run_shows_whole_figures_and_rows_of_tables(tmp_path):
     assert set(atlas.specs) < set(whole.specs) and not atlas.tunings
     # The second estimate of the risk, which this table may lack, and the certificates, without
     # which it is nothing.
-    for path in {*there} - {gap}:
-        if "agreement" in path:
-            Path(path).unlink()
-    assert "maxinf_certificates" in Atlas(partial, tmp_path).products
-    for path in {*there} - {gap}:
-        Path(path).unlink(missing_ok=True)
-    assert "maxinf_certificates" not in Atlas(partial, tmp_path).products
+    for kind, left in (("agreement", True), ("", False)):
+        for path in {*there} - {gap}:
+            if kind in path:
+                Path(path).unlink(missing_ok=True)
+        assert ("maxinf_certificates" in Atlas(partial, tmp_path).products) is left
 
 
 def test_runs_at_the_same_time_have_the_same_lists(tmp_path):

@@ -28,20 +28,21 @@ def _file(checkpoints):
     return path
 
 
-def test_arrays_and_facts_come_back_as_they_were(checkpoints):
-    arrays, facts = Checkpoints(checkpoints.folder, dict(reversed(IDENTITY.items()))).load("state")
-    assert facts == FACTS
-    assert set(arrays) == set(ARRAYS)
+def as_saved(stored):
+    arrays, facts = stored
+    assert facts == FACTS and set(arrays) == set(ARRAYS)
     for name, array in ARRAYS.items():
         assert arrays[name].dtype == array.dtype
         np.testing.assert_array_equal(arrays[name], array)
 
 
-def test_a_later_checkpoint_replaces_the_earlier_one(checkpoints):
+def test_arrays_and_facts_come_back_as_they_were_until_a_later_checkpoint_replaces_them(
+    checkpoints,
+):
+    as_saved(Checkpoints(checkpoints.folder, dict(reversed(IDENTITY.items()))).load("state"))
     checkpoints.save("state", {"weight": np.zeros(2)}, {"step": 60})
     arrays, facts = checkpoints.load("state")
-    assert facts == {"step": 60}
-    assert set(arrays) == {"weight"}
+    assert facts == {"step": 60} and set(arrays) == {"weight"}
     assert len(list(checkpoints.folder.iterdir())) == 1
 
 
@@ -66,12 +67,8 @@ def test_a_damaged_byte_never_raises_and_never_changes_a_number(checkpoints):
         damaged = bytearray(whole)
         damaged[place] ^= 0x5A
         path.write_bytes(damaged)
-        stored = checkpoints.load("state")
-        if stored is not None:
-            assert stored[1] == FACTS
-            assert set(stored[0]) == set(ARRAYS)
-            for name, array in ARRAYS.items():
-                np.testing.assert_array_equal(stored[0][name], array)
+        if (stored := checkpoints.load("state")) is not None:
+            as_saved(stored)
 
 
 def test_a_damaged_header_of_an_array_larger_than_a_block_is_ignored(checkpoints):
@@ -139,14 +136,12 @@ def test_a_checkpoint_is_written_again_if_another_attempt_cleared_the_folder(
 
 def test_dropped_and_cleared_checkpoints_are_gone(checkpoints):
     checkpoints.save("run-0", ARRAYS, {})
-    checkpoints.drop("state")
-    checkpoints.drop("state")
-    assert checkpoints.load("state") is None
-    assert checkpoints.load("run-0") is not None
-    checkpoints.clear()
-    assert not checkpoints.folder.exists()
-    assert checkpoints.load("run-0") is None
-    checkpoints.clear()
+    for _ in range(2):
+        checkpoints.drop("state")
+    assert checkpoints.load("state") is None and checkpoints.load("run-0") is not None
+    for _ in range(2):
+        checkpoints.clear()
+        assert not checkpoints.folder.exists() and checkpoints.load("run-0") is None
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])

@@ -13,38 +13,41 @@ from dpatlas_workflow.config.root import config_model
 TIERS = ["embedded", "smoke", "workstation", "photographs", "printed", "paper"]
 
 
-def test_a_config_without_a_tier_of_its_own_writes_to_custom(tmp_path):
+@pytest.fixture
+def config_of(tmp_path):
+    """A function that loads this text as a config."""
+
+    def load(text, name="mine.yaml", encoding="utf-8"):
+        (tmp_path / name).write_text(text, encoding=encoding)
+        return load_config([tmp_path / name])
+
+    return load
+
+
+def test_a_config_without_a_tier_of_its_own_writes_to_custom(tmp_path, config_of):
     mine = tmp_path / "mine.yaml"
-    mine.write_text("kl_privacy: {runs: 5}\n")
-    assert load_config([mine]).tier == "custom"
+    assert config_of("kl_privacy: {runs: 5}\n").tier == "custom"
     paper = project_root() / "workflow/tiers/paper.yaml"
     assert load_config([paper]).tier == "paper"
     assert load_config([paper, mine]).tier == "custom"
     assert load_config([paper], {"seed": 3}).tier == "custom"
-    mine.write_text("tier: mine\nkl_privacy: {runs: 5}\n")
-    config = load_config([mine])
+    config = config_of("tier: mine\nkl_privacy: {runs: 5}\n")
     assert (config.tier, config.kl_privacy.runs) == ("mine", 5)
 
 
-def test_a_number_is_what_it_looks_like_and_no_word_is_a_boolean(tmp_path):
-    mine = tmp_path / "mine.yaml"
-    mine.write_text("tier: '010'\nkl_privacy: {runs: 012}\nseed: 0xc\n")
-    config = load_config([mine])
+def test_a_number_is_what_it_looks_like_and_no_word_is_a_boolean(config_of):
+    config = config_of("tier: '010'\nkl_privacy: {runs: 012}\nseed: 0xc\n")
     assert (config.tier, config.kl_privacy.runs, config.seed) == ("010", 12, 12)
     for text in ("1:30", "yes"):
-        mine.write_text(f"tier: mine\nseed: {text}\n")
         with pytest.raises(InputError, match=f"seed: found '{text}' \\(text\\)"):
-            load_config([mine])
+            config_of(f"tier: mine\nseed: {text}\n")
 
 
 @pytest.mark.parametrize("text", ["1e-3", "1E-3", "1.e-3", "+.01e-1", "0.001", "1.0e-3"])
-def test_a_number_needs_no_point_before_its_exponent(tmp_path, text):
-    mine = tmp_path / "mine.yaml"
-    mine.write_text(f"tier: mine\nkl_privacy: {{lr: {{he: {text}}}}}\n")
-    assert load_config([mine]).kl_privacy.lr.he == 0.001
-    mine.write_text(f"tier: mine\nkl_privacy: {{lr: {{he: '{text}'}}}}\n")
+def test_a_number_needs_no_point_before_its_exponent(config_of, text):
+    assert config_of(f"tier: mine\nkl_privacy: {{lr: {{he: {text}}}}}\n").kl_privacy.lr.he == 0.001
     with pytest.raises(InputError, match=r"lr\.he: found '.*' \(text\); .* without quotes"):
-        load_config([mine])
+        config_of(f"tier: mine\nkl_privacy: {{lr: {{he: '{text}'}}}}\n")
 
 
 def test_another_data_set_does_not_inherit_the_keys_of_the_old_one():
@@ -78,18 +81,13 @@ def test_a_wrong_config_is_one_line_with_key_found_and_allowed(change, words):
     with pytest.raises(InputError) as caught:
         Atlas(load_config(changes=change))
     message = str(caught.value)
-    assert "\n" not in message
-    for word in words:
-        assert word in message
+    assert "\n" not in message and all(word in message for word in words)
 
 
-def test_a_json_config_has_each_key_once_and_may_begin_with_a_mark(tmp_path):
-    path = tmp_path / "mine.json"
-    path.write_text('{"tier": "mine", "seed": 1}', encoding="utf-8-sig")
-    assert load_config([path]).seed == 1
-    path.write_text('{"tier": "mine", "seed": 1, "seed": 2}')
+def test_a_json_config_has_each_key_once_and_may_begin_with_a_mark(config_of):
+    assert config_of('{"tier": "mine", "seed": 1}', "mine.json", "utf-8-sig").seed == 1
     with pytest.raises(InputError, match="seed twice"):
-        load_config([path])
+        config_of('{"tier": "mine", "seed": 1, "seed": 2}', "mine.json")
 
 
 def test_every_key_has_a_sentence():

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,17 +13,8 @@ from dpatlas.base.digest import CACHE, code_digest
 from dpatlas.errors import InputError
 
 SOURCE = Path(dpatlas.__file__).parents[1]
-BORROWED = tuple(
-    f"dpatlas/{name}.py"
-    for name in (
-        "__init__",
-        "errors",
-        "base/__init__",
-        "base/canonical",
-        "base/digest",
-        "base/files",
-    )
-)
+BASE = ("base/__init__", "base/canonical", "base/digest", "base/files")
+BORROWED = [f"dpatlas/{name}.py" for name in ("__init__", "errors", *BASE)]
 MATHS = "dpatlas/maths"
 MODULES = {
     "dpatlas_workflow/__init__.py": "",
@@ -70,15 +60,17 @@ remember_code()
 """
 
 
+def write_texts(folder, texts):
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
 class Project:
     def __init__(self, folder):
         self.root = folder
-        for name in BORROWED:
-            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(SOURCE / name, self.root / name)
-        for name, text in MODULES.items():
-            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.root / name).write_text(text)
+        borrowed = {name: (SOURCE / name).read_text() for name in BORROWED}
+        write_texts(folder, borrowed | MODULES)
 
     def edit(self, name, old, new):
         text = (self.root / name).read_text()
@@ -148,9 +140,8 @@ def test_every_way_of_importing_counts(project, before, name, old, new):
 
 def test_a_table_that_a_module_names_is_a_part_of_it(project):
     project.edit("dpatlas_workflow/run/plot.py", "'blue'", "'values.csv'")
-    for name in ("dpatlas_workflow/run/printed/values.csv", f"{MATHS}/values.csv"):
-        (project.root / name).parent.mkdir(exist_ok=True)
-        (project.root / name).write_text("a\n1\n")
+    names = ("dpatlas_workflow/run/printed/values.csv", f"{MATHS}/values.csv")
+    write_texts(project.root, dict.fromkeys(names, "a\n1\n"))
     found = project.digests()
     project.edit(f"{MATHS}/values.csv", "1", "2")
     assert project.digests() == found

@@ -59,11 +59,8 @@ def test_the_plan_counts_them(atlas):
     planned = [job for job in jobs_of(atlas) if job.kind == "features"]
     # A tuning whose outcome is shipped does not run.
     needed = {path for name in atlas.specs for path in atlas.job(name).features}
-    shown = [
-        each
-        for name, each in atlas.frozen_features.items()
-        if f"{atlas.features(name)}/manifest.json" in needed
-    ]
+    frozen = atlas.frozen_features.items()
+    shown = [each for name, each in frozen if f"{atlas.features(name)}/manifest.json" in needed]
     for job, found in zip(planned, shown, strict=True):
         assert job.memory_mb == atlas.features_memory_mb(found.id) > found.memory_mb > 1100
         assert job.units > records_of(found.data)

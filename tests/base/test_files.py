@@ -52,14 +52,13 @@ class Killed(BaseException):
     """Stands for kill -9."""
 
 
-def _killed(*arguments, **named):
-    raise Killed
-
-
 def test_what_a_killed_writer_leaves_is_no_result_and_goes_at_the_next_start(tmp_path, monkeypatch):
+    def killed(*arguments, **named):
+        raise Killed
+
     write_atomic(tmp_path / "a.csv", "old")
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", _killed)
+        patch.setattr(Path, "replace", killed)
         patch.setattr(Path, "unlink", lambda *given, **named: None)
         for name in ("a.csv", "b.csv"):
             with pytest.raises(Killed):
@@ -110,8 +109,7 @@ def test_a_file_that_cannot_be_read_as_json_is_named_in_one_line(tmp_path, conte
         path.write_bytes(content)
     with pytest.raises(InputError) as caught:
         read_json(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(InputError, match="directory"):
         read_json(tmp_path)
 

@@ -44,15 +44,14 @@ def test_a_record_with_missing_or_further_fields_is_a_mistake_of_ours():
 
 
 def test_two_runs_write_the_same_bytes_and_their_own_costs(tmp_path):
-    written = []
-    for name in ("one", "two"):
+    paths = [tmp_path / name / "record.json" for name in ("one", "two")]
+    for path in paths:
         stopwatch = Stopwatch()
         time.sleep(0.01)
-        write_record(tmp_path / name / "record.json", make_record(SPEC, **PARTS), stopwatch)
-        written.append((tmp_path / name / "record.json").read_bytes())
-    assert written[0] == written[1]
-    assert read_record(tmp_path / "one/record.json") == make_record(SPEC, **PARTS)
-    costs = [json.loads((tmp_path / name / "cost.json").read_text()) for name in ("one", "two")]
+        write_record(path, make_record(SPEC, **PARTS), stopwatch)
+        assert read_record(path) == make_record(SPEC, **PARTS)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    costs = [json.loads(path.with_name("cost.json").read_text()) for path in paths]
     assert costs[0]["wall_s"] != costs[1]["wall_s"]
     for cost in costs:
         assert 0.01 <= cost["wall_s"] < 10
@@ -63,9 +62,8 @@ def test_two_runs_write_the_same_bytes_and_their_own_costs(tmp_path):
 
 def test_the_record_is_written_last(tmp_path, monkeypatch):
     order = []
-    monkeypatch.setattr(
-        "dpatlas.base.records.write_json", lambda path, value: order.append(path.name)
-    )
+    write = "dpatlas.base.records.write_json"
+    monkeypatch.setattr(write, lambda path, value: order.append(path.name))
     write_record(tmp_path / "record.json", make_record(SPEC, **PARTS), Stopwatch())
     assert order == ["cost.json", "record.json"]
 

@@ -43,10 +43,8 @@ def test_keys_use_all_128_bits():
 
 
 def test_noise_keys_differ_between_repetitions_steps_uses_and_specs():
-    specs = [
-        Spec.of({"key": "kl_privacy", "kind": "training", "lr": lr}, "same-slug")
-        for lr in (0.1, 0.2)
-    ]
+    fields = {"key": "kl_privacy", "kind": "training"}
+    specs = [Spec.of({**fields, "lr": lr}, "same-slug") for lr in (0.1, 0.2)]
     keys = {
         Noise(spec.digest, "keyed").key(repetition, step, use)
         for spec, repetition, step, use in itertools.product(
@@ -80,12 +78,8 @@ def test_noise_is_standard_normal_and_float64():
 
 def test_the_operating_systems_secret_is_new_for_every_run():
     first, second = Noise("digest", "os"), Noise("digest", "os")
-    keys = [
-        noise.key(0, step, "step")
-        for noise in (first, second, Noise("digest", "keyed"))
-        for step in (0, 1)
-    ]
-    assert len(set(keys)) == 6
+    noises = (first, second, Noise("digest", "keyed"))
+    assert len({noise.key(0, step, "step") for noise in noises for step in (0, 1)}) == 6
     draws = [noise.normal(5, repetition=0, step=0, use="step") for noise in (first, second)]
     assert not np.isclose(*draws).any()
 

@@ -169,7 +169,5 @@ def test_runs_far_from_the_others_are_counted():
     ones = [1.0 + 0.01 * value for value in runs]
     assert difference_estimate([*runs, 100], [*ones, 1], paired=True).outlying == 1
     assert difference_estimate([*runs, 100], [*ones, 9], paired=False).outlying == 2
-    few = sum(
-        mean_estimate(draw).outlying for draw in np.random.default_rng(1).normal(size=(400, 24))
-    )
-    assert few <= 4
+    draws = np.random.default_rng(1).normal(size=(400, 24))
+    assert sum(mean_estimate(draw).outlying for draw in draws) <= 4

@@ -82,15 +82,11 @@ def test_neither_base_seed_nor_tier_change_what_is_tuned(change):
 
 def test_how_runs_are_dealt_and_how_many_there_are_does_not_change_what_is_tuned():
     data = read_config()["dp_sgld"]["long_training"]["data"]
-    before, after = (
-        atlas_of("embedded"),
-        with_long_training(data={**data, "redeal": False}, runs=2, runs_per_job=1),
-    )
+    before = atlas_of("embedded")
+    after = with_long_training(data={**data, "redeal": False}, runs=2, runs_per_job=1)
     assert set(before.tunings) == set(after.tunings)
     assert before.data_sets == after.data_sets
-    (first, *_), (other, *_) = (
-        atlas.groups["dp_sgld"]["long_training"] for atlas in (before, after)
-    )
+    first, other = (each.groups["dp_sgld"]["long_training"][0] for each in (before, after))
     assert first.fields["data"]["redeal"] and not other.fields["data"]["redeal"]
     assert all("redeal" not in spec.fields["data"] for spec in before.tunings.values())
 
@@ -101,8 +97,8 @@ def test_how_runs_are_dealt_and_how_many_there_are_does_not_change_what_is_tuned
 def test_a_changed_setting_is_tuned_first(change):
     atlas = with_long_training(**change)
     specs = [spec for spec in reported(atlas) if spec.fields["kind"] == "long_training"]
-    assert {waits_for(spec) for spec in specs} <= set(atlas.specs)
-    assert None not in {waits_for(spec) for spec in specs}
+    waiting = {waits_for(spec) for spec in specs}
+    assert waiting <= set(atlas.specs) and None not in waiting
 
 
 def test_an_own_data_set_is_tuned_first_on_its_own_fixed_part():
@@ -135,14 +131,10 @@ def test_an_own_data_set_is_tuned_first_on_its_own_fixed_part():
     ],
 )
 def test_sets_with_test_records_of_their_own_are_not_dealt_anew_by_default(name, expected):
-    config = read_config()
-    classes = [*class_names(name)][:2]
-    counts = {"n_train": 60, "n_test": 20, "n_validation": 20}
-    config["dp_sgld"]["long_training"].update(
-        data={"name": name, "classes": classes, **counts}, features="raw", backbone=None
-    )
-    (spec, *_) = Atlas(validate(config)).groups["dp_sgld"]["long_training"]
-    assert spec.fields["data"]["redeal"] is expected
+    data = {"name": name, "classes": [*class_names(name)][:2], "n_train": 60}
+    data |= {"n_test": 20, "n_validation": 20}
+    atlas = with_long_training(data=data, features="raw", backbone=None)
+    assert atlas.groups["dp_sgld"]["long_training"][0].fields["data"]["redeal"] is expected
 
 
 ARM = {"chosen": {"lr": 1.0e-05}, "tried": [{"settings": {"lr": 1.0e-05}, "score": 0.5}]}
@@ -226,10 +218,8 @@ def test_a_folder_with_changes_is_refused(made, monkeypatch, commit):
 
 
 def test_an_outcome_is_that_of_the_record(tmp_path):
-    tried = [
-        {"settings": {"lr": lr}, "scores": scores}
-        for lr, scores in ((1, [0.5, 0.6]), (3, [0.7, 0.8]))
-    ]
+    tried = [{"settings": {"lr": 1}, "scores": [0.5, 0.6]}]
+    tried.append({"settings": {"lr": 3}, "scores": [0.7, 0.8]})
     row = {"arm": "a", "chosen": {"lr": 3}, "trials_epsilon": 2.5, "tried": tried}
     record = dict.fromkeys(FIELDS) | {"schema_version": 1, "id": "t-01234567", "code_digest": "c"}
     write_json(tmp_path / "record.json", record | {"metrics": {"rows": [row]}})
@@ -243,7 +233,5 @@ def test_an_outcome_is_that_of_the_record(tmp_path):
 def test_shipped_settings_name_the_arms_of_their_jobs():
     """Of dp_sgld's long training; each job refuses settings that lack an arm."""
     for spec in atlas_of("embedded").groups["dp_sgld"]["long_training"]:
-        arms = long_training.compared(
-            checked_fields(long_training.KIND.record.spec, spec.fields, "--spec: ")
-        )
-        assert set(spec.fields["chosen"]) == {arm.name for arm in arms}
+        fields = checked_fields(long_training.KIND.record.spec, spec.fields, "--spec: ")
+        assert set(spec.fields["chosen"]) == {arm.name for arm in long_training.compared(fields)}

@@ -32,11 +32,9 @@ def test_the_embedded_tier_needs_nothing_of_others(capsys):
 def test_what_is_missing_is_named_with_its_place_and_its_address(tmp_path):
     lines = {line.partition(":")[0]: line for line in command.missing(atlas("paper"))}
     assert {"cifar10", "cifar100", "mnist", "stl10", "pneumonia-224"} <= set(lines)
-    assert str(tmp_path / "cache") in lines["cifar100"]
-    assert "cifar-100-python.tar.gz" in lines["cifar100"]
-    assert "https://" in lines["cifar100"]
-    assert "https://" not in lines["pneumonia-224"]
-    assert "Mendeley" in lines["pneumonia-224"]
+    for part in (str(tmp_path / "cache"), "cifar-100-python.tar.gz", "https://"):
+        assert part in lines["cifar100"]
+    assert "https://" not in lines["pneumonia-224"] and "Mendeley" in lines["pneumonia-224"]
     assert "resnet18-f37072fd.pth" in lines["weights of imagenet-resnet18"]
 
 
@@ -65,22 +63,9 @@ def test_the_list_is_there_for_tools(capsys):
 def test_mirrors_reach_the_jobs_unless_nothing_may_be_fetched():
     mirrors = ["https://one.example/a", "http://two.example"]
     allowed = atlas("paper", download=True, mirrors=mirrors).data_source()
-    assert allowed == (
-        "--allow-download --mirror https://one.example/a --mirror http://two.example"
-    )
+    assert allowed == "--allow-download " + " ".join(f"--mirror {each}" for each in mirrors)
     assert atlas("paper", download=True, mirrors=mirrors, offline=True).data_source() == ""
     assert atlas("paper", download=False, mirrors=mirrors).data_source() == ""
-
-
-SPLIT = {"classes": CLASSES, "n_train": 60, "n_test": 20, "n_validation": 20}
-
-
-def own_atlas(tmp_path, name="my-scans"):
-    config = read_tier("smoke")
-    config["data"]["own"] = {name: {**GREY, "path": str(tmp_path / "scans")}}
-    (chosen,) = config["dp_sgld"]["accuracy"]["sets"]
-    chosen.update(data={"name": name, **SPLIT}, features="raw", backbone=None)
-    return Atlas(validate(config))
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -88,7 +73,12 @@ def test_an_own_set_is_listed_with_its_place_or_the_key_that_names_it(tmp_path, 
     scans = tmp_path / "scans"
     if there:
         pile(scans, 2)
-    atlas = own_atlas(tmp_path)
+    config = read_tier("smoke")
+    config["data"]["own"] = {"my-scans": {**GREY, "path": str(scans)}}
+    (chosen,) = config["dp_sgld"]["accuracy"]["sets"]
+    split = {"classes": CLASSES, "n_train": 60, "n_test": 20, "n_validation": 20}
+    chosen.update(data={"name": "my-scans", **split}, features="raw", backbone=None)
+    atlas = Atlas(validate(config))
     (each,) = command.needed(atlas)
     lines = command.describe([each], [tmp_path], atlas)
     if there:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from filelock import FileLock
@@ -265,13 +266,8 @@ def test_damaged_records_are_named_and_not_overwritten(server, tmp_path, content
 def test_records_of_downloads_at_the_same_time_are_all_there(server, tmp_path):
     server.answers = [serve(CONTENT)]
     names = {f"{number}.gz" for number in range(12)}
-    threads = [
-        threading.Thread(target=fetch, args=(file_at(server, name), tmp_path)) for name in names
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: fetch(file_at(server, name), tmp_path), names, timeout=20))
     assert set(json.loads((tmp_path / RECORDS).read_text())) == names
 
 

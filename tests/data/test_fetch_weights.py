@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from local_server import serve
+from miniatures import write_files
 
 from dpatlas.base.networks import PUBLISHED
 from dpatlas.data import fetch_weights as module
@@ -33,10 +34,8 @@ def run(server, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("folder", ["root", "cache"])
 def test_a_local_file_is_handed_on_as_it_is_and_nothing_is_fetched(run, server, tmp_path, folder):
-    for each in ("root", "cache"):
-        (tmp_path / each).mkdir()
-    path = tmp_path / folder / FILE
-    path.write_bytes(CONTENT)
+    (tmp_path / "root").mkdir()
+    path = write_files(tmp_path, {f"{folder}/{FILE}": CONTENT}) / folder / FILE
     for _ in range(2):
         assert run("--data-root", "root") == 0
         assert (tmp_path / "out/net.pth").read_bytes() == CONTENT
@@ -77,9 +76,7 @@ def test_a_checkpoint_without_an_address_is_the_file_that_the_user_names(run, tm
     ],
 )
 def test_what_cannot_be_is_one_line_and_exit_code_2(run, tmp_path, capsys, arguments, name, words):
-    (tmp_path / "mine.pth").write_bytes(CONTENT)
-    (tmp_path / "damaged").mkdir()
-    (tmp_path / "damaged" / FILE).write_bytes(CONTENT[:-1])
+    write_files(tmp_path, {"mine.pth": CONTENT, f"damaged/{FILE}": CONTENT[:-1]})
     assert run(*arguments, name=name) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1

@@ -10,22 +10,13 @@ from dpatlas.errors import InputError
 PARTS = ("train", "add", "test", "validation")
 TEN = {"classes": list(range(10)), "n_train": 1000}
 # Written down before held-out records were known.
+TWO = {"classes": [3, 8], "n_train": 300, "norm": 8}
+FEW = {"classes": [3, 8], "n_train": 100, "n_add": 57, "selection": 5}
 KNOWN = {
-    "364e8f37c38cafcbfe457ccbff0542915a2ac25d0195613a1e361cec91c4581e": {
-        "classes": [3, 8],
-        "n_train": 300,
-        "norm": 8,
-    },
+    "364e8f37c38cafcbfe457ccbff0542915a2ac25d0195613a1e361cec91c4581e": TWO,
     "5dad3b6b39462a1d03fec817f1c5e6092049086fdbbe258e5a6bc07909eccd57": TEN,
-    "b1d05ac8b5e0a0dde7375ce5f68d9449129507ce58aaa2a9c5c3bce405b75dbb": {
-        "classes": [3, 8],
-        "n_train": 100,
-        "n_add": 57,
-        "selection": 5,
-    },
+    "b1d05ac8b5e0a0dde7375ce5f68d9449129507ce58aaa2a9c5c3bce405b75dbb": FEW,
 }
-
-
 HELD_OUT = {"n_test": 300, "n_validation": 200}
 
 
@@ -58,31 +49,31 @@ def test_no_digit_is_in_two_parts_and_labels_belong_to_their_images(split):
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
-    label = {
-        np.float32(row / 16).tobytes(): k for row, k in zip(pixels, labels.tolist(), strict=True)
-    }
+    rows = [np.float32(row / 16).tobytes() for row in pixels]
+    label = dict(zip(rows, labels.tolist(), strict=True))
     for part in PARTS:
         x, y = getattr(split, f"x_{part}"), getattr(split, f"y_{part}")
         assert [label[row.tobytes()] for row in x] == y.tolist()
         assert set(y) == set(range(10))
 
 
-def test_held_out_records_do_not_move_private_ones(split, tmp_path):
-    plain = digits(tmp_path)
-    np.testing.assert_array_equal(split.x_train, plain.x_train)
-    np.testing.assert_array_equal(split.x_add, plain.x_add[:297])
-
-
-@pytest.mark.parametrize("part", ["test", "validation"])
-def test_a_larger_held_out_part_extends_the_smaller(split, tmp_path, part):
-    small = digits(tmp_path, **{**HELD_OUT, f"n_{part}": 20})
-    np.testing.assert_array_equal(x_of(split, part)[:20], x_of(small, part))
-
-
-def test_the_test_set_is_the_same_for_every_number_of_private_records(split, tmp_path):
-    few = digits(tmp_path, n_train=100, n_add=10, **HELD_OUT)
-    for part in ("test", "validation"):
-        np.testing.assert_array_equal(x_of(few, part), x_of(split, part))
+@pytest.mark.parametrize(
+    ("change", "shared"),
+    [
+        # Held-out records do not move private ones.
+        ({"n_test": 0, "n_validation": 0}, {"train": 1000, "add": 297}),
+        # A larger held-out part extends the smaller.
+        ({"n_test": 20}, {"test": 20}),
+        ({"n_validation": 20}, {"validation": 20}),
+        # Held-out parts are the same for every number of private records.
+        ({"n_train": 100, "n_add": 10}, {"test": 300, "validation": 200}),
+    ],
+)
+def test_the_size_of_a_part_moves_no_record_of_another(split, tmp_path, change, shared):
+    other = digits(tmp_path, **HELD_OUT | change)
+    for part, count in shared.items():
+        assert min(len(x_of(split, part)), len(x_of(other, part))) == count
+        np.testing.assert_array_equal(x_of(split, part)[:count], x_of(other, part)[:count])
 
 
 def test_all_that_there_are_leaves_held_out_records_alone(tmp_path):

@@ -13,6 +13,7 @@ FORMS = ("write_archive", "write_unpacked")
 NORMAL, BACTERIA, VIRUS = Xrays.PER_CAUSE["train"]
 FIRST = "chest_xray/train/NORMAL/NORMAL2-IM-0000-0001.jpeg"
 MOVED = "chest_xray/train/PNEUMONIA/person7_bacteria_8.jpeg"
+NOWHERE, MOVED_TO = FIRST.replace("0000", "9999"), MOVED.replace("train", "test")
 LEFT_OUT = "chest_xray/train/PNEUMONIA/VIRUS-8-0001.jpeg"
 
 
@@ -68,24 +69,22 @@ def test_a_list_as_a_spreadsheet_writes_it_is_the_same(xrays, tmp_path):
     assert prepared(NAME, tmp_path).sha256 == plain.sha256
 
 
-def checksum(folder):
-    return prepared(NAME, folder).manifest["source"]["checksum"]
+def test_the_checksum_is_that_of_archive_and_list_and_of_an_unpacked_copy_covers_all(
+    xrays, tmp_path
+):
+    def checksum():
+        return prepared(NAME, tmp_path).manifest["source"]["checksum"]
 
-
-def test_the_checksum_is_that_of_archive_and_list(xrays, tmp_path):
-    paths = xrays.write_archive(tmp_path), xrays.write_labels(tmp_path)
-    lines = "".join(f"{path.name} {sha256(path.read_bytes())}\n" for path in paths)
-    assert checksum(tmp_path) == f"sha256:{sha256(lines.encode())}"
-
-
-def test_the_checksum_of_an_unpacked_copy_covers_images_and_list(xrays, tmp_path):
+    archive, labels = xrays.write_archive(tmp_path), xrays.write_labels(tmp_path)
+    sums = (f"{path.name} {sha256(path.read_bytes())}\n" for path in (archive, labels))
+    assert checksum() == f"sha256:{sha256(''.join(sums).encode())}"
+    archive.unlink()
     xrays.write_unpacked(tmp_path)
-    labels = xrays.write_labels(tmp_path)
-    sums = [checksum(tmp_path)]
+    found = [checksum()]
     for path in (labels, tmp_path / FIRST):
         path.write_bytes(path.read_bytes() + b"\n")
-        sums.append(checksum(tmp_path))
-    assert len(set(sums)) == 3
+        found.append(checksum())
+    assert len(set(found)) == 3
 
 
 def test_a_copy_without_a_list_is_not_taken_and_named(xrays, tmp_path):
@@ -106,14 +105,8 @@ def exchanged(old, new):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            exchanged(FIRST, FIRST.replace("0000", "9999")),
-            [FIRST.replace("0000", "9999"), "which is not in the copy; allowed"],
-        ),
-        (
-            exchanged(MOVED, MOVED.replace("train", "test")),
-            [f"{MOVED.replace('train', 'test')}", f"not in the copy, but {MOVED} is"],
-        ),
+        (exchanged(FIRST, NOWHERE), [NOWHERE, "which is not in the copy; allowed"]),
+        (exchanged(MOVED, MOVED_TO), [MOVED_TO, f"not in the copy, but {MOVED} is"]),
         (lambda rows: [*rows, (FIRST, "normal")], ["line 18", FIRST, "which line 17 has too"]),
         (lambda rows: [("a/b.jpeg", "virus"), *rows], ["line 2", "'a/b.jpeg'"]),
         (lambda rows: [("../" + FIRST, "normal"), *rows], ["line 2", f"'../{FIRST}'"]),

@@ -38,8 +38,7 @@ def test_damaged_bytes_give_one_line_or_the_same_images(xrays, tmp_path, form, p
         return {row.tobytes() for row in rows}
 
     expected = images()
-    start = whole.rfind(place)
-    refused = 0
+    start, refused = whole.rfind(place), 0
     for offset in range(0, 46):
         damaged = bytearray(whole)
         damaged[min(start + offset, len(whole) - 1)] ^= 0xFF
@@ -56,14 +55,10 @@ def test_damaged_bytes_give_one_line_or_the_same_images(xrays, tmp_path, form, p
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        (jpeg_bytes(np.zeros((27, 40), np.uint8)), "40 x 27 pixels"),
-        (jpeg_bytes(np.zeros((40, 27, 3), np.uint8)), "27 x 40 pixels"),
-    ],
-    ids=["too low", "too narrow"],
+    ("shape", "found"), [((27, 40), "40 x 27 pixels"), ((40, 27, 3), "27 x 40 pixels")]
 )
-def test_image_that_does_not_fit_is_named(xrays, tmp_path, content, found):
+def test_image_that_does_not_fit_is_named(xrays, tmp_path, shape, found):
+    content = jpeg_bytes(np.zeros(shape, np.uint8))
     xrays.write_archive(tmp_path, xrays.images() | {ONE_NAME: content})
     message = refusal("pneumonia", tmp_path)
     assert ONE_NAME in message and found in message
@@ -93,15 +88,12 @@ def test_member_that_swells_is_refused_before_it_is_read(xrays, tmp_path, form, 
     else:
         xrays.write_npz(tmp_path, val_images=bomb)
     opened = zipfile.ZipFile.open
-    monkeypatch.setattr(
-        zipfile.ZipFile,
-        "open",
-        lambda archive, member: (
-            opened(archive, member) if member.file_size < 10_000 else pytest.fail("opened")
-        ),
-    )
-    message = refusal("pneumonia", tmp_path)
-    assert f"{len(bomb)} bytes" in message
+
+    def guarded(archive, member):
+        return opened(archive, member) if member.file_size < 10_000 else pytest.fail("opened")
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", guarded)
+    assert f"{len(bomb)} bytes" in refusal("pneumonia", tmp_path)
 
 
 def test_unselected_classes_are_not_decoded(xrays, tmp_path):

@@ -10,7 +10,7 @@ from dpatlas.data.prepare import main, prepare
 from dpatlas.data.prepared import load
 from dpatlas.data.sets.cifar10 import CIFAR10
 from dpatlas.data.sets.digits import DIGITS
-from dpatlas.errors import InputError, run_command
+from dpatlas.errors import InputError
 
 THREE_EIGHT = {"classes": [3, 8], "n_train": 300, "norm": 8}
 
@@ -81,27 +81,25 @@ def test_bad_options_are_refused_in_one_line(tmp_path, change, message):
     assert not (tmp_path / "out").exists()
 
 
-def command(options, folder):
-    return run_command(main, ["--options", options, "--output", str(folder)])
+OPTIONS = json.dumps({"name": "digits", **THREE_EIGHT})
 
 
-def test_command_prepares(tmp_path, capsys):
-    assert command(json.dumps({"name": "digits", **THREE_EIGHT}), tmp_path) == 0
-    assert "300 train, 57 add" in capsys.readouterr().out
+def test_command_prepares(tmp_path, result_of):
+    code, out, _ = result_of(main, "--options", OPTIONS, "--output", tmp_path)
+    assert code == 0 and "300 train, 57 add" in out
     assert load(tmp_path).manifest["counts"]["add"] == {"3": 29, "8": 28}
 
 
 @pytest.mark.parametrize("options", ["{", "[]", "{}", '{"name": ["digits"], "classes": [3, 8]}'])
-def test_command_refuses_bad_json_and_unknown_sets_with_exit_code_2(tmp_path, capsys, options):
-    assert command(options, tmp_path) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+def test_command_refuses_bad_json_and_unknown_sets_with_exit_code_2(tmp_path, refusal_of, options):
+    refusal_of(main, "--options", options, "--output", tmp_path)
 
 
-def test_full_disk_is_one_line_and_leaves_nothing(tmp_path, capsys, monkeypatch):
+def test_full_disk_is_one_line_and_leaves_nothing(tmp_path, result_of, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert command(json.dumps({"name": "digits", **THREE_EIGHT}), tmp_path / "out") == 1
-    assert "No space left" in capsys.readouterr().err
+    code, _, error = result_of(main, "--options", OPTIONS, "--output", tmp_path / "out")
+    assert code == 1 and "No space left" in error and error.count("\n") == 1
     assert list((tmp_path / "out").iterdir()) == []

@@ -65,10 +65,9 @@ def test_every_form_of_a_copy_and_both_places_give_the_same_records(copy, tmp_pa
 def test_the_order_of_the_classes_names_the_labels(copy, tmp_path):
     name, miniature, forms = copy
     getattr(miniature, forms[0])(tmp_path)
-    one, two = (
-        prepared(name, tmp_path, out, classes=CLASSES[name][:2][::step])
-        for out, step in (("one", 1), ("two", -1))
-    )
+    pair = CLASSES[name][:2]
+    one = prepared(name, tmp_path, "one", classes=pair)
+    two = prepared(name, tmp_path, "two", classes=pair[::-1])
     for label in (0, 1):
         rows = one.x_train[one.y_train == label], two.x_train[two.y_train == 1 - label]
         assert set(map(bytes, rows[0])) == set(map(bytes, rows[1]))
@@ -80,10 +79,8 @@ def test_private_and_held_out_records_come_from_their_splits_and_share_none(copy
     getattr(miniature, forms[0])(tmp_path)
     whole = prepared(name, tmp_path, "whole")
     found = prepared(name, tmp_path, n_validation=2, n_test=1, selection=3)
-    for x, parts in (
-        (whole.x_train, (found.x_train, found.x_validation)),
-        (whole.x_add, (found.x_add, found.x_test)),
-    ):
+    of_train, of_test = (found.x_train, found.x_validation), (found.x_add, found.x_test)
+    for x, parts in ((whole.x_train, of_train), (whole.x_add, of_test)):
         assert sorted(bytes(row) for part in parts for row in part) == sorted(map(bytes, x))
 
 
@@ -165,29 +162,25 @@ def test_an_archive_is_fetched_where_that_is_allowed(copy, server, tmp_path, mon
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "words"),
+    ("files", "words"),
     [
-        ("stl10", {"train_X": bytes(29 * 27648)}, "train_X.bin: found 801792 bytes"),
-        ("stl10", {"train_y": bytes([0, 10] * 15)}, "train_y.bin: found labels from 0 to 10"),
-        ("stl10", {"test_y": bytes([1, 11] * 10)}, "test_y.bin: found labels from 1 to 11"),
-        ("stl10", {"train_y": b"", "train_X": b""}, "found 0 train images of class monkey"),
+        ({"train_X": bytes(29 * 27648)}, "train_X.bin: found 801792 bytes"),
+        ({"train_y": bytes([0, 10] * 15)}, "train_y.bin: found labels from 0 to 10"),
+        ({"test_y": bytes([1, 11] * 10)}, "test_y.bin: found labels from 1 to 11"),
+        ({"train_y": b"", "train_X": b""}, "found 0 train images of class monkey"),
     ],
 )
-def test_content_that_does_not_fit_is_named_even_as_published(
-    monkeypatch, tmp_path, name, options, words
-):
-    SETS[name][0](monkeypatch).write_archive(tmp_path, **options)
-    assert words in refusal(name, tmp_path)
+def test_content_that_does_not_fit_is_named_even_as_published(monkeypatch, tmp_path, files, words):
+    Stl10(monkeypatch).write_archive(tmp_path, **files)
+    assert words in refusal("stl10", tmp_path)
 
 
 def test_the_small_images_of_stl10_are_means_of_three_by_three_pixels(monkeypatch, tmp_path):
     photographs = Stl10(monkeypatch)
     photographs.write_archive(tmp_path)
     found = prepared("stl10-32", tmp_path)
-    for split, x, y in (
-        ("train", found.x_train, found.y_train),
-        ("test", found.x_add, found.y_add),
-    ):
+    for split, part in (("train", "train"), ("test", "add")):
+        x, y = getattr(found, f"x_{part}"), getattr(found, f"y_{part}")
         images, labels = photographs.splits[split]
         means = images.reshape(-1, 3, 32, 3, 32, 3).mean((3, 5))
         for label, name in enumerate(CLASSES["stl10"]):

@@ -29,7 +29,9 @@ GALLERY = (PROJECT / "docs" / "epsilon.md").read_text(encoding="utf-8")
 WORDS = "--sampler poisson --n 1050 --batch 100 --noise 2 --steps 50 --delta 1e-5"
 FULL = "--sampler full --noise 3 --steps 20 --delta 1e-5"
 FULL_TARGET = "--sampler full --steps 20 --delta 1e-5"
-SMALL_TARGET = "--sampler full --steps 20 --delta 1e-12"
+SMALL = "--sampler full --steps 20 --delta 1e-12"
+CYCLIC = WORDS.replace("poisson", "cyclic")
+SETTINGS = {"sampler": "poisson", "n": 1050, "batch": 100, "noise": 2, "steps": 50, "delta": 1e-5}
 
 
 def run(capsys, line):
@@ -57,11 +59,7 @@ def strict(text):
         (f"{FULL} --claimed 1 --released last-iterate", 1, "not guaranteed"),
         (f"{WORDS} --claimed 1".replace("poisson", "shuffle"), 1, "not guaranteed"),
         (f"{WORDS} --claimed 1".replace("poisson", "fixed"), 1, "not guaranteed"),
-        (
-            f"{WORDS} --claimed 1 --relation add_remove".replace("poisson", "cyclic"),
-            1,
-            "not guaranteed",
-        ),
+        (f"{CYCLIC} --claimed 1 --relation add_remove", 1, "not guaranteed"),
         # Under one relation guaranteed, under the other refuted.
         (f"{WORDS} --claimed 2 --relation replace_one", 1, "refuted"),
         (f"{WORDS} --claimed 2", 0, "guaranteed"),
@@ -91,8 +89,10 @@ def test_a_file_of_claims_needs_no_option(capsys, tmp_path):
         "{n: 1000, batch: 100, noise: 3, steps: 10, delta: 1e-5, claimed: 9,\n"
         " parts: [{mechanism: laplace, noise: 9}]}"
     )
-    by_option = run(capsys, ["--batch", str(path)])
-    assert run(capsys, [str(path)]) == by_option and by_option[0] == 0
+    by_option, by_place = (run(capsys, words) for words in (["--batch", str(path)], [str(path)]))
+    assert by_place[:2] == by_option[:2] and by_option[0] == 0
+    # It says how many seconds it took, too.
+    assert re.sub(r"\d+ s", "", by_place[2]) == re.sub(r"\d+ s", "", by_option[2])
     (report,) = strict(run(capsys, [str(path), "--json"])[1])
     assert report["parts"][0][0]["mechanism"] == "laplace"
 
@@ -116,10 +116,8 @@ def test_a_number_above_one_reading_and_below_another_is_guaranteed_under_the_fi
 
 
 def test_numbers_in_words_are_rounded_to_the_safe_side():
-    settings = {"sampler": "poisson", "n": 1050, "batch": 100, "noise": 2, "steps": 50}
     supported, refuted = (
-        check_epsilon(**settings, delta=1e-5, claimed=claimed, explain=False)
-        for claimed in ("9", "1")
+        check_epsilon(**SETTINGS, claimed=claimed, explain=False) for claimed in ("9", "1")
     )
     said = " ".join(str(supported).split())
     assert float(re.search(r"PLD gives (\S+)", said)[1]) >= supported.tightest.epsilon
@@ -132,14 +130,12 @@ def test_numbers_in_words_are_rounded_to_the_safe_side():
 
 
 def test_between_both_sides_nothing_is_said():
-    settings = {"sampler": "poisson", "n": 1050, "batch": 100, "noise": 2, "steps": 50}
-    settings |= {"delta": 1e-5}
-    here = check_epsilon(**settings)
+    here = check_epsilon(**SETTINGS)
     between = (here.least["add_remove"] + here.tightest.epsilon) / 2
-    report = check_epsilon(**settings, claimed=f"{between:.9f}", explain=False)
+    report = check_epsilon(**SETTINGS, claimed=f"{between:.9f}", explain=False)
     assert report.verdict == "not guaranteed"
     # Of a release that reaches 2.852, epsilon 2.85 may be said, in rounded numbers.
-    claim = read_claim({**settings, "relation": "add_remove", "claimed": "2.85"})
+    claim = read_claim({**SETTINGS, "relation": "add_remove", "claimed": "2.85"})
     proved = (Reading("add_remove", "pld", 2.86, ""),)
     assert _verdict(claim, proved, {"add_remove": 2.852})[0] == "not guaranteed"
     assert _verdict(claim, proved, {"add_remove": 2.856})[0] == "refuted"
@@ -172,10 +168,7 @@ def test_between_both_sides_nothing_is_said():
         (f"{WORDS} --claimed 1_0", "--claimed: found '1_0'; allowed: a number >= 0"),
         (f"{WORDS} --claimed 1e-400", "--claimed: found '1e-400'; allowed: a number >= 0"),
         (f"{WORDS} --target 3", "--target: found --noise as well; allowed: one of the two"),
-        (
-            f"{SMALL_TARGET} --target 1e-9",
-            "--target: found 1e-09 at delta 1e-12; allowed: at least",
-        ),
+        (f"{SMALL} --target 1e-9", "--target: found 1e-09 at delta 1e-12; allowed: at least"),
         (f"{FULL_TARGET} --target 2 --claimed 2", "--target: found --claimed as well"),
         (f"{FULL_TARGET} --target 3 --grid noise=abc,1", "--grid.0.noise: found 'abc' (text)"),
         (f"{WORDS} --relation swap", "--relation: found 'swap' (text); allowed: one of add_remove"),
@@ -294,20 +287,9 @@ def test_json_is_strict_and_says_everything(capsys):
     content = strict(out)
     assert code == 1 and content["tightest"]["epsilon"] > 1e7
     assert set(content) == {
-        *(
-            "name",
-            "source",
-            "phases",
-            "parts",
-            "delta",
-            "runs",
-            "other_trials",
-            "released",
-            "relation",
-        ),
-        *("claimed", "target", "verdict", "by_rounding", "readings", "tightest", "least"),
-        "supported_by",
-        *("slips", "noise", "assumptions", "warnings"),
+        *("name", "source", "phases", "parts", "delta", "runs", "other_trials", "released"),
+        *("relation", "claimed", "target", "verdict", "by_rounding", "readings", "tightest"),
+        *("least", "supported_by", "slips", "noise", "assumptions", "warnings"),
     }
     assert set(content["readings"][0]) == {"relation", "accountant", "epsilon", "event", "warning"}
     assert set(content["slips"]) == {"hits", "tried", "expected_by_chance"}
@@ -388,31 +370,41 @@ def in_ledger(ran, relation="add_remove", **options):
     return ledger(ran, delta=1e-5, relation=relation, **options)
 
 
-def test_no_delta_is_printed_smaller_than_it_is(capsys, tmp_path):
+@pytest.fixture
+def total(capsys, tmp_path):
+    """A function of options and of ledgers by name: exit code, total as JSON, total in words."""
+
+    def of_ledgers(*options, **contents):
+        words = ["--ledgers", *stored(tmp_path, **contents), *options]
+        code, out, error = run(capsys, [*words, "--json"])
+        said = run(capsys, words)
+        assert (error, said[0], said[2]) == ("", code, "")
+        return code, strict(out), said[1]
+
+    return of_ledgers
+
+
+def test_no_delta_is_printed_smaller_than_it_is(capsys, total):
     # At delta 1e-5, epsilon is 0.92300023.
     _, out, _ = run(capsys, "--sampler full --noise 4.0132 --steps 1 --delta 1.0000049e-5")
     assert "0.9230" in out and "at delta 1.00001e-05" in out
     one = ledger(POISSON, delta=1.0000049e-5, relation="add_remove")
     assert "at delta 1.00001e-05" in one["guaranteed"]
-    paths = stored(tmp_path, a={**one, "delta": 1.02e-5}, b={**one, "delta": 1e-5})
-    _, out, _ = run(capsys, ["--ledgers", *paths])
-    assert "1.1e-05" in out and "2.1e-05" in out
+    *_, said = total(a={**one, "delta": 1.02e-5}, b={**one, "delta": 1e-5})
+    assert "1.1e-05" in said and "2.1e-05" in said
 
 
-def test_ledgers_are_composed_by_their_noisy_sums(capsys, tmp_path):
+def test_ledgers_are_composed_by_their_noisy_sums(total):
     other = ledger(HEAVY, delta=1e-6, relation="add_remove")
-    paths = stored(tmp_path, a=in_ledger(POISSON), b={"ledger": other, "data": {"sha256": "1"}})
-    code, out, _ = run(capsys, ["--ledgers", *paths, "--json"])
-    total = strict(out)
+    both = {"a": in_ledger(POISSON), "b": {"ledger": other, "data": {"sha256": "1"}}}
+    code, found, said = total(**both)
     # At the larger delta of the two.
     together = composition([POISSON.phases, HEAVY.phases], 1e-5, "add_remove")
-    assert code == 0 and total["epsilon"] == pytest.approx(together.epsilon)
-    assert total["epsilon"] < total["basic"]["epsilon"]
-    assert (total["delta"], total["basic"]["delta"]) == (1e-5, pytest.approx(1.1e-5))
-    _, out, _ = run(capsys, ["--ledgers", *paths])
-    assert upward(together.epsilon) in out and "by PLD, every noisy sum" in out
-    assert run(capsys, ["--ledgers", *paths, "--claimed", "99"])[0] == 0
-    assert run(capsys, ["--ledgers", *paths, "--claimed", "1"])[0] == 1
+    assert code == 0 and found["epsilon"] == pytest.approx(together.epsilon)
+    assert found["epsilon"] < found["basic"]["epsilon"]
+    assert (found["delta"], found["basic"]["delta"]) == (1e-5, pytest.approx(1.1e-5))
+    assert upward(together.epsilon) in said and "by PLD, every noisy sum" in said
+    assert [total("--claimed", budget, **both)[0] for budget in ("99", "1")] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -451,85 +443,65 @@ TUNED = {"epsilon_of_all": 2.0, "delta": 1e-5, "relation": "add_remove"}
         ({"tuning": {**TUNED, "epsilon_of_all": None}}, "99", False),
     ],
 )
-def test_a_budget_is_one_of_epsilon_and_delta_and_pays_for_tuning(
-    capsys, tmp_path, other, budget, met
-):
-    words = ["--ledgers", *stored(tmp_path, a=stating(1.5, **other), b=stating(1.5)), "--claimed"]
-    code, out, _ = run(capsys, [*words, *budget.split(), "--json"])
-    assert (code, strict(out)["budget_met"]) == (0 if met else 1, met)
-    code, out, _ = run(capsys, [*words, *budget.split()])
-    said = out.splitlines()[-1]
-    assert said.startswith("budget of epsilon ") and said.endswith(": met" if met else ": NOT MET")
+def test_a_budget_is_one_of_epsilon_and_delta_and_pays_for_tuning(total, other, budget, met):
+    ledgers = {"a": stating(1.5, **other), "b": stating(1.5)}
+    code, found, said = total("--claimed", *budget.split(), **ledgers)
+    assert (code, found["budget_met"]) == (0 if met else 1, met)
+    last = said.splitlines()[-1]
+    assert last.startswith("budget of epsilon ") and last.endswith(": met" if met else ": NOT MET")
 
 
+REPLACE, STATED = "replace one record", {"ledger": stating(1.5)}
 UNTOLD = {"what": "unknown: nobody said how the settings were chosen", "cost": "not counted"}
 
 
 @pytest.mark.parametrize(
-    ("other", "uncounted"),
+    ("chosen", "tuning", "uncounted"),
     [
-        ({"chosen_on_private_data": "nothing"}, []),
-        ({"chosen_on_private_data": "nothing: no choice rests on it"}, []),
-        ({"chosen_on_private_data": None}, []),
-        ({"chosen_on_private_data": ["nothing"]}, []),
-        ({"chosen_on_private_data": ""}, []),
-        (
-            {"chosen_on_private_data": "nothing but the rate, by 20 trials"},
-            ["nothing but the rate, by 20 trials"],
-        ),
-        ({"chosen_on_private_data": [UNTOLD]}, [UNTOLD["what"]]),
-        ({"chosen_on_private_data": [UNTOLD], "tuning": TUNED}, [UNTOLD["what"]]),
-        (
-            {
-                "chosen_on_private_data": [{"what": "the rate", "cost": "in tuning"}],
-                "tuning": {**TUNED, "what": "the rate"},
-            },
-            [],
-        ),
-        ({"chosen_on_private_data": "the clip bound, by a look"}, ["the clip bound, by a look"]),
-        ({"chosen_on_private_data": ["the clip bound"]}, ["the clip bound"]),
+        ("nothing", {}, []),
+        ("nothing: no choice rests on it", {}, []),
+        (None, {}, []),
+        (["nothing"], {}, []),
+        ("", {}, []),
+        ("nothing but the rate, by 20 trials", {}, ["nothing but the rate, by 20 trials"]),
+        ([UNTOLD], {}, [UNTOLD["what"]]),
+        ([UNTOLD], TUNED, [UNTOLD["what"]]),
+        ([{"what": "the rate", "cost": "in tuning"}], {**TUNED, "what": "the rate"}, []),
+        ("the clip bound, by a look", {}, ["the clip bound, by a look"]),
+        (["the clip bound"], {}, ["the clip bound"]),
     ],
 )
 def test_what_was_chosen_at_no_counted_cost_stands_beside_a_budget(
-    capsys, tmp_path, other, uncounted
+    total, chosen, tuning, uncounted
 ):
-    words = ["--ledgers", *stored(tmp_path, a=stating(1.5, **other), b=stating(1.5))]
-    words += ["--claimed", "9"]
-    code, out, _ = run(capsys, [*words, "--json"])
-    assert code == 0 and strict(out)["ledgers"][0]["uncounted"] == uncounted
-    _, out, _ = run(capsys, words)
-    assert out.splitlines()[-1].endswith(": met by what is counted" if uncounted else ": met")
-    assert all(f": {what}" in out for what in uncounted)
-    assert ("not counted: " in out) == bool(uncounted)
+    one = stating(1.5, chosen_on_private_data=chosen, **({"tuning": tuning} if tuning else {}))
+    code, found, said = total("--claimed", "9", a=one, b=stating(1.5))
+    assert code == 0 and found["ledgers"][0]["uncounted"] == uncounted
+    assert said.splitlines()[-1].endswith(": met by what is counted" if uncounted else ": met")
+    assert all(f": {what}" in said for what in uncounted)
+    assert ("not counted: " in said) == bool(uncounted)
 
 
-def test_warnings_of_a_ledger_stand_beside_the_total(capsys, tmp_path):
-    paths = stored(tmp_path, a=stating(1.5, warnings=["stopped after 3 steps"]), b=stating(1.5))
-    assert "a.json: stopped after 3 steps" in run(capsys, ["--ledgers", *paths])[1]
-    ledgers = strict(run(capsys, ["--ledgers", *paths, "--json"])[1])["ledgers"]
-    assert [each["warnings"] for each in ledgers] == [["stopped after 3 steps"], []]
+def test_warnings_of_a_ledger_stand_beside_the_total(total):
+    _, found, said = total(a=stating(1.5, warnings=["stopped after 3 steps"]), b=stating(1.5))
+    assert "a.json: stopped after 3 steps" in said
+    assert [each["warnings"] for each in found["ledgers"]] == [["stopped after 3 steps"], []]
 
 
-def test_a_ledger_with_broken_tuning_a_key_twice_or_extreme_noise(capsys, tmp_path):
-    for tuning in ("many", [1]):
-        paths = stored(tmp_path, a=stating(1.5, tuning=tuning), b=stating(1.5))
-        code, _, err = run(capsys, ["--ledgers", *paths])
-        assert code == 2 and "tuning: found" in err and len(err.splitlines()) == 1
+def test_a_ledger_with_a_key_twice_is_refused(refusal_of, tmp_path):
     paths = stored(tmp_path, a=stating(1.5), b=stating(1.5))
     first = tmp_path / "a.json"
     first.write_text(first.read_text().rstrip("}") + ', "epsilon": 0.1}')
-    code, _, err = run(capsys, ["--ledgers", *paths])
-    assert code == 2 and "found epsilon twice" in err
-    for noise in (1e-100, 1e-170, 1e-300):
-        extreme = {
-            "sampler": {"name": "fixed_size", "n": 1050, "expected_batch": 100},
-            "noise_multiplier": noise,
-            "steps": 5,
-            "neighbour_relation": "replace one record; their number is public",
-        }
-        one = stating(1.5, **extreme)
-        code, out, err = run(capsys, ["--ledgers", *stored(tmp_path, a=one, b=one), "--json"])
-        assert (code, err) == (0, "") and not strict(out)["ledgers"][0]["composed"]
+    assert "found epsilon twice" in refusal_of(main, "--ledgers", *paths)
+
+
+@pytest.mark.parametrize("noise", [1e-100, 1e-170, 1e-300])
+def test_extreme_noise_leaves_what_the_ledger_states(total, noise):
+    extreme = {"sampler": {"name": "fixed_size", "n": 1050, "expected_batch": 100}, "steps": 5}
+    extreme |= {"neighbour_relation": "replace one record; their number is public"}
+    one = stating(1.5, noise_multiplier=noise, **extreme)
+    code, found, _ = total(a=one, b=one)
+    assert code == 0 and not found["ledgers"][0]["composed"]
 
 
 def test_json_may_be_indented_by_tabs_and_booleans_written_as_yaml_has_them(capsys, tmp_path):
@@ -552,48 +524,41 @@ def test_json_may_be_indented_by_tabs_and_booleans_written_as_yaml_has_them(caps
         assert content[0]["phases"][0]["drop_last"] is True
 
 
-def test_tuning_counts_for_a_budget_of_composed_ledgers(capsys, tmp_path):
-    tuned = in_ledger(
-        POISSON, tuning=tuning_of([HEAVY], [POISSON], delta=1e-5, relation="add_remove")
-    )
-    words = ["--ledgers", *stored(tmp_path, a=tuned, b=in_ledger(HEAVY)), "--claimed", "99"]
-    assert run(capsys, [*words, "--delta", "1e-5"])[0] == 1
-    assert run(capsys, [*words, "--delta", "2e-5"])[0] == 0
+TUNING = tuning_of([HEAVY], [POISSON], delta=1e-5, relation="add_remove")
 
 
-def test_a_ledger_that_states_more_than_its_noisy_sums_cost_is_not_composed(capsys, tmp_path):
+@pytest.mark.parametrize(("delta", "code"), [("1e-5", 1), ("2e-5", 0)])
+def test_tuning_counts_for_a_budget_of_composed_ledgers(total, delta, code):
+    both = {"a": in_ledger(POISSON, tuning=TUNING), "b": in_ledger(HEAVY)}
+    assert total("--claimed", "99", "--delta", delta, **both)[0] == code
+
+
+def test_a_ledger_that_states_more_than_its_noisy_sums_cost_is_not_composed(total):
     above = {**in_ledger(POISSON), "epsilon": 1.009 * in_ledger(POISSON)["epsilon"]}
-    total = strict(
-        run(capsys, ["--ledgers", *stored(tmp_path, a=above, b=stating(0)), "--json"])[1]
-    )
-    assert not total["ledgers"][0]["composed"] and total["epsilon"] == above["epsilon"]
+    _, found, _ = total(a=above, b=stating(0))
+    assert not found["ledgers"][0]["composed"] and found["epsilon"] == above["epsilon"]
 
 
-def test_ledgers_count_every_run_and_what_chose_them(capsys, tmp_path):
-    tuning = tuning_of([HEAVY], [POISSON], delta=1e-5, relation="add_remove")
-    both = in_ledger([POISSON, POISSON], tuning=tuning)
-    paths = stored(tmp_path, a=both, b=in_ledger(HEAVY))
-    total = strict(run(capsys, ["--ledgers", *paths, "--json"])[1])
+def test_ledgers_count_every_run_and_what_chose_them(total):
+    _, found, said = total(a=in_ledger([POISSON, POISSON], tuning=TUNING), b=in_ledger(HEAVY))
     together = composition([POISSON.phases] * 2 + [HEAVY.phases], 1e-5, "add_remove")
-    assert total["epsilon"] == pytest.approx(together.epsilon)
-    assert total["ledgers"][0]["trainings"] == 2
-    tuned = tuning["epsilon_of_all"] + in_ledger(HEAVY)["epsilon"]
-    assert total["with_tuning"] == pytest.approx(tuned)
-    assert "with tuning" in run(capsys, ["--ledgers", *paths])[1]
+    assert found["epsilon"] == pytest.approx(together.epsilon)
+    assert found["ledgers"][0]["trainings"] == 2 and "with tuning" in said
+    tuned = TUNING["epsilon_of_all"] + in_ledger(HEAVY)["epsilon"]
+    assert found["with_tuning"] == pytest.approx(tuned)
 
 
-def test_what_a_ledger_does_not_say_is_added_up(capsys, tmp_path):
-    shuffled = Ran("DP-SGD", (Phase(Shuffled(1050, 100), 2.0, 10),), (1.0,), "os")
-    bare = in_ledger(shuffled, "replace_one")
-    del bare["sampler"]
-    paths = stored(tmp_path, a=bare, b=in_ledger(shuffled, "replace_one"))
-    total = strict(run(capsys, ["--ledgers", *paths, "--json"])[1])
-    assert total["epsilon"] == pytest.approx(2 * bare["epsilon"]) and total["delta"] == 2e-5
-    assert "not every ledger has the epsilon of noisy sums" in total["by"]
-    silent = Ran("SGD", (Phase(Shuffled(1050, 100), 0.0, 10),), (1.0,), "os")
-    paths = stored(tmp_path, a=in_ledger(silent, "replace_one"), b=bare)
-    assert strict(run(capsys, ["--ledgers", *paths, "--json"])[1])["epsilon"] == "inf"
-    assert "nothing" in run(capsys, ["--ledgers", *paths])[1]
+def test_what_a_ledger_does_not_say_is_added_up(total):
+    shuffled, silent = (
+        in_ledger(Ran(name, (Phase(Shuffled(1050, 100), noise, 10),), (1.0,), "os"), "replace_one")
+        for name, noise in (("DP-SGD", 2.0), ("SGD", 0.0))
+    )
+    bare = {name: value for name, value in shuffled.items() if name != "sampler"}
+    _, found, _ = total(a=bare, b=shuffled)
+    assert found["epsilon"] == pytest.approx(2 * bare["epsilon"]) and found["delta"] == 2e-5
+    assert "not every ledger has the epsilon of noisy sums" in found["by"]
+    _, found, said = total(a=silent, b=bare)
+    assert found["epsilon"] == "inf" and "nothing" in said
 
 
 @pytest.mark.parametrize(
@@ -604,18 +569,22 @@ def test_what_a_ledger_does_not_say_is_added_up(capsys, tmp_path):
         ({"arms": []}, "a ledger of several arms"),
         ({"priors": []}, "a ledger of several arms"),
         ({"neighbour_relation": "friends"}, "neighbour_relation: found 'friends'"),
-        (
-            {"neighbour_relation": "replace one record", "sampler": None},
-            "found add_remove and replace_one",
-        ),
+        ({"neighbour_relation": REPLACE, "sampler": None}, "found add_remove and replace_one"),
         ({"holds_for": "noise shared by several trainings (arms)"}, "noise shared with other runs"),
         ({"epsilon": "much"}, "epsilon: found 'much'"),
         ({"delta": 1}, "delta: found 1"),
+        ({"tuning": "many"}, "tuning: found"),
+        ({"tuning": [1]}, "tuning: found"),
         ({"tuning": {"epsilon_of_all": "abc"}}, "tuning.epsilon_of_all: found 'abc'"),
         ({"tuning": {"epsilon_of_all": [1]}}, "tuning.epsilon_of_all: found [1]"),
         ({"tuning": {"epsilon_of_all": -5.0}}, "tuning.epsilon_of_all: found -5.0"),
         ({"tuning": {**TUNED, "delta": 1e-3}}, "tuning.delta: found 0.001; allowed: a number >= 0"),
         ({"tuning": {**TUNED, "relation": "replace_one"}}, "tuning.relation: found 'replace_one'"),
+        ({**STATED, "data": {"sha256": 5}}, "data.sha256: found 5; allowed: a checksum as text"),
+        (
+            {**STATED, "data": {"sha256": ["a"]}},
+            "data.sha256: found ['a']; allowed: a checksum as text",
+        ),
     ],
 )
 def test_what_is_no_ledger_is_refused(refusal_of, tmp_path, other, named):
@@ -635,20 +604,11 @@ def test_what_is_no_ledger_is_refused(refusal_of, tmp_path, other, named):
         {"event": "99999999999 trainings, each: x"},
     ],
 )
-def test_noisy_sums_beyond_all_numbers_leave_what_the_ledger_states(capsys, tmp_path, other):
+def test_noisy_sums_beyond_all_numbers_leave_what_the_ledger_states(total, other):
     content = {**in_ledger(POISSON), **other}
-    code, out, err = run(
-        capsys, ["--ledgers", *stored(tmp_path, a=stating(1.5), b=content), "--json"]
-    )
-    assert (code, err) == (0, "") and not strict(out)["ledgers"][1]["composed"]
-    assert strict(out)["epsilon"] == 1.5 + content["epsilon"]
-
-
-@pytest.mark.parametrize("checksum", [5, ["a"]])
-def test_a_checksum_that_is_no_text_is_refused(refusal_of, tmp_path, checksum):
-    content = {"ledger": stating(1.5), "data": {"sha256": checksum}}
-    error = refusal_of(main, "--ledgers", *stored(tmp_path, a=stating(1.5), b=content))
-    assert f"data.sha256: found {checksum!r}; allowed: a checksum as text" in error
+    code, found, _ = total(a=stating(1.5), b=content)
+    assert code == 0 and not found["ledgers"][1]["composed"]
+    assert found["epsilon"] == 1.5 + content["epsilon"]
 
 
 def test_ledgers_of_other_data_are_refused(refusal_of, tmp_path):

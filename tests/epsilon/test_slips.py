@@ -27,6 +27,11 @@ def rdp(batch=100, n=1050, noise=2.12, steps=210, delta=1e-5, old=False):
     return accountant.get_epsilon(delta)
 
 
+def changes(**settings):
+    """What is changed in every explanation that is found of a claim."""
+    return [hit.changes for hit in search(read_claim({**BASE, **settings})).hits]
+
+
 SLIPS = {
     "epochs counted in the place of steps": {"steps": 20},
     "one epoch counted": {"steps": 11},
@@ -58,16 +63,12 @@ SLIPS = {
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_a_slip_is_found_by_its_number(slip):
-    claimed = rdp(**SLIPS[slip])
-    found = search(read_claim({**BASE, "claimed": f"{claimed:.4g}"}))
-    changes = [hit.changes for hit in found.hits]
-    assert (slip,) in changes
+    assert (slip,) in changes(claimed=f"{rdp(**SLIPS[slip]):.4g}")
 
 
 def test_rounding_steps_down_is_found():
-    claimed = rdp(batch=101, steps=207)
-    found = search(read_claim({**BASE, "batch": 101, "claimed": f"{claimed:.3f}"}))
-    assert ("all steps rounded down",) in [hit.changes for hit in found.hits]
+    claimed = f"{rdp(batch=101, steps=207):.3f}"
+    assert ("all steps rounded down",) in changes(batch=101, claimed=claimed)
 
 
 def test_an_older_conversion_is_found_and_called_so():
@@ -76,57 +77,46 @@ def test_an_older_conversion_is_found_and_called_so():
 
 
 def test_parts_left_out_are_found():
-    phases = [
-        {"sampler": "full", "noise": 7.7, "steps": 13},
-        {"sampler": "full", "noise": 9.0, "steps": 7},
-    ]
-    settings = {"n": 1050, "phases": phases, "delta": 1e-5, "trials": 5, "runs": 2}
-    together = {
-        **settings,
-        "claimed": f"{check_epsilon(n=1050, phases=phases, delta=1e-5).tightest.epsilon:.3f}",
-    }
-    assert ("one training counted",) in [hit.changes for hit in search(read_claim(together)).hits]
-    for part, words in (
-        ("runs", "the 4 other trials not counted"),
-        ("trials", "one of 2 released runs counted"),
-    ):
-        kept = {key: settings[key] for key in ("n", "phases", "delta", part)}
-        claimed = check_epsilon(**kept).tightest.epsilon
-        found = search(read_claim({**settings, "claimed": f"{claimed:.4f}"}))
-        assert (words,) in [hit.changes for hit in found.hits]
+    phases = [{"sampler": "full", "noise": 7.7, "steps": 13}]
+    phases.append({"sampler": "full", "noise": 9.0, "steps": 7})
+    one, several = {"n": 1050, "phases": phases, "delta": 1e-5}, {"trials": 5, "runs": 2}
     second = dp_accounting.get_epsilon_gaussian(9 / math.sqrt(7), 1e-5)
-    alone = {"n": 1050, "phases": phases, "delta": 1e-5, "claimed": f"{second:.3f}"}
-    assert ("phase 2 of 2 alone",) in [hit.changes for hit in search(read_claim(alone)).hits]
+    for stated, claimed, words in (
+        (several, check_epsilon(**one).tightest.epsilon, "one training counted"),
+        (several, check_epsilon(**one, runs=2).tightest.epsilon, "the 4 other trials not counted"),
+        (
+            several,
+            check_epsilon(**one, trials=5).tightest.epsilon,
+            "one of 2 released runs counted",
+        ),
+        ({}, second, "phase 2 of 2 alone"),
+    ):
+        found = search(read_claim({**one, **stated, "claimed": f"{claimed:.4f}"}))
+        assert (words,) in [hit.changes for hit in found.hits]
 
 
 def test_another_relation_than_the_one_meant_is_found():
     claimed = check_epsilon(**BASE, relation="add_remove").tightest.epsilon
     report = check_epsilon(**BASE, relation="replace_one", claimed=f"{claimed:.3f}")
-    assert report.verdict == "refuted"
-    assert ("accounted under add_remove, not replace_one",) in [
-        hit.changes for hit in report.searched.hits
-    ]
-    assert "accounted under add_remove, not replace_one" in str(report)
+    words = "accounted under add_remove, not replace_one"
+    assert report.verdict == "refuted" and words in str(report)
+    assert (words,) in [hit.changes for hit in report.searched.hits]
 
 
 @pytest.mark.parametrize("sampler", ["shuffled", "cyclic", "fixed-size"])
 def test_batches_that_are_no_poisson_samples_are_found(sampler):
-    steps = 220 if sampler != "fixed-size" else 210
-    report = check_epsilon(**{**BASE, "sampler": sampler}, claimed=f"{rdp(steps=steps):.3f}")
+    settings, steps = {**BASE, "sampler": sampler}, 210 if sampler == "fixed-size" else 220
+    report = check_epsilon(**settings, claimed=f"{rdp(steps=steps):.3f}")
     assert report.verdict == "not guaranteed"
     assert report.searched.hits[0].changes == (AS_POISSON,)
-    changed = check_epsilon(
-        **{**BASE, "sampler": sampler}, claimed=f"{rdp(steps=steps, noise=1.06):.3f}"
-    )
+    changed = check_epsilon(**settings, claimed=f"{rdp(steps=steps, noise=1.06):.3f}")
     words = (AS_POISSON, "noise / 2: a sensitivity of 2 C taken")
     assert words in [hit.changes for hit in changed.searched.hits]
 
 
-def test_poisson_samples_that_are_supposed_are_counted_both_ways():
-    for steps, words in ((220, AS_POISSON), (210, AS_COUNTED)):
-        claimed = f"{rdp(steps=steps):.4f}"
-        report = check_epsilon(**{**BASE, "sampler": "shuffled"}, claimed=claimed)
-        assert report.searched.hits[0].changes == (words,)
+@pytest.mark.parametrize(("steps", "words"), [(220, AS_POISSON), (210, AS_COUNTED)])
+def test_poisson_samples_that_are_supposed_are_counted_both_ways(steps, words):
+    assert changes(sampler="shuffled", claimed=f"{rdp(steps=steps):.4f}")[0] == (words,)
 
 
 @pytest.mark.slow
@@ -135,10 +125,8 @@ def test_an_epsilon_far_below_that_of_rdp_is_found():
     few = {"sampler": "poisson", "n": 60_000, "batch": 256, "noise": 1.1, "delta": 1e-5}
     claimed = check_epsilon(**few, steps=15).tightest
     found = search(read_claim({**few, "epochs": 15, "claimed": f"{claimed.epsilon:.4f}"}))
-    hit = next(
-        hit for hit in found.hits if hit.changes == ("epochs counted in the place of steps",)
-    )
-    assert hit.convention == "PLD"
+    named = ("epochs counted in the place of steps",)
+    assert next(hit for hit in found.hits if hit.changes == named).convention == "PLD"
 
 
 def test_a_number_of_none_of_these_is_said_so():
@@ -195,10 +183,8 @@ def test_accumulated_batches_hidden_in_the_rate_are_named(batch, claimed, words)
 )
 def test_any_whole_factor_is_solved_for_if_enough_digits_are_printed(factor, words, changed):
     number = rdp(**changed)
-    printed = search(read_claim({**BASE, "claimed": f"{number:.7g}"})).hits
-    assert printed[0].changes == (words,)
-    few = search(read_claim({**BASE, "claimed": f"{number:.2g}"}))
-    assert (words,) not in [hit.changes for hit in few.hits]
+    assert changes(claimed=f"{number:.7g}")[0] == (words,)
+    assert (words,) not in changes(claimed=f"{number:.2g}")
 
 
 MNIST = {"n": 60_000, "batch": 256, "delta": 1e-5}
@@ -213,15 +199,8 @@ PRINTED = [
 ]
 
 
-# One found by the conversion of 2017, one by a slip and one by today's RDP; the others are slow.
-FAST = ("1.00", "1.19", ".8")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("settings", "printed", "pld", "rdp_today", "old"),
-    [pytest.param(*row, marks=[pytest.mark.slow] * (row[1] not in FAST)) for row in PRINTED],
-)
+@pytest.mark.parametrize(("settings", "printed", "pld", "rdp_today", "old"), PRINTED)
 def test_printed_epsilons_with_public_settings(settings, printed, pld, rdp_today, old):
     report = check_epsilon(sampler="poisson", **{**MNIST, **settings}, claimed=printed)
     assert report.verdict == "guaranteed"
@@ -257,13 +236,12 @@ def _by_epochs(settings, printed):
 
 def test_a_printed_epsilon_of_two_slips_at_once_is_one_whole_factor():
     """Paper and thread: sqrt(2) and 20 steps were printed, 2 sqrt(2) and 5 steps were run."""
-    printed = check_epsilon(
-        sampler="full", noise=math.sqrt(2), steps=20, delta=1e-5, claimed="3.34"
-    )
+    common = {"sampler": "full", "delta": 1e-5, "claimed": "3.34"}
+    printed = check_epsilon(**common, noise=math.sqrt(2), steps=20)
     assert printed.verdict == "refuted"
     assert printed.searched.hits[0].changes == ("noise x 4: a sensitivity of C / 4 taken",)
     assert printed.tightest.epsilon == pytest.approx(17.86, abs=0.005)
-    run = check_epsilon(sampler="full", noise=2 * math.sqrt(2), steps=5, delta=1e-5, claimed="3.34")
+    run = check_epsilon(**common, noise=2 * math.sqrt(2), steps=5)
     assert run.verdict == "guaranteed"
     (hit,) = run.searched.hits
     assert (hit.changes, hit.convention) == ((), "exact Gaussian")

@@ -20,6 +20,7 @@ from dpatlas.epsilon.claim import RELATIONS, read_claim
 from dpatlas.epsilon.valid import SQRT_5, event, optimistic, readings
 
 POISSON = {"sampler": "poisson", "n": 1050, "batch": 100, "delta": 1e-5}
+FIFTY = {**POISSON, "noise": 2.0, "steps": 50}
 NEIGHBOURS = {
     "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
     "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
@@ -95,28 +96,31 @@ def test_moving_the_last_record_of_a_random_order_leaves_a_random_order():
     assert set(counts) == set(permutations(range(1, 5))) and set(counts.values()) == {5}
 
 
-def test_engine_and_check_agree():
-    for sampler, relation, kind in (
-        ("poisson", "add_remove", Poisson(1050, 100)),
-        ("poisson", "replace_one", Poisson(1050, 100)),
-        ("fixed-size", "replace_one", FixedSize(1050, 100)),
-        ("shuffled", "replace_one", Shuffled(1050, 100)),
-    ):
-        settings = {"sampler": sampler, "n": 1050, "batch": 100, "noise": 2.0, "steps": 30}
-        if sampler == "shuffled":
-            settings["drop_last"] = True
-        ours = guarantee([Phase(kind, 2.0, 30)], 1e-5, relation)
-        assert numbers(relation, **settings)[ours.accountant] == pytest.approx(ours.epsilon)
+THIRTY = {"n": 1050, "batch": 100, "noise": 2.0, "steps": 30}
+
+
+@pytest.mark.parametrize(
+    ("sampler", "relation", "kind"),
+    [
+        ({"sampler": "poisson"}, "add_remove", Poisson),
+        ({"sampler": "poisson"}, "replace_one", Poisson),
+        ({"sampler": "fixed-size"}, "replace_one", FixedSize),
+        ({"sampler": "shuffled", "drop_last": True}, "replace_one", Shuffled),
+    ],
+)
+def test_engine_and_check_agree(sampler, relation, kind):
+    ours = guarantee([Phase(kind(1050, 100), 2.0, 30)], 1e-5, relation)
+    assert numbers(relation, **THIRTY, **sampler)[ours.accountant] == pytest.approx(ours.epsilon)
 
 
 def test_blanking_a_record_of_a_fixed_batch_is_covered_by_replacing_it():
-    settings = {"sampler": "fixed", "n": 1050, "batch": 100, "noise": 2.0, "steps": 30}
+    settings = {**THIRTY, "sampler": "fixed"}
     assert numbers("zero_out", **settings) == numbers("replace_one", **settings)
     assert numbers("add_remove", **settings) == {}
 
 
 def test_a_fixed_order_proves_nothing_when_records_are_added():
-    settings = {"sampler": "cyclic", "n": 1050, "batch": 100, "noise": 2.0, "steps": 30}
+    settings = {**THIRTY, "sampler": "cyclic"}
     assert numbers("add_remove", **settings) == {}
     report = check_epsilon(**settings, delta=1e-5, relation="add_remove", claimed="900")
     assert report.verdict == "not guaranteed" and report.tightest is None
@@ -137,20 +141,17 @@ def test_poisson_agrees_with_the_accountant_of_opacus(batch, noise, steps):
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(("batch", "noise"), [(210, 0.7), (53, 1.0), (945, 2.0)])
 def test_one_step_lies_between_both_sides_of_the_exact_hockey_stick(relation, batch, noise):
-    claim = read_claim({**POISSON, "batch": batch, "noise": noise, "steps": 1})
+    settings = {**POISSON, "batch": batch, "noise": noise, "steps": 1}
     upper, lower, cell = step_densities(batch / 1050, noise, relation)
-    least = optimistic(claim, relation)
+    least = optimistic(read_claim(settings), relation)
     assert hockey_stick(upper, lower, least, cell) >= 1e-5 * (1 - 1e-6)
-    assert (
-        least * 1.005 + 1e-3
-        >= numbers(relation, **POISSON | {"batch": batch}, noise=noise, steps=1)["pld"]
-    )
+    assert least * 1.005 + 1e-3 >= numbers(relation, **settings)["pld"]
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_least_is_tighter_than_the_optimistic_side_of_dp_accounting(relation):
     """That package rounds losses down by up to a whole interval; ours lies between it and PLD."""
-    claim = read_claim({**POISSON, "noise": 1.5, "steps": 40})
+    settings = {**POISSON, "noise": 1.5, "steps": 40}
     coarse = privacy_loss_distribution.from_gaussian_mechanism(
         1.5,
         value_discretization_interval=2e-4,
@@ -159,24 +160,21 @@ def test_least_is_tighter_than_the_optimistic_side_of_dp_accounting(relation):
         use_connect_dots=False,
         neighboring_relation=NEIGHBOURS[relation],
     ).self_compose(40)
-    above = numbers(relation, **POISSON, noise=1.5, steps=40)["pld"]
-    least = optimistic(claim, relation)
+    above = numbers(relation, **settings)["pld"]
+    least = optimistic(read_claim(settings), relation)
     assert coarse.get_epsilon_for_delta(1e-5) <= least * (1 + 1e-4)
     assert 0.998 * above <= least <= above
 
 
-def test_least_of_several_phases_and_of_mixtures_with_full_batches():
-    for phases in (
-        [{"sampler": "poisson", "batch": 100, "noise": 1.5, "steps": 40}] * 2,
-        [
-            {"sampler": "poisson", "batch": 100, "noise": 1.5, "steps": 40},
-            {"sampler": "full", "noise": 8, "steps": 3},
-        ],
-    ):
-        report = check_epsilon(n=1050, phases=phases, delta=1e-5)
-        for relation in RELATIONS:
-            above = tightest(report, relation)
-            assert 0.995 * above <= report.least[relation] <= above
+SAMPLED = {"sampler": "poisson", "batch": 100, "noise": 1.5, "steps": 40}
+
+
+@pytest.mark.parametrize("second", [SAMPLED, {"sampler": "full", "noise": 8, "steps": 3}], ids=str)
+def test_least_of_several_phases_and_of_mixtures_with_full_batches(second):
+    report = check_epsilon(n=1050, phases=[SAMPLED, second], delta=1e-5)
+    for relation in RELATIONS:
+        above = tightest(report, relation)
+        assert 0.995 * above <= report.least[relation] <= above
 
 
 def test_rounding_of_many_cells_adds_nothing_to_the_lower_limit():
@@ -187,13 +185,12 @@ def test_rounding_of_many_cells_adds_nothing_to_the_lower_limit():
 
 
 def test_trials_count_for_the_guarantee_and_not_for_the_refutation():
-    alone = check_epsilon(**POISSON, noise=2.0, steps=50)
-    tuned = check_epsilon(**POISSON, noise=2.0, steps=50, trials=4)
+    alone = check_epsilon(**FIFTY)
+    tuned = check_epsilon(**FIFTY, trials=4)
     four = check_epsilon(**POISSON, noise=2.0, steps=200)
     assert tuned.tightest.epsilon == pytest.approx(four.tightest.epsilon)
     assert tuned.least == alone.least
-    runs = check_epsilon(**POISSON, noise=2.0, steps=50, runs=4)
-    assert runs.least == pytest.approx(four.least)
+    assert check_epsilon(**FIFTY, runs=4).least == pytest.approx(four.least)
 
 
 def test_a_refutation_holds_for_the_fewest_steps_that_epochs_may_mean():
@@ -207,10 +204,8 @@ def test_a_refutation_holds_for_the_fewest_steps_that_epochs_may_mean():
         for relation, least in report.least.items():
             assert least == min(whole.least[relation], rounded.least[relation])
         assert report.least != whole.least
-    claimed = f"{whole.tightest.epsilon:.6f}"
-    said = check_epsilon(
-        **POISSON, noise=2.0, epochs=3, relation="add_remove", claimed=claimed, explain=False
-    )
+    stated = {"relation": "add_remove", "claimed": f"{whole.tightest.epsilon:.6f}"}
+    said = check_epsilon(**POISSON, noise=2.0, epochs=3, **stated, explain=False)
     assert said.verdict == "not guaranteed"
     full = {"sampler": "full", "noise": 2.0, "delta": 1e-5}
     assert check_epsilon(**full, epochs=1.5).least == check_epsilon(**full, steps=1).least
@@ -239,12 +234,8 @@ def test_a_guarantee_for_fewer_steps_than_common_loops_take_says_so():
     longer = check_epsilon(**{**epochs, "epochs": None, "steps": 40}, **common)
     assert report.verdict == "guaranteed" and f"epsilon {upward(longer.tightest.epsilon)}" in said
     assert "30 steps" in said and "are 40, epsilon" in said
-    trials = [{"epochs": 5}]
-    tuned = check_epsilon(**POISSON, noise=2, steps=50, trials=trials, explain=False)
-    claimed = f"{tuned.tightest.epsilon:.6f}"
-    tuned = check_epsilon(
-        **POISSON, noise=2, steps=50, trials=trials, claimed=claimed, explain=False
-    )
+    tuned = {**FIFTY, "trials": [{"epochs": 5}], "explain": False}
+    tuned = check_epsilon(**tuned, claimed=f"{check_epsilon(**tuned).tightest.epsilon:.6f}")
     assert "for the trials' epochs of n / batch steps" in " ".join(tuned.warnings)
     generous = check_epsilon(**epochs, **common, claimed="20")
     whole = check_epsilon(**{**epochs, "n": 134}, **common, claimed="12")
@@ -252,11 +243,11 @@ def test_a_guarantee_for_fewer_steps_than_common_loops_take_says_so():
 
 
 def test_a_claim_that_rounding_alone_supports_says_so():
-    base = {"sampler": "poisson", "n": 1000, "batch": 100, "noise": 1, "steps": 10, "delta": 1e-5}
-    rounded = check_epsilon(**base, relation="add_remove", claimed="2.85", explain=False)
+    base = {**POISSON, "n": 1000, "noise": 1, "steps": 10, "relation": "add_remove"}
+    rounded = check_epsilon(**base, claimed="2.85", explain=False)
     assert rounded.verdict == "guaranteed" and rounded.by_rounding
     assert "the release reaches more than 2.85" in " ".join(rounded.warnings)
-    plain = check_epsilon(**base, relation="add_remove", claimed="2.86", explain=False)
+    plain = check_epsilon(**base, claimed="2.86", explain=False)
     assert plain.verdict == "guaranteed" and not plain.by_rounding
     assert "rounded" not in " ".join(plain.warnings)
 
@@ -275,32 +266,27 @@ def test_a_claim_that_rounding_alone_supports_says_so():
     ],
 )
 def test_a_list_of_trials_has_the_reported_one_only_where_it_says_its_settings(trials, others):
-    settings = {**POISSON, "n": 1000, "noise": 2.0, "steps": 50, "trials": trials}
-    assert sum(count for _, count in read_claim(settings).trials) == others
+    claim = read_claim({**FIFTY, "n": 1000, "trials": trials})
+    assert sum(count for _, count in claim.trials) == others
 
 
 def test_a_grid_counts_the_reported_setting_once():
     grid = {"noise": [2.0, 4.0], "steps": [50, 100]}
-    claim = read_claim({**POISSON, "noise": 2.0, "steps": 50, "grid": grid})
+    claim = read_claim({**FIFTY, "grid": grid})
     assert sum(count for _, count in claim.trials) == 3
     listed = [{"noise": 2.0, "steps": 100}, {"noise": 4.0}, {"noise": 4.0, "steps": 100}]
-    assert (
-        claim.trials == read_claim({**POISSON, "noise": 2.0, "steps": 50, "trials": listed}).trials
-    )
+    assert claim.trials == read_claim({**FIFTY, "trials": listed}).trials
     mechanisms = event(claim, "add_remove").mechanisms
     assert {(each.noise_multiplier, each.count) for each in mechanisms} == {(2.0, 150), (4.0, 150)}
 
 
-SOME = {
-    "sampler": st.sampled_from(["poisson", "full-batch", "shuffled", "fixed-size", "cyclic"]),
-    "noise": st.floats(0.6, 20),
-    "steps": st.integers(1, 60),
-    "batch": st.integers(1, 1050),
-}
-
-
 @hypothesis_settings(max_examples=8)
-@given(**SOME)
+@given(
+    sampler=st.sampled_from(["poisson", "full-batch", "shuffled", "fixed-size", "cyclic"]),
+    noise=st.floats(0.6, 20),
+    steps=st.integers(1, 60),
+    batch=st.integers(1, 1050),
+)
 def test_replacing_costs_at_least_as_much_as_blanking_and_least_is_least(
     sampler, noise, steps, batch
 ):
@@ -332,7 +318,7 @@ def test_a_target_is_met_and_hardly_less_noise_misses_it(sampler):
 
 
 def test_small_delta_and_hardly_any_noise_have_no_lower_limit_or_a_true_one():
-    report = check_epsilon(**{**POISSON, "delta": 1e-15}, noise=2.0, steps=50)
+    report = check_epsilon(**{**FIFTY, "delta": 1e-15})
     assert report.least["add_remove"] is None
     assert {each.accountant for each in report.readings} == {"rdp"}
     report = check_epsilon(sampler="full", noise=1e-3, steps=500, delta=1e-5, claimed="3")

@@ -16,8 +16,6 @@ from dpatlas_workflow.evidence.verdicts import INCONCLUSIVE, REPRODUCED
 
 CONFIG = load_tier("embedded")
 BLOCK = 12
-
-
 # Runs at which the claims are decided, and CPU seconds of a run.
 DECIDED = {"kl-1": 24, "kl-2": 48}
 CPU_S = {"kl-1": 1.0, "kl-2": 2.0}
@@ -76,13 +74,16 @@ def tier(tmp_path, monkeypatch):
     return made
 
 
+BOTH = [{"kl-1": 24, "kl-2": 24}, {"kl-2": 48}]
+
+
 def asked(tier):
     return [runs for runs, _ in tier.calls]
 
 
 def test_rounds_go_on_until_every_claim_is_decided_and_say_what_moved(tier, capsys):
     assert command.decide(CONFIG, 1000, tier.run, ["--cores", "2"]) == 0
-    assert asked(tier) == [{"kl-1": 24, "kl-2": 24}, {"kl-2": 48}]
+    assert asked(tier) == BOTH
     assert tier.calls[0][1] == [str(tier.folder / "claims.csv"), "--cores", "2"]
     shown = capsys.readouterr().out
     assert shown.startswith("2 of 2 statistical entries are inconclusive\nround 1: ")
@@ -100,7 +101,7 @@ def test_rounds_go_on_until_every_claim_is_decided_and_say_what_moved(tier, caps
         # After kl-1 24 s are left for kl-2, without room for surprises; or a little more.
         (36, [{"kl-1": 24}]),
         (39, [{"kl-1": 24}, {"kl-2": 24}]),
-        (100, [{"kl-1": 24, "kl-2": 24}, {"kl-2": 48}]),
+        (100, BOTH),
     ],
 )
 def test_no_more_is_spent_than_the_budget(tier, budget, rounds):
@@ -123,7 +124,7 @@ def test_a_failed_round_ends_with_exit_code_1_and_the_next_call_goes_on(tier, ca
     assert command.decide(CONFIG, 1000, lambda words: tier.run(words, code=1)) == 1
     assert "the same command goes on" in capsys.readouterr().out
     assert command.decide(CONFIG, 1000, tier.run) == 0
-    assert asked(tier) == [{"kl-1": 24, "kl-2": 24}, {"kl-2": 48}]
+    assert asked(tier) == BOTH
 
 
 def test_ctrl_c_comes_through(tier):
@@ -173,20 +174,14 @@ def test_a_damaged_cost_is_named(tmp_path, cost):
 
 def test_what_a_round_finished_counts_up_to_the_first_missing_block(tmp_path):
     """Blocks 0, 12 and 36 are there and 24 is not: 24 runs can be read."""
-    specs = {
-        f"a-run{first}": SimpleNamespace(
-            fields={"first_run": first, "runs": BLOCK}, condition="a-00000000"
-        )
-        for first in (0, 12, 24, 36)
-    }
-    specs["b"] = SimpleNamespace(fields={}, condition="b")
+    specs = {"b": SimpleNamespace(fields={}, condition="b")}
+    for first in (0, 12, 24, 36):
+        fields = {"first_run": first, "runs": BLOCK}
+        specs[f"a-run{first}"] = SimpleNamespace(fields=fields, condition="a-00000000")
     for name in ("a-run0", "a-run12", "a-run36"):
         (tmp_path / name).write_text("{}")
-    atlas = SimpleNamespace(
-        specs=specs,
-        record=lambda name: tmp_path / name,
-        config=SimpleNamespace(more_runs={"a-00000000": 48, "gone-00000000": 24}),
-    )
+    config = SimpleNamespace(more_runs={"a-00000000": 48, "gone-00000000": 24})
+    atlas = SimpleNamespace(specs=specs, record=lambda name: tmp_path / name, config=config)
     assert command._finished(atlas) == {"a-00000000": 24}
 
 
@@ -197,20 +192,16 @@ def test_raises_are_added_to_those_that_stand_in_the_file(tmp_path):
     assert json.loads(path.read_text()) == {"a-00000000": 24, "b-00000000": 48}
 
 
-def test_what_was_asked_for_in_a_tier_that_has_not_run_stands_as_before(tmp_path):
+@pytest.mark.parametrize("asked", [{}, {"of-another-seed-00000000": 24}])
+def test_a_tier_that_has_not_run_is_named_and_what_was_asked_for_stands(tmp_path, asked):
     path = tmp_path / CONFIG.tier / MORE_RUNS
-    path.parent.mkdir()
-    path.write_text(json.dumps({"of-another-seed-00000000": 24}))
-    with pytest.raises(InputError, match=r"no .*record\.json"):
-        command.decide(CONFIG, 1000, None, results=tmp_path)
-    assert json.loads(path.read_text()) == {"of-another-seed-00000000": 24}
-
-
-def test_a_tier_that_has_not_run_is_named(tmp_path):
+    if asked:
+        write_atomic(path, json.dumps(asked))
     words = ["--cores", "2", "--configfile", "my file.yaml"]
     again = "a tier that has run: snakemake --cores 2 --configfile 'my file.yaml'"
     with pytest.raises(InputError, match=rf"no .*record\.json; allowed: {again}"):
         command.decide(CONFIG, 1000, None, words, results=tmp_path)
+    assert not asked or json.loads(path.read_text()) == asked
 
 
 @pytest.mark.parametrize(

@@ -16,34 +16,35 @@ def conditions(**cpu_s):
     return {name: Condition(12, 6, cost) for name, cost in cpu_s.items()}
 
 
-def test_the_cheapest_of_equal_entries_comes_first_and_goes_one_look_further():
-    found = next_round([entry("dear", "b"), entry("cheap", "a")], conditions(a=1, b=50), 100)
-    assert found.entries == ("cheap",)
-    assert found.runs == {"a": 24}
-    assert found.cpu_s == 12
+UNLIKELY, SECOND = entry("unlikely", "a", at24=0.1), entry("second", "a", "b")
+LATER = entry("slow", "a", at24=0.0, at48=0.0, at96=0.9)
+SHARED = [entry(f"shared {n}", "b") for n in range(3)]
+BLOCKS = {"a": Condition(runs=16, block=16, cpu_s=1.0), "b": Condition(18, 6, 1.0)}
 
 
-def test_a_likely_decision_comes_before_an_unlikely_one_of_the_same_cost():
-    entries = [entry("unlikely", "a", at24=0.1), entry("likely", "b", at24=0.8)]
-    assert next_round(entries, conditions(a=1, b=1), 20).entries == ("likely",)
-
-
-def test_runs_that_serve_several_entries_count_for_all_of_them():
-    entries = [entry("alone", "a"), *(entry(f"shared {n}", "b") for n in range(3))]
-    found = next_round(entries, conditions(a=1, b=2), 30)
-    assert found.entries == ("shared 0", "shared 1", "shared 2")
-    assert found.runs == {"b": 24}
-
-
-def test_an_entry_needs_all_the_conditions_that_it_reads():
-    found = next_round([entry("both", "a", "b")], conditions(a=1, b=2), 100)
-    assert found.runs == {"a": 24, "b": 24}
-    assert found.cpu_s == 36
-
-
-def test_a_promise_at_a_later_look_leads_there_by_the_next_one():
-    found = next_round([entry("slow", "a", at24=0.0, at48=0.0, at96=0.9)], conditions(a=1), 1000)
-    assert found.runs == {"a": 24}
+@pytest.mark.parametrize(
+    ("entries", "costs", "seconds", "chosen", "runs", "cpu_s"),
+    [
+        # The cheapest of equal entries comes first and goes one look further.
+        ([entry("dear", "b"), entry("cheap", "a")], conditions(a=1, b=50), 100, [1], {"a": 24}, 12),
+        # A likely decision comes before an unlikely one of the same cost.
+        ([UNLIKELY, entry("x", "b", at24=0.8)], conditions(a=1, b=1), 20, [1], {"b": 24}, 12),
+        # Runs that serve several entries count for all of them.
+        ([entry("alone", "a"), *SHARED], conditions(a=1, b=2), 30, [1, 2, 3], {"b": 24}, 24),
+        # An entry needs all the conditions that it reads.
+        ([entry("both", "a", "b")], conditions(a=1, b=2), 100, [0], {"a": 24, "b": 24}, 36),
+        # A promise at a later look leads there by the next one.
+        ([LATER], conditions(a=1), 1000, [0], {"a": 24}, 12),
+        # Runs come in whole blocks, and blocks that are there are not paid again.
+        ([entry("x", "a", "b")], BLOCKS, 1000, [0], {"a": 32, "b": 24}, 16 + 6),
+        # A raise for one entry is not paid again by another of the round.
+        ([entry("x", "a"), SECOND], conditions(a=5, b=1), 10_000, [0, 1], {"a": 24, "b": 24}, 72),
+    ],
+)
+def test_what_decides_most_for_its_cost_is_run_next(entries, costs, seconds, chosen, runs, cpu_s):
+    found = next_round(entries, costs, seconds)
+    assert found.entries == tuple(entries[place].id for place in chosen)
+    assert (found.runs, found.cpu_s) == (runs, cpu_s)
 
 
 def test_a_round_ends_at_half_of_the_time_and_the_rest_is_planned_by_what_it_shows():
@@ -73,17 +74,3 @@ def test_what_does_not_fit_into_the_time_is_left_out_and_cheaper_entries_are_tak
 )
 def test_an_entry_that_more_runs_do_not_help_gets_none(finished):
     assert next_round([finished], conditions(a=1), 1e9) is None
-
-
-def test_runs_come_in_whole_blocks_and_blocks_that_are_there_are_not_paid_again():
-    costs = {"a": Condition(runs=16, block=16, cpu_s=1.0), "b": Condition(18, 6, 1.0)}
-    found = next_round([entry("x", "a", "b")], costs, 1000)
-    assert found.runs == {"a": 32, "b": 24}
-    assert found.cpu_s == 16 + 6
-
-
-def test_a_raise_for_one_entry_is_not_paid_again_by_another_of_the_round():
-    entries = [entry("first", "a"), entry("second", "a", "b")]
-    found = next_round(entries, conditions(a=5, b=1), 10_000)
-    assert found.entries == ("first", "second")
-    assert found.cpu_s == 12 * 6

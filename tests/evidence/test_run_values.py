@@ -13,21 +13,18 @@ from dpatlas_workflow.evidence.comparisons import Evidence
 from dpatlas_workflow.evidence.looks import decide, decide_once
 from dpatlas_workflow.evidence.run_values import differences_from_values, samples_of
 from dpatlas_workflow.report.verify import interval_differences
-from dpatlas_workflow.statistics import (
-    Comparison,
-    Estimate,
-    difference_estimate,
-    mean_estimate,
-)
+from dpatlas_workflow.statistics import Comparison, Estimate, difference_estimate, mean_estimate
 
 
 def written(folder, *decisions):
     """Rows of comparisons.csv for these decisions, as they are read again."""
-    judged = {
-        f"kl-{number}": SimpleNamespace(decision=each) for number, each in enumerate(decisions)
-    }
+    judged = {f"kl-{n}": SimpleNamespace(decision=each) for n, each in enumerate(decisions)}
     write_claims(folder / "comparisons.csv", comparison_rows(judged), COMPARISON_COLUMNS)
     return read_rows(folder / "comparisons.csv")
+
+
+def once(estimate):
+    return decide_once(Evidence([[Comparison("it", estimate, above=0.0)]]), 0.05)
 
 
 def decided(estimate, limit=0.0):
@@ -51,8 +48,7 @@ def test_observed_and_interval_follow_from_the_values(tmp_path, runs, scale):
     assert {len(sample) for row in rows for sample in samples_of(row)} <= {12, 24, 48, runs}
     assert not interval_differences(tmp_path)
     whole = difference_estimate(first, second, paired=False)
-    once = decide_once(Evidence([[Comparison("it", whole, above=0.0)]]), 0.05)
-    assert not differences_from_values(written(tmp_path, once)[0])
+    assert not differences_from_values(written(tmp_path, once(whole))[0])
 
 
 @pytest.mark.parametrize("column", ["observed", "low", "high"])
@@ -73,11 +69,8 @@ def test_a_changed_run_is_named(tmp_path):
     (row,) = written(tmp_path, decided(lambda look: mean_estimate(values[:look])))
     first = row["values"].split()[0]
     changed = {**row, "values": row["values"].replace(first, f"{float(first) + 0.01:.8g}")}
-    assert [line.split()[0] for line in differences_from_values(changed)] == [
-        "observed",
-        "low",
-        "high",
-    ]
+    named = [line.split()[0] for line in differences_from_values(changed)]
+    assert named == ["observed", "low", "high"]
 
 
 def test_of_a_name_that_changes_with_the_runs_earlier_intervals_need_not_count(tmp_path):
@@ -93,18 +86,11 @@ def test_of_a_name_that_changes_with_the_runs_earlier_intervals_need_not_count(t
 
 
 def test_what_has_no_runs_has_no_values(tmp_path):
-    known = decide_once(
-        Evidence([[Comparison("it", Estimate(1.0, 0.1, float("inf"), 100), above=0.0)]]), 0.05
-    )
-    many = mean_estimate(np.arange(97.0))
-    (row, of_many) = written(
-        tmp_path, known, decide_once(Evidence([[Comparison("it", many, above=0.0)]]), 0.05)
-    )
-    assert of_many["values"] == "" and not differences_from_values(of_many)
-    assert row["values"] == ""
-    assert not differences_from_values(row)
-    # As in what was published before there was such a column.
-    assert not differences_from_values({key: row[key] for key in row if key != "values"})
+    known, many = Estimate(1.0, 0.1, float("inf"), 100), mean_estimate(np.arange(97.0))
+    for row in written(tmp_path, once(known), once(many)):
+        assert row["values"] == "" and not differences_from_values(row)
+        # As in what was published before there was such a column.
+        assert not differences_from_values({key: row[key] for key in row if key != "values"})
 
 
 @pytest.mark.parametrize("text", ["1 two", "1 2 |", "1 | 2 | 3"])

@@ -21,15 +21,12 @@ MARKDOWN = re.compile(r"\\[^A-Za-z]|[^\w\s{]_|\*|\]\(|<\S")
 
 
 BY_PAPER = read_errata()
+ERRATA = [erratum for entries in BY_PAPER.values() for erratum in entries]
+SHOWN_BY = {test for erratum in ERRATA for test in erratum.shown_by}
 
 
-@pytest.fixture(scope="module")
-def errata():
-    return [erratum for entries in BY_PAPER.values() for erratum in entries]
-
-
-def test_every_test_that_an_erratum_names_asserts_something(errata):
-    for test in {test for erratum in errata for test in erratum.shown_by}:
+def test_every_test_that_an_erratum_names_asserts_something():
+    for test in SHOWN_BY:
         path, _, function = test.partition("::")
         tree = ast.parse((PROJECT / path).read_text())
         (node,) = (each for each in tree.body if getattr(each, "name", None) == function)
@@ -38,16 +35,14 @@ def test_every_test_that_an_erratum_names_asserts_something(errata):
         assert not any("skip" in ast.unparse(mark) for mark in node.decorator_list), test
 
 
-def test_every_test_that_shows_an_erratum_is_named_by_one(errata):
-    named = {test for erratum in errata for test in erratum.shown_by}
-    for path in (PROJECT / "tests").glob("*/test_*_errata*.py"):
-        assert any(path.name in test for test in named), path.name
+def test_every_test_that_shows_an_erratum_is_named_by_one():
+    paths = [*(PROJECT / "tests").glob("papers/*/test_*_errata*.py")]
+    assert paths and not [path for path in paths if not any(path.name in test for test in SHOWN_BY)]
 
 
-def test_every_erratum_names_figures_and_tables_that_rules_make(errata):
-    atlas = atlas_of("embedded")
-    products = {*atlas.figures, *atlas.tables}
-    assert {name for erratum in errata for name in erratum.products} <= products
+def test_every_erratum_names_figures_and_tables_that_rules_make():
+    products = atlas_of("embedded").products
+    assert {name for erratum in ERRATA for name in erratum.products} <= set(products)
 
 
 def test_every_erratum_names_claims_of_its_own_paper():
@@ -77,8 +72,8 @@ def test_a_document_has_every_entry():
                 assert part in text
 
 
-def test_every_formula_is_drawn_on_the_page_and_by_github_and_headlines_are_short(errata):
-    for erratum in errata:
+def test_every_formula_is_drawn_on_the_page_and_by_github_and_headlines_are_short():
+    for erratum in ERRATA:
         parts = (erratum.derivation, erratum.consequence, erratum.would_change)
         for text in (erratum.printed, erratum.corrected, *parts):
             formulas = FORMULA.findall(text)

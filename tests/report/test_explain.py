@@ -62,10 +62,32 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def again(project):
+    """The same results in another folder."""
+    shutil.copytree("results", "again")
+    return project / "again/embedded"
+
+
+PAIR = ("results/embedded", "again/embedded")
+
+
 def said(capsys, *words):
     """Exit code, and what was printed on the two streams."""
     code = run_command(explain.main, list(words))
     return code, *capsys.readouterr()
+
+
+def shown(capsys, *words):
+    """What is printed, where nothing is wrong."""
+    code, out, _ = said(capsys, *words)
+    assert code == 0
+    return out
+
+
+def of_figures(*folders):
+    """How the figures of two results differ."""
+    return compare(*(trace(folder / "figures" / f"{FIGURE}.pdf") for folder in folders))
 
 
 @pytest.mark.parametrize("arguments", [("x" * 5000,), ("kl_vs_depth", "--tier", "x" * 5000)])
@@ -105,14 +127,11 @@ def record_of(depth=2):
 def test_every_kind_of_target_has_its_documented_shape_and_fits_a_terminal(
     project, capsys, target, kind
 ):
-    code, out, _ = said(capsys, target, "--json")
-    found = json.loads(out)
-    assert (code, found["kind"], set(found)) == (0, kind, SHAPES[kind])
+    found = json.loads(shown(capsys, target, "--json"))
+    assert (found["kind"], set(found)) == (kind, SHAPES[kind])
     assert set().union(*(found.get("records", ()))) <= NODE
     for flags in ((), ("--all",)):
-        code, out, _ = said(capsys, target, *flags)
-        assert code == 0
-        wide = [line for line in out.splitlines() if len(line) > 80]
+        wide = [line for line in shown(capsys, target, *flags).splitlines() if len(line) > 80]
         # A name or a digest is never cut in two.
         assert [line for line in wide if len(line.split()) > 6] == []
 
@@ -130,8 +149,7 @@ def test_a_path_from_within_the_results_is_traced(
     project, capsys, monkeypatch, folder, target, claims
 ):
     monkeypatch.chdir(project / "results/embedded" / folder)
-    code, out, _ = said(capsys, target, "--json")
-    assert code == 0 and len(json.loads(out)["claims"]) == claims
+    assert len(json.loads(shown(capsys, target, "--json"))["claims"]) == claims
 
 
 def test_the_shapes_that_tests_pin_are_those_that_the_module_documents():
@@ -140,7 +158,7 @@ def test_the_shapes_that_tests_pin_are_those_that_the_module_documents():
 
 
 def test_a_tree_tells_in_short_all_that_made_a_figure(project, capsys):
-    _, out, _ = said(capsys, FIGURE)
+    out = shown(capsys, FIGURE)
     words = " ".join(out.split())
     for part in (
         f"make snakemake --cores 1 {FIGURE}",
@@ -164,10 +182,10 @@ def test_many_records_of_a_kind_are_counted_and_all_are_named_on_request(project
     content = read_json(path)
     made = [write_run(folder, spec_of(depth=depth)) for depth in range(5, 12)]
     write_json(path, {**content, "records": content["records"] | entries(folder, made)})
-    _, out, _ = said(capsys, FIGURE)
+    out = shown(capsys, FIGURE)
     assert "9 records of kl_privacy" in out and "--all leaves nothing out" in out
     assert spec_of(depth=9).id not in out
-    _, out, _ = said(capsys, FIGURE, "--all")
+    out = shown(capsys, FIGURE, "--all")
     assert all(spec_of(depth=depth).id in out for depth in (2, 4, *range(5, 12)))
     assert "--all" not in out
 
@@ -182,26 +200,22 @@ def test_many_records_of_a_kind_are_counted_and_all_are_named_on_request(project
 def test_what_was_used_names_its_users_and_a_record_the_claims_on_it(
     project, capsys, target, users, claims
 ):
-    found = json.loads(said(capsys, target, "--json")[1])
+    found = json.loads(shown(capsys, target, "--json"))
     assert set(found["used_by"]) == users
     assert {each["claim"] for each in found["claims"]} == claims
 
 
-def test_a_claim_whose_interval_has_both_signs_says_why_it_is_not_reproduced(project, capsys):
+def test_a_claim_says_why_it_is_not_reproduced_and_has_the_runs_that_decide(project, capsys):
     claims = "claim,paper,kind,verdict,expected,observed,low,high,runs,evidence,because,margin\n"
     claims += f"kl-2,kl_privacy,statistical,not reproduced,< 0,.02,-.09,.13,12,tables/{TABLE}.csv,"
     claims += "the effect is at most the margin,0.173\n"
     write_atomic(project / "results/embedded/claims.csv", claims)
-    _, out, _ = said(capsys, "kl-2")
-    assert "because the effect is at most the margin; margin 0.173" in " ".join(out.split())
-
-
-def test_a_claim_has_the_runs_of_the_comparison_that_decides(project, capsys):
     rows = "claim,comparison,decides,values\nkl-2,one,,7 8\nkl-2,two,1,0.25 0.123456 | -1 2\n"
     write_atomic(project / "results/embedded/comparisons.csv", rows)
-    _, out, _ = said(capsys, "kl-2")
+    out = shown(capsys, "kl-2")
+    assert "because the effect is at most the margin; margin 0.173" in " ".join(out.split())
     assert "\n  runs      0.25 0.1235 | -1 2\n" in out
-    compared = json.loads(said(capsys, "kl-2", "--json")[1])["compared"]
+    compared = json.loads(shown(capsys, "kl-2", "--json"))["compared"]
     assert [each["comparison"] for each in compared] == ["one", "two"]
 
 
@@ -213,11 +227,11 @@ def test_a_whole_run_has_all_its_claims_also_those_that_wait_for_their_figures(p
         writer = csv.DictWriter(file, list(last))
         writer.writeheader()
         writer.writerows(rows)
-    found = json.loads(said(capsys, str(path.parent), "--json")[1])
+    found = json.loads(shown(capsys, str(path.parent), "--json"))
     assert [each["claim"] for each in found["claims"]] == [row["claim"] for row in rows]
     ids = sorted(spec_of(depth=depth).id for depth in (2, 4))
     assert sorted(record["id"] for record in found["records"]) == ids
-    assert f"{len(rows)} in all" in said(capsys, str(path.parent))[1]
+    assert f"{len(rows)} in all" in shown(capsys, str(path.parent))
 
 
 def test_a_backbone_is_traced_from_its_record_its_folder_and_its_weights(project, capsys):
@@ -226,23 +240,18 @@ def test_a_backbone_is_traced_from_its_record_its_folder_and_its_weights(project
     manifest = {"architecture": "mlp", "features": 128, "parameters": 9, "sha256": "b" * 64}
     write_json(folder / "manifest.json", manifest)
     (folder / "weights.npz").write_bytes(b"weights")
-    answers = [
-        said(capsys, str(target), "--json")
-        for target in (record.parent, folder, folder / "weights.npz", folder / "manifest.json")
-    ]
-    assert len(set(answers)) == 1
-    found = json.loads(answers[0][1])
+    targets = (record.parent, folder, folder / "weights.npz", folder / "manifest.json")
+    (answer,) = {shown(capsys, str(target), "--json") for target in targets}
+    found = json.loads(answer)
     assert found["extra"]["weights"] == manifest
     assert FEATURES_ID in found["used_by"]
 
 
 def test_a_claim_leads_to_its_parts_figures_and_records(project, capsys):
-    _, out, _ = said(capsys, "kl-1")
-    words = " ".join(out.split())
+    words = " ".join(shown(capsys, "kl-1").split())
     assert "verdict inconclusive (statistical, 2 runs)" in words
     assert "parts reproduced: kl-1a" in words
-    assert f"figure {FIGURE}, as made" in words
-    assert spec_of(depth=4).id in out
+    assert f"figure {FIGURE}, as made" in words and spec_of(depth=4).id in words
 
 
 def test_claim_10_is_no_part_of_claim_1_and_rests_on_each_of_its_products(project):
@@ -261,15 +270,15 @@ def test_claim_10_is_no_part_of_claim_1_and_rests_on_each_of_its_products(projec
         assert "kl-10" in [each["claim"] for each in on_it]
 
 
-def test_a_claim_judged_by_another_margin_asks_another_question(project, capsys):
-    for folder, margin in (("results", 0.1), ("again", 0.2)):
-        head, *rows = CLAIMS.splitlines()
+@pytest.mark.usefixtures("again")
+def test_a_claim_judged_by_another_margin_asks_another_question(project):
+    head, *rows = CLAIMS.splitlines()
+    found = []
+    for folder, margin in zip(PAIR, (0.1, 0.2), strict=True):
         text = "\n".join([f"{head},margin", *(f"{row},{margin}" for row in rows), ""])
-        if folder == "again":
-            shutil.copytree("results", folder)
-        write_atomic(project / folder / "embedded/claims.csv", text)
-    old, new = (lineage.find("kl-1a", project / each, "embedded") for each in ("results", "again"))
-    cause = compare(old, new)["first_cause"]
+        write_atomic(project / folder / "claims.csv", text)
+        found.append(lineage.find("kl-1a", (project / folder).parent, "embedded"))
+    cause = compare(*found)["first_cause"]
     assert (cause["name"], cause["old"], cause["new"]) == ("margin", "0.1", "0.2")
 
 
@@ -326,14 +335,11 @@ def test_each_cause_is_named_in_the_first_line_and_comes_before_all_later_ones(
     spec = spec_of(**({"lr": fields.pop("lr")} if "lr" in fields else {}))
     old = write_run(tmp_path / "a", spec_of(), metrics={"kl": [1.0, 2.0], **BEFORE})
     new = write_run(tmp_path / "b", spec, metrics={"kl": [1.0, 3.0], **inputs}, **fields)
-    code, out, _ = said(capsys, str(old), str(new))
-    assert code == 0
+    out = shown(capsys, str(old), str(new))
     assert out.startswith(f"first cause: {cause}")
-    assert "kl: 1 of 2 values differ, by up to 0.33 of the larger; the first 2 -> 3" in " ".join(
-        out.split()
-    )
-    _, out, _ = said(capsys, str(old), str(new), "--json")
-    result = json.loads(out)
+    words = "kl: 1 of 2 values differ, by up to 0.33 of the larger; the first 2 -> 3"
+    assert words in " ".join(out.split())
+    result = json.loads(shown(capsys, str(old), str(new), "--json"))
     keys = {"old", "new", "same", "tolerance", "first_cause", "metrics", "differences"}
     assert set(result) == keys
     assert (result["first_cause"]["what"], result["metrics"]) == (cause, "differ")
@@ -343,60 +349,45 @@ def test_each_cause_is_named_in_the_first_line_and_comes_before_all_later_ones(
 def test_equal_bytes_from_two_machines_do_not_differ(tmp_path, capsys):
     old = write_run(tmp_path / "a", spec_of())
     new = write_run(tmp_path / "b", spec_of(), cost={"host": "another", "processor": "another"})
-    _, out, _ = said(capsys, str(old), str(new))
-    assert out.startswith("no difference")
+    assert shown(capsys, str(old), str(new)).startswith("no difference")
     result = compare(trace(old), trace(new))
     assert (result["same"], result["first_cause"], result["metrics"]) == (True, None, "same")
 
 
 @pytest.mark.parametrize("target", [f"figures/{FIGURE}.pdf", ""])
-def test_a_figure_and_a_whole_run_differ_for_the_cause_in_their_records(project, capsys, target):
-    shutil.copytree("results", "again")
-    other = project / "again" / "embedded"
-    write_run(other, spec_of(depth=2), versions={"python": "3.11.7", "torch": "2.16.0"})
-    write_run(other, spec_of(depth=4), metrics={"kl": {"worst": [0.5, 2.0]}})
-    _, out, _ = said(capsys, f"results/embedded/{target}", f"again/embedded/{target}")
+def test_a_figure_and_a_whole_run_differ_for_the_cause_in_their_records(again, capsys, target):
+    write_run(again, spec_of(depth=2), versions={"python": "3.11.7", "torch": "2.16.0"})
+    write_run(again, spec_of(depth=4), metrics={"kl": {"worst": [0.5, 2.0]}})
+    out = shown(capsys, *(f"{folder}/{target}" for folder in PAIR))
     assert out.startswith(f"first cause: versions torch: 2.15.0 -> 2.16.0 [{spec_of(depth=2).id}]")
     assert f"unexplained [{spec_of(depth=4).id}] (same inputs, different bits)" in out
     assert "kl.worst: 1 of 2 values differ" in out
-    _, out, _ = said(capsys, f"results/embedded/{target}", f"results/embedded/{target}")
-    assert out.startswith("no difference")
+    assert shown(capsys, *[f"results/embedded/{target}"] * 2).startswith("no difference")
 
 
-def test_a_run_with_another_verdict_or_without_a_figure_says_so(project, capsys):
-    shutil.copytree("results", "again")
-    write_atomic(
-        project / "again/embedded/claims.csv", CLAIMS.replace("inconclusive", "reproduced")
-    )
-    _, out, _ = said(capsys, "results/embedded", "again/embedded")
-    assert "verdict kl-1: inconclusive -> reproduced" in out
-    (project / "again/embedded/lineage" / f"{TABLE}.json").unlink()
-    _, out, _ = said(capsys, "results/embedded", "again/embedded")
-    assert out.startswith(f"first cause: products {TABLE}: there -> absent")
+def test_a_run_with_another_verdict_or_without_a_figure_says_so(again, capsys):
+    write_atomic(again / "claims.csv", CLAIMS.replace("inconclusive", "reproduced"))
+    assert "verdict kl-1: inconclusive -> reproduced" in shown(capsys, *PAIR)
+    (again / "lineage" / f"{TABLE}.json").unlink()
+    assert shown(capsys, *PAIR).startswith(f"first cause: products {TABLE}: there -> absent")
 
 
-def test_two_runs_whose_verdicts_rest_on_other_numbers_differ(project, capsys):
-    shutil.copytree("results", "again")
-    again = project / "again/embedded"
-    for folder in (project / "results/embedded", again):
-        write_atomic(folder / "comparisons.csv", "claim,comparison,low\nkl-1a,up,1.25\n")
-    pair = ("results/embedded", "again/embedded")
+def test_two_runs_whose_verdicts_rest_on_other_numbers_differ(project, again, capsys):
+    for folder in PAIR:
+        write_atomic(project / folder / "comparisons.csv", "claim,comparison,low\nkl-1a,up,1.25\n")
     # The verdicts are the same; what is asked, or what was seen, is not.
     write_atomic(again / "claims.csv", CLAIMS.replace("1.5,1.25,1.75,2", "1.6,1.35,1.75,2"))
-    _, out, _ = said(capsys, *pair)
-    assert out.startswith("first cause: unexplained")
-    assert "claims kl-1a (observed, low)" in out
-    result = json.loads(said(capsys, *pair, "--json")[1])
+    out = shown(capsys, *PAIR)
+    assert out.startswith("first cause: unexplained") and "claims kl-1a (observed, low)" in out
+    result = json.loads(shown(capsys, *PAIR, "--json"))
     (claim,) = (each for each in result["differences"] if each["what"] == "claims")
     assert claim["columns"] == {"observed": ["1.5", "1.6"], "low": ["1.25", "1.35"]}
     write_atomic(again / "claims.csv", CLAIMS.replace("> 0", "> 1"))
-    _, out, _ = said(capsys, *pair)
-    assert out.startswith("first cause: criterion kl-1a (expected)")
+    assert shown(capsys, *PAIR).startswith("first cause: criterion kl-1a (expected)")
     write_atomic(again / "claims.csv", CLAIMS)
-    assert said(capsys, *pair)[1].startswith("no difference")
+    assert shown(capsys, *PAIR).startswith("no difference")
     write_atomic(again / "comparisons.csv", "claim,comparison,low\nkl-1a,up,1.2\n")
-    _, out, _ = said(capsys, *pair)
-    assert "differ: comparisons.csv" in out
+    assert "differ: comparisons.csv" in shown(capsys, *PAIR)
 
 
 @pytest.mark.parametrize(
@@ -419,16 +410,14 @@ def test_a_level_that_follows_from_the_runs_is_no_other_question(tmp_path, old, 
     assert asked == criterion
 
 
-def test_so_many_claims_that_differ_are_named_and_the_others_counted(project, capsys):
-    shutil.copytree("results", "again")
+def test_so_many_claims_that_differ_are_named_and_the_others_counted(project, again, capsys):
     row = CLAIMS.splitlines()[1]
-    for name, seen in (("results", "1.5"), ("again", "1.6")):
+    for folder, seen in zip(PAIR, ("1.5", "1.6"), strict=True):
         rows = [row.replace("kl-1a", f"kl-{n}").replace("1.5", seen) for n in range(11, 31)]
-        write_atomic(project / name / "embedded/claims.csv", CLAIMS + "\n".join([*rows, ""]))
-    _, out, _ = said(capsys, "results/embedded", "again/embedded")
+        write_atomic(project / folder / "claims.csv", CLAIMS + "\n".join([*rows, ""]))
+    out = shown(capsys, *PAIR)
     assert out.count("claims kl-") == 8 and "and 12 more" in out
-    _, out, _ = said(capsys, "results/embedded", "again/embedded", "--all")
-    assert out.count("claims kl-") == 20
+    assert shown(capsys, *PAIR, "--all").count("claims kl-") == 20
 
 
 def test_a_record_leads_to_the_features_it_was_trained_on(tmp_path):
@@ -452,7 +441,7 @@ def test_a_tier_of_ones_own_is_remade_from_its_saved_config(tmp_path):
 def test_a_change_in_all_records_of_a_figure_is_told_once(tmp_path):
     old = small_run(tmp_path / "a" / "results")
     new = small_run(tmp_path / "b" / "results", text="new", data=DATA | {"sha256": "e" * 64})
-    result = compare(*(trace(each / "figures" / f"{FIGURE}.pdf") for each in (old, new)))
+    result = of_figures(old, new)
     (data,) = (each for each in result["records"]["in_both"] if each["what"] == "data")
     assert data["ids"] == [spec_of(depth=2).id, spec_of(depth=4).id]
     assert {each["what"] for each in result["differences"]} == {"bytes"}
@@ -462,30 +451,24 @@ def test_equal_bytes_are_said_of_what_both_have(tmp_path):
     folders = [small_run(tmp_path / name / "results") for name in ("a", "b")]
     path = folders[1] / "lineage" / f"{FIGURE}.json"
     write_json(path, {**read_json(path), "settings": {"other": 1}})
-    result = compare(*(trace(each / "figures" / f"{FIGURE}.pdf") for each in folders))
+    result = of_figures(*folders)
     assert not [each for each in result["differences"] if each["what"] == "bytes"]
     assert "every output that both have is the same" in describe_comparison(result)
 
 
-def test_without_the_records_nothing_is_said_of_their_metrics(project):
-    shutil.copytree("results", "again")
-    shutil.rmtree(project / "again/embedded/runs")
-    figures = (
-        trace(project / each / f"embedded/figures/{FIGURE}.csv") for each in ("results", "again")
-    )
-    assert compare(*figures)["metrics"] == "unknown"
+def test_without_the_records_nothing_is_said_of_their_metrics(project, again):
+    shutil.rmtree(again / "runs")
+    assert of_figures(project / PAIR[0], again)["metrics"] == "unknown"
 
 
 @pytest.mark.parametrize(("tolerance", "first"), [("1e-9", ""), ("1e-17", "unexplained")])
+@pytest.mark.usefixtures("again")
 def test_numbers_that_differ_by_rounding_alone_are_explained(project, capsys, tolerance, first):
-    shutil.copytree("results", "again")
     name = spec_of(depth=2).id
-    for folder, low in (("results", "0.1 | 2"), ("again", "0.10000000000000002 | 2")):
-        write_run(project / folder / "embedded", spec_of(depth=2), metrics={"kl": float(low[:-4])})
-        write_atomic(project / folder / "embedded/comparisons.csv", f"claim,values\nkl-1,{low}\n")
-    words = ("results/embedded", "again/embedded", "--tolerance", tolerance)
-    code, out, _ = said(capsys, *words)
-    assert code == 0
+    for folder, low in zip(PAIR, ("0.1", "0.10000000000000002"), strict=True):
+        write_run(project / folder, spec_of(depth=2), metrics={"kl": float(low)})
+        write_atomic(project / folder / "comparisons.csv", f"claim,values\nkl-1,{low} | 2\n")
+    out = shown(capsys, *PAIR, "--tolerance", tolerance)
     assert out.startswith(f"first cause: {first}" if first else "no difference beyond a relative")
     said_of = " ".join(out.split())
     assert f"record.json [{name}] by up to 1.4e-16 of the larger" in said_of
@@ -495,9 +478,8 @@ def test_numbers_that_differ_by_rounding_alone_are_explained(project, capsys, to
 def test_how_far_values_differ_is_not_said_where_one_is_no_number(tmp_path):
     old = write_run(tmp_path / "a", spec_of(), metrics={"kl": [1.0, 2.0]})
     new = write_run(tmp_path / "b", spec_of(), metrics={"kl": [1.5, None]})
-    (kl,) = (
-        each for each in compare(trace(old), trace(new))["differences"] if each["name"] == "kl"
-    )
+    differences = compare(trace(old), trace(new))["differences"]
+    (kl,) = (each for each in differences if each["name"] == "kl")
     assert (kl["changed"], kl["largest_relative"]) == (2, None)
 
 
@@ -508,21 +490,17 @@ def test_a_changed_spec_pairs_by_slug_and_a_new_one_stands_alone(tmp_path):
     specs = (spec_of(depth=2, lr=0.5), spec_of(depth=4), spec_of(depth=6))
     made = [write_run(folders[1], spec) for spec in specs]
     write_json(path, {**content, "records": entries(folders[1], made)})
-    result = compare(*(trace(each / "figures" / f"{FIGURE}.pdf") for each in folders))
-    records = result["records"]
+    records = of_figures(*folders)["records"]
     assert (records["only_old"], records["only_new"]) == ([], [spec_of(depth=6).id])
-    assert [(each["what"], each["name"]) for each in records["in_both"]] == [
-        ("spec", "lr"),
-        ("bytes", "record.json"),
-    ]
+    in_both = [(each["what"], each["name"]) for each in records["in_both"]]
+    assert in_both == [("spec", "lr"), ("bytes", "record.json")]
 
 
 def test_a_published_record_is_explained_by_its_id_and_a_near_one_is_offered(capsys):
     published = ("--results", "docs/results")
-    _, claim, _ = said(capsys, "kl-5b", *published)
+    claim = shown(capsys, "kl-5b", *published)
     name = claim.split("e.g.")[1].split(",")[0].strip()
-    code, out, _ = said(capsys, name, *published)
-    assert code == 0
+    out = shown(capsys, name, *published)
     assert out.startswith(f"{name}  (record of kl_privacy, tier embedded)")
     assert "which is not here" in out and "spec      depth" in out and "kl_vs_depth" in out
     code, _, err = said(capsys, name[:-1], *published)

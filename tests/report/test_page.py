@@ -39,6 +39,7 @@ from dpatlas_workflow.report.page_items import Item
 from dpatlas_workflow.report.page_source import Source
 
 PROJECT = Path(__file__).resolve().parents[2]
+VALUES = "3 -0.5 1.5 2"
 
 
 class Reader(HTMLParser):
@@ -69,9 +70,17 @@ def index_of(results, tier="t", **rest):
     return build_pages(Source(results), tier, **rest)["index"]
 
 
-def paper_of(results):
-    """The page of the only paper."""
+def paper_of(results, *comparisons):
+    """The page of the only paper, with these comparisons in the place of the usual ones."""
+    if comparisons:
+        write_claims(results / "comparisons.csv", comparisons, COMPARISON_COLUMNS)
     return whole_pages(results)["kl_privacy"]
+
+
+def index_on(results, *rows):
+    """The first page where these are the rows of claims.csv."""
+    write_claims(results / "claims.csv", rows)
+    return index_of(results)
 
 
 @pytest.fixture
@@ -131,10 +140,9 @@ def test_the_index_opens_with_numbers_of_verdicts_and_their_bars(pages, results)
         write_claims(results / "claims.csv", [row("kl-1a", **change), row("kl-1")])
         assert ('class="finding"' in whole_pages(results)["index"]) is left
     unnamed = FINDING.model_copy(update={"number": "{nobody}"})
+    headlines = {"kl_privacy": replace(HEADLINE, findings=[unnamed])}
     with pytest.raises(InputError, match="findings of kl_privacy"):
-        findings(
-            {"kl_privacy": replace(HEADLINE, findings=[unnamed])}, "t", {"t": ([row("kl-1a")], [])}
-        )
+        findings(headlines, "t", {"t": ([row("kl-1a")], [])})
 
 
 def test_a_card_to_share_names_what_a_reader_sees_where_the_site_has_an_address(results):
@@ -150,9 +158,7 @@ def test_a_card_to_share_names_what_a_reader_sees_where_the_site_has_an_address(
 
 
 def test_the_values_of_the_runs_behind_a_number_can_be_read(results):
-    rows = [compared("kl-1a", decides=1, values="3 -0.5 1.5 2")]
-    write_claims(results / "comparisons.csv", rows, COMPARISON_COLUMNS)
-    card = card_of(paper_of(results), "kl-1")
+    card = card_of(paper_of(results, compared("kl-1a", decides=1, values=VALUES)), "kl-1")
     assert "The 4 runs behind 1.5, their mean" in card and "3, −0.5, 1.5, 2" in card
     assert '<a href="../comparisons.csv">' in card
 
@@ -163,9 +169,7 @@ def test_the_charts_of_a_page_are_what_the_figures_have(page):
     unpacked = [gzip.decompress(base64.b64decode(chart)) for chart in charts]
     assert [json.loads(chart) for chart in unpacked] == [told, told]
     assert "ten runs &lt;script&gt;" in page
-
-
-def test_formulas_in_the_notes_of_a_figure_are_drawn(page):
+    # Formulas in the notes are drawn.
     assert re.search("<mi>(&#x003B7;|η)</mi></mrow></math> = <math", page)
     assert "$" not in page[page.index("ten runs") :].partition("</p>")[0]
 
@@ -201,13 +205,11 @@ def test_figures_carry_their_verdicts_and_lineage(page):
 
 def test_diverged_runs_are_counted_by_condition_and_not_by_block():
     steps = {"a-run0-01234567": [None, 7], "a-run2-01234567": [3, 4], "b-01234567": [None]}
-    records = [
-        {
-            **{"id": name, "spec_digest": "01234567", "diverged": diverged},
-            "spec": {"first_run": int(name[5]), "runs": 2} if "run" in name else {"runs": 1},
-        }
-        for name, diverged in steps.items()
-    ]
+    records = []
+    for name, diverged in steps.items():
+        spec = {"first_run": int(name[5]), "runs": 2} if "run" in name else {"runs": 1}
+        record_ = {"id": name, "spec_digest": "01234567", "diverged": diverged, "spec": spec}
+        records.append(record_)
     item = Item("first", "figure", "kl_privacy", "", Markup(), Markup(), [], [], {}, records)
     (sentence,) = item.diverged
     assert re.fullmatch(r"a-\w{8}: 3 of 4 runs diverged", sentence)
@@ -216,12 +218,13 @@ def test_diverged_runs_are_counted_by_condition_and_not_by_block():
 def test_pages_say_what_the_tier_means_and_what_is_guaranteed(results, pages):
     assert "settings of the user" in pages["index"]
     assert "mean nothing" in index_of(results, "smoke")
-    assert "nothing at all" in pages["runs"]
-    assert "an average" in pages["runs"]
+    assert "nothing at all" in pages["runs"] and "an average" in pages["runs"]
+    runs = pages["runs"][pages["runs"].index('id="runs"') :]
+    assert "kl_privacy training: 2 jobs" in plain(runs)
+    assert "<dd>base 3</dd>" in runs and "<dd>python 3.11</dd>" in runs
 
 
 def test_a_run_without_a_data_set_is_counted_and_its_ledger_read_out(results):
-    shutil.rmtree(results / "runs" / "kl_privacy" / "run-b")
     ledger = {
         "claimed": {"epsilon": 2.0, "by": "a paper"},
         "sampler": [{"name": "poisson", "n": 9}, {"name": "full-batch", "n": 9}],
@@ -229,8 +232,7 @@ def test_a_run_without_a_data_set_is_counted_and_its_ledger_read_out(results):
     }
     record(results, "run-b", {"data": None, "ledger": ledger})
     page = build_pages(Source(results), "t")["runs"]
-    assert "1 condition uses no data set" in page
-    assert "by a paper, epsilon 2" in page
+    assert "1 condition uses no data set" in page and "by a paper, epsilon 2" in page
     assert "n 9, name poisson; n 9, name full-batch" in page
     assert "cost not counted, what the step" in page
 
@@ -238,7 +240,6 @@ def test_a_run_without_a_data_set_is_counted_and_its_ledger_read_out(results):
 def test_long_words_of_privacy_statements_are_said_once_and_what_is_guaranteed_always(results):
     long = "for what it is worth, " * 6
     for name, batches in (("run-a", "poisson"), ("run-b", "full-batch")):
-        shutil.rmtree(results / "runs" / "kl_privacy" / name)
         ledger = {"guaranteed": long, "mechanism": long, "sampler": [{"name": batches}]}
         record(results, name, {"data": None, "ledger": ledger})
     page = build_pages(Source(results), "t")["runs"]
@@ -266,16 +267,8 @@ def test_what_the_paper_shows_and_its_errata_stand_beside_ours(page):
     assert "tests/bounds/test_a.py::test_b" in errata
     assert '<a href="#first">first</a>' in errata
     assert '<dt>claims</dt><dd><a href="#kl-1">kl-1</a></dd>' in errata
-    card = page[page.index('id="kl-1"') : page.index('id="errata"')]
-    assert '<p>Our corrections: <a href="#erratum-kl-x">Eq. 6</a>.</p>' in " ".join(
-        card.split("\n")
-    )
-
-
-def test_runs_are_told_by_kind(pages):
-    runs = pages["runs"][pages["runs"].index('id="runs"') :]
-    assert "kl_privacy training: 2 jobs" in plain(runs)
-    assert "<dd>base 3</dd>" in runs and "<dd>python 3.11</dd>" in runs
+    card = page[page.index('id="kl-1"') : page.index('id="errata"')].replace("\n", " ")
+    assert '<p>Our corrections: <a href="#erratum-kl-x">Eq. 6</a>.</p>' in card
 
 
 def test_links_and_commands_name_only_figures_and_tables_on_the_page(results):
@@ -287,9 +280,7 @@ def test_links_and_commands_name_only_figures_and_tables_on_the_page(results):
     assert "Seen in" in there and "snakemake --cores 2 second</code>" in there
 
 
-def row_of(page, claim):
-    """The text of a claim's row."""
-    return page[page.index(f'id="claim-{claim}"') :].partition("</tr>")[0]
+CARD = r'<details class="card" id="([^"]+)"'
 
 
 def card_of(page, claim):
@@ -310,7 +301,11 @@ def test_a_claim_says_how_it_is_tested_and_its_parts_what_is_different(page):
 
 
 def test_a_row_says_why_at_which_look_and_what_would_decide_it(pages, page):
-    first, open_one = (row_of(pages["index"], name) for name in ("kl-1a", "kl-2"))
+    rows = pages["index"].split("<tr ")
+    first, open_one = (
+        next(row for row in rows if row.startswith(f'id="claim-{name}"'))
+        for name in ("kl-1a", "kl-2")
+    )
     assert "<small>positive, at most the margin</small>" in first
     assert "<small>margin 0.25</small>" in first
     assert '<span class="number">48 runs</span> <small>2.0 h of CPU</small>' in open_one
@@ -330,9 +325,8 @@ def first_screen(page):
 def test_the_first_sentence_counts_the_papers_claims_and_ours_apart(results):
     verdicts = {"kl-1": 0, "kl-2": 1, "kl-3": 3, "kl-10": 0}
     rows = [row(name, verdict=VERDICTS[number]) for name, number in verdicts.items()]
-    rows += [row("kl-4", place="ours", verdict=VERDICTS[1])]
-    write_claims(results / "claims.csv", rows)
-    lede = re.search(r'<p class="lede">(.*?)</p>', index_of(results), re.DOTALL)[1]
+    page = index_on(results, *rows, row("kl-4", place="ours", verdict=VERDICTS[1]))
+    lede = re.search(r'<p class="lede">(.*?)</p>', page, re.DOTALL)[1]
     assert plain(lede) == (
         "At the tier t, of the papers' 4 claims, 2 held, 1 did not and 1 stays open. "
         "1 more claim is our own."
@@ -340,17 +334,12 @@ def test_the_first_sentence_counts_the_papers_claims_and_ours_apart(results):
 
 
 def test_the_map_has_a_cell_for_every_claim_in_order_and_ours_apart(results):
-    names = ["kl-1a", "kl-1", "kl-2", "kl-10"]
-    rows = [row(name) for name in names] + [row("kl-3", place="ours (Sec. 4)")]
-    write_claims(results / "claims.csv", rows)
-    screen = first_screen(index_of(results))
-    theirs, ours = screen.split('<div class="group ours">')
-    assert re.findall(r'class="cell" href="kl_privacy.html#([^"]+)"', theirs) == [
-        "kl-1",
-        "kl-2",
-        "kl-10",
-    ]
-    assert re.findall(r'class="cell" href="kl_privacy.html#([^"]+)"', ours) == ["kl-3"]
+    rows = [row(name) for name in ("kl-1a", "kl-1", "kl-2", "kl-10")]
+    page = index_on(results, *rows, row("kl-3", place="ours (Sec. 4)"))
+    theirs, ours = first_screen(page).split('<div class="group ours">')
+    cell = r'class="cell" href="kl_privacy.html#([^"]+)"'
+    assert re.findall(cell, theirs) == ["kl-1", "kl-2", "kl-10"]
+    assert re.findall(cell, ours) == ["kl-3"]
 
 
 def test_a_claim_whose_number_begins_as_another_s_is_not_its_part(results):
@@ -359,9 +348,7 @@ def test_a_claim_whose_number_begins_as_another_s_is_not_its_part(results):
     pages = build_pages(Source(results), "t")
     order = re.findall(r'<tr id="claim-([^"]+)"', pages["index"])
     assert order == ["kl-1", "kl-1a", "kl-10", "kl-11", "kl-11b"]
-    assert re.findall(r'<details class="card" id="([^"]+)"', pages["kl_privacy"]) == [
-        *("kl-1", "kl-10", "kl-11")
-    ]
+    assert re.findall(CARD, pages["kl_privacy"]) == ["kl-1", "kl-10", "kl-11"]
 
 
 def test_the_main_claims_follow_their_verdicts_and_come_first(results, pages):
@@ -370,8 +357,7 @@ def test_the_main_claims_follow_their_verdicts_and_come_first(results, pages):
     write_claims(results / "claims.csv", rows)
     pages = whole_pages(results)
     assert "Claimed, did not hold: it grows" in plain(first_screen(pages["index"]))
-    order = re.findall(r'<details class="card" id="([^"]+)"', pages["kl_privacy"])
-    assert order == ["kl-1", "kl-3", "kl-0"]
+    assert re.findall(CARD, pages["kl_privacy"]) == ["kl-1", "kl-3", "kl-0"]
     assert "1 of 2 claims held" in plain(first_screen(pages["index"]))
 
 
@@ -387,12 +373,9 @@ def test_a_card_gives_the_answer_first_and_every_comparison_with_its_limit(page)
 
 
 def test_of_the_comparison_that_decides_every_run_is_drawn_where_it_lies(results):
-    rows = [
-        compared("kl-1a", decides=1, values="3 -0.5 1.5 2"),
-        compared("kl-1a", comparison="KL of ntk less he in quick-0123abcd", values="9 9 9"),
-    ]
-    write_claims(results / "comparisons.csv", rows, COMPARISON_COLUMNS)
-    card = card_of(paper_of(results), "kl-1")
+    other = compared("kl-1a", comparison="KL of ntk less he in quick-0123abcd", values="9 9 9")
+    page = paper_of(results, compared("kl-1a", decides=1, values=VALUES), other)
+    card = card_of(page, "kl-1")
     assert 'title="KL of ntk less he in quick-0123abcd">KL of ntk \u2212 he in quick<' in card
     (path,) = re.findall(r'<svg class="runs" [^>]*><path d="M0 1([^"]*)"/></svg>', card)
     steps = re.findall(r"m(\d+)-1v1", path)
@@ -403,9 +386,8 @@ def test_of_the_comparison_that_decides_every_run_is_drawn_where_it_lies(results
     expected = [room + width * (run + 0.5) / 3.5 for run in (-0.5, 1.5, 2, 3)]
     assert places == pytest.approx(expected, abs=100 / RUNS_WIDTH)
     # Runs of two groups that are not paired have no place on an axis of differences.
-    rows[0]["values"] = "3 2 | 1 0.5"
-    write_claims(results / "comparisons.csv", rows, COMPARISON_COLUMNS)
-    assert "<svg" not in card_of(paper_of(results), "kl-1")
+    page = paper_of(results, compared("kl-1a", decides=1, values="3 2 | 1 0.5"), other)
+    assert "<svg" not in card_of(page, "kl-1")
 
 
 def test_an_open_claim_is_not_given_an_interval_that_it_lacks():
@@ -425,9 +407,8 @@ def test_the_top_says_what_is_open_and_what_the_published_run_found(results, tmp
     write_claims(published / "claims.csv", rows)
 
     def state(source, **beside):
-        return re.findall(
-            r'<p class="state">(.*?)</p>', build_pages(source, "t", **beside)["index"]
-        )
+        page = build_pages(source, "t", **beside)["index"]
+        return re.findall(r'<p class="state">(.*?)</p>', page)
 
     (line,) = state(Source(results), published=Source(published))
     assert plain(line) == (
@@ -509,8 +490,7 @@ def test_the_published_pages_are_of_the_published_tiers_and_small_enough_to_be_s
     shown = re.findall(r'<tr id="claim-([^"]+)" data-verdict="([^"]+)"', text)
     rows = read_rows(folder / "results/embedded/claims.csv")
     assert dict(shown) == {row["claim"]: row["verdict"] for row in rows}
-    pages = [folder / f"{name}.html" for name in ("index", *atlas_of("embedded").pages)]
-    for path in pages:
+    for path in (folder / f"{name}.html" for name in ("index", *atlas_of("embedded").pages)):
         assert path.stat().st_size < 600_000, path
         links = {each.partition("#")[0] for each in Reader(path.read_text()).addresses}
         inside = [link for link in links if not link.startswith(("https:", "data:"))]

@@ -19,6 +19,7 @@ from dpatlas_workflow.statistics import Estimate
 
 PROJECT = Path(__file__).resolve().parents[2]
 PUBLISHED = PROJECT / "docs" / "results"
+ENTRIES = [entry for claim in read_claims().claims for entry in claim.entries]
 
 
 def compare(name, rows):
@@ -27,24 +28,23 @@ def compare(name, rows):
     return [pair for block in blocks for pair in printed_comparisons(block, name, rows)]
 
 
-def pairs(tier, name):
+def rows_of(tier, name):
     (path,) = (PUBLISHED / tier).rglob(f"tables/{name}.csv")
-    return compare(name, read_rows(path))
+    return read_rows(path)
+
+
+def pairs(tier, name):
+    return compare(name, rows_of(tier, name))
 
 
 def test_an_accuracy_of_ours_stands_beside_the_printed_one_in_percent():
-    found = {
-        (pair.what, pair.setting): pair for pair in pairs("embedded", "sgld_accuracy_constant")
-    }
+    rows = rows_of("embedded", "sgld_accuracy_constant")
+    found = {(pair.what, pair.setting): pair for pair in compare("sgld_accuracy_constant", rows)}
     pair = found["CIFAR10, alexnet, DP-SGD: accuracy, %", "fonts, strokes-mlp, n = 16000"]
-    rows = read_rows(PUBLISHED / "embedded/dp_sgld/tables/sgld_accuracy_constant.csv")
+    wanted = {"data": "fonts", "backbone": "strokes-mlp", "method": "dp-sgd", "n_train": "16000"}
+    wanted |= {"features": "penultimate", "reading": "paper", "epsilon": "1.0"}
     (ours,) = (
-        row
-        for row in rows
-        if (row["data"], row["backbone"], row["method"]) == ("fonts", "strokes-mlp", "dp-sgd")
-        and (row["n_train"], row["features"]) == ("16000", "penultimate")
-        and (row["reading"], row["epsilon"]) == ("paper", "1.0")
-        and row["weight_decay"] != "0.0"
+        row for row in rows if wanted.items() <= row.items() and row["weight_decay"] != "0.0"
     )
     assert pair.printed == 56.4
     assert pair.ours.value == pytest.approx(100 * float(ours["accuracy_mean"]))
@@ -95,10 +95,10 @@ def test_the_interval_of_a_difference_is_welch_s():
 
 
 def test_the_paper_s_own_rows_are_paired_with_their_data_and_kind():
-    for pair in pairs("workstation", "maxinf_certificates"):
-        assert pair.what.startswith("MNIST")
-        assert pair.setting == "mnist, mlp"
-    kinds = [pair.what.partition(":")[0] for pair in pairs("workstation", "maxinf_certificates")]
+    found = pairs("workstation", "maxinf_certificates")
+    assert {pair.setting for pair in found} == {"mnist, mlp"}
+    kinds = [pair.what.partition(":")[0] for pair in found]
+    assert all(kind.startswith("MNIST") for kind in kinds)
     assert kinds.count("MNIST, DP-SGD prior") == kinds.count("MNIST, data-independent prior") == 5
 
 
@@ -111,7 +111,7 @@ def test_the_paper_s_own_rows_are_paired_with_their_data_and_kind():
     ],
 )
 def test_a_strategy_stands_beside_the_backbone_that_it_stands_for(architecture, rank, printed):
-    rows = read_rows(PUBLISHED / "embedded/lp_fft/tables/lpfft_strategies.csv")
+    rows = rows_of("embedded", "lpfft_strategies")
     (ours, *_) = (row for row in rows if row["source"] == "ours" and row["strategy"] == "fft")
     theirs = [row for row in rows if row["source"] == "printed"]
     changed = {**ours, "architecture": architecture, "lora_rank": rank, "noise_multiplier": "0.0"}
@@ -125,9 +125,8 @@ def test_a_strategy_stands_beside_the_backbone_that_it_stands_for(architecture, 
 
 
 def test_a_single_run_has_no_interval():
-    rows = read_rows(PUBLISHED / "embedded/dp_sgld/tables/sgld_accuracy_constant.csv")
-    once = [{**row, "runs_used": "1"} for row in rows]
-    for pair in compare("sgld_accuracy_constant", once):
+    rows = rows_of("embedded", "sgld_accuracy_constant")
+    for pair in compare("sgld_accuracy_constant", [{**row, "runs_used": "1"} for row in rows]):
         assert pair.interval == (-float("inf"), float("inf"))
 
 
@@ -164,12 +163,7 @@ def test_printed_contrasts_of_claims_are_differences_of_printed_cells():
                 for column, unit in columns.items():
                     if row.get(column):
                         cells.setdefault(block.key, set()).add(float(row[column]) / unit)
-    contrasts = [
-        (entry.paper, what, value)
-        for claim in read_claims().claims
-        for entry in claim.entries
-        for what, value in entry.printed.items()
-    ]
+    contrasts = [(each.paper, *printed) for each in ENTRIES for printed in each.printed.items()]
     assert len(contrasts) > 30
     for paper, what, value in contrasts:
         differences = {round(one - two, 6) for one in cells[paper] for two in cells[paper]}
@@ -178,7 +172,7 @@ def test_printed_contrasts_of_claims_are_differences_of_printed_cells():
 
 def test_a_margin_is_what_its_reason_says():
     read = 0
-    for entry in (entry for claim in read_claims().claims for entry in claim.entries):
+    for entry in ENTRIES:
         reason = entry.margin_from
         if half := re.match(r"Half of .*?([\d.]*\d) points", reason):
             expected = float(half[1]) / 100 / 2

@@ -58,19 +58,23 @@ def published(run, behind=BEHIND, waiting=None, commit="abc"):
     return publish(run, run.parents[1] / "docs", behind, waiting, commit) / "kl_privacy"
 
 
-def waits(
-    name, place="Fig.", runs=2, there=0, cpu_hours=1.0, gpu_hours=0.0, files=(), conditions=()
-):
-    row = {"name": name, "place": place, "runs": runs, "there": there, "cpu_hours": cpu_hours}
-    row |= {"gpu_hours": gpu_hours, "files": [*files], "conditions": [*conditions]}
-    return row
+def waits(name, place="Fig.", **fields):
+    usual = {"runs": 2, "there": 0, "cpu_hours": 1.0, "gpu_hours": 0.0, "files": []}
+    return {"name": name, "place": place, **usual, "conditions": [], **fields}
+
+
+def readme_of(target):
+    return (target / "README.md").read_text()
 
 
 def names(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
 
 
-def test_summaries_are_copied_and_raw_records_are_not(run):
+def test_summaries_are_copied_and_neither_raw_records_nor_figures_of_another_config(run):
+    (run / "figures/kl_vs_moon.csv").write_text("of another config")
+    # An empty folder is published to.
+    (run.parents[1] / "docs/embedded").mkdir(parents=True)
     assert names(published(run)) == {
         "README.md",
         "manifest.json",
@@ -126,10 +130,14 @@ def test_a_published_figure_can_be_explained_without_its_records(run):
     figure = lineage.trace(published(run) / "figures" / f"{FIGURE}.png")
     assert figure["as_made"]
     assert {record["processor"] for record in figure["records"]} == {"Some CPU, avx2"}
-    states = [(record["present"], record["as_used"]) for record in figure["records"]]
-    assert states == [(False, None)] * 2
+    assert [(each["present"], each["as_used"]) for each in figure["records"]] == [(False, None)] * 2
     assert [record["spec"]["depth"] for record in figure["records"]] == [2, 4]
     assert figure["records"][0]["data"]["sha256"] == DATA["sha256"]
+    # It still says what was guaranteed and by which seeds.
+    made = lineage.trace(run / "figures" / f"{FIGURE}.png")
+    for there, here in zip(figure["records"], made["records"], strict=True):
+        assert here["ledger"] and there["ledger"] == here["ledger"]
+        assert there["seeds"] == here["seeds"]
 
 
 def test_of_runs_under_several_versions_no_record_is_said_to_have_one_of_them(run):
@@ -148,12 +156,30 @@ def test_of_runs_under_several_versions_no_record_is_said_to_have_one_of_them(ru
     assert [record["versions"] for record in figure["records"]] == [None, None]
 
 
+GONE = "found no such file; allowed: a complete run"
+EDITED = "found other content than manifest.txt says"
+
+
 @pytest.mark.parametrize(
-    "missing", [f"figures/{FIGURE}.png", f"lineage/{FIGURE}.json", "claims.csv"]
+    ("name", "change", "found"),
+    [
+        (f"figures/{FIGURE}.png", None, f"figures/{FIGURE}.png"),
+        (f"lineage/{FIGURE}.json", None, f"lineage/{FIGURE}.json"),
+        ("claims.csv", None, f"claims.csv: {GONE}"),
+        ("comparisons.csv", None, f"comparisons.csv: {GONE}"),
+        ("manifest.txt", None, f"manifest.txt: {GONE}"),
+        ("claims.csv", ("inconclusive", "reproduced"), f"claims.csv: {EDITED}"),
+        ("comparisons.csv", ("slope", "mean"), f"comparisons.csv: {EDITED}"),
+        ("manifest.txt", ("claims.csv", "verdicts.csv"), f"claims.csv: {EDITED}"),
+    ],
 )
-def test_an_incomplete_run_is_refused_and_the_missing_file_named(run, missing):
-    (run / missing).unlink()
-    with pytest.raises(InputError, match=missing):
+def test_a_run_that_is_not_whole_or_not_as_it_was_made_is_refused(run, name, change, found):
+    path = run / name
+    if change:
+        path.write_text(path.read_text().replace(*change))
+    else:
+        path.unlink()
+    with pytest.raises(InputError, match=found):
         published(run)
     assert not (run.parents[1] / "docs").exists()
 
@@ -168,10 +194,8 @@ def test_publishing_again_replaces_the_folder(run):
     target = published(run)
     (target / "figures" / "old.png").write_text("of an earlier run")
     manifest = read_json(target / "manifest.json")
-    write_json(
-        target / "manifest.json",
-        manifest | {"files": manifest["files"] | {"figures/old.png": "0" * 64}},
-    )
+    manifest["files"]["figures/old.png"] = "0" * 64
+    write_json(target / "manifest.json", manifest)
     assert "figures/old.png" not in names(published(run))
     beside = {"README.md", "claims.csv", "comparisons.csv", "more_runs.json"}
     assert names(target.parent) == {f"kl_privacy/{name}" for name in names(target)} | beside
@@ -202,11 +226,6 @@ def test_a_file_is_no_place_for_a_publication(run, place):
     assert path.read_text() == "mine"
 
 
-def test_an_empty_folder_is_published_to(run):
-    (run.parents[1] / "docs/embedded").mkdir(parents=True)
-    assert "claims.csv" in names(published(run))
-
-
 @pytest.mark.parametrize("name", ["index", "dp_sgld", "runs"])
 def test_a_page_of_the_users_own_beside_the_tiers_is_not_replaced(tmp_path, refusal_of, name):
     write_atomic(tmp_path / f"{name}.html", "mine")
@@ -234,31 +253,6 @@ def test_a_damaged_manifest_of_an_earlier_publication_is_named(run, content, fou
         published(run)
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("claims.csv", "inconclusive", "reproduced"),
-        ("comparisons.csv", "slope", "mean"),
-        ("manifest.txt", "claims.csv", "verdicts.csv"),
-    ],
-)
-def test_verdicts_that_are_not_as_they_were_made_are_refused(run, name, old, new):
-    path = run / name
-    path.write_text(path.read_text().replace(old, new))
-    refused = "claims.csv" if name == "manifest.txt" else name
-    with pytest.raises(InputError, match=f"{refused}: found other content than manifest.txt says"):
-        published(run)
-    path.unlink()
-    with pytest.raises(InputError, match=f"{name}: found no such file; allowed: a complete run"):
-        published(run)
-    assert not (run.parents[1] / "docs").exists()
-
-
-def test_what_a_run_has_of_papers_that_it_makes_no_more_does_not_matter(run):
-    (run / "figures/kl_vs_moon.csv").write_text("of another config")
-    assert "figures/kl_vs_moon.csv" not in names(published(run))
-
-
 def test_a_commit_is_marked_where_files_differ_from_it(tmp_path):
     assert module.commit_of(tmp_path) is None
     write_atomic(tmp_path / "file", "one")
@@ -271,17 +265,20 @@ def test_a_commit_is_marked_where_files_differ_from_it(tmp_path):
     assert module.commit_of(tmp_path) == f"{commit} with changes"
 
 
-def test_the_readme_says_from_when_to_when_jobs_finished(run):
-    first, *_ = run.glob("runs/*/*/cost.json")
+def test_the_readme_says_from_when_to_when_jobs_finished_if_they_have_costs(run):
+    first, second = run.glob("runs/*/*/cost.json")
     write_json(first, read_json(first) | {"finished": "2026-01-31T03:04:05Z"})
-    assert "finished 2026-01-02 to 2026-01-31)" in (published(run) / "README.md").read_text()
+    assert "finished 2026-01-02 to 2026-01-31)" in readme_of(published(run))
+    for path in (first, second):
+        path.unlink()
+    assert "finished on an unknown day)" in readme_of(published(run))
 
 
 def test_the_readme_says_which_code_changed_since_the_run(run, monkeypatch):
     now = {True: "another", False: CODE_NOW}
     monkeypatch.setattr(state, "digest_now", lambda module: now[module.endswith(TABLE)])
     words = f"both digests): dpatlas_workflow.papers.kl_privacy.figures.{TABLE}."
-    assert words in (published(run) / "README.md").read_text()
+    assert words in readme_of(published(run))
 
 
 @pytest.mark.parametrize(("tier", "listed"), [("printed", True), ("embedded", False)])
@@ -291,14 +288,8 @@ def test_a_tier_at_the_printed_sizes_stands_beside_what_is_printed(tmp_path, tie
     comparison = compared("kl-1", level=0.95, runs=12)
     write_claims(folder / "comparisons.csv", [comparison], COMPARISON_COLUMNS)
     write_manifest(folder)
-    text = (published(folder) / "README.md").read_text()
-    assert ("| kl-1 | statement of kl-1 | slope of the KL |" in text) == listed
-
-
-def test_of_records_without_costs_the_day_is_unknown(run):
-    for path in run.glob("runs/*/*/cost.json"):
-        path.unlink()
-    assert "finished on an unknown day)" in (published(run) / "README.md").read_text()
+    row_of_it = "| kl-1 | statement of kl-1 | slope of the KL |"
+    assert (row_of_it in readme_of(published(folder))) == listed
 
 
 @pytest.mark.parametrize(
@@ -311,20 +302,19 @@ def test_a_damaged_cost_is_named(run, cost):
 
 
 def test_a_partial_publication_says_what_waits_for_what(run):
-    width = waits("kl_vs_width", "Fig. 2c", runs=9, there=1, cpu_hours=3.0)
-    width |= {"files": ["stl10"], "conditions": ["he-d4-w8", "he-d4-w16"]}
+    more = {"files": ["stl10"], "conditions": ["he-d4-w8", "he-d4-w16"]}
+    width = waits("kl_vs_width", "Fig. 2c", runs=9, there=1, cpu_hours=3.0, **more)
     target = published(run, waiting=[width, waits("sgld_utility", "Thm 4.1")])
-    text = (target / "README.md").read_text()
+    text = readme_of(target)
     words = "about 3.0 h of CPU; files: stl10; for he-d4-w8, he-d4-w16"
     assert f"| kl_vs_width | Fig. 2c | 1 of 9 | {words} |" in text
     assert "a complete run" not in text and "## What waits" in text
-    assert [each["name"] for each in read_json(target / "manifest.json")["waiting"]] == [
-        width["name"]
-    ]
+    (waiting,) = read_json(target / "manifest.json")["waiting"]
+    assert waiting["name"] == width["name"]
     named = module.waits_for(width | {"gpu_hours": 2.0, "conditions": [*"abcdefghij"]})
     assert named == "about 2.0 h of a GPU; files: stl10; for a, b, c, d, e, f, g, h and 2 more"
     # Of a paper of which nothing is there.
-    assert "| sgld_utility | Thm 4.1 |" in (target / "../dp_sgld/README.md").read_text()
+    assert "| sgld_utility | Thm 4.1 |" in readme_of(target / "../dp_sgld")
     assert not (target / "../dp_sgld/claims.csv").exists()
 
 
@@ -359,9 +349,8 @@ def test_printed_rows_stand_beside_ours():
     beyond = [replace(pair, printed=printed) for printed in (7000, 9000)]
     other = replace(pair, same_data=False)
     lines = printed_lines([pair, alone, *beyond, other], [], [])
-    assert [line.split(" | ")[3] for line in lines if line.startswith("| MNIST")] == [
-        *("yes", "yes", "no", "no", "")
-    ]
+    inside = [line.split(" | ")[3] for line in lines if line.startswith("| MNIST")]
+    assert inside == ["yes", "yes", "no", "no", ""]
     row = "| MNIST, kl | 8155 | 8000 (7785 to 8215) | yes | {} | 3 | mnist, mlp |"
     assert row.format("-155 (-334 to 24)") in lines
     assert row.format("no spread is printed") in lines
@@ -506,13 +495,11 @@ def test_a_paper_that_is_no_part_of_the_run_stays_as_it_was_published(run, old, 
         assert path.name in changed or (target / path).read_bytes() == content
     manifests = [read_json(tier / key / "manifest.json") for key in ("kl_privacy", "audit")]
     assert [each["commit"] for each in manifests] == ["abc", "def"]
-    assert set(manifests[0]["products"]) == {FIGURE, TABLE} and set(manifests[0]["records"]) == {
-        *IDS
-    }
-    assert set(manifests[1]["products"]) == {"audit"}
+    assert [set(each["products"]) for each in manifests] == [{FIGURE, TABLE}, {"audit"}]
+    assert set(manifests[0]["records"]) == {*IDS}
     if old:
         assert manifests[0]["kept"] == {FIGURE: "older"}
-        text = (target / "README.md").read_text()
+        text = readme_of(target)
         assert f"Kept from earlier publications, as that run has not made them: {FIGURE}." in text
         assert "without the records. Judged again by the published runs: kl-2." in text
     assert lineage.trace(target / "figures" / f"{FIGURE}.png")["as_made"]
@@ -523,14 +510,13 @@ def test_beside_the_papers_stands_what_they_say_together(run, capsys):
     published(run)
     tier = audit_run(run)
     rows = read_rows(tier / "claims.csv")
-    assert {row["claim"]: row["verdict"] for row in rows} == {
-        **{"kl-1": "reproduced", "kl-2": "inconclusive", "audit-1": "reproduced"}
-    }
+    verdicts = {"kl-1": "reproduced", "kl-2": "inconclusive", "audit-1": "reproduced"}
+    assert {row["claim"]: row["verdict"] for row in rows} == verdicts
     check_files(tier, rows[2:])
     compared = (tier / "comparisons.csv").read_text().splitlines()
     # A column that one of them does not have is empty.
     assert compared == ["claim,comparison,outlying", "kl-1,slope,", "kl-2,slope,", "audit-1,gap,0"]
-    text = (tier / "README.md").read_text()
+    text = readme_of(tier)
     assert "| [audit](audit/README.md) | 1 | 0 | 1 reproduced | none |" in text
     traced = lineage.find(str(tier), run.parent, "embedded")
     assert {product["name"] for product in traced["products"]} == {FIGURE, TABLE, "audit"}
@@ -603,16 +589,6 @@ def test_all_published_tiers_come_on_the_same_pages_of_links_that_lead_somewhere
 def test_without_a_published_tier_there_is_no_page(tmp_path):
     with pytest.raises(InputError, match="no published tier"):
         write_site(tmp_path)
-
-
-def test_what_is_published_still_says_what_was_guaranteed_and_by_which_seeds(run):
-    traced = lineage.trace(published(run) / "figures" / f"{FIGURE}.png")
-    made = lineage.trace(run / "figures" / f"{FIGURE}.png")
-    for there, here in zip(traced["records"], made["records"], strict=True):
-        assert here["ledger"] and (there["ledger"], there["seeds"]) == (
-            here["ledger"],
-            here["seeds"],
-        )
 
 
 def test_a_tier_that_there_is_not_is_answered_with_those_that_have_results(tmp_path):

@@ -110,9 +110,8 @@ def test_what_did_not_change_is_as_it_was_and_words_are_todays(tmp_path, publish
     rows = {row["claim"]: row for row in as_text(reading.rows)}
     same = {row["claim"]: row for row in published[0]}
     for name in ("kl-1a", "kl-1b", "kl-1c", "kl-1"):
-        words = {"statement", "restated"}
         different = {key for key in COLUMNS if rows[name][key] != same[name][key]}
-        assert different <= words
+        assert different <= {"statement", "restated"}
     assert rows["kl-1b"]["statement"] == "other words"
     # Nobody ran it anew for this publication, whatever claims.yaml says of a later one.
     assert rows["kl-1c"]["restated"].startswith("read afterwards: was 'not reproduced'")
@@ -143,8 +142,8 @@ def test_a_card_says_which_part_failed_how_and_so_does_the_mark_of_a_comparison(
     rows, compared = published
     (card,) = cards(rows, compared, None, {})
     assert card.outcomes == [("opposite", "part a"), ("smaller", "part b")]
-    first, second, third = (question.plot.strips[0].state for question in card.questions)
-    assert (first, second, third) == ("fails", "smaller", "holds")
+    states = [question.plot.strips[0].state for question in card.questions]
+    assert states == ["fails", "smaller", "holds"]
     assert card.questions[2].row["because"].startswith("estimated effect ")
     whole = [row for row in rows if row["claim"] == "kl-1b"]
     (alone,) = cards(whole, compared, None, {})
@@ -174,7 +173,7 @@ def test_a_rule_is_refused_where_the_published_verdict_does_not_follow(tmp_path,
 def test_what_an_entry_asks_is_its_test_its_arguments_and_its_margin():
     now = questions("embedded")
     assert now["kl-1b"]["test"] == "slope" and not {"expected", "label"} & now["kl-1b"].keys()
-    assert questions("embedded", "HEAD").keys() <= now.keys() | {*now}
+    assert questions("embedded", "HEAD").keys() <= now.keys()
     with pytest.raises(InputError, match="one of this repository"):
         questions("embedded", "0" * 40)
 
@@ -185,7 +184,7 @@ def test_published_rows_say_whose_question_they_are_and_how_they_failed(path):
     assert [*rows[0]] == [*OLDER, "failure", "origin", "restated"] == [*COLUMNS]
     for row in rows:
         assert (row["failure"] in FAILURES) == (row["verdict"] == NOT_REPRODUCED), row["claim"]
-        assert row["failure"] or row["verdict"] != NOT_REPRODUCED or row["because"]
+
         assert row["origin"] in ORIGINS
         assert (row["origin"] == OURS) == row["place"].startswith(OURS)
     text = "".join(each.read_text(encoding="utf-8") for each in path.parent.rglob("README.md"))

@@ -45,20 +45,17 @@ def test_what_is_made_is_said_at_once_and_the_state_now_and_then(clock):
     following = begun(stream)
     following.handle(event("JOB_STARTED", jobs=[1, 3]))
     following.handle(event("JOB_FINISHED", job_id=3))
-    assert stream.getvalue().splitlines() == [
-        "3 jobs, about 50 s on 2 cores",
-        "results/t/figures/c.pdf",
-    ]
+    shown = ["3 jobs, about 50 s on 2 cores", "results/t/figures/c.pdf"]
+    assert stream.getvalue().splitlines() == shown
     clock.now += 40
     following.handle(event("JOB_STARTED", jobs=[2]))
     # 50 of 100 seconds of work took 40 seconds.
-    assert stream.getvalue().splitlines()[2:] == [
-        "1 of 3 jobs, 40 s left: simulation a, simulation b"
-    ]
-    following.handle(event("JOB_FINISHED", job_id=1))
-    following.handle(event("JOB_FINISHED", job_id=2))
+    shown.append("1 of 3 jobs, 40 s left: simulation a, simulation b")
+    assert stream.getvalue().splitlines() == shown
+    for job in (1, 2):
+        following.handle(event("JOB_FINISHED", job_id=job))
     following.end()
-    assert stream.getvalue().splitlines()[3:] == ["3 jobs done in 40 s"]
+    assert stream.getvalue().splitlines() == [*shown, "3 jobs done in 40 s"]
 
 
 def test_on_a_terminal_the_state_is_one_line_that_is_written_over(clock, monkeypatch):

@@ -71,36 +71,23 @@ def as_json(record):
 
 def blocks_of(record, size):
     """The records of the blocks of `size` runs that `record`, of one block, consists of."""
-    slug = record.condition.rpartition("-")[0]
-    return [
-        sample_record(
-            record.spec.model_copy(update={"first_run": first, "runs": size}),
-            rows_from(record, first, size),
-            f"{slug}-run{first}",
-        )
-        for first in range(0, record.spec.runs, size)
-    ]
-
-
-def rows_from(record, first, size):
-    """Facts and rows of a record without any but `size` runs from `first` on."""
-    runs = range(first, first + size)
-    return {
-        **record.facts,
-        **{
+    slug, blocks = record.condition.rpartition("-")[0], []
+    for first in range(0, record.spec.runs, size):
+        runs = range(first, first + size)
+        tables = {
             table: [row for row in rows if row.get("run", first) in runs]
             for table, rows in record.tables.items()
-        },
-    }
+        }
+        spec = record.spec.model_copy(update={"first_run": first, "runs": size})
+        blocks.append(sample_record(spec, {**record.facts, **tables}, f"{slug}-run{first}"))
+    return blocks
 
 
 @functools.cache
 def products():
     """(product, name of its module) by the name of every figure and table."""
-    return {
-        name: (product, block.product_module(name))
-        for name, (product, block) in all_products().items()
-    }
+    listed = all_products().items()
+    return {name: (product, block.product_module(name)) for name, (product, block) in listed}
 
 
 def names_of(key, kind):

@@ -46,7 +46,7 @@ def test_another_process_writes_the_same_bytes(job, tmp_path):
     assert made(tmp_path) == first
 
 
-def test_bad_input_is_one_line_and_writes_nothing(job, tmp_path, capsys):
+def test_bad_input_is_one_line_and_writes_nothing(job, tmp_path, refusal_of):
     whole = job("kl_vs_depth")
     absent = tmp_path / "absent.txt"
     absent.write_text(f"{tmp_path}/runs/absent/record.json\n")
@@ -57,9 +57,8 @@ def test_bad_input_is_one_line_and_writes_nothing(job, tmp_path, capsys):
         "settings that are no object": [*whole[:4], "[1]", *whole[5:]],
         "too short for the horizon": job("kl_vs_depth", depth_sweep(steps=6), "short"),
     }
-    for case, arguments in cases.items():
-        assert run_command(main, arguments) == EXIT_BAD_INPUT, case
-        assert capsys.readouterr().err.count("\n") == 1, case
+    for arguments in cases.values():
+        refusal_of(main, *arguments)
     for tier in ("trial", "short"):
         assert not (tmp_path / tier / "made").exists()
         assert not (tmp_path / tier / "lineage").exists()
@@ -77,10 +76,8 @@ def test_a_torn_record_is_named_with_what_to_do(job, tmp_path, capsys, content, 
     for read, given in ((main, arguments), (lambda paths: read_papers({}, paths), [path])):
         assert run_command(read, given) == EXIT_BAD_INPUT
         (line,) = capsys.readouterr().err.splitlines()
-        assert (
-            f"{path}: found {found}" in line
-            and "can be deleted, and snakemake makes it again" in line
-        )
+        assert f"{path}: found {found}" in line
+        assert "can be deleted, and snakemake makes it again" in line
 
 
 def below(row, notes):

@@ -50,21 +50,16 @@ def axes_of(panel, **options):
     return figure_of([panel], **options).axes[0]
 
 
-def ends_of_bars(axes):
-    """Heights of the intervals that are drawn as bars."""
-    paths = [path for lines in axes.collections for path in lines.get_paths()]
-    return {heights(path.vertices[:, 1]) for path in paths}
-
-
 @pytest.mark.parametrize("log", [False, True])
 def test_points_are_values_with_the_intervals_of_their_rows_and_marks_of_divergence(log):
     axis = Axis("depth", log=log)
     axes = axes_of(Panel("", axis, Axis(log=log), points(ROWS, "x", LOOKS)))
     open_marker, cross = (0.2,), (0.97,)
-    assert sorted(drawn_heights(axes.figure)) == sorted(
-        [(0.3, 0.2), (0.6, 0.9), open_marker, cross]
-    )
-    assert ends_of_bars(axes) - {()} == {(0.4, 0.7), (0.1, 0.5), (0.8, 1.1)}
+    shown = [(0.3, 0.2), (0.6, 0.9), open_marker, cross]
+    assert sorted(drawn_heights(axes.figure)) == sorted(shown)
+    paths = [path for lines in axes.collections for path in lines.get_paths()]
+    bars = {heights(path.vertices[:, 1]) for path in paths}
+    assert bars - {()} == {(0.4, 0.7), (0.1, 0.5), (0.8, 1.1)}
     lines = {heights(line.get_ydata()): line for line in axes.get_lines()}
     for name, values in (("he", (0.3, 0.2)), ("lecun", (0.6, 0.9))):
         look, line = LOOKS[name], lines[values]
@@ -81,9 +76,8 @@ def test_points_are_values_with_the_intervals_of_their_rows_and_marks_of_diverge
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_marks_have_the_x_of_their_rows_and_their_ink_covers_it(count):
     looks = {f"s{place}": replace(LOOKS["he"], label=f"s{place}") for place in range(count)}
-    axes = axes_of(
-        Panel(series=points((row(name, 2, 0.5, 0.4, 0.6) for name in looks), "x", looks))
-    )
+    rows = [row(name, 2, 0.5, 0.4, 0.6) for name in looks]
+    axes = axes_of(Panel(series=points(rows, "x", looks)))
     assert {x for line in axes.get_lines() for x in line.get_xdata()} == {2}
     marks = [line for line in axes.get_lines() if line.get_marker() != "None"]
     at = axes.transData.transform((2, 0.5))
