@@ -131,6 +131,16 @@ def test_a_loop_may_sort_leave_out_and_look_at_records(audited, loop):
     assert not report.violated, str(report)
 
 
+@pytest.mark.slow
+def test_a_clip_bound_that_follows_a_noisy_count_is_no_leak(audited):
+    adaptive = (
+        "max_grad_norm=1.0, clipping='adaptive', target_unclipped_quantile=0.5, max_clipbound=10.0,"
+        "min_clipbound=0.1, clipbound_learning_rate=0.2, unclipped_num_std=5.0,"
+    )
+    report = audited(("max_grad_norm=1.0,", adaptive), pairs=10)
+    assert not report.violated, str(report)
+
+
 def test_more_rows_than_records_drawn_are_refused_with_what_to_write_instead(audited):
     views = "inputs, labels = torch.cat([inputs + 1, inputs + 2]), labels.repeat(2)"
     with pytest.raises(InputError, match=r"rows for \d+ records drawn; .*run.loss_weights"):

@@ -115,7 +115,8 @@ class _Planted:
         entered = [self._place(_numbers(row)) for batch in inputs for row in batch]
         found = [place for place in entered if place is not None]
         if not len(found) == len(entered) == rows:
-            found = since
+            # Of inputs that were not seen the last that were drawn: some may have been read before.
+            found = since if inputs else since[max(0, len(since) - rows) :]
         if len(found) != rows:
             allowed = (
                 "one loader without workers, records that reach the network as they are drawn, or "
@@ -303,11 +304,12 @@ def watch_opacus(run: Run, optimizer: Any) -> None:
         run.fact("noise multiplier of each process", stepping.noise_multiplier)
         run.fact("processes", getattr(stepping, "world_size", 1))
         since[:] = 0, 0
+        run.scales.append(float(1 / factor))
         run.see([each.grad * factor for each in stepping.params])
         if (instead := run.sum_instead) is not None:
             parts = torch.from_numpy(instead).split([each.numel() for each in stepping.params])
             for each, part in zip(stepping.params, parts, strict=True):
-                each.grad.copy_(part.view_as(each) / factor)
+                each.grad.copy_(part.view_as(each))
 
     if clip is not None:
         optimizer.clip_and_accumulate = clip_blank

@@ -245,13 +245,16 @@ def run_pair(
         recorder: _Recorder, member: bool, silent: bool = False
     ) -> tuple[dict[str, np.ndarray], Run]:
         watched = recorder.on_sum, recorder.on_weights
-        instead = without.kept if recorder.replays else ()
+        instead = partner_sum if recorder.replays else None
         run = Run(claim, seed, np.array([member]), *watched, silent, instead)
         published = execute(train, run)
         data = run.planted
         if data is not None and data.expected not in (None, len(data.drawn)):
             run.fact(OUTSIDE, len(data.drawn) - data.expected)
         return published, run
+
+    def partner_sum(step: int) -> np.ndarray:
+        return without.kept[step] * run.scales[step]
 
     without, loaded = _Recorder(claim), "torch" in sys.modules
     published, run = execute_with(without, False)

@@ -3,7 +3,7 @@
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -35,8 +35,8 @@ class Run:
     of an audit by one run. seed: everything random in the run derives from it (random, numpy and
     torch are seeded with it before the run begins). claim: the claim that is audited. silent:
     whether the canaries that are in have no gradient, so that they may act on nothing.
-    sums_instead: noisy sums of a run without the canary, from which this one goes on in the place
-    of its own.
+    sum_instead: gives the noisy sum of a step, from 0, of a run without the canary, times its
+    `scales`; this run goes on from it in the place of its own.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Run:
         on_sum: OnValues | None = None,
         on_weights: OnValues | None = None,
         silent: bool = False,
-        sums_instead: Sequence[np.ndarray] = (),
+        sum_instead: Callable[[int], np.ndarray] | None = None,
     ):
         self.claim, self.seed, self.included, self.silent = claim, seed, included, silent
         self.sums = 0
@@ -55,7 +55,9 @@ class Run:
         # from another sum.
         self.facts: dict[str, list[float]] = {}
         self.can_silence = self.can_go_on = False
-        self._sums_instead = sums_instead
+        self._sum_instead = sum_instead
+        # By step what a sum in units of C has to be multiplied by, to be the optimizer's gradient.
+        self.scales: list[float] = []
         # Called when the run has ended.
         self.at_end: list[Callable[[], None]] = []
         # A data set in which canaries were planted.
@@ -83,9 +85,8 @@ class Run:
 
     @property
     def sum_instead(self) -> np.ndarray | None:
-        """(d,) from which the step that was seen last goes on, in units of C; None for its own."""
-        at = self.sums - 1
-        return self._sums_instead[at] if at < len(self._sums_instead) else None
+        """(d,) from which the step that was seen last goes on; None for its own."""
+        return None if self._sum_instead is None else self._sum_instead(self.sums - 1)
 
     @property
     def counted(self) -> np.ndarray:
