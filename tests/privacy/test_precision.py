@@ -123,6 +123,7 @@ def test_rounded_passes_leave_every_record_s_share_within_the_clip(network, clip
             assert largest_share(network, clipping) <= 1 + 1e-5
 
 
+@pytest.mark.slow
 def test_rounded_norms_and_sums_would_not():
     with emulate_precision.emulated(7, everywhere=True):
         assert max(map(largest_share, NETWORKS)) > 1 + 1e-3

@@ -131,7 +131,13 @@ def test_every_kind_was_measured_and_one_without_a_cost_of_its_own_counts_runs(m
     assert cost_of(spec) == KindCost() and units(spec) == 7
 
 
-@pytest.mark.parametrize("tier", tiers())
+@pytest.mark.parametrize(
+    "tier",
+    [
+        each if each in ("embedded", "paper") else pytest.param(each, marks=pytest.mark.slow)
+        for each in tiers()
+    ],
+)
 def test_every_job_of_every_tier_has_a_cost(tier, tmp_path):
     config = load_tier(tier)
     jobs = jobs_of(Atlas(config, tmp_path))

@@ -343,6 +343,7 @@ def test_a_record_of_another_version_in_the_folder_is_told_and_left_alone(tmp_pa
     assert other.read_text() == "{"
 
 
+@pytest.mark.slow
 def test_a_module_that_the_file_imports_counts_too(tmp_path):
     path = write(tmp_path)
     mine = tmp_path / "mine.py"
