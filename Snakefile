@@ -13,7 +13,7 @@ include: "workflow/rules/products.smk"
 include: "workflow/rules/report.smk"
 
 
-if "pretrain" in ATLAS.blocks:
+if "pretrain" in ATLAS.blocks and not ATLAS.config.partial:
 
     include: "workflow/rules/pretrain.smk"
 

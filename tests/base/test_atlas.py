@@ -106,6 +106,15 @@ def test_a_partial_run_shows_whole_figures_and_rows_of_tables(tmp_path):
         assert ("maxinf_certificates" in Atlas(partial, tmp_path).products) is left
 
 
+def test_a_partial_run_without_the_record_of_a_tuning_is_refused(tmp_path):
+    config = load_tier("imagenet")
+    whole = Atlas(config, tmp_path)
+    first, *_ = whole.groups["lp_fft"]["strategies"]
+    write_json(Path(whole.record(first.id)), {})
+    with pytest.raises(InputError, match="partial: found runs without the record of their tuning"):
+        Atlas(config.model_copy(update={"partial": True}), tmp_path)
+
+
 def test_runs_at_the_same_time_have_the_same_lists(tmp_path):
     """A figure would show the records of the run that began last."""
     config = load_tier("smoke")

@@ -2,8 +2,9 @@
 
 for key in ATLAS.blocks:
     for kind, ids in ATLAS.kinds(key).items():
-        # They write weights beside the record and have rules of their own: pretrain.smk.
-        if kind in ATLAS.blocks[key].writes_weights:
+        # They write weights beside the record and have rules of their own: pretrain.smk. A partial
+        # run has no rules for any: what changed since would be made again.
+        if kind in ATLAS.blocks[key].writes_weights or ATLAS.config.partial:
             continue
 
         rule:

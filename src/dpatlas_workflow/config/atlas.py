@@ -82,6 +82,10 @@ class Atlas:
             spec for groups in self.groups.values() for specs in groups.values() for spec in specs
         )
         waited_for = [tuning for spec in in_groups.values() if (tuning := waits_for(spec))]
+        for tuning in waited_for:
+            if tuning not in self.tunings:
+                found = f"runs without the record of their tuning {tuning}"
+                raise InputError("partial", found, "that record too, or false, to run it")
         self.specs: dict[str, Spec] = {
             **{tuning: self.tunings[tuning] for tuning in waited_for},
             **in_groups,
