@@ -219,7 +219,7 @@ TARGET = "{sampler: full, steps: 5, delta: 1e-5, relation: add_remove"
         ('{\n\t"noise": 1,\n\t"noise": 2}', "found noise twice; allowed: once"),
         (
             '{"sampler": "full", "noise": 1, "steps": 3, "delta": 1e-5, "name": "\\ud800"}',
-            "name: found '\\ud800' (text); allowed: text; A name",
+            "name: found '\\ud800' (text); allowed: A name",
         ),
         (f"{TARGET}, target: 3, phases: [{{noise: 2}}]}}", "target: found a noise for every phase"),
     ],

@@ -54,7 +54,8 @@ BY_RULE: dict[Rule, str] = {
         "utility.inputs epsilon padding lora_rank noise_multiplier head_scale feature_scale "
         "lp_lr noise_lp noise_fft lr_lp records inputs hidden records_per_input "
         "sensitivity.drift.d certificates.test_repetitions normalise priors_per_job "
-        "agreement.set kappa.base settings_tried watched n_power p_power fixed weight_decays"
+        "agreement.set kappa.base settings_tried watched n_power p_power epsilon_power "
+        "delta_power fixed weight_decays"
     ),
     at_most(2): (
         "runs runs_per_job every transfer.splits horizons.early counterexample.steps "

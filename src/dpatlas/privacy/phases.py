@@ -83,7 +83,8 @@ class TrainingPhase:
         if isinstance(self.optimizer, str):
             one_of(*OPTIMIZER_NAMES).check("optimizer", self.optimizer)
         if self.optimizer != "sgd" and self.momentum:
-            rule = self.optimizer if isinstance(self.optimizer, str) else "a factory"
+            made_by = getattr(self.optimizer, "func", self.optimizer)
+            rule = getattr(made_by, "__name__", made_by)
             raise InputError("momentum", self.momentum, f"0 with {rule}, which has its own")
         in_words(self.optimizer)
 
