@@ -273,7 +273,7 @@ def watch_opacus(run: Run, optimizer: Any) -> None:
         run.can_silence, planted.expected = True, len(planted.drawn)
         planted.clipped = len(planted.drawn)
         run.at_end.append(_watch_inputs(optimizer.params[0], entered))
-    run.can_go_on = True
+    run.can_replay = True
 
     def clip_blank() -> None:
         many = sum(map(len, _parts(optimizer.params[0])))
@@ -306,8 +306,8 @@ def watch_opacus(run: Run, optimizer: Any) -> None:
         since[:] = 0, 0
         run.scales.append(float(1 / factor))
         run.see([each.grad * factor for each in stepping.params])
-        if (instead := run.sum_instead) is not None:
-            parts = torch.from_numpy(instead).split([each.numel() for each in stepping.params])
+        if (replayed := run.replayed_sum) is not None:
+            parts = torch.from_numpy(replayed).split([each.numel() for each in stepping.params])
             for each, part in zip(stepping.params, parts, strict=True):
                 each.grad.copy_(part.view_as(each))
 

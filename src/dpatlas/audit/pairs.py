@@ -212,7 +212,8 @@ def shifted_noise(sums: Sequence[np.ndarray], noise: float) -> tuple[float, floa
     found = (0.0, 0.0)
     if noise <= 0 or len(vectors) < 2:
         return found
-    size = min(map(np.count_nonzero, vectors))
+    # A number that is shown several times, as in a symmetric matrix, is one draw.
+    size = min(len(np.unique(each[each != 0])) for each in vectors)
     norms = [math.sqrt(float(each @ each)) for each in vectors]
     clean = [
         math.sqrt(max(0.0, 1 - noise**2 * np.count_nonzero(each) / norm**2))
@@ -285,7 +286,7 @@ def run_pair(
         silent = _silent(without, muted, published, execute_with(muted, True, True)[0])
     counts = len(without.energy), len(with_.energy)
     replayed = None
-    if run.can_go_on and acted is not None and counts[0] == counts[1]:
+    if run.can_replay and acted is not None and counts[0] == counts[1]:
         replay = _Recorder(claim, rounding, without, replays=True)
         same_sums, _ = execute_with(replay, True)
         replayed = (UPDATES,) if replay.beside is not None else _changed(published, same_sums)
@@ -304,7 +305,9 @@ def run_pair(
         silent=silent,
         silent_change=muted.change,
         replayed=replayed,
-        shifted=shifted_noise(without.kept, claim.noise or 0.0),
+        shifted=shifted_noise(
+            without.kept, min((each.noise for each in claim.phases), default=0.0)
+        ),
     )
 
 

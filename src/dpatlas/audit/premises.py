@@ -443,9 +443,12 @@ def _shifted(pairs: Sequence[Pair]) -> Premise | None:
     if not found:
         return None
     cosine, shift = max(found)
-    words = f"in {len(found)} of {len(pairs)} pairs two sums agree by {cosine:.2g}, one shifted by "
+    words = (
+        f"in {len(found)} of {len(pairs)} pairs the sums of two steps have a cosine of up to "
+        f"{cosine:.2g}, if one is shifted by {shift:g} coordinates"
+    )
     claimed = "drawn anew at every step"
-    return Premise("noise at other coordinates", VIOLATED, f"{words}{shift:g}", claimed)
+    return Premise("noise at other coordinates", VIOLATED, words, claimed)
 
 
 def _too_few(name: str, pairs: Sequence[Pair], claimed: str) -> Premise:

@@ -35,7 +35,7 @@ class Run:
     of an audit by one run. seed: everything random in the run derives from it (random, numpy and
     torch are seeded with it before the run begins). claim: the claim that is audited. silent:
     whether the canaries that are in have no gradient, so that they may act on nothing.
-    sum_instead: gives the noisy sum of a step, from 0, of a run without the canary, times its
+    replayed_sum: gives the noisy sum of a step, from 0, of a run without the canary, times its
     `scales`; this run goes on from it in the place of its own.
     """
 
@@ -47,15 +47,15 @@ class Run:
         on_sum: OnValues | None = None,
         on_weights: OnValues | None = None,
         silent: bool = False,
-        sum_instead: Callable[[int], np.ndarray] | None = None,
+        replayed_sum: Callable[[int], np.ndarray] | None = None,
     ):
         self.claim, self.seed, self.included, self.silent = claim, seed, included, silent
         self.sums = 0
         # Numbers of the report by name; whether the training can silence its canaries, and go on
         # from another sum.
         self.facts: dict[str, list[float]] = {}
-        self.can_silence = self.can_go_on = False
-        self._sum_instead = sum_instead
+        self.can_silence = self.can_replay = False
+        self._replayed_sum = replayed_sum
         # By step what a sum in units of C has to be multiplied by, to be the optimizer's gradient.
         self.scales: list[float] = []
         # Called when the run has ended.
@@ -84,9 +84,9 @@ class Run:
         return weights
 
     @property
-    def sum_instead(self) -> np.ndarray | None:
+    def replayed_sum(self) -> np.ndarray | None:
         """(d,) from which the step that was seen last goes on; None for its own."""
-        return None if self._sum_instead is None else self._sum_instead(self.sums - 1)
+        return None if self._replayed_sum is None else self._replayed_sum(self.sums - 1)
 
     @property
     def counted(self) -> np.ndarray:

@@ -156,7 +156,8 @@ def explained(model: type[Model], error: ValidationError) -> tuple[str, str, str
         words.append(f"without quotes; {nested}")
     sentence = sentence_of(schema_of(model), node).rstrip(".")
     # A text is found: which texts are allowed, the sentence says.
-    words = [sentence] if words == ["text"] and isinstance(value, str) else [*words, sentence]
+    said = sentence and words == ["text"] and isinstance(value, str)
+    words = [sentence] if said else [*words, sentence]
     return where or "config", shown(value), "; ".join(filter(None, words))
 
 
