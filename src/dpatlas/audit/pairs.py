@@ -306,7 +306,7 @@ def run_pair(
         silent_change=muted.change,
         replayed=replayed,
         shifted=shifted_noise(
-            without.kept, min((each.noise for each in claim.phases), default=0.0)
+            without.kept, min((each.noise or 0.0 for each in claim.phases), default=0.0)
         ),
     )
 
