@@ -209,6 +209,17 @@ def test_a_process_that_dies_leaves_no_noisy_sum_uncounted(both):
     assert [found["broken"] for found in both] == [[2, 2], [2, 2]]
 
 
+def test_a_training_keeps_no_group_that_was_destroyed(tmp_path):
+    """The threads of a group that is kept abort the process at its end, about once in three."""
+    meeting = f"file://{tmp_path}/meeting"
+    dist.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
+    private = training([phase()], processes=dist.group.WORLD)
+    private.step()
+    dist.destroy_process_group()
+    with pytest.raises(InputError, match="processes: found a group that was destroyed"):
+        private.step()
+
+
 @pytest.mark.parametrize("group", [2, None])
 def test_what_is_no_group_is_refused_or_is_one_process(group):
     if group is None:

@@ -5,6 +5,7 @@ processes before the noise, and everyone adds the same noise to the same sum: it
 the parameters stay equal, and the ledger is that of one process.
 """
 
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,15 +22,25 @@ from dpatlas.privacy.units import Rows, row_count
 class Processes:
     """The processes of a group; device: where what they exchange lies, as the parameters do.
 
-    Raises InputError for what is no process group of which this process is a member.
+    The group is held weakly: one that its maker has destroyed must end its threads, which abort a
+    process that exits with them. Raises InputError for what is no process group of which this
+    process is a member, and for one that was destroyed.
     """
 
     def __init__(self, group: Any, device: torch.device):
         if not isinstance(group, dist.ProcessGroup):
             allowed = "a process group, such as torch.distributed.group.WORLD after its set-up"
             raise InputError("processes", type(group).__name__, allowed)
-        self.group, self.device = group, device
+        self._group, self.device = weakref.ref(group), device
         self.rank, self.count = dist.get_rank(group), dist.get_world_size(group)
+
+    @property
+    def group(self) -> dist.ProcessGroup:
+        """The group; InputError where it was destroyed."""
+        group = self._group()
+        if group is None:
+            raise InputError("processes", "a group that was destroyed", "one that still exists")
+        return group
 
     def share(self, size: int, rows: Rows) -> tuple[int, Rows]:
         """This process's rows among those of whole units of `size` rows, and how many precede."""
