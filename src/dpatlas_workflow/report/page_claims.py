@@ -4,11 +4,12 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dpatlas.errors import InputError
 from dpatlas_workflow.evidence import verdicts
-from dpatlas_workflow.evidence.claim_file import Claims, Headline
+from dpatlas_workflow.evidence.claim_file import Claims, Headline, Statement
 from dpatlas_workflow.evidence.run_values import samples_of
 
 # An outcome in the words of the first screen; by verdict, the sentence that opens a card.
@@ -43,21 +44,9 @@ Rows = Sequence[Mapping[str, str]]
 Tables = tuple[Rows, Rows]
 
 
-@dataclass(frozen=True)
-class ClaimProtocol:
-    """What claims.yaml says of a row beside its statement; of a part, what its claim does not say.
-
-    deviations: None where nothing is said of them.
-    """
-
-    asserts: str
-    deviations: tuple[str, ...] | None
-    pilots: str
-    margin_from: str = ""
-    printed: Mapping[str, float] = field(default_factory=dict)
-
-
-NOTHING = ClaimProtocol("", None, "")
+# What a part does not say again where its claim says the same; of a row that nothing is said of.
+SHARED: Mapping[str, Any] = {"asserts": "", "deviations": None, "pilots": ""}
+NOTHING = Statement(id="", paper="", place="", statement="", kind="", evidence=())
 
 
 @dataclass(frozen=True)
@@ -102,7 +91,7 @@ class Question:
     """
 
     row: Mapping[str, str]
-    protocol: ClaimProtocol
+    protocol: Statement
     plot: Plot | None
     others: Mapping[str, "Question"] = field(default_factory=dict)
 
@@ -121,7 +110,7 @@ class Card:
 
     id: str
     row: Mapping[str, str]
-    protocol: ClaimProtocol
+    protocol: Statement
     questions: list[Question]
     others: Mapping[str, str] = field(default_factory=dict)
 
@@ -253,19 +242,15 @@ def takeaways(headline: Headline, rows: Sequence[Mapping[str, str]]) -> list[Tak
     ]
 
 
-def protocols(claims: Claims) -> dict[str, ClaimProtocol]:
-    """The protocol of every row that has something to say, by its id."""
-    shown = {}
+def protocols(claims: Claims) -> dict[str, Statement]:
+    """What claims.yaml says of every row, by its id; of a part, what its claim does not say."""
+    said: dict[str, Statement] = {}
     for claim in claims.claims:
-        shared = shown[claim.id] = ClaimProtocol(claim.asserts, claim.deviations, claim.pilots)
+        said[claim.id] = claim
         for entry in claim.entries:
-            own = {name: getattr(entry, name) for name in ClaimProtocol.__dataclass_fields__}
-            for name in ("asserts", "deviations", "pilots") if claim.has_parts else ():
-                # The row of the claim says it already.
-                if own[name] == getattr(shared, name):
-                    own[name] = getattr(NOTHING, name)
-            shown[entry.id] = ClaimProtocol(**own)
-    return {name: protocol for name, protocol in shown.items() if protocol != NOTHING}
+            own = [n for n in SHARED if getattr(entry, n) == getattr(claim, n) and claim.has_parts]
+            said[entry.id] = replace(entry, **{name: SHARED[name] for name in own})
+    return said
 
 
 def _by_claim(rows: Rows, compared: Rows) -> dict[str, tuple[Mapping[str, str], Rows]]:
