@@ -72,21 +72,18 @@ def product_differences(run: Path) -> list[str]:
     That is a file of a figure or table, a record behind it, or the code that drew it; and a file
     among figures and tables that no lineage names.
     """
-    lines: list[str] = []
-    named: set[str] = set()
-    torn: set[str] = set()
+    nodes: dict[str, index.Node] = {}
 
     def check(path: Path) -> Iterator[str]:
-        node = index.product_node(path, index.read_lineage(path))
-        torn.remove(path.stem)
-        named.update(node.files)
+        node = nodes[path.stem] = index.product_node(path, index.read_lineage(path))
         yield from file_differences(run, node.files)
         if changed := node.code_difference:
             yield f"{node.kind}s/{path.stem}: {changed}"
 
-    for path in sorted(run.glob("lineage/*.json")):
-        torn.add(path.stem)
-        lines += refused(run, path, check)
+    paths = sorted(run.glob("lineage/*.json"))
+    lines = [line for path in paths for line in refused(run, path, check)]
+    named = {name for node in nodes.values() for name in node.files}
+    torn = {path.stem for path in paths} - nodes.keys()
     files = [f"{folder}/{name}" for folder in index.SUFFIXES for name in _visible(run / folder)]
     others = (name for name in files if name not in named and Path(name).stem not in torn)
     return lines + [f"{name}: no lineage names it" for name in others]
