@@ -233,9 +233,8 @@ def takeaways(headline: Headline, rows: Sequence[Mapping[str, str]]) -> list[Tak
     grouped: dict[tuple[bool, str], list[tuple[str, str]]] = defaultdict(list)
     for claim, clause in headline.main.items():
         if row := judged.get(claim):
-            grouped[
-                verdicts.origin_of(row["place"]) == verdicts.OURS, verdicts.outcome(row)
-            ].append((claim, clause))
+            ours = verdicts.origin_of(row["place"]) == verdicts.OURS
+            grouped[ours, verdicts.outcome(row)].append((claim, clause))
     order = [(ours, kind) for ours in (False, True) for kind in verdicts.OUTCOMES]
     return [
         Takeaway(kind, ours, grouped[ours, kind]) for ours, kind in order if (ours, kind) in grouped
