@@ -10,7 +10,7 @@ from tier_atlases import atlas_of
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.models import backbone
 from dpatlas.models.build import build
-from dpatlas_workflow.config import features
+from dpatlas_workflow.config import planned
 from dpatlas_workflow.config.atlas import data_id
 from dpatlas_workflow.config.sizes import INPUTS, features_mb, records_of
 from dpatlas_workflow.cost.plan import jobs_of
@@ -68,7 +68,7 @@ def test_the_plan_counts_them(atlas):
 
 
 def test_a_chunk_is_as_large_as_the_memory_is_declared_for():
-    assert features.CHUNK == backbone.CHUNK
+    assert planned.CHUNK == backbone.CHUNK
 
 
 @functools.cache

@@ -9,46 +9,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dpatlas.base.folders import (
-    CONFIG,
-    DEFAULT_TIER,
-    PACKAGED,
-    RESULTS,
-    TIERS,
-    command,
-    published_results,
-)
+from dpatlas.base import folders
 from dpatlas.base.guard import one_of
 from dpatlas.errors import EXIT_FAILED_RUN, ArgumentParser, InputError
-from dpatlas_workflow.evidence.verdicts import (
-    CLAIMS,
-    FAILURES,
-    IDENTITY,
-    NOT_CONTRADICTED,
-    NOT_REPRODUCED,
-    NOT_RUN,
-    OURS,
-    OUTCOMES,
-    REPRODUCED,
-    VERDICTS,
-    check_files,
-    counted,
-    counts,
-    observed_text,
-    outcome,
-    read_claims,
-)
+from dpatlas_workflow.evidence import verdicts
 from dpatlas_workflow.registry import all_papers
 
 Row = Mapping[str, str]
-MARKS = dict(zip(OUTCOMES, "+!-<-=?.", strict=True))
+MARKS = dict(zip(verdicts.OUTCOMES, "+!-<-=?.", strict=True))
 # Colours of a terminal: green, red, cyan, yellow, grey. The marks say the same without them.
-COLOURS = dict(zip(VERDICTS, ("32", "31", "36", "33", "90"), strict=True))
+COLOURS = dict(zip(verdicts.VERDICTS, ("32", "31", "36", "33", "90"), strict=True))
 # Verdicts of which one contradicts the other, on the same claim.
-CONTRADICTING = {REPRODUCED, NOT_REPRODUCED}
+CONTRADICTING = {verdicts.REPRODUCED, verdicts.NOT_REPRODUCED}
 WIDEST = 160
 # Letters of the longest verdict with its failure.
-WORDS = len(NOT_REPRODUCED) + 2 + max(map(len, FAILURES))
+WORDS = len(verdicts.NOT_REPRODUCED) + 2 + max(map(len, verdicts.FAILURES))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     keys = tuple(all_papers())
     parser = ArgumentParser(prog="dpatlas claims", description=__doc__, allow_abbrev=False)
     parser.add_argument("--tier", default="embedded", help="folder under the results")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
+    parser.add_argument("--results", type=Path, default=folders.RESULTS, help="folder of all tiers")
     parser.add_argument(
         "--docs", type=Path, help="folder of published tiers; else docs/results, or the package's"
     )
@@ -79,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     for name in ("markdown", "badge"):
         if options.check and getattr(options, name):
             raise InputError("--check", f"--{name} as well", "--json beside it, or nothing")
-    docs = options.docs or published_results()
+    docs = options.docs or folders.published_results()
     run, published = options.results / options.tier, docs / options.tier
     columns = ["place"] if options.badge or options.markdown else []
     if not options.published:
@@ -96,8 +71,8 @@ def main(arguments: Sequence[str]) -> int:
             print(json.dumps(found, indent=1))
         else:
             noun = "contradiction" + "s" * (len(contradictions) != 1)
-            counted = f"{len(lines)} of {len(rows)} verdicts changed; {len(contradictions)} {noun}"
-            print(*lines, counted, sep="\n")
+            counts = f"{len(lines)} of {len(rows)} verdicts changed"
+            print(*lines, f"{counts}; {len(contradictions)} {noun}", sep="\n")
         return EXIT_FAILED_RUN if contradictions else 0
     if options.markdown or options.badge:
         print(summary(rows) if options.markdown else badge(rows))
@@ -112,17 +87,17 @@ def main(arguments: Sequence[str]) -> int:
 
 def _require_claims(folder: Path, *, published: bool) -> None:
     """InputError for a tier without verdicts, which says where there are some."""
-    path = folder / CLAIMS
+    path = folder / verdicts.CLAIMS
     if path.exists():
         return
-    tiers = sorted(file.parent.name for file in folder.parent.glob(f"*/{CLAIMS}"))
+    tiers = sorted(file.parent.name for file in folder.parent.glob(f"*/{verdicts.CLAIMS}"))
     others = [f"--tier {' or '.join(tiers)}"] if tiers else []
     if published:
         allowed = " or ".join(others) or "a folder of published tiers: --docs"
         raise InputError(str(path), "no such file", allowed)
-    named = folder.name == DEFAULT_TIER or (TIERS / f"{folder.name}.yaml").is_file()
-    if named or (folder / CONFIG).is_file():
-        run = command("claims", folder.name)
+    named = folder.name == folders.DEFAULT_TIER or (folders.TIERS / f"{folder.name}.yaml").is_file()
+    if named or (folder / folders.CONFIG).is_file():
+        run = folders.command("claims", folder.name)
         others.insert(0, f"the verdicts of a run: run {run} first")
     raise InputError(str(path), "no such file", ", or ".join([*others, "--published"]))
 
@@ -133,22 +108,22 @@ def read_verdicts(folder: Path, paper: str | None = None, *columns: str) -> list
     Raises InputError for a missing file, one that is no such csv or lacks one of these columns, and
     for a verdict that rests on a figure or table which is not there.
     """
-    rows = read_claims(folder, "paper", "evidence", *columns)
+    rows = verdicts.read_claims(folder, "paper", "evidence", *columns)
     rows = [row for row in rows if paper in (None, row["paper"])]
     for row in rows:
-        if row["verdict"] not in VERDICTS:
-            where = f"{folder / CLAIMS}: {row['claim']}"
-            raise InputError(where, row["verdict"], ", ".join(VERDICTS))
+        if row["verdict"] not in verdicts.VERDICTS:
+            where = f"{folder / verdicts.CLAIMS}: {row['claim']}"
+            raise InputError(where, row["verdict"], ", ".join(verdicts.VERDICTS))
     # A wheel has the verdicts alone.
-    if folder.parent != PACKAGED:
-        check_files(folder, rows)
+    if folder.parent != folders.PACKAGED:
+        verdicts.check_files(folder, rows)
     return rows
 
 
 def badge(rows: Sequence[Row]) -> str:
     """How many of the papers' own claims, parts not counted, are reproduced."""
-    theirs = sum(counts(rows).values(), Counter[str]())
-    return f"{theirs[REPRODUCED]} of {theirs.total()} claims reproduced"
+    theirs = sum(verdicts.counts(rows).values(), Counter[str]())
+    return f"{theirs[verdicts.REPRODUCED]} of {theirs.total()} claims reproduced"
 
 
 def changes(before: Sequence[Row], now: Sequence[Row]) -> list[tuple[str, bool]]:
@@ -162,12 +137,12 @@ def changes(before: Sequence[Row], now: Sequence[Row]) -> list[tuple[str, bool]]
     old, new = ({row["claim"]: row for row in rows} for rows in (before, now))
     changed = []
     for claim in dict.fromkeys([*old, *new]):
-        verdicts = [rows[claim]["verdict"] if claim in rows else None for rows in (old, new)]
+        pair = [rows[claim]["verdict"] if claim in rows else None for rows in (old, new)]
         # Papers that were not run are no part of a publication.
-        if verdicts[0] == verdicts[1] or {*verdicts} == {None, NOT_RUN}:
+        if pair[0] == pair[1] or {*pair} == {None, verdicts.NOT_RUN}:
             continue
         contradicts = {_side(rows.get(claim)) for rows in (old, new)} == CONTRADICTING
-        line = f"{claim}: " + " -> ".join(verdict or "no such claim" for verdict in verdicts)
+        line = f"{claim}: " + " -> ".join(verdict or "no such claim" for verdict in pair)
         changed.append((line + ", a contradiction" * contradicts, contradicts))
     return changed
 
@@ -176,8 +151,8 @@ def _side(row: Row | None) -> str | None:
     """The verdict, where `not contradicted` is the best that a row can have: `reproduced`."""
     if row is None:
         return None
-    best = row.get("kind") == IDENTITY and row["verdict"] == NOT_CONTRADICTED
-    return REPRODUCED if best else row["verdict"]
+    best = row.get("kind") == verdicts.IDENTITY and row["verdict"] == verdicts.NOT_CONTRADICTED
+    return verdicts.REPRODUCED if best else row["verdict"]
 
 
 def table(rows: Sequence[Row], *, width: int, colour: bool) -> str:
@@ -187,7 +162,7 @@ def table(rows: Sequence[Row], *, width: int, colour: bool) -> str:
     for paper in dict.fromkeys(row["paper"] for row in rows):
         lines += [*([""] if lines else []), paper]
         lines += [_line(row, claims, width, colour) for row in rows if row["paper"] == paper]
-    return "\n".join([*lines, "", f"of the papers' claims: {counted(rows)}", _ours(rows)])
+    return "\n".join([*lines, "", f"of the papers' claims: {verdicts.counted(rows)}", _ours(rows)])
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -195,10 +170,13 @@ def summary(rows: Sequence[Row]) -> str:
 
     Parts are not counted; claims of our own stand below.
     """
-    by_paper = counts(rows)
+    by_paper = verdicts.counts(rows)
     total = sum(by_paper.values(), Counter[str]())
-    shown = [each for each in OUTCOMES if each != NOT_REPRODUCED or total[each]]
-    heads = (f"{NOT_REPRODUCED}: {each}" if each in FAILURES else each for each in shown)
+    shown = [each for each in verdicts.OUTCOMES if each != verdicts.NOT_REPRODUCED or total[each]]
+    heads = (
+        f"{verdicts.NOT_REPRODUCED}: {each}" if each in verdicts.FAILURES else each
+        for each in shown
+    )
     lines = [f"| paper | {' | '.join(heads)} |", "|---" * (len(shown) + 1) + "|"]
     for paper, number in [*by_paper.items(), ("all", total)]:
         lines.append(f"| {paper} | {' | '.join(str(number[each]) for each in shown)} |")
@@ -206,15 +184,15 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def _ours(rows: Sequence[Row]) -> str:
-    return f"claims of our own stand apart: {counted(rows, OURS)}"
+    return f"claims of our own stand apart: {verdicts.counted(rows, verdicts.OURS)}"
 
 
 def _line(row: Row, claims: int, width: int, colour: bool) -> str:
     verdict = row["verdict"]
     words = ": ".join(filter(None, (verdict, row.get("failure"))))
-    verdict_cell = f"{MARKS[outcome(row)]} {words:<{WORDS}}"
+    verdict_cell = f"{MARKS[verdicts.outcome(row)]} {words:<{WORDS}}"
     shown = f"\033[{COLOURS[verdict]}m{verdict_cell}\033[0m" if colour else verdict_cell
     start = f"  {row['claim']:<{claims}}  "
     left = max(width - len(start) - len(verdict_cell) - 2 - 31, 20)
     words = textwrap.shorten(row.get("statement", ""), left, placeholder=" ...")
-    return f"{start}{shown}  {observed_text(row, digits=3):<29}  {words}".rstrip()
+    return f"{start}{shown}  {verdicts.observed_text(row, digits=3):<29}  {words}".rstrip()

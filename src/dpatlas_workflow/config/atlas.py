@@ -25,9 +25,8 @@ from dpatlas.errors import InputError
 from dpatlas_workflow.blocks import Block
 from dpatlas_workflow.config import own
 from dpatlas_workflow.config.backbones import weights_file
-from dpatlas_workflow.config.features import FrozenFeatures
 from dpatlas_workflow.config.load import project_root
-from dpatlas_workflow.config.planned import PlannedJob, weights_of
+from dpatlas_workflow.config.planned import FrozenFeatures, PlannedJob, weights_of
 from dpatlas_workflow.config.products import Product, all_products, products_of
 from dpatlas_workflow.config.root import General
 from dpatlas_workflow.cost.counting import cost_of

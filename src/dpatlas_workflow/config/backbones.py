@@ -10,17 +10,10 @@ from dpatlas.base.networks import FROM_FILES, IMPORTED
 from dpatlas.base.specs import Spec
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
+from dpatlas_workflow import pretraining
 from dpatlas_workflow.config.own import check_backbone
 from dpatlas_workflow.config.root import General
 from dpatlas_workflow.config.types import Classes, DataSet, ImageShape, NetworkOptions, Path
-from dpatlas_workflow.pretraining import (
-    Epochs,
-    ImageBatch,
-    LabelSmoothing,
-    LargestRate,
-    Moved,
-    WeightDecay,
-)
 
 KEY = "pretrain"
 # Data sets to pre-train on, and publishers of weights.
@@ -74,12 +67,12 @@ class Backbone(Model):
     options: NetworkOptions
     n_train: TrainImages = optional()
     n_test: TestImages = optional()
-    epochs: Epochs = optional()
-    batch: ImageBatch = optional()
-    lr: LargestRate = optional()
-    weight_decay: WeightDecay = optional()
-    label_smoothing: LabelSmoothing = optional()
-    augmentation: Moved = setting(
+    epochs: pretraining.Epochs = optional()
+    batch: pretraining.ImageBatch = optional()
+    lr: pretraining.LargestRate = optional()
+    weight_decay: pretraining.WeightDecay = optional()
+    label_smoothing: pretraining.LabelSmoothing = optional()
+    augmentation: pretraining.Moved = setting(
         "Shifts and flips in training; none where not given.", default=None
     )
 
@@ -95,11 +88,11 @@ class Backbones(Model):
     )
     n_train: TrainImages
     n_test: TestImages
-    epochs: Epochs
-    batch: ImageBatch
-    lr: LargestRate
-    weight_decay: WeightDecay
-    label_smoothing: LabelSmoothing
+    epochs: pretraining.Epochs
+    batch: pretraining.ImageBatch
+    lr: pretraining.LargestRate
+    weight_decay: pretraining.WeightDecay
+    label_smoothing: pretraining.LabelSmoothing
     train: Once[str] = setting("Backbones to train or import, by name.", min_length=1)
     backbones: dict[Annotated[str, Field(pattern="^[a-z0-9][a-z0-9-]{0,30}$")], Backbone] = setting(
         "Backbones by name, used or not; each that is trained may set the numbers above for itself."

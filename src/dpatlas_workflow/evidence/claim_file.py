@@ -228,6 +228,8 @@ class Statement:
     asserts: str = ""
     deviations: tuple[str, ...] | None = None
     pilots: str = ""
+    margin_from: str = ""
+    printed: Mapping[str, float] = field(default_factory=dict)
     restated: Mapping[str, str] = field(default_factory=dict)
     other_reading: bool = False
 
@@ -246,8 +248,6 @@ class ClaimEntry(Statement):
     test: str
     arguments: Mapping[str, Any]
     margin: float = 0.0
-    margin_from: str = ""
-    printed: Mapping[str, float] = field(default_factory=dict)
     elsewhere: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 

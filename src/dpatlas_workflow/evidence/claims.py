@@ -5,17 +5,11 @@ It writes claims.csv and, beside it, comparisons.csv: what each verdict compares
 Each paper's folder has `claims.yaml`, what is claimed and when it counts as reproduced, and
 `claims.py`, how the numbers are taken from its records.
 
-Statistical verdicts: every comparison inside a claim gets two-sided Student t intervals over runs,
-at looks after 6, 12, 24, 48 and 96 runs. The statistical entries of one paper share the error
-(Bonferroni): each has `FAMILY_ERROR` / entries, a fifth of it at each look. An entry is
-reproduced only if all its comparisons hold, so a wrong "reproduced" needs a wrong interval in one
-known comparison, and its intervals have the level 1 - error (divided among alternatives, where any
-of several would do). It is not reproduced if one of them fails, which could happen by chance in
-any, so to refute, the error is divided among them. A comparison holds if its interval lies on the
+The statistical entries of one paper share the error (Bonferroni): each has `FAMILY_ERROR` /
+entries, a fifth of it at each look at its runs. A comparison holds if its interval lies on the
 claimed side of the limit, and fails if it lies on the other side of the limit and the margin: the
 smallest effect that matters. `looks.decide` turns looks into a verdict; a diverged run, or fewer
-runs than the first look needs, make an entry inconclusive. Bootstrap intervals over few runs stay
-within the range of the runs and could not keep such a level.
+runs than the first look needs, make an entry inconclusive.
 """
 
 import contextlib
@@ -108,16 +102,10 @@ def judge_claims(
 ) -> list[dict[str, Any]]:
     """Rows of claims.csv, by column: a row per entry, and one for each claim with parts.
 
-    judged: what `judge_entries` gave, if it was called before.
-
-    `detectable`: how far from its limit the decisive quantity has to be to be shown with
-    probability .8 by so many runs of such spread.
-
-    Raises InputError for a statistical entry with a directional comparison and without a margin.
-
     papers: records by paper; a paper that is absent was not run. verdicts: False for settings that
     are too small to mean anything; what was observed is shown all the same. costs: estimated CPU
-    seconds per run by id of a record.
+    seconds per run by id of a record. judged: what `judge_entries` gave, if it was called before.
+    Raises InputError for a statistical entry with a directional comparison and without a margin.
     """
     judged = judge_entries(claims, papers, tests) if judged is None else judged
     rows = []
@@ -338,6 +326,7 @@ def entry_row(
         return row
     row |= {
         "level": f"{decision.level:.10g}",
+        # How far from its limit it has to be, to be shown by so many runs of such spread.
         "detectable": decision.decisive.comparison.estimate.detectable(decision.level),
         "because": decision.because,
         # What a test reads of draws that are no runs of a condition is whole at every look.

@@ -65,32 +65,26 @@ class Raises:
         """Runs of a condition once it is raised."""
         return max(self.conditions[name].runs, self.runs.get(name, 0))
 
-    def serve(self, entry: OpenEntry, look: int) -> bool:
-        """Whether all conditions of the entry have the runs of a look."""
-        return all(self.runs_of(name) >= look for name in entry.conditions)
+    def needed(self, entry: OpenEntry, look: int) -> dict[str, int]:
+        """The raises that a look at the entry needs beyond these."""
+        short = (name for name in entry.conditions if self.runs_of(name) < look)
+        return {name: self.conditions[name].raised(look) for name in short}
 
     def up_to(self, entry: OpenEntry, look: int) -> "Raises":
         """These raises and those that a look at the entry needs."""
-        needed = {
-            name: self.conditions[name].raised(look)
-            for name in entry.conditions
-            if self.runs_of(name) < look
-        }
-        return Raises(self.conditions, {**self.runs, **needed})
+        return Raises(self.conditions, {**self.runs, **self.needed(entry, look)})
 
     def cost(self, entry: OpenEntry, look: int) -> float:
         """CPU seconds from these raises to a look at the entry."""
-        return sum(
-            (runs - self.runs_of(name)) * self.conditions[name].cpu_s
-            for name, runs in self.up_to(entry, look).runs.items()
-        )
+        needed = self.needed(entry, look).items()
+        return sum((to - self.runs_of(name)) * self.conditions[name].cpu_s for name, to in needed)
 
     def promise(self, entry: OpenEntry, waiting: Sequence[OpenEntry]) -> float:
         """The most decided entries per CPU second, over the looks to which it may be raised."""
         best = 0.0
         for look in entry.chances:
             after = self.up_to(entry, look)
-            decided = sum(e.chances.get(look, 0.0) for e in waiting if after.serve(e, look))
+            decided = sum(e.chances.get(look, 0.0) for e in waiting if not after.needed(e, look))
             # What has the runs already, but for another entry of this round, costs nothing more.
             best = max(best, decided / max(self.cost(entry, look), 1e-9))
         return best
@@ -107,7 +101,7 @@ def next_round(
     """
     raises = Raises(conditions, {})
     open_entries = (entry for entry in entries if any(entry.chances.values()))
-    waiting = [entry for entry in open_entries if not raises.serve(entry, entry.next_look)]
+    waiting = [entry for entry in open_entries if raises.needed(entry, entry.next_look)]
     chosen: list[str] = []
     spent = 0.0
     while waiting and not (chosen and spent >= SHARE * budget_s):
@@ -118,7 +112,7 @@ def next_round(
         best = max(affordable, key=lambda entry: raises.promise(entry, waiting))
         spent += costs[best.id]
         raises = raises.up_to(best, best.next_look)
-        served = [entry.id for entry in waiting if raises.serve(entry, entry.next_look)]
-        chosen += served
-        waiting = [entry for entry in waiting if entry.id not in served]
+        still = [entry for entry in waiting if raises.needed(entry, entry.next_look)]
+        chosen += [entry.id for entry in waiting if entry not in still]
+        waiting = still
     return Round(raises.runs, tuple(chosen), spent) if raises.runs else None

@@ -20,12 +20,7 @@ from dpatlas.base.fields import Model, Once, setting
 from dpatlas.errors import InputError
 from dpatlas_workflow.evidence.comparisons import Evidence, NotRun, PaperRecords, Undecided
 from dpatlas_workflow.rows import as_list, columns, fields_of
-from dpatlas_workflow.statistics import (
-    Comparison,
-    Estimate,
-    difference_estimate,
-    mean_estimate,
-)
+from dpatlas_workflow.statistics import Comparison, Estimate, difference_estimate, mean_estimate
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")]
 Value = str | int | float | bool

@@ -221,22 +221,17 @@ class Node:
         return above(self.path, 0 if self.path.name == MANIFEST else 1)
 
     @property
-    def code_digest(self) -> str | None:
-        """Digest of the module when it ran, None where none was kept."""
-        return self.facts.get("code_digest")
-
-    @property
-    def code_now(self) -> str | None:
-        """Digest of the module as it is on disk, None if it is gone."""
-        return state.digest_now(self.module)
+    def code(self) -> Content:
+        """The module, its digest when it ran, and as it is on disk: None if it is gone."""
+        digest, now = self.facts.get("code_digest"), state.digest_now(self.module)
+        code = {"module": self.module, "code_digest": digest, "code_now": now}
+        return {**code, "code_unchanged": state.as_made(digest, now)}
 
     @property
     def code_difference(self) -> str | None:
         """In words, how the code of today is not that of then."""
-        now = self.code_now
-        if self.code_digest == now:
-            return None
-        return f"made by {self.module} {self.code_digest}, which is {now} now"
+        module, digest, now, _ = self.code.values()
+        return None if digest == now else f"made by {module} {digest}, which is {now} now"
 
 
 def product_node(path: Path, lineage: Mapping[str, Any]) -> Node:

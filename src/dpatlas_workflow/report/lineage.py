@@ -173,22 +173,14 @@ def _product(node: Node, path: Path, index: Index) -> Trace:
         "sha256": sha,
         "as_made": as_made(lineage["outputs"].get(path.name), sha),
         "command": command(node.name, lineage["tier"]),
-        **_code(node),
-        "settings": lineage["settings"],
-        "versions": lineage["versions"],
-        "outputs": lineage["outputs"],
+        **node.code,
+        **_some(lineage, "settings", "versions", "outputs"),
         "claims": index.claims_on({node.name}),
         "records": [
             _node(index.record(name, index.tier_folder / used["path"]), used["sha256"])
             for name, used in lineage["records"].items()
         ],
     }
-
-
-def _code(node: Node) -> Trace:
-    digest, now = node.code_digest, node.code_now
-    code = {"module": node.module, "code_digest": digest, "code_now": now}
-    return {**code, "code_unchanged": as_made(digest, now)}
 
 
 def _node(node: Node, recorded: str | None = None) -> Trace:
@@ -200,7 +192,10 @@ def _node(node: Node, recorded: str | None = None) -> Trace:
     is_record, present = node.kind == "record", path.is_file()
     folder = above(path, 3 if is_record else 2)
     if is_record:
-        facts["extra"] = _weights(path.parent / "backbone" / MANIFEST)
+        weights = path.parent / "backbone" / MANIFEST
+        names = ("architecture", "features", "parameters", "sha256")
+        given = {"weights": _some(read_json(weights), *names)} if weights.is_file() else None
+        facts["extra"] = given
         if features := facts["features"]:
             manifest = folder / "features" / features["id"] / MANIFEST
             facts["features"] = {**features, "manifest": str(manifest)}
@@ -223,17 +218,10 @@ def _node(node: Node, recorded: str | None = None) -> Trace:
         "as_used": None if recorded is None or not present else sha == recorded,
         "command": command(target, tier) if tier and in_results else None,
         **{name: facts.get(name) for name in FACTS},
-        **_code(node),
+        **node.code,
         "processor": cost.get("processor") if cost else facts.get("processor"),
         "cost": cost,
     }
-
-
-def _weights(manifest: Path) -> Trace | None:
-    if not manifest.is_file():
-        return None
-    names = ("architecture", "features", "parameters", "sha256")
-    return {"weights": _some(read_json(manifest), *names)}
 
 
 def _some(content: Mapping[str, Any], *names: str) -> Trace:

@@ -25,23 +25,11 @@ from dpatlas.errors import ArgumentParser, InputError, run_command
 from dpatlas_workflow.config.atlas import COUNTING
 from dpatlas_workflow.config.load import project_root
 from dpatlas_workflow.config.products import Product, all_products
+from dpatlas_workflow.evidence import verdicts
 from dpatlas_workflow.evidence.claim_file import STATISTICAL, Claims, Headline
 from dpatlas_workflow.evidence.claim_file import read_claims as read_written_claims
 from dpatlas_workflow.evidence.errata import Erratum, Status, read_errata
 from dpatlas_workflow.evidence.printed import CONFIDENCE
-from dpatlas_workflow.evidence.verdicts import (
-    CLAIMS,
-    INCONCLUSIVE,
-    MATHEMATICS,
-    NOT_CONTRADICTED,
-    NOT_REPRODUCED,
-    NOT_RUN,
-    OPPOSITE,
-    OUTCOMES,
-    REPRODUCED,
-    SMALLER,
-    outcome,
-)
 from dpatlas_workflow.registry import all_blocks
 from dpatlas_workflow.report.page_claims import (
     IN_SHORT,
@@ -104,14 +92,14 @@ REMARKS: dict[Status, str] = {
 }
 # What the first sentence says after one claim, and after several.
 FIRST_WORDS = {
-    REPRODUCED: ("held", "held"),
-    MATHEMATICS: ("is refuted by computation", "are refuted by computation"),
-    OPPOSITE: ("failed with the opposite seen",) * 2,
-    SMALLER: ("failed with no effect beyond the margin",) * 2,
-    NOT_REPRODUCED: ("did not", "did not"),
-    NOT_CONTRADICTED: ("was not contradicted", "were not contradicted"),
-    INCONCLUSIVE: ("stays open", "stay open"),
-    NOT_RUN: ("was not run", "were not run"),
+    verdicts.REPRODUCED: ("held", "held"),
+    verdicts.MATHEMATICS: ("is refuted by computation", "are refuted by computation"),
+    verdicts.OPPOSITE: ("failed with the opposite seen",) * 2,
+    verdicts.SMALLER: ("failed with no effect beyond the margin",) * 2,
+    verdicts.NOT_REPRODUCED: ("did not", "did not"),
+    verdicts.NOT_CONTRADICTED: ("was not contradicted", "were not contradicted"),
+    verdicts.INCONCLUSIVE: ("stays open", "stay open"),
+    verdicts.NOT_RUN: ("was not run", "were not run"),
 }
 NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 PARTIAL = (
@@ -151,7 +139,7 @@ class Section:
     @property
     def held(self) -> int:
         """How many of the paper's own claims held."""
-        return sum(card.row["verdict"] == REPRODUCED for card in self.theirs)
+        return sum(card.row["verdict"] == verdicts.REPRODUCED for card in self.theirs)
 
     @property
     def by_importance(self) -> list[Card]:
@@ -167,7 +155,7 @@ class Section:
                 return dict(card.others)
             for question in card.questions:
                 if question.row["claim"] == claim:
-                    return {name: outcome(of.row) for name, of in question.others.items()}
+                    return {name: verdicts.outcome(of.row) for name, of in question.others.items()}
         return {}
 
     @property
@@ -227,8 +215,8 @@ def build_pages(
     headlines = written.headlines if written else {}
     theirs = [card for card in every if not card.ours]
     # How many of the papers' own claims have which outcome; this tier first.
-    tiers = {tier: Counter(outcome(card.row) for card in theirs)} | {
-        name: Counter(card.others.get(name, NOT_RUN) for card in theirs)
+    tiers = {tier: Counter(verdicts.outcome(card.row) for card in theirs)} | {
+        name: Counter(card.others.get(name, verdicts.NOT_RUN) for card in theirs)
         for name in told_alike(every)
     }
     sections = _sections(items, every, errata or {}, headlines)
@@ -250,8 +238,8 @@ def build_pages(
         "titles": titles,
         "authors": authors,
         "in_short": IN_SHORT,
-        "not_run": NOT_RUN,
-        "unsure": (INCONCLUSIVE, NOT_RUN),
+        "not_run": verdicts.NOT_RUN,
+        "unsure": (verdicts.INCONCLUSIVE, verdicts.NOT_RUN),
         "site": site,
         "repository": repository,
         "commit": commit_of_run(source),
@@ -264,13 +252,13 @@ def build_pages(
         "page": INDEX,
         "title": f"what held ({tier})",
         "description": f"{what} on differentially private learning, reproduced: "
-        f"{tiers[tier][REPRODUCED]} of {claimed} claims held.",
+        f"{tiers[tier][verdicts.REPRODUCED]} of {claimed} claims held.",
         "picture": next((of.picture for of in sections if of.picture), ""),
         "meaning": TIERS.get(tier, OWN_TIER) + (PARTIAL if partial else ""),
         "outcomes": [
             kind
-            for kind in OUTCOMES
-            if kind != NOT_REPRODUCED or any(counts[kind] for counts in tiers.values())
+            for kind in verdicts.OUTCOMES
+            if kind != verdicts.NOT_REPRODUCED or any(counts[kind] for counts in tiers.values())
         ],
         "first_words": FIRST_WORDS,
         "waiting": _waiting(every),
@@ -338,7 +326,7 @@ def write_pages(folder: Path, pages: Mapping[str, str]) -> None:
 def _waiting(every: Sequence[Card]) -> dict[str, int] | None:
     """How many questions that need runs are open, of how many, and the most runs; None if none."""
     questions = [q.row for card in every for q in card.questions if q.row["kind"] == STATISTICAL]
-    waiting = [row for row in questions if row["verdict"] == INCONCLUSIVE]
+    waiting = [row for row in questions if row["verdict"] == verdicts.INCONCLUSIVE]
     runs = max((int(row["look"]) for row in questions if row.get("look")), default=0)
     return {"open": len(waiting), "of": len(questions), "runs": runs} if waiting else None
 
@@ -347,7 +335,7 @@ def _decided(published: Source, theirs: Sequence[Card]) -> dict[str, Any]:
     """How many of the papers' own claims have which outcome there, and the most runs of a look."""
     ids = {card.id for card in theirs}
     looks = [int(row["look"]) for row in published.rows if row.get("look")]
-    counts = Counter(outcome(row) for row in published.rows if row["claim"] in ids)
+    counts = Counter(verdicts.outcome(row) for row in published.rows if row["claim"] in ids)
     return {"counts": counts, "runs": max(looks, default=0)}
 
 
@@ -367,7 +355,7 @@ def write_site(published: Path) -> Path:
     and the repository are those of mkdocs.yml. Raises InputError as `build_pages` does, and where
     no tier is published.
     """
-    names = [name for name in COUNTING if (published / name / CLAIMS).is_file()]
+    names = [name for name in COUNTING if (published / name / verdicts.CLAIMS).is_file()]
     if not names:
         raise InputError(str(published), "no published tier", f"one of {', '.join(COUNTING)}")
     lead, *others = (Source(published / name, f"{published.name}/{name}/") for name in names)
@@ -440,7 +428,7 @@ def _environment() -> jinja2.Environment:
         "script_hash": _script_hash,
         "source_text": source_text,
         "duration": duration,
-        "outcome": outcome,
+        "outcome": verdicts.outcome,
         "compared": lambda text: DIFFERENCE.sub(" \u2212 ", DIGEST.sub("", text)),
         "formulas": lambda text: html(text, NOTE_MATH),
     }

@@ -4,45 +4,31 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dpatlas.errors import InputError
-from dpatlas_workflow.evidence.claim_file import Claims, Headline
+from dpatlas_workflow.evidence import verdicts
+from dpatlas_workflow.evidence.claim_file import Claims, Headline, Statement
 from dpatlas_workflow.evidence.run_values import samples_of
-from dpatlas_workflow.evidence.verdicts import (
-    INCONCLUSIVE,
-    MATHEMATICS,
-    NOT_CONTRADICTED,
-    NOT_REPRODUCED,
-    NOT_RUN,
-    OPPOSITE,
-    OURS,
-    OUTCOMES,
-    REPRODUCED,
-    SMALLER,
-    is_part,
-    origin_of,
-    outcome,
-    same_question,
-)
 
 # An outcome in the words of the first screen; by verdict, the sentence that opens a card.
 IN_SHORT = {
-    REPRODUCED: "held",
-    MATHEMATICS: "refuted by computation",
-    OPPOSITE: "opposite seen",
-    SMALLER: "no effect beyond the margin",
-    NOT_REPRODUCED: "did not hold",
-    NOT_CONTRADICTED: "not contradicted",
-    INCONCLUSIVE: "open",
-    NOT_RUN: "not run",
+    verdicts.REPRODUCED: "held",
+    verdicts.MATHEMATICS: "refuted by computation",
+    verdicts.OPPOSITE: "opposite seen",
+    verdicts.SMALLER: "no effect beyond the margin",
+    verdicts.NOT_REPRODUCED: "did not hold",
+    verdicts.NOT_CONTRADICTED: "not contradicted",
+    verdicts.INCONCLUSIVE: "open",
+    verdicts.NOT_RUN: "not run",
 }
 ANSWERS = {
-    REPRODUCED: "It held.",
-    NOT_REPRODUCED: "It did not hold.",
-    NOT_CONTRADICTED: "It could only have been contradicted, and was not.",
-    INCONCLUSIVE: "It is open: neither answer was shown.",
-    NOT_RUN: "This tier has no run that could tell.",
+    verdicts.REPRODUCED: "It held.",
+    verdicts.NOT_REPRODUCED: "It did not hold.",
+    verdicts.NOT_CONTRADICTED: "It could only have been contradicted, and was not.",
+    verdicts.INCONCLUSIVE: "It is open: neither answer was shown.",
+    verdicts.NOT_RUN: "This tier has no run that could tell.",
 }
 # Units of a plot's width in which single runs are placed.
 RUNS_WIDTH = 400
@@ -58,21 +44,9 @@ Rows = Sequence[Mapping[str, str]]
 Tables = tuple[Rows, Rows]
 
 
-@dataclass(frozen=True)
-class ClaimProtocol:
-    """What claims.yaml says of a row beside its statement; of a part, what its claim does not say.
-
-    deviations: None where nothing is said of them.
-    """
-
-    asserts: str
-    deviations: tuple[str, ...] | None
-    pilots: str
-    margin_from: str = ""
-    printed: Mapping[str, float] = field(default_factory=dict)
-
-
-NOTHING = ClaimProtocol("", None, "")
+# What a part does not say again where its claim says the same; of a row that nothing is said of.
+SHARED: Mapping[str, Any] = {"asserts": "", "deviations": None, "pilots": ""}
+NOTHING = Statement(id="", paper="", place="", statement="", kind="", evidence=())
 
 
 @dataclass(frozen=True)
@@ -117,7 +91,7 @@ class Question:
     """
 
     row: Mapping[str, str]
-    protocol: ClaimProtocol
+    protocol: Statement
     plot: Plot | None
     others: Mapping[str, "Question"] = field(default_factory=dict)
 
@@ -136,7 +110,7 @@ class Card:
 
     id: str
     row: Mapping[str, str]
-    protocol: ClaimProtocol
+    protocol: Statement
     questions: list[Question]
     others: Mapping[str, str] = field(default_factory=dict)
 
@@ -148,7 +122,7 @@ class Card:
     @property
     def ours(self) -> bool:
         """Whether the claim is our own and not the paper's."""
-        return origin_of(self.row["place"]) == OURS
+        return verdicts.origin_of(self.row["place"]) == verdicts.OURS
 
     @property
     def outcomes(self) -> list[tuple[str, str]]:
@@ -156,10 +130,10 @@ class Card:
         counting = [each.row for each in self.questions if each.counts]
         failed: dict[str, list[str]] = defaultdict(list)
         for row in counting:
-            if row["verdict"] == NOT_REPRODUCED:
-                failed[outcome(row)].append(row["claim"][-1])
+            if row["verdict"] == verdicts.NOT_REPRODUCED:
+                failed[verdicts.outcome(row)].append(row["claim"][-1])
         if not failed or [len(counting)] == [len(letters) for letters in failed.values()]:
-            return [(outcome(self.row), "")]
+            return [(verdicts.outcome(self.row), "")]
         return [
             (kind, f"part{'s' if letters[1:] else ''} {', '.join(letters)}")
             for kind, letters in failed.items()
@@ -225,7 +199,7 @@ def cards(
     groups: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     for row in rows:
         whole = row["claim"][:-1]
-        groups[whole if is_part(row) and whole in names else row["claim"]].append(row)
+        groups[whole if verdicts.is_part(row) and whole in names else row["claim"]].append(row)
     said = protocols(written) if written else {}
     elsewhere = {tier: _by_claim(*tables) for tier, tables in beside.items()}
     here = _by_claim(rows, compared)
@@ -235,7 +209,9 @@ def cards(
         alike = {
             tier: there
             for tier, there in elsewhere.items()
-            if all(same_question(row, there.get(row["claim"], (None,))[0]) for row in group)
+            if all(
+                verdicts.same_question(row, there.get(row["claim"], (None,))[0]) for row in group
+            )
         }
         questions = []
         for row in [row for row in group if row is not own] or group:
@@ -246,7 +222,7 @@ def cards(
             }
             plot = _plot(here[id], protocol.printed)
             questions.append(Question(row, protocol, plot, others))
-        outcomes = {tier: outcome(there[name][0]) for tier, there in alike.items()}
+        outcomes = {tier: verdicts.outcome(there[name][0]) for tier, there in alike.items()}
         claim_cards.append(Card(name, own, said.get(name, NOTHING), questions, outcomes))
     return claim_cards
 
@@ -257,26 +233,23 @@ def takeaways(headline: Headline, rows: Sequence[Mapping[str, str]]) -> list[Tak
     grouped: dict[tuple[bool, str], list[tuple[str, str]]] = defaultdict(list)
     for claim, clause in headline.main.items():
         if row := judged.get(claim):
-            grouped[origin_of(row["place"]) == OURS, outcome(row)].append((claim, clause))
-    order = [(ours, kind) for ours in (False, True) for kind in OUTCOMES]
+            ours = verdicts.origin_of(row["place"]) == verdicts.OURS
+            grouped[ours, verdicts.outcome(row)].append((claim, clause))
+    order = [(ours, kind) for ours in (False, True) for kind in verdicts.OUTCOMES]
     return [
         Takeaway(kind, ours, grouped[ours, kind]) for ours, kind in order if (ours, kind) in grouped
     ]
 
 
-def protocols(claims: Claims) -> dict[str, ClaimProtocol]:
-    """The protocol of every row that has something to say, by its id."""
-    shown = {}
+def protocols(claims: Claims) -> dict[str, Statement]:
+    """What claims.yaml says of every row, by its id; of a part, what its claim does not say."""
+    said: dict[str, Statement] = {}
     for claim in claims.claims:
-        shared = shown[claim.id] = ClaimProtocol(claim.asserts, claim.deviations, claim.pilots)
+        said[claim.id] = claim
         for entry in claim.entries:
-            own = {name: getattr(entry, name) for name in ClaimProtocol.__dataclass_fields__}
-            for name in ("asserts", "deviations", "pilots") if claim.has_parts else ():
-                # The row of the claim says it already.
-                if own[name] == getattr(shared, name):
-                    own[name] = getattr(NOTHING, name)
-            shown[entry.id] = ClaimProtocol(**own)
-    return {name: protocol for name, protocol in shown.items() if protocol != NOTHING}
+            own = [n for n in SHARED if getattr(entry, n) == getattr(claim, n) and claim.has_parts]
+            said[entry.id] = replace(entry, **{name: SHARED[name] for name in own})
+    return said
 
 
 def _by_claim(rows: Rows, compared: Rows) -> dict[str, tuple[Mapping[str, str], Rows]]:
@@ -294,7 +267,7 @@ def _plot(judged: tuple[Mapping[str, str], Rows], printed: Mapping[str, float]) 
     """
     row, rows = judged
     # What a withdrawn verdict had compared is not what the claim asks now.
-    if not rows or row["verdict"] == NOT_RUN:
+    if not rows or row["verdict"] == verdicts.NOT_RUN:
         return None
     total = int(row.get("comparisons") or 0)
     rows = rows[:MOST_STRIPS]
@@ -336,7 +309,7 @@ def _strip(
     state = "holds" if row["holds"] == "1" else "fails" if row["fails"] == "1" else "open"
     above, below, margin = numbers["above"], numbers["below"], float(row["margin"] or 0)
     if state == "fails" and low <= below and above <= high and not exact:
-        state = SMALLER
+        state = verdicts.SMALLER
     ends = (above, above + margin) if math.isfinite(above) else (below - margin, below)
     return Strip(
         label=row["comparison"],

@@ -42,9 +42,9 @@ LEDGER = {
 class Item:
     """A figure or a table as the page shows it.
 
-    place: where in the paper it belongs. shows: what the paper shows there, in words. parts: of a
-    table. notes: of a figure. pairs: printed numbers beside ours. trace: what
-    leads to the file that names its records. elsewhere: the same of other tiers.
+    shows: what the paper shows there, in words. parts: of a table. notes: of a figure. pairs:
+    printed numbers beside ours. trace: what leads to the file that names its records. elsewhere:
+    the same of other tiers.
     """
 
     name: str

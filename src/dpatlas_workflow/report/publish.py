@@ -17,13 +17,7 @@ from typing import Any
 import jinja2
 
 from dpatlas.base.canonical import sha256
-from dpatlas.base.files import (
-    check_writable,
-    read_rows,
-    replacing_folder,
-    write_atomic,
-    write_json,
-)
+from dpatlas.base.files import check_writable, read_rows, replacing_folder, write_atomic, write_json
 from dpatlas.base.folders import MORE_RUNS
 from dpatlas.base.progress import duration
 from dpatlas.errors import InputError
@@ -50,11 +44,7 @@ from dpatlas_workflow.report.index import (
 )
 from dpatlas_workflow.report.manifest import VERDICTS, require_numbers_as_made
 from dpatlas_workflow.report.printed_rows import cell, printed_lines
-from dpatlas_workflow.report.published_tier import (
-    by_paper,
-    published_parts,
-    write_beside,
-)
+from dpatlas_workflow.report.published_tier import by_paper, published_parts, write_beside
 from dpatlas_workflow.report.state import RERUN, file_sha256, require_as_made, unnamed
 from dpatlas_workflow.report.text import days
 

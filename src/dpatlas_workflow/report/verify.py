@@ -11,19 +11,8 @@ from dpatlas.data import features, prepared
 from dpatlas.errors import InputError, refusal
 from dpatlas_workflow.evidence.run_values import differences_from_values
 from dpatlas_workflow.evidence.verdicts import CLAIMS, COMPARISONS, read_comparisons
+from dpatlas_workflow.report import index
 from dpatlas_workflow.report.bundle import NAME as BUNDLE
-from dpatlas_workflow.report.index import (
-    MANIFEST,
-    README,
-    RECORD,
-    SUFFIXES,
-    product_node,
-    publications,
-    read_lineage,
-    read_publication,
-    read_record,
-    record_node,
-)
 from dpatlas_workflow.report.manifest import NAME as CSV_MANIFEST
 from dpatlas_workflow.report.manifest import csv_differences
 from dpatlas_workflow.report.published_tier import summaries
@@ -33,9 +22,9 @@ from dpatlas_workflow.report.state import file_differences, sha256_now, unnamed
 RECORD_DEPTH = 4
 # Where the manifests lie of what records say that they were made from.
 MADE_FROM = {
-    "data": f"data/*/{MANIFEST}",
-    "features": f"features/*/{MANIFEST}",
-    "backbone": f"runs/*/*/backbone/{MANIFEST}",
+    "data": f"data/*/{index.MANIFEST}",
+    "features": f"features/*/{index.MANIFEST}",
+    "backbone": f"runs/*/*/backbone/{index.MANIFEST}",
 }
 WEIGHTS = "weights.npz"
 
@@ -43,7 +32,7 @@ WEIGHTS = "weights.npz"
 def differences(folder: Path) -> list[str]:
     """A line for each difference in a run or a published run; InputError for any other folder."""
     if not any((folder / name).is_dir() for name in ("runs", "lineage")):
-        if not publications(folder):
+        if not index.publications(folder):
             raise InputError(str(folder), "neither runs nor a manifest", "the results of a run")
         return published_differences(folder)
     lines = [
@@ -68,13 +57,13 @@ def differences(folder: Path) -> list[str]:
 
 def _check_weights(folder: Path) -> None:
     # models.backbone would load torch for it.
-    path, recorded = folder / WEIGHTS, read_json(folder / MANIFEST)["sha256"]
+    path, recorded = folder / WEIGHTS, read_json(folder / index.MANIFEST)["sha256"]
     try:
         now = prepared.content_sha256(read_arrays(path))
     except (OSError, ValueError):
         raise InputError(str(path), "a missing or damaged file", "the weights") from None
     if now != recorded:
-        raise InputError(str(path), f"sha256 {now[:16]}", f"{recorded[:16]} as in {MANIFEST}")
+        raise InputError(str(path), f"sha256 {now[:16]}", f"{recorded[:16]} as in {index.MANIFEST}")
 
 
 def product_differences(run: Path) -> list[str]:
@@ -83,22 +72,19 @@ def product_differences(run: Path) -> list[str]:
     That is a file of a figure or table, a record behind it, or the code that drew it; and a file
     among figures and tables that no lineage names.
     """
-    lines: list[str] = []
-    named: set[str] = set()
-    torn: set[str] = set()
+    nodes: dict[str, index.Node] = {}
 
     def check(path: Path) -> Iterator[str]:
-        node = product_node(path, read_lineage(path))
-        torn.remove(path.stem)
-        named.update(node.files)
+        node = nodes[path.stem] = index.product_node(path, index.read_lineage(path))
         yield from file_differences(run, node.files)
         if changed := node.code_difference:
             yield f"{node.kind}s/{path.stem}: {changed}"
 
-    for path in sorted(run.glob("lineage/*.json")):
-        torn.add(path.stem)
-        lines += refused(run, path, check)
-    files = [f"{folder}/{name}" for folder in SUFFIXES for name in _visible(run / folder)]
+    paths = sorted(run.glob("lineage/*.json"))
+    lines = [line for path in paths for line in refused(run, path, check)]
+    named = {name for node in nodes.values() for name in node.files}
+    torn = {path.stem for path in paths} - nodes.keys()
+    files = [f"{folder}/{name}" for folder in index.SUFFIXES for name in _visible(run / folder)]
     others = (name for name in files if name not in named and Path(name).stem not in torn)
     return lines + [f"{name}: no lineage names it" for name in others]
 
@@ -118,12 +104,12 @@ def record_differences(run: Path) -> list[str]:
     if not (run / BUNDLE).is_file():
         made = {what: _manifests(run, where) for what, where in MADE_FROM.items()}
     lines: list[str] = []
-    for path in sorted(run.glob(f"runs/**/{RECORD}")):
+    for path in sorted(run.glob(f"runs/**/{index.RECORD}")):
         name = path.relative_to(run)
         if len(name.parts) == RECORD_DEPTH:
             lines += refused(run, path, lambda path: _of_record(path, made))
         else:
-            lines.append(f"{name.as_posix()}: a record that is not at runs/KEY/ID/{RECORD}")
+            lines.append(f"{name.as_posix()}: a record that is not at runs/KEY/ID/{index.RECORD}")
     return lines
 
 
@@ -140,9 +126,9 @@ def _manifests(run: Path, pattern: str) -> dict[str, Any]:
 
 
 def _of_record(path: Path, made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    record, name = read_record(path), "/".join(path.parts[-4:])
+    record, name = index.read_record(path), "/".join(path.parts[-4:])
     yield from (f"{name}: {each}" for each in record_slips(record, path))
-    node = record_node(path, record)
+    node = index.record_node(path, record)
     if changed := node.code_difference:
         yield f"{name}: {changed}"
     for what, known in made.items():
@@ -178,17 +164,17 @@ def published_differences(folder: Path) -> list[str]:
     not what those of each say together.
     """
     lines = []
-    for path in publications(folder):
+    for path in index.publications(folder):
         start = f"{path.parent.name}/" if path.parent != folder else ""
         found = refused(path.parent, path, _publication_differences)
         lines += [start + line for line in [*found, *interval_differences(path.parent)]]
-    if not (folder / MANIFEST).is_file():
+    if not (folder / index.MANIFEST).is_file():
         lines += refused(folder, folder / CLAIMS, _tier_differences)
     return lines
 
 
 def _publication_differences(path: Path) -> Iterator[str]:
-    manifest, folder = read_publication(path), path.parent
+    manifest, folder = index.read_publication(path), path.parent
     files = manifest["files"]
     yield from file_differences(folder, files)
     # What a publication has whatever its manifest says: the verdicts, its products' files.
@@ -196,11 +182,11 @@ def _publication_differences(path: Path) -> Iterator[str]:
         f"{lineage['kind']}s/{name}"
         for lineage in manifest["products"].values()
         for name in lineage["outputs"]
-        if name.rpartition(".")[2] in SUFFIXES[f"{lineage['kind']}s"]
+        if name.rpartition(".")[2] in index.SUFFIXES[f"{lineage['kind']}s"]
     }
     must |= set() if "block" in manifest else {CLAIMS}
-    others = {*_visible(folder, [*files, MANIFEST, README])} | (must - files.keys())
-    yield from (f"{name}: not in {MANIFEST}" for name in sorted(others))
+    others = {*_visible(folder, [*files, index.MANIFEST, index.README])} | (must - files.keys())
+    yield from (f"{name}: not in {index.MANIFEST}" for name in sorted(others))
 
 
 def _tier_differences(claims: Path) -> Iterator[str]:
@@ -209,8 +195,8 @@ def _tier_differences(claims: Path) -> Iterator[str]:
     for name, content in contents.items():
         if sha256_now(tier / name) != sha256(content):
             yield f"{name}: not what the papers have together"
-    keys = {path.parent.name for path in publications(tier)}
-    others = _visible(tier, [*contents, README])
+    keys = {path.parent.name for path in index.publications(tier)}
+    others = _visible(tier, [*contents, index.README])
     yield from (f"{name}: of no paper" for name in others if Path(name).parts[0] not in keys)
 
 

@@ -25,7 +25,8 @@ def take_over(record: Path, same: Mapping[str, Any], inputs: Sequence[Path]) -> 
         return None
     for other in sorted(tier.parent.glob(f"*/{inside}")):
         folder = other.parents[3]
-        alike = all(_equal(path, folder / path.relative_to(tier)) for path in inputs)
+        pairs = ((path, folder / path.relative_to(tier)) for path in inputs)
+        alike = all(b.is_file() and a.read_bytes() == b.read_bytes() for a, b in pairs)
         if folder != tier and alike and _has(other, same):
             files = [path for path in other.parent.rglob("*") if path.is_file() and path != other]
             for path in [*files, other]:
@@ -42,7 +43,3 @@ def _has(record: Path, same: Mapping[str, Any]) -> bool:
     except InputError:
         return False
     return all(content[name] == value for name, value in same.items())
-
-
-def _equal(one: Path, other: Path) -> bool:
-    return other.is_file() and one.read_bytes() == other.read_bytes()

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis as DrawnAxis
 from matplotlib.contour import ContourSet
@@ -15,15 +16,6 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend as DrawnLegend
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import (
-    FixedFormatter,
-    FixedLocator,
-    FuncFormatter,
-    MaxNLocator,
-    NullFormatter,
-    NullLocator,
-    StrMethodFormatter,
-)
 from matplotlib.transforms import ScaledTranslation
 from scipy.optimize import isotonic_regression
 
@@ -148,18 +140,18 @@ def _scale(axes: Axes, drawn: DrawnAxis, axis: Axis, ends: Ends, inches: float) 
         axis = replace(axis, ticks=_round_numbers(low, high))
     if axis.ticks is not None:
         ticks = fitting(axis, ends, inches)
-        drawn.set_major_locator(FixedLocator(list(ticks)))
-        drawn.set_major_formatter(FixedFormatter(list(ticks.values())))
-        drawn.set_minor_locator(NullLocator())
+        drawn.set_major_locator(ticker.FixedLocator(list(ticks)))
+        drawn.set_major_formatter(ticker.FixedFormatter(list(ticks.values())))
+        drawn.set_minor_locator(ticker.NullLocator())
         drawn.set_tick_params(rotation=45 if axis.turned else 0)
     elif axis.percent:
-        drawn.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
+        drawn.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
     elif axis.log:
-        drawn.set_minor_formatter(NullFormatter())
+        drawn.set_minor_formatter(ticker.NullFormatter())
         if high < FEW * low:
-            drawn.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-            drawn.set_minor_locator(NullLocator())
-            drawn.set_major_formatter(StrMethodFormatter("{x:g}"))
+            drawn.set_major_locator(ticker.MaxNLocator(6, steps=[1, 2, 5, 10]))
+            drawn.set_minor_locator(ticker.NullLocator())
+            drawn.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
