@@ -193,6 +193,7 @@ def lost(rows, value=math.nan):
         ("mean", lost(rows_of(), 0.0), {**A, "log": True, "by": ["x"]}, Undecided, "is zero"),
         ("exact", lost(rows_of()), A, Undecided, "one diverged in some run"),
         ("exact", [record([{"y": 1.0, "undecided": "why"}])], {}, Undecided, "why"),
+        ("difference", [], {"where": {"x": 8}, "less": {"x": 1}, "by": ["z"]}, Undecided, "no y"),
         ("mean", [], A, InputError, "found run 0 twice"),
         ("mean", [record(rows_of(), n) for n in "ab"], {**A, "by": ["x"]}, InputError, "twice"),
     ],

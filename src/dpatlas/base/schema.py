@@ -208,7 +208,7 @@ def sentence_of(schema: Mapping[str, Any], node: Mapping[str, Any]) -> str:
 
 
 def in_words(node: Mapping[str, Any]) -> str:
-    """Type and range of a key in words, for messages and the reference page."""
+    """Type and range of a key in words, for messages."""
     if "anyOf" in node:
         first, *others = node["anyOf"]
         if "enum" in first and others[0].get("type") == "string":

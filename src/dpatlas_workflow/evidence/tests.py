@@ -90,13 +90,17 @@ class ColumnTest(Model):
         return self.target - self.tolerance, self.target + self.tolerance
 
     def evidence(self, records: PaperRecords) -> Evidence:
-        """The comparisons; all have to hold.
+        """The comparisons, in their alternatives.
 
         Raises NotRun without the rows, Undecided where they give no interval.
         """
-        if not (found := list(self.comparisons(records))):
+        if not any(found := self.alternatives(records)):
             raise Undecided(f"no {self.column} to compare")
-        return Evidence([found])
+        return Evidence(found)
+
+    def alternatives(self, records: PaperRecords) -> Sequence[Sequence[Comparison]]:
+        """Comparisons of which all of one of these have to hold."""
+        return [list(self.comparisons(records))]
 
     def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
         """What all have to hold."""
@@ -311,10 +315,10 @@ class Difference(ColumnTest):
     less: Where = setting("By column the values of the rows that are subtracted.")
     some: bool = setting("Whether one of the comparisons has to hold, not all.", default=False)
 
-    def evidence(self, records: PaperRecords) -> Evidence:
+    def alternatives(self, records: PaperRecords) -> Sequence[Sequence[Comparison]]:
         """All of them, or each as an alternative."""
         found = list(self.comparisons(records))
-        return Evidence([[each] for each in found] if self.some else [found])
+        return [[each] for each in found] if self.some else [found]
 
     def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
         """One for each cell and each value that is subtracted."""
@@ -461,7 +465,7 @@ class Peak(AlongAxis):
     )
     beyond: bool = setting("Whether the others are the greater ones alone.", default=False)
 
-    def evidence(self, records: PaperRecords) -> Evidence:
+    def alternatives(self, records: PaperRecords) -> Sequence[Sequence[Comparison]]:
         """All values against the peak; or an alternative for each value between the ends.
 
         Raises InputError for alternatives of several cells.
@@ -481,7 +485,7 @@ class Peak(AlongAxis):
                 raise NotRun(f"{self.named(at)} has {self.axis} {values}, not {needed}")
             found = found or [[]]
             found[0] += [self.compared(at, sweep, self.peak, other) for other in others]
-        return Evidence(found)
+        return found
 
 
 TESTS: dict[str, type[ColumnTest]] = {
