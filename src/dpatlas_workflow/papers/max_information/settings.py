@@ -17,11 +17,12 @@ from dpatlas.base.fields import (
 from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.certificates import check_budget
+from dpatlas.formulas.max_information.grid import lowest_kappa
 from dpatlas.formulas.max_information.universe import setting_weight
 from dpatlas_workflow.config.common import run_blocks, run_spec
 from dpatlas_workflow.config.root import General
 from dpatlas_workflow.config.types import DealtSet, NetworkOptions, PrivateName, Repeated
-from dpatlas_workflow.papers.max_information.looks import counted, ranked
+from dpatlas_workflow.papers.max_information.looks import counted
 from dpatlas_workflow.papers.max_information.records.agreement import Agreement
 from dpatlas_workflow.papers.max_information.records.certified import (
     Estimated,
@@ -217,7 +218,7 @@ def priors_of(grid: PriorGrid, K1: int, n: int, beta: float) -> list[dict[str, A
     Noise-only training does not depend on zeta, so there is one such control for each pair of
     learning rate and number of epochs.
     """
-    tuples = _tuples(grid, K1, n, beta)
+    tuples = [one._asdict() for one in lowest_kappa(grid.plain(), K1, n, beta)]
     controls = {(prior["lr"], prior["E"]): prior for prior in reversed(tuples)}
     return [
         {"kind": "independent"},
@@ -226,17 +227,13 @@ def priors_of(grid: PriorGrid, K1: int, n: int, beta: float) -> list[dict[str, A
     ]
 
 
-def _tuples(grid: PriorGrid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
-    """The K1 tuples of lowest kappa, in its order."""
-    names = ("zeta", "sigma", "m", "E", "lr")
-    tuples = ranked(grid.plain(), K1, n, beta)
-    return [dict(zip(names, values, strict=True)) for values in tuples]
-
-
 def _fixed_priors(certified: CertifiedSet, fixed: Fixed, beta: float, place: str) -> Priors:
     """The fixed prior of each kind by its tau; InputError for one that is not paid for."""
     grid = certified.grid
-    tuples = _tuples(grid, certified.K1, certified.data.n_train, beta)
+    tuples = [
+        one._asdict()
+        for one in lowest_kappa(grid.plain(), certified.K1, certified.data.n_train, beta)
+    ]
     by_tau: dict[float, list[dict[str, Any]]] = {}
     for kind, values in fixed.plain().items():
         tau, prior = values.pop("tau"), {"kind": kind.replace("_", "-")}
@@ -316,7 +313,7 @@ def _fields(config: General, certified: CertifiedSet) -> dict[str, Any]:
     data, register = certified.data.dealt(), block.plain("looks")["looks"]
     looks = looks_of(register, {**certified.plain(), "data": data}, config.seed)
     grid, beta = certified.grid, block.beta
-    tuples = ranked(grid.plain(), certified.K1, certified.data.n_train, beta)
+    tuples = lowest_kappa(grid.plain(), certified.K1, certified.data.n_train, beta)
     K1, K2 = counted(looks, tuples, grid.taus, beta)
     return {
         "delta": block.delta,
