@@ -118,10 +118,27 @@ class CertifiedSet(TriedGrid):
 
     @model_validator(mode="after")
     def _lies_in_the_universe(self) -> "CertifiedSet":
-        n, batch = self.data.n_train, self.training.batch
+        n, batch, grid = self.data.n_train, self.training.batch, self.grid
         if batch > n:
             raise InputError("training.batch", batch, f"at most n_train = {n}")
-        _check_universe(self)
+        # Weights are products, so it is enough to visit every value of each list once.
+        for zeta, lr, E, tau in zip_longest(grid.zetas, grid.lrs, grid.epochs, grid.taus):
+            setting_weight(
+                kind="dp-sgd",
+                model=self.model,
+                widths=self.options.widths or (),
+                normalise=self.normalise.plain() if self.normalise else None,
+                zeta=zeta or grid.zetas[0],
+                lr=lr or grid.lrs[0],
+                E=E or grid.epochs[0],
+                tau=tau or grid.taus[0],
+                tau_is="deviation",
+                sigma=grid.sigma,
+                m=grid.m,
+                n=n,
+                look=1,
+                run=0,
+            )
         return self
 
 
@@ -195,19 +212,14 @@ def groups(config: General) -> dict[str, list[Spec]]:
     `simulation`: without data.
     """
     block: MaxInformationSettings = config.max_information
-    without_data = {
-        "coefficients": block.coefficients,
-        "kappa": block.kappa,
-        "simulation": block.simulation,
-    }
     return {
         "certificates": [
             spec for certified in block.certificates.sets for spec in _jobs_of(config, certified)
         ],
         "agreement": [_agreement(config)],
         **{
-            kind: [run_spec(config, KEY, kind, part.plain(), kind)]
-            for kind, part in without_data.items()
+            kind: [run_spec(config, KEY, kind, getattr(block, kind).plain(), kind)]
+            for kind in ("coefficients", "kappa", "simulation")
         },
     }
 
@@ -333,31 +345,6 @@ def _fields(config: General, certified: CertifiedSet) -> dict[str, Any]:
 
 def _name(certified: CertifiedSet) -> str:
     return f"{certified.data.name}-{certified.model}"
-
-
-def _check_universe(certified: CertifiedSet) -> None:
-    """Raise `InputError` for a setting of the set that has no weight in the universe.
-
-    Weights are products, so it is enough to visit every value of each list once.
-    """
-    grid, normalise = certified.grid, certified.normalise
-    for zeta, lr, E, tau in zip_longest(grid.zetas, grid.lrs, grid.epochs, grid.taus):
-        setting_weight(
-            kind="dp-sgd",
-            model=certified.model,
-            widths=certified.options.widths or (),
-            normalise=normalise.plain() if normalise else None,
-            zeta=zeta or grid.zetas[0],
-            lr=lr or grid.lrs[0],
-            E=E or grid.epochs[0],
-            tau=tau or grid.taus[0],
-            tau_is="deviation",
-            sigma=grid.sigma,
-            m=grid.m,
-            n=certified.data.n_train,
-            look=1,
-            run=0,
-        )
 
 
 SETTINGS = MaxInformationSettings

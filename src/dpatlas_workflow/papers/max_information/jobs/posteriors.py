@@ -200,7 +200,10 @@ class PosteriorTraining:
         mean, rho = self.flats
         gradients = self._gradients
         deviation = gradients.deviation.copy_(F.softplus(rho))
-        risks = gradients(*self._batch())
+        batch = self.sampler.batch_indices(self.noise, self.repetition, self.steps_done)
+        picked = to_device(batch, self.x.device)
+        x, labels = self.x.index_select(0, picked), self.labels.index_select(0, picked)
+        risks = gradients(x, labels, self._normals(len(x)))
         offset = mean - self._centres
         # One transfer from the device for all numbers.
         numbers = torch.stack([risks.double(), self._kl(offset, deviation)]).tolist()
@@ -227,13 +230,6 @@ class PosteriorTraining:
             getattr(self, name).copy_(torch.from_numpy(arrays[name]))
         for name in STATE_FACTS:
             setattr(self, name, copy(facts[name]))
-
-    def _batch(self) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Records, labels and normals of the step."""
-        batch = self.sampler.batch_indices(self.noise, self.repetition, self.steps_done)
-        picked = to_device(batch, self.x.device)
-        x, labels = self.x.index_select(0, picked), self.labels.index_select(0, picked)
-        return x, labels, self._normals(len(x))
 
     def _factors(self, risks: Sequence[float], kls: Sequence[float]) -> list[list[float]]:
         """The objective's derivatives by risk and KL, of every posterior; 0 for a diverged one."""

@@ -168,7 +168,7 @@ class CertifyProblem:
         return float(certificate_universe(*counted, kl, kappa, n, weight, *level))
 
     @property
-    def _budget(self) -> tuple[float, ...]:
+    def _budget(self) -> tuple[int, int, int, float, float, float]:
         fields = self.fields
         return (self.n, fields.K1, fields.K2, fields.delta, fields.delta_mc, fields.beta)
 
