@@ -217,7 +217,7 @@ def test_the_step_is_stable_for_any_records(penalty):
         SecondLayer(np.zeros((2, N, P), np.float32), signs[:, :, 0], penalty),
     ]
     for layer in layers:
-        curvature = np.linalg.eigvalsh(layer.moments()[0])[:, -1] + penalty
+        curvature = np.linalg.eigvalsh(layer.moments[0])[:, -1] + penalty
         assert np.all(2 * layer.rate * curvature < 2)
         np.testing.assert_allclose(layer.descend(10_000), layer.ridge(), atol=1e-4)
 

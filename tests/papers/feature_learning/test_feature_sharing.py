@@ -31,12 +31,12 @@ class Watched:
 
     def __init__(self, folder, monkeypatch, **changes):
         self.layers, self.deviations, self.stepped, self.turned = {}, {}, [], []
-        real_head, real_descend = DrawNetworks._private_head, layers.SecondLayer.descend_privately
+        real_private, real_descend = DrawNetworks._private, layers.SecondLayer.descend_privately
         real_stepped, real_normalised = feature_simulation.stepped, feature_simulation.normalised
 
-        def head(networks, rules, layer, features, normal):
+        def private(networks, rules, normal, features, weights, layer):
             self.features = features
-            return real_head(networks, rules, layer, features, normal)
+            return real_private(networks, rules, normal, features, weights, layer)
 
         def descend(layer, steps, max_norm, deviation, normal, use):
             self.layers[self.features], self.deviations[self.features] = layer.y, deviation
@@ -50,7 +50,7 @@ class Watched:
             self.turned.append(weights.copy())
             return real_normalised(weights)
 
-        monkeypatch.setattr(DrawNetworks, "_private_head", head)
+        monkeypatch.setattr(DrawNetworks, "_private", private)
         monkeypatch.setattr(layers.SecondLayer, "descend_privately", descend)
         monkeypatch.setattr(feature_simulation, "stepped", stepped)
         monkeypatch.setattr(feature_simulation, "normalised", normalised)

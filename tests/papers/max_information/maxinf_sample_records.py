@@ -17,10 +17,18 @@ from dpatlas.formulas.max_information.kappa import standing
 from dpatlas_workflow.papers.max_information.jobs import coefficients as coefficients_job
 from dpatlas_workflow.papers.max_information.jobs import kappa as kappa_job
 from dpatlas_workflow.papers.max_information.jobs import simulation as simulation_job
-from dpatlas_workflow.papers.max_information.jobs.priors import DpSgd, Prior
+from dpatlas_workflow.papers.max_information.jobs.priors import (
+    epochs_of,
+    facts_of_prior,
+    kappas_of,
+)
 from dpatlas_workflow.papers.max_information.looks import label_of
 from dpatlas_workflow.papers.max_information.records import agreement, certificates
-from dpatlas_workflow.papers.max_information.records.certified import SetLooks
+from dpatlas_workflow.papers.max_information.records.certified import (
+    DpSgdPrior,
+    IndependentPrior,
+    SetLooks,
+)
 from dpatlas_workflow.records import parse_record
 
 KEYS = {"key": "max_information", "seed": 0, "noise_source": "keyed"}
@@ -142,19 +150,19 @@ def certificates_record(name="digits", priors=PRIORS, runs=3, form="optimised", 
 @functools.cache
 def certificate_row(prior, tau, run, form):
     """A row whose certificates lie above its risks."""
-    kind, *values = dict(prior).values()
-    made = Prior(kind, DpSgd(*values) if values else None)
-    gain = 0.05 * made.epochs**0.5 if kind == "dp-sgd" else 0.0
+    (entry,), kind = spec_priors([dict(prior)]), dict(prior)["prior"]
+    made = (DpSgdPrior if "E" in entry else IndependentPrior).model_validate(entry)
+    gain = 0.05 * epochs_of(made) ** 0.5 if kind == "dp-sgd" else 0.0
     errors_prior = round(DRAWS * (0.8 - 2 * gain + 0.002 * run))
     errors = round(DRAWS * (0.25 - gain - tau + 0.002 * run))
     risk_prior, risk = errors_prior / DRAWS, errors / DRAWS
     return {
-        **made.facts(N_TRAIN),
+        **facts_of_prior(made, N_TRAIN),
         "tau": tau,
         "run": run,
         **{"universe_weight": 1e-20, "universe_nats": 20 * math.log(10), "universe_kappa": 0.0},
-        **{f"kappa_{form}": value for form, value in made.kappas(N_TRAIN, LEVEL).items()},
-        "standing": standing(form, made.epochs),
+        **{f"kappa_{form}": value for form, value in kappas_of(made, N_TRAIN, LEVEL).items()},
+        "standing": standing(form, epochs_of(made)),
         **{"risk_prior": risk_prior, "risk_posterior": risk, "kl": 400.0 + 10 * run},
         **{"errors_prior": errors_prior, "errors_posterior": errors},
         "certificate_prior": risk_prior + 0.02,

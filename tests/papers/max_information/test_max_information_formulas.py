@@ -16,6 +16,7 @@ from scipy.stats import binom
 from dpatlas.base.files import read_rows
 from dpatlas.errors import InputError
 from dpatlas.formulas.max_information import mechanisms
+from dpatlas.formulas.max_information.grid import lowest_kappa
 from dpatlas.formulas.max_information.kappa import (
     FORMS,
     batch_moment_exponent,
@@ -167,7 +168,7 @@ def test_printed_kappas_follow_from_the_grid_and_from_one_pair_only():
 
 def test_hundred_tuples_of_the_paper_are_twentyfive_pairs_times_four_rates():
     for row in TABLE_1:
-        tried = PAPER_GRID.lowest_kappa(row.T)
+        tried = lowest_kappa(vars(PAPER_GRID), PAPER_GRID.K1, row.n, PAPER_GRID.beta)
         assert len(tried) == PAPER_GRID.K1 == 100
         pairs = {(one.zeta, one.E) for one in tried}
         assert len(pairs) == 25

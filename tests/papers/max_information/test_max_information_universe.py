@@ -97,7 +97,7 @@ def test_the_weight_of_a_setting_is_a_product_of_factors_that_each_sum_to_at_mos
 def test_all_printed_settings_are_in_it_and_cost_a_modest_number_of_nats():
     costs = []
     for zeta, lr, E, tau in itertools.product(
-        PAPER_GRID.zetas, PAPER_GRID.learning_rates, PAPER_GRID.epochs, PAPER_GRID.taus
+        PAPER_GRID.zetas, PAPER_GRID.lrs, PAPER_GRID.epochs, PAPER_GRID.taus
     ):
         mnist = {"means": [0.1307], "deviations": [0.3081]}
         given = {**DP_SGD, "zeta": zeta, "lr": float(lr), "E": E, "tau": tau, "n": 60_000}

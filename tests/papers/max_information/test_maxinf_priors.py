@@ -17,8 +17,9 @@ from dpatlas.models.mean_field import flat_values
 from dpatlas.privacy.noise import add_noise
 from dpatlas_workflow.papers.max_information.jobs import priors
 from dpatlas_workflow.papers.max_information.records.certificates import CertificatesSpec
+from dpatlas_workflow.papers.max_information.records.certified import DpSgdPrior, IndependentPrior
 
-TWINS = [priors.Prior(kind, priors.DpSgd(**small.TUPLE)) for kind in ("dp-sgd", "noise-only")]
+TWINS = [DpSgdPrior(kind=kind, **small.TUPLE) for kind in ("dp-sgd", "noise-only")]
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def clipped_sum(model, x, labels, zeta):
 
 
 def test_a_step_is_the_sum_of_clipped_gradients_plus_the_keyed_noise_over_m(data):
-    prior = priors.Prior("dp-sgd", priors.DpSgd(zeta=0.1, sigma=0.7, m=N, E=1, lr=2.0))
+    prior = DpSgdPrior(kind="dp-sgd", zeta=0.1, sigma=0.7, m=N, E=1, lr=2.0)
     expected = clipped_sum(network(), *data, zeta=0.1) + 0.7 * noise_of(0).double()
     (released,) = sums_of(prior, data)
     np.testing.assert_allclose(released.numpy(), expected.numpy(), atol=1e-5)
@@ -80,14 +81,14 @@ def test_a_step_is_the_sum_of_clipped_gradients_plus_the_keyed_noise_over_m(data
 
 def test_noise_only_releases_the_noise_of_its_twin_bit_for_bit(data):
     dp_sgd, noise_only = TWINS
-    repetition = declared().repetition(dp_sgd, N, 1)
-    assert repetition == declared().repetition(noise_only, N, 1)
+    repetition = priors.repetition_of(declared(), dp_sgd, N, 1)
+    assert repetition == priors.repetition_of(declared(), noise_only, N, 1)
     alone = sums_of(noise_only, data, repetition=repetition)
     assert len(alone) == 3
     for step, released in enumerate(alone):
         assert torch.equal(released, noise_of(step, repetition))
     # The twin's first step adds its signal to that.
-    batch = dp_sgd.settings.phase(N).sampler.batch_indices(Noise("spec", "keyed"), repetition, 0)
+    batch = priors.phase_of(dp_sgd, N).sampler.batch_indices(Noise("spec", "keyed"), repetition, 0)
     signal = clipped_sum(network(), data[0][batch], data[1][batch], 0.1)
     both = sums_of(dp_sgd, data, repetition=repetition)[0]
     np.testing.assert_allclose((both - alone[0]).numpy(), signal.numpy(), atol=1e-5)
@@ -105,8 +106,11 @@ def test_noise_only_sees_no_record(data):
 def test_tuples_samplers_and_runs_have_noise_of_their_own():
     axes = product((0.1, 0.2), (2.0, 4.0), (1, 2), ("shuffled", "cyclic"), range(3))
     keys = [
-        declared().repetition(
-            priors.Prior("dp-sgd", priors.DpSgd(zeta, 1.0, 8, E, lr, sampler)), N, run
+        priors.repetition_of(
+            declared(),
+            DpSgdPrior(**small.DP_SGD | {"zeta": zeta, "lr": lr, "E": E, "sampler": sampler}),
+            N,
+            run,
         )
         for zeta, lr, E, sampler, run in axes
     ]
@@ -126,16 +130,16 @@ def test_a_priors_ledger_is_that_of_its_training_and_says_that_kappa_is_paid(dat
     assert entry["clip"] == training.ran.max_grad_norm[0]
     assert entry["epsilon"] == training.guarantee(1e-5, "replace_one").epsilon > 0
     # An epoch is floor(n / m) disjoint batches.
-    phase = priors.DpSgd(zeta=0.1, sigma=1.0, m=7, E=3, lr=1.0).phase(N)
+    phase = priors.phase_of(TWINS[0].model_copy(update={"m": 7, "E": 3}), N)
     assert (phase.sampler.name, phase.sampler.batch, phase.steps) == ("shuffled", 7, 3 * (N // 7))
     # Only a centre that saw records has a price.
-    for prior in (priors.Prior("independent"), TWINS[1]):
+    for prior in (IndependentPrior(kind="independent"), TWINS[1]):
         forms = ("optimised", "explicit", "tight", "repaired", "rigorous")
-        assert [prior.kappa(form, N, 0.01) for form in forms] == [0.0] * 5
+        assert [priors.kappa_of(prior, form, N, 0.01) for form in forms] == [0.0] * 5
 
 
 def declared(**changes):
-    return priors.Declared.of(CertificatesSpec.model_validate({**small.FIELDS, **changes}))
+    return CertificatesSpec.model_validate({**small.FIELDS, **changes})
 
 
 def grid(**changes):
@@ -144,16 +148,16 @@ def grid(**changes):
 
 def test_a_smaller_K1_pays_for_the_tuples_of_lowest_kappa_of_each_kind():
     """kappa rises with zeta and E: (.1, E 1) first, two rates each."""
-    declared().check(TWINS, [0.2, 0.4], N)
-    fewer = declared(K1=2)
-    assert [(zeta, E) for zeta, _, _, E, _ in fewer.lowest_kappa(N)] == [(0.1, 1), (0.1, 1)]
-    fewer.check(TWINS, [0.2], N)
-    more = [priors.Prior("dp-sgd", priors.DpSgd(**{**small.TUPLE, "lr": lr})) for lr in (2.0, 4.0)]
+    priors.check_declared(declared(), N)
+    fewer = declared(K1=2, taus=[0.2])
+    assert [(one.zeta, one.E) for one in priors.declared(fewer, N)] == [(0.1, 1), (0.1, 1)]
+    priors.check_declared(fewer, N)
+    more = [{**small.DP_SGD, "lr": lr} for lr in (2.0, 4.0)]
     with pytest.raises(InputError, match="K1: found 1; allowed: a whole number >= 2"):
-        declared(K1=1).check(more, [0.2], N)
+        priors.check_declared(declared(K1=1, priors=more), N)
     # Kinds are compared, not chosen among, so each has the budget for itself.
     with pytest.raises(InputError, match="one of the 1 tuples"):
-        declared(K1=1).check([more[1]], [0.2], N)
+        priors.check_declared(declared(K1=1, priors=more[1:]), N)
 
 
 @pytest.mark.parametrize(
@@ -167,6 +171,6 @@ def test_a_smaller_K1_pays_for_the_tuples_of_lowest_kappa_of_each_kind():
     ],
 )
 def test_what_is_not_declared_is_refused(changes, given, message):
-    prior = priors.Prior("dp-sgd", priors.DpSgd(**{**small.TUPLE, **given}))
+    spec = declared(priors=[{**small.DP_SGD, **given}], taus=[0.2], **changes)
     with pytest.raises(InputError, match=message):
-        declared(**changes).check([prior], [0.2], N)
+        priors.check_declared(spec, N)

@@ -2,27 +2,39 @@
 
 from dataclasses import dataclass
 
-from dpatlas.formulas.max_information.certificates import (
-    certificate,
-    certificate_monte_carlo,
-)
-from dpatlas.formulas.max_information.grid import PriorGrid
+from dpatlas.formulas.max_information.certificates import certificate, certificate_monte_carlo
+from dpatlas.formulas.max_information.kappa import kappa_of_form
 
 RECORDS = {"MNIST": 60_000, "CIFAR-10": 50_000}
 
-PAPER_GRID = PriorGrid(
-    zetas=(0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05),
-    learning_rates=(5, 20, 50, 100),
-    epochs=(1, 3, 5, 10, 20),
-    taus=(0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08),
-    m=5000,
-    sigma=1.0,
-    K1=100,
-    delta=0.05,
-    delta_mc=0.0125,
-    beta=0.025,
-    draws=150_000,
-)
+
+@dataclass(frozen=True)
+class PaperGrid:
+    """The grid of DP-SGD priors, and the union bound that pays for the choice among them.
+
+    It pays for K1 tuples of `zetas`, `lrs` and `epochs`, and for K2 values of tau. m: records in a
+    batch; sigma: standard deviation of the noise; draws: of the Monte Carlo step.
+    """
+
+    zetas: tuple[float, ...] = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05)
+    lrs: tuple[float, ...] = (5, 20, 50, 100)
+    epochs: tuple[int, ...] = (1, 3, 5, 10, 20)
+    taus: tuple[float, ...] = (0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08)
+    m: int = 5000
+    sigma: float = 1.0
+    K1: int = 100
+    K2: int = 7
+    delta: float = 0.05
+    delta_mc: float = 0.0125
+    beta: float = 0.025
+    draws: int = 150_000
+
+    def kappa(self, zeta: float, E: int, T: int, form: str = "optimised") -> float:
+        """Max-information of one tuple at its share of beta, beta / K1."""
+        return float(kappa_of_form(form, self.m, zeta, self.sigma, T, E, self.beta / self.K1))
+
+
+PAPER_GRID = PaperGrid()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from dpatlas.base.fields import Model, Once, setting
 from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
-from dpatlas_workflow.checks.audit.mechanisms import MECHANISMS
+from dpatlas_workflow.checks.audit.mechanisms import MORE_RUNS
 from dpatlas_workflow.checks.audit.records.mechanism import AuditLevels, Mechanism
 from dpatlas_workflow.checks.audit.records.network import NetworkTraining
 from dpatlas_workflow.config.root import General
@@ -119,7 +119,7 @@ def mechanism_spec(
     level: float,
     verdict_level: float,
 ) -> Spec:
-    """The attack on one mechanism: `runs` times the factor of its entry on each neighbour.
+    """The attack on one mechanism: `runs` times the factor of its steps on each neighbour.
 
     seeds: `seed`, the base of all seeds, and `noise_source`.
     """
@@ -128,7 +128,7 @@ def mechanism_spec(
         "kind": "mechanism",
         **seeds,
         "mechanism": name,
-        "runs": runs * MECHANISMS[name].runs,
+        "runs": runs * MORE_RUNS.get(name, 1),
         "delta": delta,
         "level": level,
         "verdict_level": verdict_level,

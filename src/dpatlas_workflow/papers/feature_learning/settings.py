@@ -85,15 +85,16 @@ class Ladder(Model):
             for d in self.d
         ]
 
-    def vanishing_points(self, epsilon: float) -> list[dict[str, float]]:
-        """Those of `vanishing`, with their epsilon; none without it."""
+    def falling(self, epsilon: float, delta: float) -> tuple[list[dict[str, float]], float]:
+        """The conditions of `vanishing`, with their epsilon, and their delta; none without it."""
         if self.vanishing is None:
-            return []
-        first, power = math.log(min(self.d)), self.vanishing.epsilon_power
-        return [
-            {**point, "epsilon": epsilon * (first / math.log(point["d"])) ** power}
-            for point in self.points()
-        ]
+            return [], delta
+        first, last, power = min(self.d), max(self.d), self.vanishing.epsilon_power
+        points: list[dict[str, float]] = []
+        for point in self.points():
+            share = math.log(first) / math.log(point["d"])
+            points.append({**point, "epsilon": epsilon * share**power})
+        return points, delta * (first / last) ** self.vanishing.delta_power
 
 
 class Pair(Model):
@@ -167,65 +168,44 @@ def groups(config: General) -> dict[str, list[Spec]]:
     block: FeatureLearningSettings = config.feature_learning
     sweeps, pairs = block.sweeps.plain(), [pair.plain() for pair in block.table]
     learnable = [name for name in block.links if link(block.links[name]).information_exponent == 1]
-    rungs = block.ladder.points() if block.ladder else []
-    falling = block.ladder.vanishing_points(block.base.epsilon) if block.ladder else []
-    base = block.base.link
+    base, ladder = block.base, block.ladder
+    rungs = ladder.points() if ladder else []
+    falling, last_delta = ladder.falling(base.epsilon, block.delta) if ladder else ([], 0.0)
+
+    def simulations(
+        name: str, axis: str, points: Sequence[dict[str, Any]], slug: str, **changes: float
+    ) -> list[Spec]:
+        if not points:
+            return []
+        fields = {
+            "link": name,
+            "polynomial": block.links[name],
+            "axis": axis,
+            "points": [{**base.part(Point), **point} for point in points],
+            **block.part(Algorithm),
+            **changes,
+        }
+        return run_blocks(config, KEY, "simulation", fields, slug, block.runs, block.runs_per_job)
+
+    def sweep(name: str, axis: str) -> list[Spec]:
+        points = [{axis: value} for value in sweeps[axis]]
+        return simulations(name, axis, points, f"{name}-{axis}")
+
     return {
-        "links": [spec for name in block.links for spec in _sweep(config, name, "n", sweeps["n"])],
-        "axes": [
-            spec
-            for axis in AXES[1:]
-            if sweeps[axis]
-            for spec in _sweep(config, base, axis, sweeps[axis])
-        ],
+        "links": [spec for name in block.links for spec in sweep(name, "n")],
+        "axes": [spec for axis in AXES[1:] for spec in sweep(base.link, axis)],
         "ladders": [
             spec
             for name in learnable
-            if rungs
-            for spec in _simulation(config, name, "ladder", rungs, f"{name}-ladder")
+            for spec in simulations(name, "ladder", rungs, f"{name}-ladder")
         ],
         "vanishing": [
             spec
             for name in learnable
-            if falling
-            for spec in _simulation(
-                config, name, "ladder", falling, f"{name}-vanishing", delta=_last_delta(block)
-            )
+            for spec in simulations(name, "ladder", falling, f"{name}-vanishing", delta=last_delta)
         ],
-        "table": _simulation(config, base, "table", pairs, "table") if pairs else [],
+        "table": simulations(base.link, "table", pairs, "table"),
     }
-
-
-def _last_delta(block: FeatureLearningSettings) -> float:
-    assert block.ladder is not None and block.ladder.vanishing is not None
-    ratio = min(block.ladder.d) / max(block.ladder.d)
-    return block.delta * ratio**block.ladder.vanishing.delta_power
-
-
-def _sweep(config: General, name: str, axis: str, values: Sequence[float]) -> list[Spec]:
-    points = [{axis: value} for value in values]
-    return _simulation(config, name, axis, points, f"{name}-{axis}")
-
-
-def _simulation(
-    config: General,
-    name: str,
-    axis: str,
-    points: Sequence[dict[str, Any]],
-    slug: str,
-    **changes: float,
-) -> list[Spec]:
-    block: FeatureLearningSettings = config.feature_learning
-    base = block.base.part(Point)
-    fields = {
-        "link": name,
-        "polynomial": block.links[name],
-        "axis": axis,
-        "points": [{**base, **point} for point in points],
-        **block.part(Algorithm),
-        **changes,
-    }
-    return run_blocks(config, KEY, "simulation", fields, slug, block.runs, block.runs_per_job)
 
 
 SETTINGS = FeatureLearningSettings

@@ -76,8 +76,9 @@ def largest(records: Records) -> pd.DataFrame:
     data = selected(records)
     for (setting, prior), runs in data.groupby(["setting", "prior"], sort=False):
         for column in (PRIOR, PAID):
-            at = runs.loc[runs[column].idxmax()] if runs[column].notna().all() else runs.iloc[0]
-            value = at[column] if runs[column].notna().all() else math.nan
+            known = runs[column].notna().all()
+            at = runs.loc[runs[column].idxmax()] if known else runs.iloc[0]
+            value = at[column] if known else math.nan
             what = {"what": f"certificate of the {column.partition('_')[2]}", "value": value}
             where = {"setting": setting, "prior": prior, "run": at.run, "record": at.record}
             on = {"data.name": at["data.name"], "model": at.model}
@@ -155,7 +156,9 @@ def slopes(records: Records) -> pd.DataFrame:
     for record in records:
         for axis, panel in columns([record]).groupby("axis", sort=False):
             if panel.optimised.count() > 1:
-                rows.append({"record": record.id, "axis": axis, "slope": _slope(record, axis)})
+                rows.append(
+                    {"record": record.id, "axis": axis, "slope": _slope(_points(record, axis))}
+                )
     return pd.DataFrame(rows)
 
 
@@ -163,10 +166,10 @@ def noise_over_others(records: Records) -> pd.DataFrame:
     """By other `axis` the slope in log(zeta/sigma) less the size of that one: `excess`."""
     rows = []
     for record in records:
-        slope = _slope(record, SIGNAL_TO_NOISE)
+        slope = _slope(_points(record, SIGNAL_TO_NOISE))
         for axis in columns([record]).axis.unique():
             if axis != SIGNAL_TO_NOISE:
-                excess = slope - abs(_slope(record, axis))
+                excess = slope - abs(_slope(_points(record, axis)))
                 rows.append({"record": record.id, "axis": axis, "excess": excess})
     return pd.DataFrame(rows)
 
@@ -186,11 +189,9 @@ def against_log(records: Records) -> pd.DataFrame:
     rows = []
     for record in records:
         points = [(-math.log(delta), kappa) for delta, kappa in reversed(_points(record, "delta"))]
-        (first, start), *_, (last, end) = points
         slopes = [(y - x) / (v - u) for (u, x), (v, y) in itertools.pairwise(points)]
         bend = max(slopes) / min(slopes) if min(slopes) > 0 else math.inf
-        slope = math.log(end / start) / math.log(last / first)
-        rows.append({"record": record.id, "slope": slope, "bend": bend})
+        rows.append({"record": record.id, "slope": _slope(points), "bend": bend})
     return pd.DataFrame(rows)
 
 
@@ -314,9 +315,9 @@ def _gaps(row: PublishedCertificates, *, monte_carlo: bool) -> Iterator[tuple[st
         yield name, max(low - (printed + HALF_CENT), (printed - HALF_CENT) - high)
 
 
-def _slope(record: Record[Any], axis: str) -> float:
-    """log-log slope of the optimised kappa/n between the ends of a panel."""
-    (first, start), *_, (last, end) = _points(record, axis)
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    """log-log slope between the ends of points (x, y)."""
+    (first, start), *_, (last, end) = points
     return math.log(end / start) / math.log(last / first)
 
 

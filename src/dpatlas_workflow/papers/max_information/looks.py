@@ -4,12 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dpatlas.formulas.max_information.certificates import check_tried
-from dpatlas.formulas.max_information.grid import PriorGrid
+from dpatlas.formulas.max_information.grid import lowest_kappa
 from dpatlas_workflow.papers.max_information.records.certified import CertifiedFields, SetLooks
 
 Fields = Mapping[str, Any]
-# zeta, sigma, m, E, lr.
-DpSgdTuple = tuple[float, float, int, int, float]
 
 
 def label_of(looks: SetLooks) -> dict[str, Any]:
@@ -23,36 +21,13 @@ def label_of(looks: SetLooks) -> dict[str, Any]:
     }
 
 
-def ranked(grid: Fields, K1: int, n: int, beta: float) -> list[DpSgdTuple]:
-    """The K1 tuples of lowest kappa in a grid on n records, or all if there are fewer."""
-    prior_grid = PriorGrid(
-        zetas=tuple(grid["zetas"]),
-        learning_rates=tuple(grid["lrs"]),
-        epochs=tuple(grid["epochs"]),
-        taus=tuple(grid["taus"]),
-        m=grid["m"],
-        sigma=grid["sigma"],
-        K1=K1,
-        beta=beta,
-        # kappa does not depend on these.
-        delta=1.0,
-        delta_mc=0.0,
-        draws=1,
-    )
-    return [
-        (prior.zeta, grid["sigma"], grid["m"], prior.E, prior.learning_rate)
-        for prior in prior_grid.lowest_kappa(n // grid["m"])
-    ]
-
-
 def counted(
     looks: Fields, tuples: Iterable[tuple[Any, ...]], taus: Iterable[float], beta: float
 ) -> tuple[int, int]:
     """Numbers of different tuples and values of tau among `tuples`, `taus` and all other looks."""
-    tried_tuples: set[tuple[Any, ...]] = set(tuples)
-    tried_taus = set(taus)
+    tried_tuples, tried_taus = set(tuples), set(taus)
     for other in looks["others"]:
-        tried_tuples |= set(ranked(other["grid"], other["K1"], other["n"], beta))
+        tried_tuples |= set(lowest_kappa(other["grid"], other["K1"], other["n"], beta))
         tried_taus |= set(other["grid"]["taus"])
     return len(tried_tuples), len(tried_taus)
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from dpatlas.base.canonical import canonical_json
 from dpatlas.errors import InputError
+from dpatlas.formulas.max_information.grid import DpSgdTuple
 from dpatlas.formulas.max_information.kappa import FORMS
 from dpatlas.formulas.max_information.universe import PriorKind
 from dpatlas_workflow.papers.max_information.looks import check_paid
@@ -21,7 +22,7 @@ from dpatlas_workflow.rows import columns
 
 KINDS: tuple[PriorKind, ...] = ("independent", "noise-only", "dp-sgd")
 # The tuples that K1 of the union bound counts.
-HYPERPARAMETERS = ("zeta", "sigma", "m", "E", "lr")
+HYPERPARAMETERS = DpSgdTuple._fields
 # Columns with certificates of a posterior: with the form of kappa that the config chooses, with a
 # proof without a gap, and with payment for every setting that could have been chosen.
 PAID, RIGOROUS = "certificate_posterior", "certificate_rigorous"

@@ -17,11 +17,12 @@ from dpatlas.base.fields import (
 from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.certificates import check_budget
+from dpatlas.formulas.max_information.grid import lowest_kappa
 from dpatlas.formulas.max_information.universe import setting_weight
 from dpatlas_workflow.config.common import run_blocks, run_spec
 from dpatlas_workflow.config.root import General
 from dpatlas_workflow.config.types import DealtSet, NetworkOptions, PrivateName, Repeated
-from dpatlas_workflow.papers.max_information.looks import counted, ranked
+from dpatlas_workflow.papers.max_information.looks import counted
 from dpatlas_workflow.papers.max_information.records.agreement import Agreement
 from dpatlas_workflow.papers.max_information.records.certified import (
     Estimated,
@@ -117,10 +118,27 @@ class CertifiedSet(TriedGrid):
 
     @model_validator(mode="after")
     def _lies_in_the_universe(self) -> "CertifiedSet":
-        n, batch = self.data.n_train, self.training.batch
+        n, batch, grid = self.data.n_train, self.training.batch, self.grid
         if batch > n:
             raise InputError("training.batch", batch, f"at most n_train = {n}")
-        _check_universe(self)
+        # Weights are products, so it is enough to visit every value of each list once.
+        for zeta, lr, E, tau in zip_longest(grid.zetas, grid.lrs, grid.epochs, grid.taus):
+            setting_weight(
+                kind="dp-sgd",
+                model=self.model,
+                widths=self.options.widths or (),
+                normalise=self.normalise.plain() if self.normalise else None,
+                zeta=zeta or grid.zetas[0],
+                lr=lr or grid.lrs[0],
+                E=E or grid.epochs[0],
+                tau=tau or grid.taus[0],
+                tau_is="deviation",
+                sigma=grid.sigma,
+                m=grid.m,
+                n=n,
+                look=1,
+                run=0,
+            )
         return self
 
 
@@ -194,19 +212,14 @@ def groups(config: General) -> dict[str, list[Spec]]:
     `simulation`: without data.
     """
     block: MaxInformationSettings = config.max_information
-    without_data = {
-        "coefficients": block.coefficients,
-        "kappa": block.kappa,
-        "simulation": block.simulation,
-    }
     return {
         "certificates": [
             spec for certified in block.certificates.sets for spec in _jobs_of(config, certified)
         ],
         "agreement": [_agreement(config)],
         **{
-            kind: [run_spec(config, KEY, kind, part.plain(), kind)]
-            for kind, part in without_data.items()
+            kind: [run_spec(config, KEY, kind, getattr(block, kind).plain(), kind)]
+            for kind in ("coefficients", "kappa", "simulation")
         },
     }
 
@@ -217,7 +230,7 @@ def priors_of(grid: PriorGrid, K1: int, n: int, beta: float) -> list[dict[str, A
     Noise-only training does not depend on zeta, so there is one such control for each pair of
     learning rate and number of epochs.
     """
-    tuples = _tuples(grid, K1, n, beta)
+    tuples = [one._asdict() for one in lowest_kappa(grid.plain(), K1, n, beta)]
     controls = {(prior["lr"], prior["E"]): prior for prior in reversed(tuples)}
     return [
         {"kind": "independent"},
@@ -226,17 +239,13 @@ def priors_of(grid: PriorGrid, K1: int, n: int, beta: float) -> list[dict[str, A
     ]
 
 
-def _tuples(grid: PriorGrid, K1: int, n: int, beta: float) -> list[dict[str, Any]]:
-    """The K1 tuples of lowest kappa, in its order."""
-    names = ("zeta", "sigma", "m", "E", "lr")
-    tuples = ranked(grid.plain(), K1, n, beta)
-    return [dict(zip(names, values, strict=True)) for values in tuples]
-
-
 def _fixed_priors(certified: CertifiedSet, fixed: Fixed, beta: float, place: str) -> Priors:
     """The fixed prior of each kind by its tau; InputError for one that is not paid for."""
     grid = certified.grid
-    tuples = _tuples(grid, certified.K1, certified.data.n_train, beta)
+    tuples = [
+        one._asdict()
+        for one in lowest_kappa(grid.plain(), certified.K1, certified.data.n_train, beta)
+    ]
     by_tau: dict[float, list[dict[str, Any]]] = {}
     for kind, values in fixed.plain().items():
         tau, prior = values.pop("tau"), {"kind": kind.replace("_", "-")}
@@ -316,7 +325,7 @@ def _fields(config: General, certified: CertifiedSet) -> dict[str, Any]:
     data, register = certified.data.dealt(), block.plain("looks")["looks"]
     looks = looks_of(register, {**certified.plain(), "data": data}, config.seed)
     grid, beta = certified.grid, block.beta
-    tuples = ranked(grid.plain(), certified.K1, certified.data.n_train, beta)
+    tuples = lowest_kappa(grid.plain(), certified.K1, certified.data.n_train, beta)
     K1, K2 = counted(looks, tuples, grid.taus, beta)
     return {
         "delta": block.delta,
@@ -336,31 +345,6 @@ def _fields(config: General, certified: CertifiedSet) -> dict[str, Any]:
 
 def _name(certified: CertifiedSet) -> str:
     return f"{certified.data.name}-{certified.model}"
-
-
-def _check_universe(certified: CertifiedSet) -> None:
-    """Raise `InputError` for a setting of the set that has no weight in the universe.
-
-    Weights are products, so it is enough to visit every value of each list once.
-    """
-    grid, normalise = certified.grid, certified.normalise
-    for zeta, lr, E, tau in zip_longest(grid.zetas, grid.lrs, grid.epochs, grid.taus):
-        setting_weight(
-            kind="dp-sgd",
-            model=certified.model,
-            widths=certified.options.widths or (),
-            normalise=normalise.plain() if normalise else None,
-            zeta=zeta or grid.zetas[0],
-            lr=lr or grid.lrs[0],
-            E=E or grid.epochs[0],
-            tau=tau or grid.taus[0],
-            tau_is="deviation",
-            sigma=grid.sigma,
-            m=grid.m,
-            n=certified.data.n_train,
-            look=1,
-            run=0,
-        )
 
 
 SETTINGS = MaxInformationSettings

@@ -102,11 +102,13 @@ def audit(records: Sequence[Record[Any]], settings: Settings) -> ShownTable:
     trained = [training_row(record) for record in trainings if not record.facts["audit"]]
     rows = [*mechanisms, *one_run, *trained]
     attacked = [*mechanisms, *one_run]
+    accuracies = [row | {"accuracy_mean": Measured.of(row, "accuracy")} for row in trained]
+    measured = "mean ± standard error over runs of the last iterate's accuracy"
     parts = [
         attacks_part(attacked),
         one_run_part(one_run),
-        descriptions_part(attacked),
-        training_part(trained),
+        Part.of("Attacked mechanisms", DESCRIPTIONS, attacked),
+        Part.of(f"Private training: {measured}", TRAININGS, accuracies),
     ]
     return ShownTable(COLUMNS, rows, parts)
 
@@ -119,15 +121,10 @@ def mechanism_row(record: MechanismRecord) -> Row:
         **_shared("mechanism", record),
         "mechanism": record.spec.mechanism,
         "description": facts["sentence"],
-        "relation": facts["relation"],
-        "method": lower["method"],
+        **_bound(lower),
         "audited_runs": 2 * record.spec.runs,
-        "delta": lower["delta"],
         "guaranteed_epsilon": facts["guaranteed"],
         "claimed_epsilon": facts["claimed"],
-        "lower_bound": lower["epsilon"],
-        "level": lower["level"],
-        "ceiling": lower["ceiling"],
         "excess": test["excess"],
         "excess_delta": test["delta"],
         "excess_level": test["level"],
@@ -141,24 +138,19 @@ def mechanism_row(record: MechanismRecord) -> Row:
 def one_run_row(record: NetworkRecord) -> Row:
     """The row of an audit by many canaries in one training run."""
     canaries = record.facts["audit"]
-    lower, test = canaries["lower"], canaries["profile_test"]
+    lower, test, claimed = canaries["lower"], canaries["profile_test"], record.ledger["claimed"]
     return {
         **_shared("mechanism", record),
         "mechanism": f"canaries in {record.spec.model}",
-        "relation": record.facts["relation"],
-        "method": lower["method"],
+        **_bound(lower),
         "audited_runs": 1,
         "canaries": test["canaries"],
         "guesses": test["guesses"],
         "correct_guesses": test["correct"],
         "contradicting_guesses": test["needed"],
         "p_value": test["p_value"],
-        "delta": lower["delta"],
         "guaranteed_epsilon": record.ledger["epsilon"],
-        "claimed_epsilon": _claimed(record),
-        "lower_bound": lower["epsilon"],
-        "level": lower["level"],
-        "ceiling": lower["ceiling"],
+        "claimed_epsilon": claimed and claimed["epsilon"],
         "excess_level": test["level"],
         "verdict": _verdict(canaries["contradicted"]),
     }
@@ -171,7 +163,6 @@ def training_row(record: NetworkRecord) -> Row:
     return {
         **_shared("training", record),
         "mechanism": "dp-sgd",
-        "relation": facts["relation"],
         "model": fields.model,
         # The epsilon of one run; that of the ledger itself covers all runs together.
         "epsilon": ledger.get("one_run", ledger)["epsilon"],
@@ -211,38 +202,24 @@ def one_run_part(rows: Sequence[Row]) -> Part:
     return Part.of(caption, ONE_RUN, rows)
 
 
-def descriptions_part(rows: Sequence[Row]) -> Part:
-    """What each attacked mechanism does, in words."""
-    return Part.of("Attacked mechanisms", DESCRIPTIONS, rows)
-
-
-def training_part(rows: Sequence[Row]) -> Part:
-    """Accuracy beside the guarantee."""
-    caption = "Private training: mean ± standard error over runs of the last iterate's accuracy"
-    measured = [row | {"accuracy_mean": Measured.of(row, "accuracy")} for row in rows]
-    return Part.of(caption, TRAININGS, measured)
-
-
 def _shared(part: str, record: MechanismRecord | NetworkRecord) -> Row:
-    ledger = record.ledger
+    """What rows of all parts have, with the sampler and the expected batch of every phase."""
+    samplers = record.ledger["sampler"]
+    phases = samplers if isinstance(samplers, list) else [samplers]
+    names = [f"{phase['name']} {phase['expected_batch']:g} of {phase['n']}" for phase in phases]
     return {
         "part": part,
-        "description": ledger["mechanism"],
-        "samplers": _samplers(ledger),
+        "description": record.ledger["mechanism"],
+        "samplers": "; then ".join(names),
+        "relation": record.facts["relation"],
         "runs": [record.id],
     }
 
 
-def _samplers(ledger: Mapping[str, Any]) -> str:
-    """The sampler of every phase, with its expected batch."""
-    phases = ledger["sampler"] if isinstance(ledger["sampler"], list) else [ledger["sampler"]]
-    names = [f"{phase['name']} {phase['expected_batch']:g} of {phase['n']}" for phase in phases]
-    return "; then ".join(names)
-
-
-def _claimed(record: NetworkRecord) -> float | None:
-    claimed = record.ledger["claimed"]
-    return claimed and claimed["epsilon"]
+def _bound(lower: Mapping[str, Any]) -> Row:
+    """A lower bound on epsilon, as of `LowerBound`."""
+    shown = {name: lower[name] for name in ("method", "delta", "level", "ceiling")}
+    return {**shown, "lower_bound": lower["epsilon"]}
 
 
 def _verdict(contradicted: bool | None) -> str | None:

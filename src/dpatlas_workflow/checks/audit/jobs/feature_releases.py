@@ -43,7 +43,7 @@ class MeanRelease:
         """The privacy ledger: the guarantee at delta; no paper claims another."""
         noise_multiplier = self.deviation * RECORDS / MAX_NORM
         ran = Ran(
-            MECHANISMS[self.name].sentence,
+            MECHANISMS[self.name],
             (Phase(FullBatch(RECORDS), noise_multiplier, self.releases),),
             (MAX_NORM,),
             noise_source,
@@ -63,7 +63,7 @@ class MeanRelease:
         """The guaranteed epsilon at each delta."""
         return [gaussian_epsilon(MU, delta) for delta in deltas]
 
-    def claimed(self, deltas: Sequence[float]) -> None:
+    def claimed(self, deltas: Sequence[float]) -> list[float] | None:
         """None: no paper claims another."""
         return None
 

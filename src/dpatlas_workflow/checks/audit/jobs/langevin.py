@@ -23,11 +23,10 @@ import torch
 from torch import Tensor
 
 from dpatlas.accounting.gaussian_dp import gaussian_epsilon
-from dpatlas.accounting.guarantees import Guarantee, Phase, guarantee
+from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.ledger import GAUSSIAN, LastIterate, Ran, ledger
 from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Sampler
 from dpatlas.base.seeds import Noise
-from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.guarantees import cyclic_gd_gdp, noisy_gd_gdp
 from dpatlas.formulas.dp_sgld.theorems import (
     claimed_epsilon_constant,
@@ -84,14 +83,13 @@ class LangevinSGD:
     def ran(self, noise_source: str) -> Ran:
         """The ledger's facts of a run with these settings."""
         last = None if self.mu is None else LastIterate(GAUSSIAN, (self.mu,))
-        return Ran(
-            MECHANISMS[self.name].sentence, (self._phase,), (L,), noise_source, last_iterate=last
-        )
+        return Ran(MECHANISMS[self.name], (self._phase,), (L,), noise_source, last_iterate=last)
 
     def profile(self, deltas: Sequence[float]) -> list[float]:
         """The guaranteed epsilon at each delta."""
         if self.mu is None:
-            return [self._every_iterate(delta).epsilon for delta in deltas]
+            phases = [self._phase]
+            return [guarantee(phases, delta, self.relation).epsilon for delta in deltas]
         return [gaussian_epsilon(self.mu, delta) for delta in deltas]
 
     def claimed(self, deltas: Sequence[float]) -> list[float] | None:
@@ -143,9 +141,6 @@ class LangevinSGD:
         noise = step_noise_multiplier(self.settings.rates[0], sigma2, L, sampler.batch)
         return Phase(sampler, float(noise), self.settings.steps)
 
-    def _every_iterate(self, delta: float) -> Guarantee:
-        return guarantee([self._phase], delta, self.relation)
-
 
 def neighbours(n: int) -> list[tuple[Tensor, Tensor]]:
     """Records (n, 1) and labels (n,) of D and of D', which differ in the last record.
@@ -183,8 +178,7 @@ def random_batches(sampler: FixedSize, noise_multiplier: float) -> LangevinSGD:
 def _gaussian(name: str, sampler: Sampler, mu: float, by: str | None = None) -> LangevinSGD:
     """Langevin SGD of four steps of 1 / (2 beta) whose last iterate is mu-GDP."""
     unit = LangevinSGD(name, _settings(sampler, 0.5, 4), by)
-    if unit.mu is None:
-        raise InputError("sampler", sampler.name, "full or cyclic batches")
+    assert unit.mu is not None
     return replace(unit, settings=replace(unit.settings, sigma=unit.mu / mu))
 
 

@@ -12,7 +12,7 @@ from dpatlas.base.progress import Progress
 from dpatlas.base.seeds import Noise
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas_workflow.checks.audit.jobs.mechanisms import MECHANISMS, Advance
-from dpatlas_workflow.checks.audit.mechanisms import MECHANISMS as ENTRIES
+from dpatlas_workflow.checks.audit.mechanisms import MECHANISMS as SENTENCES
 from dpatlas_workflow.checks.audit.records.mechanism import RECORD, MechanismSpec
 
 # Points of the privacy profile epsilon(delta) that the attack's error rates are compared with.
@@ -48,7 +48,7 @@ def audit(fields: MechanismSpec, noise: Noise, advance: Advance) -> dict[str, An
         claimed_profile = {"delta": list(PROFILE_DELTAS), "epsilon": claimed_epsilons}
         claim = profile_excess(*scores, claimed_epsilons, PROFILE_DELTAS, level)
     return {
-        "sentence": ENTRIES[fields.mechanism].sentence,
+        "sentence": SENTENCES[fields.mechanism],
         "relation": mechanism.relation,
         "guaranteed": guaranteed,
         "profile": {"delta": list(PROFILE_DELTAS), "epsilon": epsilons},

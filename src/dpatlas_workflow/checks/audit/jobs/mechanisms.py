@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,9 +35,9 @@ from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import Augmentation, drawn_views
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas_workflow.checks.audit.jobs.feature_releases import FEATURES
+from dpatlas_workflow.checks.audit.jobs.feature_releases import FEATURES, MeanRelease
 from dpatlas_workflow.checks.audit.jobs.kernels import ATTACKED_NETWORKS
-from dpatlas_workflow.checks.audit.jobs.langevin import LANGEVIN
+from dpatlas_workflow.checks.audit.jobs.langevin import LANGEVIN, LangevinSGD
 
 IMAGE, CLASSES, WIDTHS = (1, 4, 4), 2, (16,)
 # Without biases a record of zeros has zero gradient.
@@ -50,30 +50,6 @@ LR = 0.1
 Advance = Callable[[], None]
 # Records and labels of D, with the canary first, and of D'.
 Neighbours = list[tuple[Tensor, Tensor]]
-
-
-class Mechanism(Protocol):
-    """What an audit needs to know of a mechanism."""
-
-    @property
-    def name(self) -> str:
-        """Name of its entry in `checks.audit.mechanisms`."""
-
-    @property
-    def relation(self) -> str:
-        """Which data sets are neighbours."""
-
-    def ledger(self, delta: float, noise_source: str = "keyed") -> dict[str, Any]:
-        """The privacy ledger: what is guaranteed at delta, and what is claimed."""
-
-    def profile(self, deltas: Sequence[float]) -> list[float]:
-        """The guaranteed epsilon at each delta."""
-
-    def claimed(self, deltas: Sequence[float]) -> list[float] | None:
-        """The epsilon that a paper claims at each delta; None where none does."""
-
-    def scores(self, runs: int, noise: Noise, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of `runs` runs on D and on D', (runs,) each; `advance` is called per run."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +87,19 @@ class PrivateSGD:
         )
 
     def profile(self, deltas: Sequence[float]) -> list[float]:
-        """The accountant's epsilon at each delta."""
+        """The guaranteed epsilon at each delta, by the accountant."""
         phases = [phase.accounted for phase in self.phases]
         return [guarantee(phases, delta, self.relation).epsilon for delta in deltas]
 
-    def claimed(self, deltas: Sequence[float]) -> None:
+    def claimed(self, deltas: Sequence[float]) -> list[float] | None:
         """None: no paper claims another."""
         return None
 
     def scores(self, runs: int, noise: Noise, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
-        """Log-likelihood ratios of `runs` runs on each of the two neighbours."""
+        """Log-likelihood ratios of `runs` runs on D and on D', (runs,) each.
+
+        advance: called after each run.
+        """
         model, data_sets = self.network(), self.neighbours()
         all_scores = []
         for world, (x, labels) in enumerate(data_sets):
@@ -188,7 +167,10 @@ class Attack:
         """Score one noisy sum."""
         _, phase = self.training.phase_at(step)
         batch = phase.sampler.batch_indices(self.noise, self.training.repetition, step)
-        q = self._inclusion_probability(phase.sampler, batch)
+        # Probability that the canary was in the batch, given what the accounting takes as known:
+        # for shuffled batches that is the permutation, so the attacker knows the batch.
+        shuffled = isinstance(phase.sampler, Shuffled)
+        q = float(CANARY in batch) if shuffled else phase.sampler.sample_rate
         if q == 0:
             return
         batch = np.array([CANARY]) if self.mechanism.silent else batch
@@ -227,13 +209,6 @@ class Attack:
         with_ = kernel.clipped_sum(x, labels, bound)
         without = kernel.clipped_sum(x[others], labels[others], bound)
         return flat(with_.gradients), flat(without.gradients)
-
-    def _inclusion_probability(self, sampler: Sampler, batch: np.ndarray) -> float:
-        """Probability that the canary was in the batch, given what the accounting takes as known.
-
-        For shuffled batches it takes the permutation as known, so the attacker knows the batch.
-        """
-        return float(CANARY in batch) if isinstance(sampler, Shuffled) else sampler.sample_rate
 
 
 def flat(tensors: dict[str, Tensor]) -> Tensor:
@@ -274,6 +249,7 @@ FULL_BATCH = FullBatch(RECORDS)
 # The noise is chosen so that noise at half scale is caught: in simulations by 98 % of audits of
 # 600 + 600 runs at confidence 0.999, and noise at full scale by none of 300. Under more noise an
 # audit would miss half scale.
+Mechanism = PrivateSGD | LangevinSGD | MeanRelease
 _ALL: tuple[Mechanism, ...] = (
     _silent("dp-sgd-poisson", "mlp", "add_remove", _phase(POISSON, 0.8, 4)),
     # Larger batches than elsewhere: the only accountant for this sampler is so loose at q = 1/4

@@ -67,16 +67,10 @@ def pretrain_samples(records: Sequence[Record[Any]], settings: Settings) -> Show
         f"standard error over {rows[0]['splits']} random splits, whose test records overlap; for "
         "the reader only: no setting is chosen by it",
     ]
-    return samples_figure(sheets, rows, measured.spec.data.name, notes)
-
-
-def samples_figure(
-    sheets: Sequence[tuple[list[Row], Sequence[int]]], rows: list[Row], data: str, notes: list[str]
-) -> ShownFigure:
-    """The figure of these rows of its csv: images by source with their shape, and accuracies."""
     heights = [SHEET_HEIGHT] * len(sheets) + [AXIS_HEIGHT + LINE_HEIGHT * len(rows)]
     panels = [_sheet(*sheet) for sheet in sheets]
-    panels.append(_accuracies(f"accuracy on {data} with frozen features", rows))
+    title = f"accuracy on {measured.spec.data.name} with frozen features"
+    panels.append(_accuracies(title, rows))
     shown = [row for sheet, _ in sheets for row in sheet]
     grid = PanelGrid([[panel] for panel in panels], sum(heights), heights=heights)
     return ShownFigure([grid], COLUMNS, [*shown, *rows], notes)

@@ -43,8 +43,11 @@ def backbone(job: Job) -> Outcome:
     if not len(data.x_test):
         raise InputError("n_test", 0, "at least 1: accuracy is measured on held-out images")
     training = Pretraining(job)
-    training.run()
-    accuracy = _accuracy(training.network, data, job.device)
+    with Progress(training.steps, job.spec.id) as progress:
+        Stages(job).finish(training, lambda: progress.reach(training.steps_done))
+    tested = torch.from_numpy(data.x_test).to(job.device)
+    predicted = training.network(tested).argmax(1).cpu().numpy()
+    accuracy = float((predicted == data.y_test).mean())
     manifest = save(
         folder,
         training.network,
@@ -71,8 +74,7 @@ def backbone(job: Job) -> Outcome:
         "n_train": len(data.x_train),
         "n_test": len(data.x_test),
         "classes": list(data.classes),
-        "parameters": manifest["parameters"],
-        "features": manifest["features"],
+        **{name: manifest[name] for name in ("parameters", "features")},
         "steps": training.steps,
         "accuracy": accuracy,
         "backbone_sha256": manifest["sha256"],
@@ -118,11 +120,6 @@ class Pretraining:
         )
         self.loss = np.zeros(fields.epochs)
         self.steps_done = 0
-
-    def run(self) -> None:
-        """Train to the last step, from a checkpoint if there is one."""
-        with Progress(self.steps, self.job.spec.id) as progress:
-            Stages(self.job).finish(self, lambda: progress.reach(self.steps_done))
 
     def step(self) -> None:
         """One update."""
@@ -191,21 +188,12 @@ def _public_origin(data: Prepared, declared: str | None) -> dict[str, str]:
     """
     name = data.manifest["name"]
     if (drawn := find(name).drawn) is not None:
-        return {
-            "public_data": f"{name}: generated, public by construction",
-            "chosen_on_private_data": drawn.looked_up,
-        }
-    if declared:
-        return {
-            "public_data": f"{name}: declared public: {declared}",
-            "chosen_on_private_data": "nothing",
-        }
-    raise InputError("data.name", repr(name), "a generated set, or a reason in declared_public")
-
-
-def _accuracy(network: nn.Module, data: Prepared, device: str) -> float:
-    predicted = network(torch.from_numpy(data.x_test).to(device)).argmax(1).cpu().numpy()
-    return float((predicted == data.y_test).mean())
+        why, chosen = "generated, public by construction", drawn.looked_up
+    elif declared:
+        why, chosen = f"declared public: {declared}", "nothing"
+    else:
+        raise InputError("data.name", repr(name), "a generated set, or a reason in declared_public")
+    return {"public_data": f"{name}: {why}", "chosen_on_private_data": chosen}
 
 
 KIND = Kind(backbone, record=RECORD, packages=("torch", "torchvision", "numpy", "scikit-learn"))

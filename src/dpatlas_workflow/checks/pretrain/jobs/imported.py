@@ -1,7 +1,6 @@
 """pretrain: import of a backbone whose weights others trained and published."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +42,6 @@ LEDGER = {
 }
 
 
-@dataclass(frozen=True)
-class Weights:
-    """Published weights as read from a file.
-
-    facts: the file, as a record names it. classes: of the published head, None without a head.
-    """
-
-    path: Path
-    facts: dict[str, str | None]
-    state: dict[str, Tensor]
-    classes: list[str] | None
-
-
 def file_of(arguments: Sequence[str]) -> Path:
     """The weights file that a command line names; InputError for other words in it."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
@@ -76,17 +62,14 @@ def imported(job: Job) -> Outcome:
     one_of(*IMPORTED).check("source", fields.source)
     one_of(*IMPORTED[fields.source]).check("model", fields.model)
     model, image_shape, public = fields.model, fields.image_shape, PUBLIC_DATA[fields.source]
-    read = _from_file if fields.source in FROM_FILES else _from_address
-    stored = read(path, fields)
-    published = published_network(
-        model, stored.path, stored.state, len(stored.classes or NO_CLASSES)
-    )
+    file, state, known = _read(path, fields)
+    published = published_network(model, path, state, len(known or NO_CLASSES))
     # Behind a map of the features the published head has no meaning.
-    kept = None if fields.options.get("inputs") else stored.classes
+    kept = None if fields.options.get("inputs") else known
     classes = kept or NO_CLASSES
     options: dict[str, Any] = {**fields.options, "key": fields.key, "run": 0, "base_seed": 0}
     network = build(model, image_shape, len(classes), **options)
-    network.load_state_dict(own_weights(model, stored.state, published, network))
+    network.load_state_dict(own_weights(model, state, published, network))
     head = published.get_submodule(PUBLISHED[model].head)
     difference = compare(network, published, head, image_shape)
     scaled = SYMMETRIC if fields.options.get("symmetric") else PREPROCESSING
@@ -103,12 +86,12 @@ def imported(job: Job) -> Outcome:
             "data": {"name": "imagenet", "sha256": None, "preprocessing": scaled},
             "public_data": public,
             "chosen_on_private_data": LEDGER["chosen_on_private_data"],
-            "weights": stored.facts,
+            "weights": file,
             "accuracy": None,
         },
     )
     facts = {
-        "weights": stored.facts,
+        "weights": file,
         "classes": len(kept or []),
         **{name: manifest[name] for name in ("features", "parameters", "image_shape")},
         "difference": difference,
@@ -117,29 +100,29 @@ def imported(job: Job) -> Outcome:
     return Outcome(facts, {**LEDGER, "public_data": public})
 
 
-def _from_address(path: Path, fields: ImportedSpec) -> Weights:
-    """The weights that torchvision, or DeiT's authors, publish; their name has their checksum."""
-    address, classes = listed(fields.model)
-    digits = address.removesuffix(".pth").rpartition("-")[2]
-    facts = _facts(path, address, digits, "as its published name says")
-    state = weights.read(path, deit.ENTRY if fields.model == DEIT else None)
-    return Weights(path, facts, state, classes)
+def _read(
+    path: Path, fields: ImportedSpec
+) -> tuple[dict[str, str | None], dict[str, Tensor], list[str] | None]:
+    """The file as a record names it, its weights, and the classes of their head, None without one.
 
-
-def _from_file(path: Path, fields: ImportedSpec) -> Weights:
-    """The weights of the checkpoint that the config names."""
-    facts = _facts(path, None, fields.sha256 or "", "as the config says")
-    state = moco.encoder(fields.model, str(path), weights.read(path, moco.ENTRY))
-    return Weights(path, facts, state, None)
-
-
-def _facts(path: Path, address: str | None, digits: str, reason: str) -> dict[str, str | None]:
-    """The file as a record names it; InputError if its checksum does not begin with `digits`."""
+    They are of the checkpoint that the config names, or of a file that torchvision, or DeiT's
+    authors, publish under a name with its checksum. InputError for another checksum.
+    """
+    address, classes = None, None
+    digits, reason = fields.sha256 or "", "as the config says"
+    if fields.source not in FROM_FILES:
+        address, classes = listed(fields.model)
+        digits = address.removesuffix(".pth").rpartition("-")[2]
+        reason = "as its published name says"
     with readable(path):
         sha256 = file_digest(path, "sha256")
     if not sha256.startswith(digits):
         raise InputError(str(path), f"sha256 {sha256}", f"{digits}, {reason}")
-    return {"file": path.name, "address": address, "sha256": sha256}
+    if fields.source in FROM_FILES:
+        state = moco.encoder(fields.model, str(path), weights.read(path, moco.ENTRY))
+    else:
+        state = weights.read(path, deit.ENTRY if fields.model == DEIT else None)
+    return {"file": path.name, "address": address, "sha256": sha256}, state, classes
 
 
 def listed(model: str) -> tuple[str, list[str]]:

@@ -16,7 +16,7 @@ from dpatlas_workflow.papers.feature_learning.figures.rows import (
     Record,
     measured,
 )
-from dpatlas_workflow.show.rows import Row, over_runs
+from dpatlas_workflow.show.rows import Row, over_runs, where
 
 # Sweeps along which the risk is fitted by a power: of n, of p, and of d on a ladder.
 SLOPE_AXES = ("n", "p", "ladder")
@@ -25,6 +25,8 @@ SLOPES = (PRIVATE, "direction", "random private", "non-private", RANDOM)
 RATE_AXES = ("n", "epsilon")
 # More than the two numbers that are fitted.
 LEAST_POINTS = 3
+# What rows of laws take from the row of a private risk.
+OF_RISK = ("axis", "link", "d", "n", "p", "epsilon", "series", "runs")
 
 
 def slope_rows(record: Record) -> list[Row]:
@@ -38,7 +40,8 @@ def slope_rows(record: Record) -> list[Row]:
         at = [row[along] for row, _ in points]
         if record.spec.axis not in SLOPE_AXES or len(set(at)) < 2:
             continue
-        slopes = log_slopes(at, [values for _, values in points])
+        logs = np.log([values for _, values in points])
+        slopes = np.polyfit(np.log(at), logs, 1)[0].tolist()
         rows.append(
             {
                 "part": "slope",
@@ -67,20 +70,19 @@ def ladder_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
 
     None where epsilon falls along it.
     """
-    shown = [row for row in risks if row["series"] == PRIVATE]
+    shown = where(risks, series=PRIVATE)
     if record.spec.axis != "ladder" or record.spec.vanishes or not shown:
         return []
     first, last = shown[0], shown[-1]
     power = math.log(last["p"]) / math.log(last["d"]) / (8 * record.facts["degree"])
     return [
-        {
-            **{key: row[key] for key in ("axis", "link", "d", "n", "p", "epsilon", "runs")},
-            "part": "theorem",
-            "series": PRIVATE,
-            "value": first["value"] * (row["d"] / first["d"]) ** -power,
-        }
-        for row in shown
+        _of_law("theorem", row, first["value"] * (row["d"] / first["d"]) ** -power) for row in shown
     ]
+
+
+def _of_law(part: str, risk: Row, value: float, **further: float) -> Row:
+    """A row of a law at the condition of a private risk."""
+    return {**{name: risk[name] for name in OF_RISK}, "part": part, "value": value, **further}
 
 
 def slope_text(row: Row) -> str:
@@ -90,32 +92,20 @@ def slope_text(row: Row) -> str:
     return f"{row['value']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
 
 
-def log_slopes(at: Sequence[float], values: Sequence[np.ndarray]) -> list[float]:
-    """Least-squares slope of log values (points, runs) in log at (points,), for every run."""
-    return np.polyfit(np.log(at), np.log(values), 1)[0].tolist()
-
-
 def rate_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
     """R0 + c times the rate of Theorem 1 at the conditions of a sweep, fitted to private `risks`.
 
     None along p and d, for an information exponent above 1, and for too few points.
     """
     axis, exponent = record.spec.axis, record.facts["information_exponent"]
-    shown = [row for row in risks if row["series"] == PRIVATE]
+    shown = where(risks, series=PRIVATE)
     if axis not in RATE_AXES or exponent > 1 or len(shown) < LEAST_POINTS:
         return []
     delta = record.spec.delta
     rates = [float(risk_rate(row["n"], row["d"], row["epsilon"], delta)) for row in shown]
     offset, factor = fitted(rates, [row["value"] for row in shown])
     return [
-        {
-            **{key: row[key] for key in ("axis", "link", "d", "n", "p", "epsilon", "runs")},
-            "part": "rate",
-            "series": PRIVATE,
-            "value": offset + factor * rate,
-            "R0": offset,
-            "c": factor,
-        }
+        _of_law("rate", row, offset + factor * rate, R0=offset, c=factor)
         for row, rate in zip(shown, rates, strict=True)
     ]
 
@@ -130,9 +120,7 @@ def fitted(rates: Sequence[float], risks: Sequence[float]) -> tuple[float, float
 def crossing_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
     """Where private features cross non-private random ones along n or epsilon, if they do."""
     axis = record.spec.axis
-    private, random = (
-        [row for row in risks if row["series"] == name] for name in (PRIVATE, RANDOM)
-    )
+    private, random = where(risks, series=PRIVATE), where(risks, series=RANDOM)
     if axis not in RATE_AXES or not private:
         return []
     meetings = crossings(
@@ -140,11 +128,7 @@ def crossing_rows(record: Record, risks: Sequence[Row]) -> list[Row]:
         [row["value"] for row in private],
         [row["value"] for row in random],
     )
-    first = {key: private[0][key] for key in ("axis", "link", "d", "n", "p", "epsilon", "runs")}
-    return [
-        {**first, axis: x, "part": "crossing", "series": PRIVATE, "value": value}
-        for x, value in meetings
-    ]
+    return [{**_of_law("crossing", private[0], value), axis: x} for x, value in meetings]
 
 
 def crossings(

@@ -82,8 +82,11 @@ def title(record: Record) -> str:
     """Name of a link, with its Hermite expansion along n, and the axis elsewhere."""
     name = record.spec.link
     if record.spec.axis == "ladder":
-        falling = ladder_epsilons(record) if record.spec.vanishes else ""
-        return f"{name}, {ladder_powers(record)}{falling}"
+        words = f"{name}, {ladder_powers(record)}"
+        if record.spec.vanishes:
+            epsilons = [point.epsilon for point in sorted(record.spec.points, key=lambda of: of.d)]
+            words += f"\n$\\varepsilon$ from {epsilons[0]:.3g} to {epsilons[-1]:.3g}"
+        return words
     if record.spec.axis != "n":
         return f"{name}, against {SYMBOLS[record.spec.axis]}"
     exponent, hermite = record.facts["information_exponent"], record.facts["hermite"]
@@ -99,12 +102,6 @@ def ladder_powers(record: Record) -> str:
         f"${name} = d$" if power == "1" else f"${name} = d^{{{power}}}$"
         for name, power in shown.items()
     )
-
-
-def ladder_epsilons(record: Record) -> str:
-    """The first and the last epsilon of a ladder on which it falls, on a line of its own."""
-    epsilons = [point.epsilon for point in sorted(record.spec.points, key=lambda of: of.d)]
-    return rf"{chr(10)}$\varepsilon$ from {epsilons[0]:.3g} to {epsilons[-1]:.3g}"
 
 
 def expansion(hermite: Sequence[float]) -> str:

@@ -7,6 +7,7 @@ of (f(x) - y)^2, plus lambda ||a||^2. The first axis of every array is the run.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -123,7 +124,6 @@ class SecondLayer:
         """Set the sizes and the step eta_a."""
         self.runs, self.n, self.p = self.phi.shape
         self.rate = 1 / (self.p + self.penalty)
-        self._moments: tuple[np.ndarray, np.ndarray] | None = None
 
     def norms_at_zero(self) -> np.ndarray:
         """Norm of every record's gradient at a = 0, (runs, n)."""
@@ -135,7 +135,7 @@ class SecondLayer:
 
     def descend(self, steps: int) -> np.ndarray:
         """a after `steps` steps from 0 without noise or clip, (runs, p), by second moments."""
-        moments, targets = self.moments()
+        moments, targets = self.moments
         a = np.zeros((self.runs, self.p))
         for _ in range(steps):
             slope = (moments @ a[:, :, None])[:, :, 0] - targets + self.penalty * a
@@ -174,16 +174,13 @@ class SecondLayer:
 
     def ridge(self) -> np.ndarray:
         """The minimiser of the penalised loss, (runs, p), to which descent without noise tends."""
-        moments, targets = self.moments()
-        return np.linalg.solve(moments + self.penalty * np.eye(self.p), targets[:, :, None])[
-            :, :, 0
-        ]
+        moments, targets = self.moments
+        penalised = moments + self.penalty * np.eye(self.p)
+        return np.linalg.solve(penalised, targets[:, :, None])[:, :, 0]
 
+    @cached_property
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """phi' phi / n, (runs, p, p), and phi' y / n, (runs, p)."""
-        if self._moments is None:
-            transposed = self.phi.transpose(0, 2, 1)
-            moments = (transposed @ self.phi).astype(float) / self.n
-            targets = (transposed @ self.y[:, :, None])[:, :, 0].astype(float) / self.n
-            self._moments = moments, targets
-        return self._moments
+        transposed = self.phi.transpose(0, 2, 1)
+        targets = (transposed @ self.y[:, :, None])[:, :, 0]
+        return (transposed @ self.phi).astype(float) / self.n, targets.astype(float) / self.n

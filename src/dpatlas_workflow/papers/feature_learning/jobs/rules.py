@@ -117,15 +117,9 @@ class Rules:
         uses = 2 if learns_features and self.sharing == SHARED else 1
         return mu_per_use(self.epsilon, self.delta, uses)
 
-    @property
-    def matrix_noise(self) -> float:
-        """Deviation of the noise on every entry of the gradient in W."""
-        return noise_deviation(self.bounds.matrix, self.n, self.mu(True))
-
-    @property
-    def direction_noise(self) -> float:
-        """Deviation of the noise on every entry of the mean of y x."""
-        return noise_deviation(self.bounds.direction, self.n, self.mu(True))
+    def first_noise(self, release: str) -> float:
+        """Deviation of the noise on every entry of the first layer's `matrix` or `direction`."""
+        return noise_deviation(getattr(self.bounds, release), self.n, self.mu(True))
 
     def head_noise(self, n: int, learns_features: bool) -> float:
         """Deviation of the noise on every entry of one step's mean over n records."""
@@ -149,8 +143,7 @@ class Rules:
             "rate": self.rate,
             "penalty": self.penalty,
             **{f"{name}_norm": norm for name, norm in asdict(self.bounds).items()},
-            "matrix_noise": self.matrix_noise,
-            "direction_noise": self.direction_noise,
+            **{f"{name}_noise": self.first_noise(name) for name in ("matrix", "direction")},
             "head_noise": self.head_noise(self.n, learns_features=True),
             "printed_noise": self.printed_noise,
         }
@@ -162,39 +155,27 @@ class Rules:
         second layer.
         """
         learns = release is not None
-        releases = {
-            "matrix": (self.bounds.matrix, self.matrix_noise),
-            "direction": (self.bounds.direction, self.direction_noise),
-        }
-        first = []
+        head = self.bounds.head, self.head_noise(n, learns), n
+        uses = [("all steps of the second layer", self.steps, *head)]
         if release is not None:
-            clip, noise = releases[release]
-            first = [self._release(f"{release} of the first layer", 1, clip, noise, self.n, True)]
-        head = self._release(
-            "all steps of the second layer",
-            self.steps,
-            self.bounds.head,
-            self.head_noise(n, learns),
-            n,
-            learns,
-        )
+            first = getattr(self.bounds, release), self.first_noise(release), self.n
+            uses.insert(0, (f"{release} of the first layer", 1, *first))
+        releases = [
+            {
+                "what": what,
+                "times": times,
+                "clip": clip,
+                "noise": noise,
+                "sensitivity": 2 * clip / records,
+                "mu": self.mu(learns),
+            }
+            for what, times, clip, noise, records in uses
+        ]
         return {
             "arm": f"{features}, d {self.d}, n {self.n}, p {self.p}, epsilon {self.epsilon:g}",
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "releases": [*first, head],
-        }
-
-    def _release(
-        self, what: str, times: int, clip: float, noise: float, n: int, learns: bool
-    ) -> dict[str, Any]:
-        return {
-            "what": what,
-            "times": times,
-            "clip": clip,
-            "noise": noise,
-            "sensitivity": 2 * clip / n,
-            "mu": self.mu(learns),
+            "releases": releases,
         }
 
 

@@ -26,7 +26,6 @@ from dpatlas.accounting.ledger import holds_for
 from dpatlas.base.progress import Progress, say
 from dpatlas.base.records import Row, rows_of
 from dpatlas.base.seeds import Noise, note_stream
-from dpatlas.formulas.feature_learning.single_index import Link
 from dpatlas.formulas.feature_learning.single_index import link as link_of
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.jobs.resume import Stages, State
@@ -53,7 +52,6 @@ from dpatlas_workflow.papers.feature_learning.jobs.rules import (
 from dpatlas_workflow.papers.feature_learning.records.simulation import (
     RECORD,
     FeatureSimulationSpec,
-    Point,
 )
 from dpatlas_workflow.papers.feature_learning.sizes import runs_at_once
 
@@ -77,7 +75,16 @@ def simulation(job: Job) -> Outcome:
     excluded = warnings(link, sorted({point.epsilon for point in fields.points}), fields.delta)
     for warning in excluded:
         say(f"{job.spec.id}: {warning}")
-    conditions = [_rules(fields, link, point) for point in fields.points]
+    shared = ("delta", "steps", "sharing", "penalty_per_neuron")
+    conditions = [
+        Rules(
+            link=link,
+            bounds=rehearsed_bounds(link, point.d, point.p, fields.seed, fields.clip_quantiles),
+            **point.model_dump(),
+            **{name: getattr(fields, name) for name in shared},
+        )
+        for point in fields.points
+    ]
     # Before any simulation, as a condition with n <= d is refused here.
     facts = {**link_facts(link), "conditions": [rules.facts() for rules in conditions]}
     rows = Study(job, conditions).run()
@@ -94,20 +101,18 @@ class Study:
         note_stream("shared_noise", SHARED_BY)
         # Of every block of runs, in order: measures by kind of features.
         self.measured: list[dict[str, Measures]] = []
+        runs, n_test = self.fields.run_numbers, self.fields.n_test
+        blocks = [
+            (number, runs[first : first + size])
+            for number, rules in enumerate(conditions)
+            for size in [runs_at_once(*rules.sizes, n_test)]
+            for first in range(0, len(runs), size)
+        ]
         # Conditions that differ in epsilon only share the networks that do not depend on it: they
         # follow each other in every block of runs.
-        self.blocks = sorted(
-            [
-                (number, runs)
-                for number, rules in enumerate(conditions)
-                for runs in self._blocks(rules)
-            ],
-            key=lambda block: (conditions[block[0]].sizes, block[1].start),
-        )
+        self.blocks = sorted(blocks, key=lambda block: (conditions[block[0]].sizes, block[1].start))
         # The last networks and their noise, with the sizes and runs that they are of.
-        self._networks: tuple[tuple[tuple[int, int, int], range], DrawNetworks, Normal] | None = (
-            None
-        )
+        self._made: tuple[Any, DrawNetworks, Normal] | None = None
 
     @property
     def steps_done(self) -> int:
@@ -121,7 +126,17 @@ class Study:
 
     def step(self) -> None:
         """Measure the next block."""
-        self.measured.append(self._block(*self.blocks[self.steps_done]))
+        number, runs = self.blocks[self.steps_done]
+        rules, fields = self.conditions[number], self.fields
+        key = (rules.sizes, runs)
+        if self._made is None or self._made[0] != key:
+            # Free the last networks' features before the next ones are made.
+            self._made = None
+            d, n, p = rules.sizes
+            drawn = draw(rules.link, d, p, n, fields.n_test, runs, fields.seed)
+            self._made = key, DrawNetworks(rules, drawn), self._normal(runs)
+        _, networks, normal = self._made
+        self.measured.append(networks.measured(rules, normal))
 
     def state(self) -> State:
         """The measures of all blocks so far."""
@@ -135,36 +150,15 @@ class Study:
         """The rows of all conditions; from the checkpoint of an interrupted job if it has one."""
         with Progress(self.steps, self.job.spec.id) as progress:
             Stages(self.job, self.noise).finish(self, lambda: progress.reach(self.steps_done))
-        return [
-            {**row, **rules.point, "features": features}
-            for number, rules in enumerate(self.conditions)
-            for features in FEATURES
-            for (condition, runs), measured in zip(self.blocks, self.measured, strict=True)
-            if condition == number and features in measured
-            for row in rows_of({"run": runs}, **self._all(measured[features], runs))
-        ]
-
-    def _all(self, measures: Measures, runs: range) -> dict[str, Any]:
-        """All measures by name, of each run; None of those that are not taken."""
-        return {name: measures.get(name, [None] * len(runs)) for name in MEASURES}
-
-    def _blocks(self, rules: Rules) -> list[range]:
-        """Numbers of the runs that are simulated at once."""
-        runs = self.fields.run_numbers
-        size = runs_at_once(*rules.sizes, self.fields.n_test)
-        return [runs[first : first + size] for first in range(0, len(runs), size)]
-
-    def _block(self, number: int, runs: range) -> dict[str, Measures]:
-        rules, fields = self.conditions[number], self.fields
-        key = (rules.sizes, runs)
-        if self._networks is None or self._networks[0] != key:
-            # Free the last networks' features before the next ones are made.
-            self._networks = None
-            d, n, p = rules.sizes
-            drawn = draw(rules.link, d, p, n, fields.n_test, runs, fields.seed)
-            self._networks = key, DrawNetworks(rules, drawn), self._normal(runs)
-        _, networks, normal = self._networks
-        return networks.measured(rules, normal)
+        rows: list[Row] = []
+        for number, rules in enumerate(self.conditions):
+            for features in FEATURES:
+                for (condition, runs), measured in zip(self.blocks, self.measured, strict=True):
+                    if condition == number and features in measured:
+                        taken = {name: [None] * len(runs) for name in MEASURES}
+                        of_block = rows_of({"run": runs}, **taken | measured[features])
+                        rows += [{**row, **rules.point, "features": features} for row in of_block]
+        return rows
 
     def _normal(self, runs: range) -> Normal:
         """Noise of `runs`, each drawn once: all kinds of features and every epsilon share it."""
@@ -190,37 +184,29 @@ class DrawNetworks:
 
     def measured(self, rules: Rules, normal: Normal) -> dict[str, Measures]:
         """Every measure by kind of features."""
+        start, first, bounds = self.draw.start, self.draw.first, rules.bounds
+        gradient = released_gradient(
+            start, first, bounds.matrix, rules.first_noise("matrix"), normal
+        )
+        matrix = stepped(start, gradient, rules.rate)
+        mean = released_direction(first, bounds.direction, rules.first_noise("direction"), normal)
+        direction = normalised(np.repeat(mean[:, :, None], rules.p, axis=2))
+        private = functools.partial(self._private, rules, normal)
         measured = {
-            PRIVATE: self._learned(rules, self._matrix_weights(rules, normal), PRIVATE, normal),
-            DIRECTION: self._learned(
-                rules, self._direction_weights(rules, normal), DIRECTION, normal
-            ),
+            PRIVATE: private(PRIVATE, matrix, self._layer(matrix, self.second)),
+            DIRECTION: private(DIRECTION, direction, self._layer(direction, self.second)),
             NONPRIVATE: self._nonprivate,
-            RANDOM: self._random
-            | self._private_readout(
-                rules, self._random_weights, self._random_layer, RANDOM, normal
-            ),
+            RANDOM: self._random | private(RANDOM, self._random_weights, self._random_layer),
         }
         if rules.sharing != SHARED:
-            measured[RANDOM_BOTH] = self._random_of_both(rules, normal)
+            both = self._layer(self._random_weights, self.second.joined(first))
+            measured[RANDOM_BOTH] = private(RANDOM_BOTH, self._random_weights, both)
         return {**measured, PRINTED: self._printed(rules, normal)}
 
     @property
     def second(self) -> Records:
         """The records of the second layer."""
         return self.draw.first if self.rules.sharing == SHARED else self.draw.second
-
-    def _matrix_weights(self, rules: Rules, normal: Normal) -> np.ndarray:
-        gradient = released_gradient(
-            self.draw.start, self.draw.first, rules.bounds.matrix, rules.matrix_noise, normal
-        )
-        return stepped(self.draw.start, gradient, rules.rate)
-
-    def _direction_weights(self, rules: Rules, normal: Normal) -> np.ndarray:
-        mean = released_direction(
-            self.draw.first, rules.bounds.direction, rules.direction_noise, normal
-        )
-        return normalised(np.repeat(mean[:, :, None], rules.p, axis=2))
 
     def _printed(self, rules: Rules, normal: Normal) -> Measures:
         """A step along the summed gradient, normalised, and sigma_W N(0, I) on every neuron."""
@@ -253,58 +239,34 @@ class DrawNetworks:
 
     def _nonprivate_readout(self, weights: np.ndarray, layer: SecondLayer) -> Measures:
         """Measures of features that gradient descent without noise reads out."""
-        risk, floor = self._risks(weights, layer.descend(self.rules.steps), layer.ridge())
-        return {**self._angles(weights), "risk": risk, "risk_floor": floor}
+        heads = {"risk": layer.descend(self.rules.steps), "risk_floor": layer.ridge()}
+        return self._angles(weights) | self._risks(weights, heads)
 
-    def _random_of_both(self, rules: Rules, normal: Normal) -> Measures:
-        weights = self._random_weights
-        layer = self._layer(weights, self.second.joined(self.draw.first))
-        readout = self._private_readout(rules, weights, layer, RANDOM_BOTH, normal)
-        return {**self._angles(weights), **readout}
-
-    def _learned(
-        self, rules: Rules, weights: np.ndarray, features: str, normal: Normal
+    def _private(
+        self, rules: Rules, normal: Normal, features: str, weights: np.ndarray, layer: SecondLayer
     ) -> Measures:
-        """Measures of privately learned features with a private read-out."""
-        layer = self._layer(weights, self.second)
-        head, clipped = self._private_head(rules, layer, features, normal)
-        risk, floor = self._risks(weights, head, layer.ridge())
-        private = {"risk_private": risk, "risk_floor": floor, "clipped": clipped}
-        return {**self._angles(weights), **private}
-
-    def _private_readout(
-        self,
-        rules: Rules,
-        weights: np.ndarray,
-        layer: SecondLayer,
-        features: str,
-        normal: Normal,
-    ) -> Measures:
-        """Risk of the private head, and the share of gradients that were clipped."""
-        head, clipped = self._private_head(rules, layer, features, normal)
-        (risk,) = self._risks(weights, head)
-        return {"risk_private": risk, "clipped": clipped}
-
-    def _private_head(
-        self, rules: Rules, layer: SecondLayer, features: str, normal: Normal
-    ) -> tuple[np.ndarray, list[float]]:
-        """The head after noisy descent on `layer`, and the share of gradients clipped, by run."""
-        deviation = rules.head_noise(layer.n, learns_features=features in (PRIVATE, DIRECTION))
+        """Measures of features that noisy descent reads out; of learned ones with ridge's risk."""
+        learned = features in (PRIVATE, DIRECTION)
+        deviation = rules.head_noise(layer.n, learns_features=learned)
         head, clipped = layer.descend_privately(
             rules.steps, rules.bounds.head, deviation, normal, "head"
         )
-        return head, clipped.tolist()
+        heads = {"risk_private": head} | ({"risk_floor": layer.ridge()} if learned else {})
+        risks = self._risks(weights, heads)
+        return {**self._angles(weights), **risks, "clipped": clipped.tolist()}
 
     def _layer(self, weights: np.ndarray, records: Records) -> SecondLayer:
         phi = self.draw.start.features(records.x, weights)
         return SecondLayer(phi, records.y, self.rules.penalty)
 
-    def _risks(self, weights: np.ndarray, *heads: np.ndarray) -> list[list[float]]:
+    def _risks(self, weights: np.ndarray, heads: dict[str, np.ndarray]) -> Measures:
         """Mean squared error of the networks with each head on the test records, by run."""
-        test = self.draw.test
+        test, risks = self.draw.test, {}
         phi = self.draw.start.features(test.x, weights)
-        predicted = [(phi @ head.astype(REAL)[:, :, None])[:, :, 0] for head in heads]
-        return [np.square(y - test.y, dtype=float).mean(axis=1).tolist() for y in predicted]
+        for name, head in heads.items():
+            predicted = (phi @ head.astype(REAL)[:, :, None])[:, :, 0]
+            risks[name] = np.square(predicted - test.y, dtype=float).mean(axis=1).tolist()
+        return risks
 
     def _angles(self, weights: np.ndarray) -> Measures:
         """Mean |cosine| and mean cosine with mu of neurons of unit norm, by run."""
@@ -315,30 +277,19 @@ class DrawNetworks:
         }
 
 
-def _rules(fields: FeatureSimulationSpec, link: Link, point: Point) -> Rules:
-    return Rules(
-        link=link,
-        d=point.d,
-        n=point.n,
-        p=point.p,
-        epsilon=point.epsilon,
-        delta=fields.delta,
-        steps=fields.steps,
-        sharing=fields.sharing,
-        penalty_per_neuron=fields.penalty_per_neuron,
-        bounds=rehearsed_bounds(link, point.d, point.p, fields.seed, fields.clip_quantiles),
-    )
-
-
 def _ledger(fields: FeatureSimulationSpec, conditions: Sequence[Rules]) -> dict[str, Any]:
     shared = fields.sharing == SHARED
-    arms = []
-    for rules in conditions:
-        arms.append(rules.ledger(PRIVATE, "matrix", rules.n))
-        arms.append(rules.ledger(DIRECTION, "direction", rules.n))
-        arms.append(rules.ledger(RANDOM, None, rules.n))
-        if not shared:
-            arms.append(rules.ledger(RANDOM_BOTH, None, 2 * rules.n))
+    arms = [
+        rules.ledger(features, release, records)
+        for rules in conditions
+        for features, release, records in (
+            (PRIVATE, "matrix", rules.n),
+            (DIRECTION, "direction", rules.n),
+            (RANDOM, None, rules.n),
+            (RANDOM_BOTH, None, 2 * rules.n),
+        )
+        if not (shared and features == RANDOM_BOTH)
+    ]
     return {
         "mechanism": "means of clipped gradients with Gaussian noise, full batch: one step on the "
         "first layer, all steps on the second",

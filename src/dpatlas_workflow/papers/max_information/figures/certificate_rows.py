@@ -56,11 +56,11 @@ TAU = {"deviation": "standard deviation", "variance": "variance"}
 
 
 # Headings of what all tables show of a row, by the keys of `cells_of`.
-PRIOR_HEADINGS: dict[str, Cell] = {
+RISK_HEADINGS: dict[str, Cell] = {
     "risk_prior": Math(r"\hat R(\pi)"),
     "certificate_prior": Math(r"B(\pi)"),
+    "risk_posterior": Math(r"\hat R(\rho)"),
 }
-RISK_HEADING: dict[str, Cell] = {"risk_posterior": Math(r"\hat R(\rho)")}
 POSTERIOR_HEADINGS: dict[str, Cell] = {
     "kl": "KL",
     "certificate_posterior": Math(r"B(\rho)"),
@@ -143,27 +143,19 @@ def look_label(row: Row) -> str:
 
 def cells_of(row: Row) -> dict[str, Cell]:
     """A row with what people read: measurements as mean and deviation, and words."""
-    measured = {name: _measured(row, name) for name in MEASURED}
-    words = {"prior": PRIORS[row["prior"]], "proof": _proof(row), "covered": _covered(row)}
-    return {**row, **measured, **words}
-
-
-def _proof(row: Row) -> str:
-    """Standing of the paid form of kappa, and of the tight one where that differs."""
-    if row["standing"] == row["standing_tight"]:
-        return row["standing"]
-    return f"{row['standing']} (tight: {row['standing_tight']})"
-
-
-def _covered(row: Row) -> str:
-    """In how many runs the certificate of the posterior is not below its test error."""
-    diverged = f", {row['diverged_runs']} diverged" if row["diverged_runs"] else ""
-    return f"{row['covered_runs']} of {row['runs_used']}{diverged}"
-
-
-def _measured(row: Row, name: str) -> Cell:
-    """Mean and standard deviation over runs; None where no run has a value."""
-    if row[f"{name}_mean"] is None:
-        return None
     # A deviation of 0 is not shown: a kappa is the same in every run of its tuple.
-    return Measured(row[f"{name}_mean"], row[f"{name}_std"] or None)
+    measured = {
+        name: Measured(row[f"{name}_mean"], row[f"{name}_std"] or None)
+        for name in MEASURED
+        if row[f"{name}_mean"] is not None
+    }
+    proof, tight = row["standing"], row["standing_tight"]
+    diverged = f", {row['diverged_runs']} diverged" if row["diverged_runs"] else ""
+    words = {
+        "prior": PRIORS[row["prior"]],
+        # Of the paid form of kappa, and of the tight one where that differs.
+        "proof": proof if proof == tight else f"{proof} (tight: {tight})",
+        # Runs in which the certificate of the posterior is not below its test error.
+        "covered": f"{row['covered_runs']} of {row['runs_used']}{diverged}",
+    }
+    return {**row, **measured, **words}

@@ -61,27 +61,26 @@ def selected_rows(setting: CertifiedSetting) -> list[Row]:
     """
     rows = []
     for kind in setting.kinds:
+        tuples, deviations = setting.tried(kind)
         shown: list[list[int]] = []
         for by in (PAID, RIGOROUS, UNIVERSE):
             selected = setting.selected(kind, by)
-            if list(selected.index) not in shown:
-                shown.append(list(selected.index))
-                rows.append(_selected_row(setting, kind, by, selected))
+            if list(selected.index) in shown:
+                continue
+            shown.append(list(selected.index))
+            rows.append(
+                {
+                    "part": "ours",
+                    **shared.setting_facts(setting),
+                    "prior": kind,
+                    "selected_by": by,
+                    "selected": _selection(selected),
+                    "tuples_tried": tuples,
+                    "deviations_tried": deviations,
+                    **shared.over_runs(setting, selected),
+                }
+            )
     return rows
-
-
-def _selected_row(setting: CertifiedSetting, kind: str, by: str, rows: pd.DataFrame) -> Row:
-    tuples, deviations = setting.tried(kind)
-    return {
-        "part": "ours",
-        **shared.setting_facts(setting),
-        "prior": kind,
-        "selected_by": by,
-        "selected": _selection(rows),
-        "tuples_tried": tuples,
-        "deviations_tried": deviations,
-        **shared.over_runs(setting, rows),
-    }
 
 
 def _selection(rows: pd.DataFrame) -> str:
@@ -112,8 +111,8 @@ def certificates_part(rows: Sequence[Row]) -> Part:
         f"test errors over {first['test_draws']} draws on {first['n_test']} records"
     )
     headings: dict[str, Cell] = {
-        **{"prior": "prior", "proof": "proof of B", **shared.PRIOR_HEADINGS},
-        **{**shared.RISK_HEADING, "kappa": Math(r"\kappa"), **shared.POSTERIOR_HEADINGS},
+        **{"prior": "prior", "proof": "proof of B", **shared.RISK_HEADINGS},
+        **{"kappa": Math(r"\kappa"), **shared.POSTERIOR_HEADINGS},
         "prior_test_error": Math(r"\text{test error of } \pi"),
         **{"selected": "selected", "tried": "tried, of paid for"},
     }

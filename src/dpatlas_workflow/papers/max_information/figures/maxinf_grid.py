@@ -76,7 +76,7 @@ def grid_part(rows: Sequence[Row]) -> Part:
         **{"prior": "prior", "zeta": Math(r"\zeta"), "sigma": Math(r"\sigma")},
         **{"m": "m", "E": "E", "T": "T", "lr": "learning rate", "tau": Math(r"\tau")},
         **{f"kappa_{form}": f"kappa, {form}" for form in FORMS},
-        **{"proof": "proof of B", **shared.PRIOR_HEADINGS, **shared.RISK_HEADING},
+        **{"proof": "proof of B", **shared.RISK_HEADINGS},
         **{**shared.POSTERIOR_HEADINGS, "selected": "selected"},
     }
     lines = [

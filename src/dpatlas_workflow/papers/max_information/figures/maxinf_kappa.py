@@ -59,7 +59,16 @@ def maxinf_kappa(records: Records, settings: Settings) -> ShownFigure:
     shown = [*(panel for panel in panels if panel.series), _moment_panel(of_moment)]
     lines = [shown[at : at + COLUMNS_OF_GRID] for at in range(0, len(shown), COLUMNS_OF_GRID)]
     legend = list(KAPPA_LOOKS.values())
-    notes = _notes(record, simulated)
+    base, sums = record.spec.base, simulated.spec
+    notes = [
+        f"parameters that are not on the axis: n = {base.n}, batches of m = {base.m}, zeta = "
+        f"{base.zeta:g}, sigma = {base.sigma:g}, E = {base.E}, delta = {base.delta:g}; beta = "
+        "delta/2, T = floor(n/m); where T varies or is fixed, m = floor(n/T); for E = 1 the "
+        "repaired form is the optimised one, for more epochs it grows geometrically and is cut "
+        f"off; last panel: sums of {sums.m} independent unit vectors (signs, signs that are "
+        f"rarely +1, directions on a sphere, coordinate axes), {sums.draws} draws, "
+        f"{CONFIDENCE:.0%} interval"
+    ]
     return ShownFigure([PanelGrid(lines, 4.4)], COLUMNS, [*of_kappa, *of_moment], notes, legend)
 
 
@@ -137,16 +146,3 @@ def _moment_panel(rows: list[Row]) -> Panel:
         ],
         legend=Legend("beside"),
     )
-
-
-def _notes(record: Record[Any], simulated: Record[Any]) -> list[str]:
-    base, sums = record.spec.base, simulated.spec
-    return [
-        f"parameters that are not on the axis: n = {base.n}, batches of m = {base.m}, zeta = "
-        f"{base.zeta:g}, sigma = {base.sigma:g}, E = {base.E}, delta = {base.delta:g}; beta = "
-        "delta/2, T = floor(n/m); where T varies or is fixed, m = floor(n/T); for E = 1 the "
-        "repaired form is the optimised one, for more epochs it grows geometrically and is cut "
-        f"off; last panel: sums of {sums.m} independent unit vectors (signs, signs that are "
-        f"rarely +1, directions on a sphere, coordinate axes), {sums.draws} draws, "
-        f"{CONFIDENCE:.0%} interval",
-    ]

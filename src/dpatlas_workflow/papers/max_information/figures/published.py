@@ -48,8 +48,7 @@ def _printed_row(row: PublishedCertificates) -> Row:
         "E": row.E,
         "T": row.T if row.zeta else None,
         "kappa_recomputed": kappas["optimised"],
-        "kappa_tight": kappas["tight"],
-        "kappa_repaired": kappas["repaired"],
+        **{f"kappa_{form}": kappas[form] for form in FORMS},
     }
     for name, risk, bound, kl in (
         ("prior", row.risk_prior, row.bound_prior, 0.0),

@@ -35,7 +35,7 @@ def agreement(job: Job) -> Outcome:
             if diverged is not None and what == "posterior":
                 continue
             name = f"{what} by {method}"
-            (errors,) = work.counts(name, [laws[what]], RUN, method, repetition)
+            (errors,) = work.counts(name, [laws[what]], RUN, method=method, repetition=repetition)
             row = {"what": what, "method": method, "repetition": repetition, "draws": fields.draws}
             rows.append({**row, "errors": errors, "risk": errors / fields.draws})
             progress.advance(f"{what} {method}")

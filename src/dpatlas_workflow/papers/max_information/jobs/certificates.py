@@ -6,7 +6,7 @@ A job has one data set, one network and a list of priors.
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpatlas.base.progress import Progress
 from dpatlas.base.records import Row
@@ -14,7 +14,13 @@ from dpatlas.formulas.max_information.kappa import standing
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.mean_field import MeanField
 from dpatlas_workflow.papers.max_information.jobs.certified import Certified, PriorArm
-from dpatlas_workflow.papers.max_information.jobs.priors import RIGOROUS, Prior, finite
+from dpatlas_workflow.papers.max_information.jobs.priors import (
+    RIGOROUS,
+    epochs_of,
+    facts_of_prior,
+    finite,
+    kappas_of,
+)
 from dpatlas_workflow.papers.max_information.jobs.problem import CertifyProblem, facts_of, ledger_of
 from dpatlas_workflow.papers.max_information.records.certificates import RECORD, CertificatesSpec
 
@@ -23,13 +29,6 @@ from dpatlas_workflow.papers.max_information.records.certificates import RECORD,
 MAX_STACKED = 2**17
 # Keys of the pairs on which all priors and posteriors of a run are judged.
 PAIRS, TEST_PAIRS = "pairs", "test pairs"
-
-
-class PairCounts(NamedTuple):
-    """A law's errors among pairs of training records and of test records."""
-
-    errors: int
-    test_errors: int
 
 
 class CertificateRows(Certified):
@@ -53,66 +52,56 @@ class CertificateRows(Certified):
         laws = [
             MeanField.around(network, arm.centre, problem.deviation(arm.tau)) for arm in arms
         ] + [law for law, diverged in trained if diverged is None]
-        counts = self.counts(PAIRS, laws, run), self.test_counts(TEST_PAIRS, laws, run)
-        counted = map(PairCounts, *counts)
-        of_priors = [next(counted) for _ in arms]
+        counts = self.counts(PAIRS, laws, run), self.counts(TEST_PAIRS, laws, run, part="test")
+        counted = zip(*counts, strict=True)
+        of_priors = [self._of_prior(run, arm, *next(counted)) for arm in arms]
         rows = []
         for arm, of_prior, (law, diverged) in zip(arms, of_priors, trained, strict=True):
-            universe = problem.universe(arm.prior, arm.tau, run)
-            certified = DIVERGED
+            found = DIVERGED
             if diverged is None:
                 kl = law.kl(arm.centre, problem.deviation(arm.tau))
-                certified = self._certified(arm.prior, universe, kl, next(counted))
-            rows.append(self._row(run, arm, universe, of_prior, diverged, certified))
+                found = self._of_posterior(run, arm, kl, *next(counted))
+            rows.append({**of_prior, "diverged": diverged, **found})
         return {"rows": rows}
 
-    def _row(
-        self,
-        run: int,
-        arm: PriorArm,
-        universe: dict[str, float],
-        counted: PairCounts,
-        diverged: int | None,
-        certified: dict[str, Any],
-    ) -> Row:
-        problem, budget, prior = self.problem, self.problem.budget, arm.prior
-        kappas = prior.kappas(problem.n, problem.declared.level)
+    def _of_prior(self, run: int, arm: PriorArm, errors: int, test_errors: int) -> Row:
+        """The fields of a row in which the posterior has no part."""
+        problem, prior = self.problem, arm.prior
+        kappas = kappas_of(prior, problem.n, problem.level)
+        weight, kappa = problem.universe(prior, arm.tau, run)
         return {
-            **prior.facts(problem.n),
+            **facts_of_prior(prior, problem.n),
             "tau": arm.tau,
             "run": run,
             **{f"kappa_{form}": value for form, value in kappas.items()},
-            "universe_weight": universe["weight"],
-            "universe_nats": -math.log(universe["weight"]),
-            "universe_kappa": finite(universe["kappa"]),
-            "standing": standing(problem.fields.form, prior.epochs),
-            "risk_prior": counted.errors / budget.draws,
-            "errors_prior": counted.errors,
-            "certificate_prior": budget.printed(counted.errors, 0.0, problem.kappa(prior)),
-            "prior_test_error": counted.test_errors / len(problem.tested),
+            "universe_weight": weight,
+            "universe_nats": -math.log(weight),
+            "universe_kappa": finite(kappa),
+            "standing": standing(problem.fields.form, epochs_of(prior)),
+            "risk_prior": errors / problem.fields.draws,
+            "errors_prior": errors,
+            "certificate_prior": problem.printed(errors, 0.0, problem.kappa(prior)),
+            "prior_test_error": test_errors / len(problem.tested),
             "test_draws": len(problem.tested),
-            "diverged": diverged,
             "skipped_records": arm.skipped_records,
-            **certified,
         }
 
-    def _certified(
-        self, prior: Prior, universe: dict[str, float], kl: float, counted: PairCounts
-    ) -> dict[str, Any]:
+    def _of_posterior(
+        self, run: int, arm: PriorArm, kl: float, errors: int, test_errors: int
+    ) -> Row:
         """The fields of a row for a posterior whose training did not diverge."""
-        problem, budget, errors = self.problem, self.problem.budget, counted.errors
-        tight, repaired = (problem.kappa(prior, form) for form in ("tight", RIGOROUS))
+        problem, prior = self.problem, arm.prior
+        tight, proven = (problem.kappa(prior, form) for form in ("tight", RIGOROUS))
+        universe = problem.universe(prior, arm.tau, run)
         return {
-            "risk_posterior": errors / budget.draws,
+            "risk_posterior": errors / problem.fields.draws,
             "errors_posterior": errors,
             "kl": kl,
-            "certificate_posterior": budget.printed(errors, kl, problem.kappa(prior)),
-            "certificate_tight": budget.printed(errors, kl, tight, "clopper-pearson"),
-            "certificate_rigorous": budget.rigorous(errors, kl, repaired),
-            "certificate_universe": budget.universe(
-                errors, kl, universe["kappa"], universe["weight"]
-            ),
-            "test_error": counted.test_errors / len(problem.tested),
+            "certificate_posterior": problem.printed(errors, kl, problem.kappa(prior)),
+            "certificate_tight": problem.printed(errors, kl, tight, "clopper-pearson"),
+            "certificate_rigorous": problem.rigorous(errors, kl, proven),
+            "certificate_universe": problem.of_universe(errors, kl, *universe),
+            "test_error": test_errors / len(problem.tested),
         }
 
 
@@ -134,7 +123,7 @@ def certificates(job: Job) -> Outcome:
     problem = CertifyProblem(job, fields.run_numbers)
     ledger = ledger_of(problem)
     steps = problem.training_steps
-    arms = len(problem.priors) * len(problem.taus)
+    arms = len(fields.priors) * len(fields.taus)
     rows: list[Row] = []
     with Progress(fields.runs * arms * steps, job.spec.id) as progress:
         work = CertificateRows(problem, progress)

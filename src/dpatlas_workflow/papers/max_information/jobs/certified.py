@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,8 +22,9 @@ from dpatlas.jobs.resume import Stages
 from dpatlas.models.mean_field import MeanField, flat_values
 from dpatlas.models.network import Network
 from dpatlas_workflow.papers.max_information.jobs.posteriors import PosteriorTraining
-from dpatlas_workflow.papers.max_information.jobs.priors import INDEPENDENT, Prior, prior_training
+from dpatlas_workflow.papers.max_information.jobs.priors import prior_training, repetition_of
 from dpatlas_workflow.papers.max_information.jobs.problem import CertifyProblem
+from dpatlas_workflow.papers.max_information.records.certified import DpSgdPrior, PriorFields
 
 # Records whose gradients DP-SGD holds in memory at a time; results change by rounding only.
 PHYSICAL_BATCH = {"bayes-cnn9": 250}
@@ -35,7 +35,7 @@ CENTRE, TRAINING = "centre", "training"
 class PriorArm:
     """A prior N(centre, tau), centre (parameters,), and how often its DP-SGD skipped a record."""
 
-    prior: Prior
+    prior: PriorFields
     tau: float
     centre: Tensor
     skipped_records: int
@@ -59,28 +59,27 @@ class Certified:
 
     def arms(self, run: int) -> list[PriorArm]:
         """All priors of the job, each with all values of tau."""
+        fields = self.problem.fields
         return [
             PriorArm(prior, tau, *centre)
-            for number, prior in enumerate(self.problem.priors)
+            for number, prior in enumerate(fields.priors)
             for centre in [self.centre(prior, run, f"{CENTRE}-{number}")]
-            for tau in self.problem.taus
+            for tau in fields.taus
         ]
 
-    def centre(self, prior: Prior, run: int, stage: str) -> tuple[Tensor, int]:
+    def centre(self, prior: PriorFields, run: int, stage: str) -> tuple[Tensor, int]:
         """The prior's means, (parameters,), and how often DP-SGD skipped a record."""
         problem = self.problem
-        if prior.kind == INDEPENDENT:
+        if not isinstance(prior, DpSgdPrior):
             return flat_values(self.network(run)), 0
 
         def train() -> dict[str, Any]:
-            records = problem.records(run)
             training = prior_training(
                 prior,
                 problem.network(run),
-                records.x,
-                records.labels,
+                *problem.records(run),
                 noise=self.noise,
-                repetition=problem.declared.repetition(prior, problem.n, run),
+                repetition=repetition_of(problem.fields, prior, problem.n, run),
                 max_physical_batch=PHYSICAL_BATCH.get(problem.fields.model),
             )
             self.stages.finish(training)
@@ -98,15 +97,15 @@ class Certified:
         taus = [problem.deviation(arm.tau) for arm in arms]
 
         def train() -> dict[str, Any]:
-            records = problem.records(run)
             training = PosteriorTraining(
                 network,
                 torch.stack([arm.centre for arm in arms]),
                 taus,
-                records.x,
-                records.labels,
+                *problem.records(run),
                 problem.settings,
-                extras=[problem.budget.extra(problem.kappa(arm.prior)) for arm in arms],
+                extras=[
+                    problem.exponent(0.0, problem.kappa(arm.prior)) * problem.n for arm in arms
+                ],
                 noise=problem.keyed(TRAINING),
                 repetition=run,
             )
@@ -128,39 +127,26 @@ class Certified:
         name: str,
         laws: Sequence[MeanField],
         run: int,
+        *,
+        part: str = "train",
         method: Method = METHODS[0],
         repetition: int | None = None,
     ) -> list[int]:
-        """Errors of each law among the same `draws` pairs of training records of a run and weights.
+        """Errors of each law among the same pairs of a record of a run and weights.
 
-        repetition: number of the draws, by default that of the run.
+        part: `train` for `draws` pairs of training records, `test` for all test records, each
+        classified repeatedly with new weights. repetition: number of the draws, by default that of
+        the run.
         """
         problem, number = self.problem, run if repetition is None else repetition
-        drawn = drawn_records(problem.n, problem.budget.draws, problem.keyed(name), number)
-        records = problem.records(run)
-        return self._errors(name, laws, (records.x, records.labels, drawn), number, method)
-
-    def test_counts(self, name: str, laws: Sequence[MeanField], run: int) -> list[int]:
-        """Errors of each law among test records of a run, each classified repeatedly with new
-        weights.
-        """
-        problem, records = self.problem, self.problem.records(run)
-        return self._errors(name, laws, (records.x_test, records.labels_test, problem.tested), run)
-
-    def _errors(
-        self,
-        name: str,
-        laws: Sequence[MeanField],
-        data: tuple[Tensor, Tensor, np.ndarray],
-        repetition: int,
-        method: Method = METHODS[0],
-    ) -> list[int]:
-        """Errors over pairs of weights and a record of `data`: x, labels and the record's index."""
 
         def count() -> dict[str, Any]:
-            noise = self.problem.keyed(name)
-            work = PairErrors(laws, *data, noise=noise, repetition=repetition, method=method)
+            noise, records = problem.keyed(name), problem.tested
+            if part == "train":
+                records = drawn_records(problem.n, problem.fields.draws, noise, number)
+            data = (*problem.records(run, part), records)
+            work = PairErrors(laws, *data, noise=noise, repetition=number, method=method)
             self.stages.finish(work)
             return {"errors": work.errors}
 
-        return self.stages.result(f"{name} {repetition}", count)["errors"]
+        return self.stages.result(f"{name} {number}", count)["errors"]

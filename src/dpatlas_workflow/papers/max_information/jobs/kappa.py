@@ -18,21 +18,18 @@ def kappa(job: Job) -> Outcome:
     held, batches have m = floor(n / T) records. Raises InputError for m > n.
     """
     fields: KappaSpec = job.fields
-    rows = [
-        {"axis": axis, "x": value, **_values(*_point(fields.base, axis, value))}
-        for axis, values in fields.axes.plain().items()
-        for value in values
-    ]
+    rows: list[Row] = []
+    for axis, values in fields.axes.plain().items():
+        for value in values:
+            n, setting = _point(fields.base, axis, value)
+            # log(4 sqrt(n) / delta) with delta = 2 beta.
+            confidence = math.log(4 * math.sqrt(n) / (2 * setting["beta"])) / n
+            row: Row = {"axis": axis, "x": value, "confidence": confidence}
+            for form in FORMS:
+                found = float(kappa_per_record(n, **setting, form=form))
+                row[form] = found if math.isfinite(found) else None
+            rows.append(row)
     return Outcome({"rows": rows}, LEDGER)
-
-
-def _values(n: int, setting: dict[str, Any]) -> Row:
-    # log(4 sqrt(n) / delta) with delta = 2 beta.
-    row: Row = {"confidence": math.log(4 * math.sqrt(n) / (2 * setting["beta"])) / n}
-    for form in FORMS:
-        kappa = float(kappa_per_record(n, **setting, form=form))
-        row[form] = kappa if math.isfinite(kappa) else None
-    return row
 
 
 def _point(base: KappaBase, axis: str, value: Any) -> tuple[int, dict[str, Any]]:

@@ -42,11 +42,7 @@ from dpatlas.models.mean_field_passes import noise_sizes
 from dpatlas.models.network import Network
 from dpatlas.privacy.to_device import to_device
 from dpatlas_workflow.papers.max_information.jobs.gradients import gradients_of
-from dpatlas_workflow.papers.max_information.records.certified import (
-    CertifiedFields,
-    Loss,
-    Objective,
-)
+from dpatlas_workflow.papers.max_information.records.certified import Loss, Objective
 
 # Keeps the square roots of a bound differentiable, and kl^-1 away from 0 and 1.
 TINY = 1e-9
@@ -117,11 +113,6 @@ class TrainingSettings:
     epochs: int
     kl_penalty: float
 
-    @classmethod
-    def of(cls, fields: CertifiedFields) -> "TrainingSettings":
-        """From the fields of a spec."""
-        return cls(fields.objective, fields.loss, **fields.training.model_dump())
-
     def slopes(self, risk: float, kl: float, extra: float, n: int, weight: float) -> Slopes:
         """The objective at mean loss `risk`, KL and extra = K - KL; weight: l of flambda."""
         if self.objective == "bbb":
@@ -136,7 +127,8 @@ class TrainingSettings:
 # Rows of a stack are this many numbers or a multiple of it, so that vector instructions treat all
 # of them alike and no posterior depends on its place in the stack.
 ROW = 64
-# Attributes that a stored state holds in addition to tensors.
+# Attributes that a stored state holds.
+STATE_TENSORS = ("flats", "velocities")
 STATE_FACTS = ("steps_done", "diverged", "weights", "epoch_risks")
 
 
@@ -208,7 +200,10 @@ class PosteriorTraining:
         mean, rho = self.flats
         gradients = self._gradients
         deviation = gradients.deviation.copy_(F.softplus(rho))
-        risks = gradients(*self._batch())
+        batch = self.sampler.batch_indices(self.noise, self.repetition, self.steps_done)
+        picked = to_device(batch, self.x.device)
+        x, labels = self.x.index_select(0, picked), self.labels.index_select(0, picked)
+        risks = gradients(x, labels, self._normals(len(x)))
         offset = mean - self._centres
         # One transfer from the device for all numbers.
         numbers = torch.stack([risks.double(), self._kl(offset, deviation)]).tolist()
@@ -226,51 +221,35 @@ class PosteriorTraining:
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` goes on to the same bits."""
-        arrays = {name: value.cpu().numpy().copy() for name, value in self._tensors().items()}
+        arrays = {name: getattr(self, name).cpu().numpy().copy() for name in STATE_TENSORS}
         return arrays, {name: copy(getattr(self, name)) for name in STATE_FACTS}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Go on from a state of the same training."""
-        for name, value in self._tensors().items():
-            value.copy_(torch.from_numpy(arrays[name]))
+        for name in STATE_TENSORS:
+            getattr(self, name).copy_(torch.from_numpy(arrays[name]))
         for name in STATE_FACTS:
             setattr(self, name, copy(facts[name]))
 
-    def _tensors(self) -> dict[str, Tensor]:
-        return {"flats": self.flats, "velocities": self.velocities}
-
-    def _batch(self) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Records, labels and normals of the step."""
-        batch = self.sampler.batch_indices(self.noise, self.repetition, self.steps_done)
-        picked = to_device(batch, self.x.device)
-        x, labels = self.x.index_select(0, picked), self.labels.index_select(0, picked)
-        return x, labels, self._normals(len(x))
-
     def _factors(self, risks: Sequence[float], kls: Sequence[float]) -> list[list[float]]:
         """The objective's derivatives by risk and KL, of every posterior; 0 for a diverged one."""
-        return [
-            self._slopes(number, risk, kl)
-            for number, (risk, kl) in enumerate(zip(risks, kls, strict=True))
-        ]
-
-    def _slopes(self, number: int, risk: float, kl: float) -> list[float]:
-        if self.diverged[number] is None and not (math.isfinite(risk) and math.isfinite(kl)):
-            self.diverged[number] = self.steps_done
-        if self.diverged[number] is not None:
-            return [0.0, 0.0]
-        extra, weight = self.extras[number], self.weights[number]
-        slopes = self.settings.slopes(risk, kl, extra, len(self.x), weight)
-        self._weigh(number, risk, kl)
-        return [slopes.risk, slopes.kl]
-
-    def _weigh(self, number: int, risk: float, kl: float) -> None:
-        """After each epoch, set the weight of flambda by the epoch's mean risk and its last KL."""
-        steps = self.sampler.steps_per_epoch
-        self.epoch_risks[number] += risk / steps
-        if self.steps_done % steps == 0:
-            c = (kl + self.extras[number]) / (2 * len(self.x))
-            self.weights[number] = best_weight(self.epoch_risks[number], c)
-            self.epoch_risks[number] = 0.0
+        n, steps = len(self.x), self.sampler.steps_per_epoch
+        factors = [[0.0, 0.0] for _ in risks]
+        for number, (risk, kl) in enumerate(zip(risks, kls, strict=True)):
+            if self.diverged[number] is None and not (math.isfinite(risk) and math.isfinite(kl)):
+                self.diverged[number] = self.steps_done
+            if self.diverged[number] is not None:
+                continue
+            extra = self.extras[number]
+            slopes = self.settings.slopes(risk, kl, extra, n, self.weights[number])
+            factors[number] = [slopes.risk, slopes.kl]
+            # After each epoch its mean risk and last KL set the weight of flambda.
+            self.epoch_risks[number] += risk / steps
+            if self.steps_done % steps == 0:
+                c = (kl + extra) / (2 * n)
+                self.weights[number] = best_weight(self.epoch_risks[number], c)
+                self.epoch_risks[number] = 0.0
+        return factors
 
     def _normals(self, rows: int) -> list[Tensor]:
         """Normals for a forward pass; a batch shares one draw of the convolutions' weights."""

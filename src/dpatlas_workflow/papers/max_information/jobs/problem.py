@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -27,66 +26,24 @@ from dpatlas.models.mean_field import flat_values, initial_network
 from dpatlas.models.network import Network
 from dpatlas_workflow.papers.max_information.jobs.posteriors import TrainingSettings
 from dpatlas_workflow.papers.max_information.jobs.priors import (
-    DP_SGD,
     RIGOROUS,
-    Declared,
-    Prior,
+    check_declared,
+    declared,
+    epochs_of,
+    kappa_of,
     prior_ledger,
+    sees_records,
 )
 from dpatlas_workflow.papers.max_information.looks import check_paid, label_of
-from dpatlas_workflow.papers.max_information.records.certified import CertifiedFields, Normalise
+from dpatlas_workflow.papers.max_information.records.certified import (
+    CertifiedFields,
+    Normalise,
+    PriorFields,
+)
 from dpatlas_workflow.run.deals import Deals
 
 # Fields of a spec that say which part of a setting a job computes.
 DIVIDED = ("priors", "taus", FIRST_RUN, RUNS)
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What certificates depend on in addition to a risk, a KL and a kappa."""
-
-    n: int
-    K1: int
-    K2: int
-    delta: float
-    delta_mc: float
-    beta: float
-    draws: int
-
-    def extra(self, kappa: float) -> float:
-        """K - KL of Eq. 97, nats."""
-        return float(self._exponent(0.0, kappa)) * self.n
-
-    def printed(self, errors: int, kl: float, kappa: float, interval: str = "paper") -> float:
-        """The certificate of Eqs. 97 and 98; delta_mc pays for this count of errors only."""
-        level = (self.n, self.K1, self.K2, self.delta, self.delta_mc, self.beta)
-        risk = errors / self.draws
-        return float(certificate_monte_carlo(risk, self.draws, kl, kappa, *level, interval))
-
-    def rigorous(self, errors: int, kl: float, kappa: float) -> float:
-        """A certificate for all tried posteriors at once: Clopper-Pearson at delta_mc / (K1 K2)."""
-        level = self.delta_mc / (self.K1 * self.K2)
-        risk = monte_carlo_risk(errors / self.draws, self.draws, level, "clopper-pearson")
-        return float(kl_inverse(risk, self._exponent(kl, kappa)))
-
-    def universe(self, errors: int, kl: float, kappa: float, weight: float) -> float:
-        """A certificate that pays for every setting of the universe; kappa at level beta weight."""
-        level = (self.n, weight, self.delta, self.delta_mc, self.beta)
-        return float(certificate_universe(errors / self.draws, self.draws, kl, kappa, *level))
-
-    def _exponent(self, kl: float, kappa: float) -> float:
-        level = (self.n, self.K1, self.K2, self.delta, self.delta_mc, self.beta)
-        return certificate_exponent(kl, kappa, *level)
-
-
-@dataclass(frozen=True)
-class RunRecords:
-    """The records of one run: x (n, ...), labels (n,), and the same of the test records."""
-
-    x: Tensor
-    labels: Tensor
-    x_test: Tensor
-    labels_test: Tensor
 
 
 class CertifyProblem:
@@ -104,33 +61,25 @@ class CertifyProblem:
         data = self.data
         if not len(data.x_test):
             raise InputError("n_test", 0, "at least 1: certificates are compared with test errors")
-        self.n = len(data.x_train)
-        self.priors, self.taus = [Prior.of(entry) for entry in fields.priors], fields.taus
-        self.declared = Declared.of(fields)
-        self.declared.check(self.priors, self.taus, self.n)
-        check_paid(fields, self.declared.lowest_kappa(self.n), fields.grid.taus)
-        for prior in self.priors:
-            for tau in self.taus:
+        self.n = n = len(data.x_train)
+        # At which every tuple's max-information is counted.
+        self.level = fields.beta / fields.K1
+        check_declared(fields, n)
+        check_paid(fields, declared(fields, n), fields.grid.taus)
+        for prior in fields.priors:
+            for tau in fields.taus:
                 self.weight(prior, tau, max(runs))
-        for prior in self.priors:
+        for prior in fields.priors:
             if math.isinf(self.kappa(prior)):
-                found = f"infinite {fields.form} kappa at E = {prior.epochs}"
+                found = f"infinite {fields.form} kappa at E = {epochs_of(prior)}"
                 raise InputError("priors", found, "priors of finite kappa")
-        self.budget = Budget(
-            self.n,
-            fields.K1,
-            fields.K2,
-            fields.delta,
-            fields.delta_mc,
-            fields.beta,
-            fields.draws,
+        self.settings = TrainingSettings(
+            fields.objective, fields.loss, **fields.training.model_dump()
         )
-        self.settings = TrainingSettings.of(fields)
-        if self.settings.batch > self.n:
-            allowed = f"at most n_train = {self.n}"
-            raise InputError("training.batch", self.settings.batch, allowed)
+        if self.settings.batch > n:
+            raise InputError("training.batch", self.settings.batch, f"at most n_train = {n}")
         self.deals = Deals(job)
-        self._records: dict[int, RunRecords] = {}
+        self._records: dict[int, dict[str, tuple[Tensor, Tensor]]] = {}
         # Every test record `test_repetitions` times.
         self.tested = np.tile(np.arange(len(data.x_test)), fields.test_repetitions)
 
@@ -139,20 +88,20 @@ class CertifyProblem:
         """Number of steps in the training of one posterior."""
         return self.settings.epochs * (self.n // self.settings.batch)
 
-    def records(self, run: int) -> RunRecords:
-        """The records that a run is dealt, which all its priors share, on the job's device."""
-        if run not in self._records:
-            dealt, normalise = self.deals.of(run), self.fields.normalise
-            arrays = (
-                values
-                for part in ("train", "test")
-                for values in (normalised(dealt.x[part], self.data, normalise), dealt.labels[part])
-            )
-            self._records = {run: RunRecords(*map(self._tensor, arrays))}
-        return self._records[run]
+    def records(self, run: int, part: str = "train") -> tuple[Tensor, Tensor]:
+        """x (n, ...) and labels (n,) of the records that a run is dealt, on the job's device.
 
-    def _tensor(self, values: np.ndarray) -> Tensor:
-        return torch.from_numpy(values).to(self.job.device)
+        All priors of the run share them. part: `train` or `test`.
+        """
+        if run not in self._records:
+            dealt, device = self.deals.of(run), self.job.device
+            self._records = {run: {}}
+            for each in ("train", "test"):
+                x = normalised(dealt.x[each], self.data, self.fields.normalise)
+                x_there = torch.from_numpy(x).to(device)
+                labels = torch.from_numpy(dealt.labels[each]).to(device)
+                self._records[run][each] = x_there, labels
+        return self._records[run][part]
 
     def network(self, run: int) -> Network:
         """The network at the initial means of a run, which all priors of the run share."""
@@ -171,15 +120,14 @@ class CertifyProblem:
         """tau as a standard deviation."""
         return math.sqrt(tau) if self.fields.tau_is == "variance" else tau
 
-    def kappa(self, prior: Prior, form: str | None = None) -> float:
+    def kappa(self, prior: PriorFields, form: str | None = None) -> float:
         """A prior's kappa at level beta / K1, nats; by default the form that certificates pay."""
-        return prior.kappa(form or self.fields.form, self.n, self.declared.level)
+        return kappa_of(prior, form or self.fields.form, self.n, self.level)
 
-    def weight(self, prior: Prior, tau: float, run: int) -> float:
+    def weight(self, prior: PriorFields, tau: float, run: int) -> float:
         """Weight of a setting in the universe of all settings."""
         fields = self.fields
         return setting_weight(
-            kind=prior.kind,
             model=fields.model,
             widths=fields.options.widths or (),
             normalise=None if fields.normalise is None else fields.normalise.model_dump(),
@@ -188,13 +136,41 @@ class CertifyProblem:
             n=self.n,
             look=fields.looks.number,
             run=run,
-            **({} if prior.settings is None else asdict(prior.settings)),
+            **prior.model_dump(),
         )
 
-    def universe(self, prior: Prior, tau: float, run: int) -> dict[str, float]:
+    def universe(self, prior: PriorFields, tau: float, run: int) -> tuple[float, float]:
         """Weight of a setting, and the smallest proven kappa at its level beta weight, nats."""
         weight = self.weight(prior, tau, run)
-        return {"weight": weight, "kappa": prior.kappa(RIGOROUS, self.n, self.budget.beta * weight)}
+        return weight, kappa_of(prior, RIGOROUS, self.n, self.fields.beta * weight)
+
+    def exponent(self, kl: float, kappa: float) -> float:
+        """K / n of Eq. 97, nats; K - KL over n where `kl` is 0."""
+        return float(certificate_exponent(kl, kappa, *self._budget))
+
+    def printed(self, errors: int, kl: float, kappa: float, interval: str = "paper") -> float:
+        """The certificate of Eqs. 97 and 98; delta_mc pays for this count of errors only."""
+        draws = self.fields.draws
+        counted = (errors / draws, draws)
+        return float(certificate_monte_carlo(*counted, kl, kappa, *self._budget, interval))
+
+    def rigorous(self, errors: int, kl: float, kappa: float) -> float:
+        """A certificate for all tried posteriors at once: Clopper-Pearson at delta_mc / (K1 K2)."""
+        fields, draws = self.fields, self.fields.draws
+        level = fields.delta_mc / (fields.K1 * fields.K2)
+        risk = monte_carlo_risk(errors / draws, draws, level, "clopper-pearson")
+        return float(kl_inverse(risk, self.exponent(kl, kappa)))
+
+    def of_universe(self, errors: int, kl: float, weight: float, kappa: float) -> float:
+        """A certificate that pays for every setting of the universe; kappa at level beta weight."""
+        draws, (n, _, _, *level) = self.fields.draws, self._budget
+        counted = (errors / draws, draws)
+        return float(certificate_universe(*counted, kl, kappa, n, weight, *level))
+
+    @property
+    def _budget(self) -> tuple[int, int, int, float, float, float]:
+        fields = self.fields
+        return (self.n, fields.K1, fields.K2, fields.delta, fields.delta_mc, fields.beta)
 
     @functools.cached_property
     def root(self) -> str:
@@ -249,7 +225,7 @@ def facts_of(problem: CertifyProblem) -> dict[str, Any]:
         "classes": len(problem.data.classes),
         "parameters": len(flat_values(network)),
         "T": problem.n // problem.fields.grid.m,
-        "kappa_level": problem.declared.level,
+        "kappa_level": problem.level,
         "holds_together": "the certificates of one kind of prior in one run, for the records of "
         "that run; of the universe, those of all runs",
         **label_of(problem.fields.looks),
@@ -263,12 +239,12 @@ def ledger_of(problem: CertifyProblem) -> dict[str, Any]:
         prior_ledger(
             prior,
             problem.n,
-            problem.declared.level,
+            problem.level,
             delta=fields.privacy_delta,
             noise_source=fields.noise_source,
         )
-        for prior in problem.priors
-        if prior.kind == DP_SGD
+        for prior in fields.priors
+        if sees_records(prior)
     ]
     return {
         "mechanism": "DP-SGD for the centres of priors; posteriors, risks and certificates are "
