@@ -10,13 +10,10 @@ from dataclasses import replace
 from itertools import product
 
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.dp_sgld.jobs.accuracy import (
-    FULL_BATCH,
-    AccuracyArm,
-    arms_of,
-    compared,
-)
+from dpatlas_workflow.papers.dp_sgld.jobs import PACKAGES
+from dpatlas_workflow.papers.dp_sgld.jobs.accuracy import FULL_BATCH, AccuracyArm, at, compared
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LANGEVIN
+from dpatlas_workflow.papers.dp_sgld.jobs.regression import regression_arms
 from dpatlas_workflow.papers.dp_sgld.records.accuracy import AccuracyFields
 from dpatlas_workflow.papers.dp_sgld.records.accuracy_tuning import RECORD, AccuracyTuningSpec
 from dpatlas_workflow.run.arms import Chosen
@@ -51,7 +48,7 @@ def accuracy_tuning(job: Job) -> Outcome:
         arm = arms[name]
         return [] if arm.method in LANGEVIN or not arm.l2 else [replace(arm, l2=False).name]
 
-    return tune(job, arms_of(job, arms.values()), grid_of, after)
+    return tune(job, regression_arms(job, arms.values(), at), grid_of, after)
 
 
 def tuned(fields: AccuracyFields) -> Iterator[AccuracyArm]:
@@ -67,9 +64,4 @@ def points(axes: Axes) -> list[Chosen]:
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 
-KIND = Kind(
-    accuracy_tuning,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-    reads_images=False,
-)
+KIND = Kind(accuracy_tuning, record=RECORD, packages=PACKAGES, reads_images=False)

@@ -7,14 +7,10 @@ import numpy as np
 
 from dpatlas.base.progress import Progress
 from dpatlas.base.records import Row, rows_of
-from dpatlas.formulas.dp_sgld.exact import (
-    CURVATURE,
-    exact_delta,
-    exact_renyi,
-    lipschitz_constant,
-)
+from dpatlas.formulas.dp_sgld.exact import CURVATURE, exact_delta, exact_renyi, lipschitz_constant
 from dpatlas.formulas.dp_sgld.theorems import claimed_rdp, sigma2_approximate
 from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas_workflow.papers.dp_sgld.jobs import PACKAGES
 from dpatlas_workflow.papers.dp_sgld.records.counterexample import RECORD, CounterexampleSpec
 
 LEDGER = {"mechanism": "none: nothing is trained and nothing of any data is released"}
@@ -80,9 +76,4 @@ def promised_delta(fields: CounterexampleSpec, law: dict[str, Any], sigma2: floa
     return exact_delta(**setting, K=K, eps=fields.epsilon)
 
 
-KIND = Kind(
-    counterexample,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-    reads_images=False,
-)
+KIND = Kind(counterexample, record=RECORD, packages=PACKAGES, reads_images=False)

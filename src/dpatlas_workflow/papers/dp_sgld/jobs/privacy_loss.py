@@ -25,12 +25,9 @@ from dpatlas.formulas.dp_sgld.published import (
     PUBLISHED_RUNS,
     PublishedRun,
 )
-from dpatlas.formulas.dp_sgld.theorems import (
-    claimed_epsilon,
-    claimed_sigma2,
-    step_noise_multiplier,
-)
+from dpatlas.formulas.dp_sgld.theorems import claimed_epsilon, claimed_sigma2, step_noise_multiplier
 from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas_workflow.papers.dp_sgld.jobs import PACKAGES
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.records import Schedule
 from dpatlas_workflow.papers.dp_sgld.records.privacy_loss import RECORD, PrivacyLossSpec
@@ -64,11 +61,6 @@ class SgldRun:
     rates: np.ndarray
     delta: float
 
-    @property
-    def n(self) -> int:
-        """Number of records."""
-        return self.sampler.n
-
 
 def privacy_loss(job: Job) -> Outcome:
     """Epsilon at delta against steps: claimed, guaranteed, exact; then the published settings.
@@ -85,7 +77,15 @@ def privacy_loss(job: Job) -> Outcome:
             plan = LangevinPlan(
                 problem, "dp-sgld", calibration, schedule, fields.lam, fields.epochs, fields.batch
             )
-            run = calibrated_run(plan, fields.epsilon)
+            run = SgldRun(
+                plan.sampler,
+                plan.lam,
+                plan.beta,
+                problem.lipschitz,
+                plan.sigma2(fields.epsilon),
+                np.array(plan.rates),
+                fields.delta,
+            )
             at = log_grid(len(run.rates), POINTS)
             for name, steps, epsilons in accountings(run, at, schedule):
                 curves += curve(calibration, schedule, name, run.sigma2, steps, epsilons)
@@ -94,7 +94,7 @@ def privacy_loss(job: Job) -> Outcome:
         progress.advance("one dimension")
         published = [published_accounting(run) for run in PUBLISHED_RUNS]
     facts = {
-        "lipschitz": plan.problem.lipschitz,
+        "lipschitz": problem.lipschitz,
         "beta": plan.beta,
         "steps_per_epoch": plan.sampler.steps_per_epoch,
         "small": {
@@ -112,22 +112,9 @@ def log_grid(last: int, points: int) -> list[int]:
     return np.unique(np.geomspace(1, last, points).round().astype(int)).tolist()
 
 
-def calibrated_run(plan: LangevinPlan, epsilon: float) -> SgldRun:
-    """The run whose claimed epsilon is `epsilon` at its end, K counted as the plan says."""
-    return SgldRun(
-        sampler=plan.sampler,
-        lam=plan.lam,
-        beta=plan.beta,
-        L=plan.problem.lipschitz,
-        sigma2=plan.sigma2(epsilon),
-        rates=np.array(plan.rates),
-        delta=plan.problem.delta,
-    )
-
-
 def accountings(run: SgldRun, at: Sequence[int], schedule: str) -> list[Accounting]:
     """Every accounting of one run after the steps `at`, and of full batches at the same noise."""
-    full = FullBatch(run.n)
+    full = FullBatch(run.sampler.n)
     epochs = -(-np.array(at) // run.sampler.steps_per_epoch)
     for_any_steps: list[Accounting] = [
         ("claimed, steps", at, claimed(run, at)),
@@ -169,7 +156,7 @@ def curve(
 def claimed(run: SgldRun, at: Sequence[int] | np.ndarray) -> np.ndarray:
     """What Thm 3.2 claims, whatever the batches are."""
     totals = np.cumsum(run.rates)[np.asarray(at) - 1]
-    return claimed_epsilon(run.L, run.lam, run.n, run.sigma2, totals, run.delta)
+    return claimed_epsilon(run.L, run.lam, run.sampler.n, run.sigma2, totals, run.delta)
 
 
 def every_iterate(
@@ -194,14 +181,15 @@ def every_iterate(
 def hidden_state(run: SgldRun, at: Sequence[int]) -> list[float]:
     """Gaussian DP of the last iterate of full batches."""
     setting = {"lam": run.lam, "beta": run.beta, "sigma2": run.sigma2}
-    sensitivity = 2 * run.L / run.n
+    sensitivity = 2 * run.L / run.sampler.n
     mus = [noisy_gd_gdp_of_steps(run.rates[:k], sensitivity=sensitivity, **setting) for k in at]
     return [gaussian_epsilon(float(mu), run.delta) for mu in mus]
 
 
 def given_batches(run: SgldRun, at: Sequence[int]) -> list[float]:
     """The recursion of Thm 3.2's proof given the batches, for constant steps."""
-    setting = {"L": run.L, "lam": run.lam, "beta": run.beta, "n": run.n, "m": run.sampler.batch}
+    n, m = run.sampler.n, run.sampler.batch
+    setting = {"L": run.L, "lam": run.lam, "beta": run.beta, "n": n, "m": m}
     setting |= {"sigma2": run.sigma2, "eta": run.rates[0], "delta": run.delta}
     return [float(conditional_epsilon(**setting, K=k)) for k in at]
 
@@ -228,7 +216,7 @@ def quadratic(run: SgldRun, at: Sequence[int], start_variance: float) -> list[fl
     distance, variance, epsilons = 0.0, start_variance, []
     for k, eta in enumerate(run.rates, 1):
         contraction = 1 - eta * run.lam
-        distance = contraction * distance + eta * 2 * run.L / run.n
+        distance = contraction * distance + eta * 2 * run.L / run.sampler.n
         variance = contraction**2 * variance + 2 * eta * run.sigma2
         if k in at:
             epsilons.append(gaussian_epsilon(distance / math.sqrt(variance), run.delta))
@@ -298,9 +286,4 @@ def poisson_epsilon(n: int, noise: float, steps: int, delta: float, accountant: 
     return guarantee(phases, delta, "add_remove", accountant).epsilon
 
 
-KIND = Kind(
-    privacy_loss,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-    reads_images=False,
-)
+KIND = Kind(privacy_loss, record=RECORD, packages=PACKAGES, reads_images=False)

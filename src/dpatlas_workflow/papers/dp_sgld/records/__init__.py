@@ -25,15 +25,7 @@ from typing import Annotated, Any, Literal
 from pydantic import model_validator
 
 from dpatlas.base.facts import DataFields
-from dpatlas.base.fields import (
-    Accountant,
-    Delta,
-    MaxGradNorm,
-    Model,
-    NoiseSource,
-    Once,
-    setting,
-)
+from dpatlas.base.fields import Accountant, Delta, MaxGradNorm, Model, NoiseSource, Once, setting
 from dpatlas.base.records import SpecFields
 from dpatlas.errors import InputError
 
@@ -113,6 +105,18 @@ def batch_of_at_most(records: str, count: Any) -> Any:
     def check(model: Any) -> Any:
         if model.batch > count(model):
             raise InputError("batch", model.batch, f"at most {records} = {count(model)}")
+        return model
+
+    return model_validator(mode="after")(check)
+
+
+def names_once(field: str) -> Any:
+    """A validator: the parts in the list `field` have different names."""
+
+    def check(model: Any) -> Any:
+        names = [part.name for part in getattr(model, field)]
+        if len(set(names)) < len(names):
+            raise InputError(field, names, "each name once")
         return model
 
     return model_validator(mode="after")(check)

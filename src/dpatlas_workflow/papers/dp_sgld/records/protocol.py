@@ -22,6 +22,7 @@ from dpatlas_workflow.papers.dp_sgld.records import (
     Regulariser,
     Schedules,
     StepSize,
+    names_once,
 )
 
 
@@ -47,6 +48,8 @@ class ProtocolFields(RegressionSpec, Shared):
     """The arms, of reported runs and of their tuning."""
 
     readings: Annotated[list[Reading], Field(min_length=1)]
+
+    _names = names_once("readings")
 
 
 class ProtocolSpec(ProtocolFields, ReportedFields):
