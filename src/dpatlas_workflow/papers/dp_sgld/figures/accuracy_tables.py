@@ -14,13 +14,14 @@ from dpatlas_workflow.papers.dp_sgld.figures.arms import (
     arm_row,
     cells_of,
     columns_of,
+    headings,
+    in_words,
 )
-from dpatlas_workflow.papers.dp_sgld.figures.words import in_words
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import arms
 from dpatlas_workflow.show.output import ShownTable
 from dpatlas_workflow.show.rows import Records, Row, mean_and_error, of_kind
-from dpatlas_workflow.show.tables import Cell, Math, Measured, Part
+from dpatlas_workflow.show.tables import Measured, Part
 
 # Behind the name of a method whose weights are not decayed.
 WITHOUT_L2: dict[float | None, str] = {0.0: ", no L2 term"}
@@ -49,37 +50,16 @@ COLUMNS = (
     *SETTINGS,
     "weight_decay",
 )
-HEADINGS: dict[str, Cell] = {
-    "comparison": "accounting",
-    "method": "method",
-    "epsilon": Math(r"\varepsilon"),
-    "accuracy": "accuracy",
-    "claimed_epsilon": Math(r"\varepsilon \text{ claimed}"),
-    "guaranteed_epsilon": Math(r"\varepsilon \text{ guaranteed}"),
-    "guaranteed_by": "by",
-    "relation": "neighbours",
-    "l2": Math(r"\lambda"),
-    "lr": "step size",
-    "batch": "batch",
-    "epochs": "epochs",
-    "max_grad_norm": "clip",
-    "sigma": Math(r"\sigma"),
-    "noise_multiplier": "noise multiplier",
-}
-PAPER: dict[str, Cell] = {
-    "reading": "reading",
-    "method": "method",
-    "accuracy": "accuracy",
-    "best_epoch": "best epoch on test",
-    "claimed_epsilon": Math(r"\varepsilon \text{ claimed}"),
-    "guaranteed_epsilon": Math(r"\varepsilon \text{ guaranteed}"),
-    "relation": "neighbours",
-    "l2": Math(r"\lambda"),
-    "lr": "first step",
-    "sigma": Math(r"\sigma"),
-    "max_grad_norm": "clip",
-    "noise_multiplier": "noise multiplier",
-}
+TUNED = headings(
+    "comparison method epsilon accuracy claimed_epsilon guaranteed_epsilon guaranteed_by relation "
+    "l2 lr batch epochs max_grad_norm sigma noise_multiplier",
+    lr="step size",
+)
+PAPER = headings(
+    "reading method accuracy best_epoch claimed_epsilon guaranteed_epsilon relation l2 lr sigma "
+    "max_grad_norm noise_multiplier",
+    lr="first step",
+)
 
 
 def accuracy_table(records: Records, schedule: str) -> ShownTable:
@@ -184,7 +164,7 @@ def accuracy_part(rows: Sequence[Row]) -> Part:
         f"Tuned methods, ours: {_in_words(first)} Settings: chosen for every method before, on "
         f"records of no run ({first['tuned_by']})"
     )
-    return Part.of(caption, HEADINGS, lines)
+    return Part.of(caption, TUNED, lines)
 
 
 def _l2(row: Row) -> float:

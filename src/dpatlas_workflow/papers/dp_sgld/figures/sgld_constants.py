@@ -6,7 +6,7 @@ from typing import Any
 
 from dpatlas.formulas.dp_sgld.published import PRINTED_TABLE_4, TABLE_4
 from dpatlas.formulas.dp_sgld.theorems import smoothness, table4_ratio
-from dpatlas_workflow.papers.dp_sgld.figures.words import backbone_name, in_words
+from dpatlas_workflow.papers.dp_sgld.figures.arms import seen_in
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.output import ShownTable
 from dpatlas_workflow.show.rows import Records, Row, Settings, some, where
@@ -108,7 +108,7 @@ def our_rows(record: Record[Any]) -> list[Row]:
             {
                 "part": "ours",
                 "dataset": fields.data.name,
-                "features": in_words(fields.features, backbone_name(facts["backbone"])),
+                "features": seen_in(record),
                 "n": n,
                 "inputs": facts["inputs"],
                 "classes": classes,

@@ -19,7 +19,7 @@ from dpatlas_workflow.show.panel import (
     ShownFigure,
     series,
 )
-from dpatlas_workflow.show.rows import Records, Row, Settings, only, where
+from dpatlas_workflow.show.rows import Records, Row, Settings, grouped, only, where
 
 EXCESS_LEVELS = (1, 10, 100, 1000)
 # Exact over promised delta falls to 1e-40 for large batches: cut off there.
@@ -100,11 +100,8 @@ def scan_rows(record: Record[Any]) -> list[Row]:
 
 def worst_rows(rows: Sequence[Row]) -> list[Row]:
     """Of every law the row with the largest excess over K and alpha."""
-    laws: dict[tuple[float, ...], list[Row]] = {}
-    for row in rows:
-        law = tuple(row[name] for name in ("x_prime", "rest", "eta", "m", "sigma2"))
-        laws.setdefault(law, []).append(row)
-    return [max(of_law, key=lambda row: row["value"]) for of_law in laws.values()]
+    laws = grouped(rows, "x_prime", "rest", "eta", "m", "sigma2").values()
+    return [max(of_law, key=lambda row: row["value"]) for of_law in laws]
 
 
 def calibrated_rows(record: Record[Any], **law: float) -> list[Row]:

@@ -9,12 +9,13 @@ from dpatlas_workflow.papers.dp_sgld.figures.arms import (
     STATED,
     arm_row,
     cells_of,
+    headings,
 )
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import arms
 from dpatlas_workflow.show.output import ShownTable
 from dpatlas_workflow.show.rows import Records, Row, Settings, some
-from dpatlas_workflow.show.tables import Cell, Math, Part
+from dpatlas_workflow.show.tables import Part
 
 COLUMNS = (
     "data",
@@ -32,19 +33,11 @@ COLUMNS = (
     *STATED,
     *SETTINGS[4:],
 )
-HEADINGS: dict[str, Cell] = {
-    "unfreeze": "trained",
-    "trained_parameters": "parameters",
-    "method": "method",
-    "epsilon": Math(r"\varepsilon"),
-    "accuracy": "accuracy",
-    "guaranteed_epsilon": Math(r"\varepsilon \text{ guaranteed}"),
-    "guaranteed_by": "by",
-    "relation": "neighbours",
-    "lr": "learning rate",
-    "max_grad_norm": "clip",
-    "noise_multiplier": "noise multiplier",
-}
+HEADINGS = headings(
+    "unfreeze trained_parameters method epsilon accuracy guaranteed_epsilon guaranteed_by relation "
+    "lr max_grad_norm noise_multiplier",
+    lr="learning rate",
+)
 
 
 def sgld_finetune(records: Records, settings: Settings) -> ShownTable:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from dpatlas_workflow.papers.dp_sgld.figures.arms import columns_of
-from dpatlas_workflow.papers.dp_sgld.figures.words import backbone_name, in_words
+from dpatlas_workflow.papers.dp_sgld.figures.arms import columns_of, seen_in
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import arms
 from dpatlas_workflow.show.look import BLUE, GREEN, RED, Look
@@ -90,14 +89,13 @@ def long_rows(record: Record[Any], arm: Row) -> list[Row]:
 
 def _notes(record: Record[Any]) -> list[str]:
     fields, facts = record.spec, record.facts
-    seen = in_words(fields.features, backbone_name(facts["backbone"]))
     guaranteed = [
         arm["guaranteed_epsilon"]
         for arm in where(record.tables["arms"], method="noisy-gd")
         if arm["guaranteed_epsilon"] is not None
     ]
     return [
-        f"{fields.data.name}, {seen}, n = "
+        f"{fields.data.name}, {seen_in(record)}, n = "
         f"{facts['n_train']}, one record replaced, $\\delta$ = {fields.delta:g}; mean and 95% "
         f"t interval of {fields.runs} runs on {facts['n_test']} test records; every point has "
         "its own noise and its own setting, chosen before (csv: tuned_by)",

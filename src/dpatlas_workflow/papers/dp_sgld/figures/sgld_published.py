@@ -6,7 +6,7 @@ from typing import Any
 
 from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.published import COUNTS, PUBLISHED_RUNS, PublishedRun
-from dpatlas_workflow.papers.dp_sgld.figures.words import backbone_name, in_words
+from dpatlas_workflow.papers.dp_sgld.figures.arms import seen_in
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import arms
 from dpatlas_workflow.show.output import ShownTable
@@ -161,7 +161,7 @@ def reached_rows(record: Record[Any]) -> list[Row]:
             "part": "ours",
             "dataset": fields.data.name,
             "stands_for": "Pneumonia" if facts["classes"] == 2 else "CIFAR10",
-            "features": in_words(fields.features, backbone_name(facts["backbone"])),
+            "features": seen_in(record),
             "schedule": schedule,
             "epsilon": epsilon,
             "n": facts["n_train"],
