@@ -4,10 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.formulas.kl_privacy.theorems import (
-    lazy_distance,
-    lazy_distance_corrected,
-)
+from dpatlas.formulas.kl_privacy.theorems import lazy_distance, lazy_distance_corrected
 from dpatlas_workflow.papers.kl_privacy.figures.rows import (
     VALUES,
     conditions,
