@@ -215,7 +215,6 @@ def tunings(config: General) -> list[Spec]:
 
 
 def _tuned(config: General) -> dict[str, list[TunedRuns]]:
-    """Reported runs with their tunings, by kind."""
     block: DpSgldSettings = config.dp_sgld
     protocol = block.protocol.plain_without("sets", "readings")
     protocol["readings"] = [each.fields(block.feature_norm) for each in block.protocol.readings]

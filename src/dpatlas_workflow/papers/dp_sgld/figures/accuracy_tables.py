@@ -82,19 +82,19 @@ def accuracy_table(records: Records, schedule: str) -> ShownTable:
 
 def protocol_rows(record: Record[Any], schedule: str) -> list[Row]:
     """One row per arm of the schedule, in the order of the record."""
-    rows = []
-    for arm in arms(record):
-        if arm["schedule"] != schedule:
-            continue
-        row = arm_row(record, arm) | columns_of(arm, ("reading", "weight_decay"))
-        row |= shared_by(record) | mean_and_error("best_epoch", arm["best_epoch_accuracy"])
-        rows.append(row | {"protocol": "paper"})
-    return rows
+    return [
+        _row(record, arm)
+        | mean_and_error("best_epoch", arm["best_epoch_accuracy"])
+        | {"protocol": "paper"}
+        for arm in arms(record)
+        if arm["schedule"] == schedule
+    ]
 
 
-def shared_by(record: Record[Any]) -> Row:
-    """What the rows of a regression's record share."""
+def _row(record: Record[Any], arm: Row) -> Row:
     return {
+        **arm_row(record, arm),
+        **columns_of(arm, ("reading", "weight_decay")),
         "features": record.spec.features,
         "feature_norm": record.spec.feature_norm,
         "inputs": record.facts["inputs"],
@@ -107,15 +107,12 @@ def accuracy_rows(record: Record[Any], schedule: str) -> list[Row]:
 
     DP-SGD that accounts for add_remove stands for itself in both comparisons that let it.
     """
-    shared = shared_by(record) | {"protocol": "tuned"}
     rows = []
     for arm in arms(record):
-        if arm["schedule"] not in (schedule, None):
-            continue
-        in_both = arm["method"] == "dp-sgd" and arm["comparison"] == "published"
-        for comparison in ("published", "theorem") if in_both else (arm["comparison"],):
-            row = arm_row(record, arm) | columns_of(arm, ("weight_decay",))
-            rows.append(row | shared | {"comparison": comparison})
+        if arm["schedule"] in (schedule, None):
+            in_both = arm["method"] == "dp-sgd" and arm["comparison"] == "published"
+            for comparison in ("published", "theorem") if in_both else (arm["comparison"],):
+                rows.append(_row(record, arm) | {"protocol": "tuned", "comparison": comparison})
     methods, comparisons = list(METHODS), [None, *COMPARISONS]
     return sorted(
         rows,
@@ -168,7 +165,6 @@ def accuracy_part(rows: Sequence[Row]) -> Part:
 
 
 def _l2(row: Row) -> float:
-    """Weight of the regulariser."""
     return row["lambda"] if row["weight_decay"] is None else row["weight_decay"]
 
 

@@ -12,7 +12,7 @@ from dpatlas_workflow.papers.dp_sgld.figures.arms import (
     columns_of,
     seen_in,
 )
-from dpatlas_workflow.papers.dp_sgld.table_1 import printed_accuracies
+from dpatlas_workflow.papers.dp_sgld.printed import READING, accuracies_of_table_1
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import arms
 from dpatlas_workflow.show.look import BLUE, GREEN, RED, Look
@@ -54,8 +54,6 @@ NEAR = 0.03
 LEAD = Axis("accuracy less that\nof DP-SGD, points", percent=True, ends=(-NEAR, NEAR))
 # Height, of that axis, of the number of a difference beyond it.
 LINE = 0.006
-# The reading whose settings are those that the paper states.
-PRINTED_READING = "paper"
 # What tells apart the sets of private records.
 SET = ("data", "backbone")
 COLUMNS = (
@@ -212,7 +210,7 @@ def _printed_rows(records: list[Record[Any]]) -> list[Row]:
     return [
         {
             "source": PRINTED,
-            "reading": PRINTED_READING,
+            "reading": READING,
             "schedule": "constant",
             "data": data,
             "backbone": backbone,
@@ -223,7 +221,7 @@ def _printed_rows(records: list[Record[Any]]) -> list[Row]:
             "runs": ids,
         }
         for (data, classes, backbone), ids in runs.items()
-        for method, (n, epsilon, accuracy) in printed_accuracies(data, classes, backbone).items()
+        for method, (n, epsilon, accuracy) in accuracies_of_table_1(data, classes, backbone).items()
     ]
 
 

@@ -52,7 +52,17 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     """Accuracy against steps at one guaranteed epsilon; what all iterates would cost."""
     record = only(records, "long_training")
     fields = record.spec
-    rows = [row for arm in arms(record) for row in long_rows(record, arm)]
+    rows: list[Row] = []
+    for arm in arms(record):
+        shared = {
+            **columns_of(arm, ("method", "steps", *SETTINGS)),
+            "tuned_by": fields.tuning,
+            "runs": list(record.ids),
+        }
+        rows += [
+            {"quantity": "accuracy", **mean_interval(arm["accuracy"]), **shared},
+            {"quantity": "ordinary epsilon", "value": arm["ordinary_epsilon"], **shared},
+        ]
     steps = Axis("full-batch steps $K$ (= epochs)", log=True, ticks=fields.steps)
     epsilon = Axis(r"$\varepsilon$ if all iterates were released", log=True)
     measured, spent = (where(rows, quantity=name) for name in ("accuracy", "ordinary epsilon"))
@@ -72,19 +82,6 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
         ),
     ]
     return ShownFigure([PanelGrid([panels], 2.6)], COLUMNS, rows, _notes(record))
-
-
-def long_rows(record: Record[Any], arm: Row) -> list[Row]:
-    """Accuracy, with its interval, and epsilon of all iterates of one arm."""
-    shared = {
-        **columns_of(arm, ("method", "steps", *SETTINGS)),
-        "tuned_by": record.spec.tuning,
-        "runs": list(record.ids),
-    }
-    return [
-        {"quantity": "accuracy", **mean_interval(arm["accuracy"]), **shared},
-        {"quantity": "ordinary epsilon", "value": arm["ordinary_epsilon"], **shared},
-    ]
 
 
 def _notes(record: Record[Any]) -> list[str]:

@@ -57,9 +57,9 @@ def accuracy(job: Job) -> Outcome:
     cannot take an arm's batches.
     """
     of_arms = (chosen.get("step_size") for chosen in job.chosen.values())
-    sizes = {size for size in of_arms if isinstance(size, float)}
-    warnings = [line for size in sorted(sizes) for line in problem_of(job, size).warnings()]
-    return reported(job, RECORD, regression_arms(job, compared(job.fields), at), warnings)
+    sizes = sorted({size for size in of_arms if isinstance(size, float)})
+    arms = regression_arms(job, compared(job.fields), at)
+    return reported(job, RECORD, arms, [("", size) for size in sizes])
 
 
 def compared(fields: AccuracyFields) -> Iterator[AccuracyArm]:

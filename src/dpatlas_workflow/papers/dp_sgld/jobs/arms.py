@@ -14,7 +14,7 @@ rows do, and for replace_one under `guaranteed`.
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,14 +79,6 @@ class RegressionProblem:
         """Lipschitz constant L of a record's loss."""
         return float(lipschitz(self.feature_norm))
 
-    def warnings(self) -> list[str]:
-        """Warnings about settings that are allowed and not covered by every theorem."""
-        if self.step_size <= STEP_SIZE:
-            return []
-        return [
-            f"step size {self.step_size:g}/beta: the utility theorems cover steps up to 1/(2 beta)"
-        ]
-
 
 @dataclass(frozen=True)
 class LangevinPlan:
@@ -141,14 +133,10 @@ class LangevinPlan:
         return self.updates or self.passes * self.sampler.steps_per_epoch
 
     @property
-    def counted_steps(self) -> int:
-        """What the comparison counts as K of Thm 3.2."""
-        return self.passes if self.comparison == "published" else self.steps
-
-    @property
     def counted_sum_of_rates(self) -> float:
-        """Sum of the first `counted_steps` step sizes."""
-        return float(np.sum(self.rates[: self.counted_steps]))
+        """Sum of the step sizes of the K steps that the comparison counts for Thm 3.2."""
+        counted = self.passes if self.comparison == "published" else self.steps
+        return float(np.sum(self.rates[:counted]))
 
     def on(self, n: int) -> "LangevinPlan":
         """The plan on `n` records: equal steps, and batches of the same size or of all records."""
@@ -225,7 +213,9 @@ class LangevinPlan:
         return LastIterate(GIVEN_BATCHES, setting)
 
     def _epsilon(self, last: LastIterate) -> float:
-        formula = gaussian_epsilon if last.bound == GAUSSIAN else conditional_epsilon
+        formula: Callable[..., float] = (
+            gaussian_epsilon if last.bound == GAUSSIAN else conditional_epsilon
+        )
         return float(formula(*last.setting, self.problem.delta))
 
     def _ordinary_sigma2(self, epsilon: float) -> float:

@@ -95,8 +95,6 @@ def arms_of(job: Job) -> Arms:
     backbone, bound = load_backbone(job), job.fields.max_grad_norm
     parameters = _network(job, backbone, 0).named_parameters()
     sizes = {name: value.numel() for name, value in parameters}
-    # Names that the backbone lacks are refused here, before anything is trained.
-    trained = {arm: _trained(sizes, arm.trainable) for arm in compared(job.fields)}
 
     def images_of(dealt: Dealt) -> Images:
         x, labels = (
@@ -106,7 +104,11 @@ def arms_of(job: Job) -> Arms:
         return Images(x, labels)
 
     return Arms(
-        {arm.name: partial(at, job, backbone, arm, sizes) for arm, sizes in trained.items()},
+        # Names that the backbone lacks are refused here, before anything is trained.
+        {
+            arm.name: partial(at, job, backbone, arm, _trained(sizes, arm.trainable))
+            for arm in compared(job.fields)
+        },
         images_of,
         f"DP-SGD, flat clipping, {backbone.architecture}",
         f"max_grad_norm {bound:g} on all trained parts together",

@@ -49,7 +49,7 @@ def long_training(job: Job) -> Outcome:
 
     Raises InputError for a step size >= 1 / beta.
     """
-    return reported(job, RECORD, arms_of(job), problem_of(job).warnings())
+    return reported(job, RECORD, arms_of(job), [("", job.fields.step_size)])
 
 
 def arms_of(job: Job) -> Arms:

@@ -56,12 +56,8 @@ def protocol(job: Job) -> Outcome:
     Raises InputError for a step size >= 1 / beta.
     """
     fields: ProtocolFields = job.fields
-    warnings = [
-        f"{reading.name}: {warning}"
-        for reading in fields.readings
-        for warning in problem_of(job, reading.step_size).warnings()
-    ]
-    return reported(job, RECORD, arms_of(job), warnings)
+    step_sizes = [(f"{reading.name}: ", reading.step_size) for reading in fields.readings]
+    return reported(job, RECORD, arms_of(job), step_sizes)
 
 
 def compared(fields: ProtocolFields) -> Iterator[ProtocolArm]:

@@ -20,7 +20,7 @@ from dpatlas.models.backbone import Backbone
 from dpatlas.privacy.langevin import BoundedRecords, LangevinRun, bound_records
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
+from dpatlas_workflow.papers.dp_sgld.jobs.arms import STEP_SIZE, LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.records import RegressionSpec
 from dpatlas_workflow.run.arms import Arm, Arms, Chosen, OneRun, accuracy
 from dpatlas_workflow.run.deals import Dealt
@@ -222,9 +222,19 @@ def _measured(
     return {"accuracy": seen[-1], **({"best_epoch_accuracy": max(seen)} if every_epoch else {})}
 
 
-def reported(job: Job, record: RecordShape, arms: Arms, warnings: Sequence[str]) -> Outcome:
-    """What a job of reported runs writes."""
+def reported(
+    job: Job, record: RecordShape, arms: Arms, step_sizes: Sequence[tuple[str, float]]
+) -> Outcome:
+    """What a job of reported runs writes; step_sizes: first steps, behind what tells them apart.
+
+    Warns of steps that are allowed and not covered by every theorem.
+    """
     fields: RegressionSpec = job.fields
+    warnings = [
+        f"{of}step size {size:g}/beta: the utility theorems cover steps up to 1/(2 beta)"
+        for of, size in step_sizes
+        if size > STEP_SIZE
+    ]
     for warning in warnings:
         say(f"{job.spec.id}: {warning}")
     outcome = report(job, record, arms)
@@ -236,7 +246,7 @@ def reported(job: Job, record: RecordShape, arms: Arms, warnings: Sequence[str])
         "classes": len(job.prepared.classes),
         "backbone": None if fields.features == "raw" else identity(load_backbone(job)),
         "features": job.features and job.features.identity(),
-        "warnings": list(warnings),
+        "warnings": warnings,
     }
     assert isinstance(outcome.ledger, dict)
     ledger = {**outcome.ledger, "public_constants": sorted(CONSTANTS)}

@@ -65,12 +65,15 @@ KEYS = {
     "xi2": "dp_sgld.utility.batch",
 }
 OTHER_KEY = "dp_sgld.utility.lambda"
-# By schedule: the theorem on Renyi privacy, and the one on (epsilon, delta).
-THEOREMS: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = {
-    "constant": (("Thm 4.1", utility_rdp), ("Thm 4.2", utility_approximate)),
+# By schedule: the theorem on Renyi privacy and the one on (epsilon, delta), each with its steps.
+THEOREMS: dict[str, tuple[tuple[str, Callable[..., Any], Callable[..., Any]], ...]] = {
+    "constant": (
+        ("Thm 4.1", utility_rdp, steps_rdp),
+        ("Thm 4.2", utility_approximate, steps_approximate),
+    ),
     "decreasing": (
-        ("Thm 4.3", utility_rdp_decreasing),
-        ("Thm 4.4", utility_approximate_decreasing),
+        ("Thm 4.3", utility_rdp_decreasing, steps_rdp),
+        ("Thm 4.4", utility_approximate_decreasing, steps_approximate),
     ),
 }
 
@@ -235,7 +238,8 @@ def bounds(
     shown = shown_steps(fields.steps, math.ceil(K))
     # First the lemma, which refuses constants that are not finite.
     setting = {**curvature, "xi2": xi2, "d": d, "sigma2": sigma2, "distance2": distance2}
-    lemma, formula = "Lemma 4.3", average_risk
+    lemma = "Lemma 4.3"
+    formula: Callable[..., Any] = average_risk
     if schedule == "constant":
         lemma, formula = "Lemma 4.1", partial(excess_risk, eta=1 / (2 * beta))
     at_steps = {c: formula(**setting, K=np.array(shown), convention=c) for c in CONVENTIONS}
@@ -243,12 +247,8 @@ def bounds(
     renyi = {"alpha": float(calibration_order(epsilon, delta)), "eps": epsilon / 2}
     problem = {**curvature, "n": fields.n, "d": d}
     batches = {"xi2": xi2} if schedule == "constant" else {}
-    for (theorem, formula), privacy, steps in zip(
-        THEOREMS[schedule],
-        (renyi, {"eps": epsilon, "delta": delta}),
-        (steps_rdp, steps_approximate),
-        strict=True,
-    ):
+    privacies = (renyi, {"eps": epsilon, "delta": delta})
+    for (theorem, formula, steps), privacy in zip(THEOREMS[schedule], privacies, strict=True):
         own = math.ceil(steps(**privacy, **problem, schedule=schedule))
         arguments = {**privacy, **problem, **batches, "L": L}
         values = {c: float(formula(**arguments, convention=c)) for c in CONVENTIONS}
