@@ -26,7 +26,7 @@ from pydantic import model_validator
 
 from dpatlas.base.facts import DataFields
 from dpatlas.base.fields import Accountant, Delta, MaxGradNorm, Model, NoiseSource, Once, setting
-from dpatlas.base.records import SpecFields
+from dpatlas.base.records import RecordShape, SpecFields
 from dpatlas.errors import InputError
 
 Schedule = Literal["constant", "decreasing"]
@@ -58,10 +58,7 @@ ARM = (
     "arm method epsilon lr batch epochs steps sampler max_grad_norm noise_multiplier relation "
     "guaranteed_by claimed_epsilon ordinary_epsilon hidden_state_epsilon guaranteed_epsilon"
 )
-REGRESSION_ARM = f"{ARM} lambda beta lipschitz radius sigma"
 RUNS = "run arm accuracy"
-SEEN = "run scaled_down mean_eigenvalue"
-REGRESSION_FACTS = "n_train n_test inputs classes backbone features warnings"
 
 
 class SgldSpec(SpecFields):
@@ -97,6 +94,19 @@ class RegressionSpec(SgldTrainingSpec, Inputs):
     feature_norm: FeatureNorm
     step_size: StepSize = 0.5
     radius: Radius = None
+
+
+def regression_record(
+    spec: type[RegressionSpec], version: int, arms: str, runs: str = ""
+) -> RecordShape:
+    """What records of reported regressions hold; arms, runs: further columns of these tables."""
+    tables = {
+        "seen": "run scaled_down mean_eigenvalue",
+        "arms": f"{ARM} lambda beta lipschitz radius sigma {arms}",
+        "runs": f"{RUNS} {runs}",
+    }
+    facts = "n_train n_test inputs classes backbone features warnings"
+    return RecordShape(spec, version, facts, tables)
 
 
 def batch_of_at_most(records: str, count: Any) -> Any:
