@@ -84,7 +84,7 @@ class TestCalibration:
     def test_ordinary_accounting_counts_every_step_with_no_less_than_its_own_noise(self):
         arm = plan(schedule="decreasing", lam=0.3, passes=4)
         sigma2 = arm.sigma2(4.0)
-        steps = [Phase(arm.sampler, float(z), 1) for z in arm._multipliers(sigma2)]
+        steps = [Phase(arm.sampler, float(z), 1) for z in arm._multipliers(sigma2, arm.rates)]
         exact = guarantee(steps, 1e-5, "replace_one").epsilon
         assert exact <= arm.stated(sigma2).ordinary_epsilon <= 1.1 * exact
 

@@ -16,6 +16,7 @@ Formulas raise `InputError` for what lies outside the declared domains.
 """
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -118,13 +119,11 @@ def _log_projected(grid: Grid, centres: np.ndarray, deviation: float) -> np.ndar
 
 
 def _log_sum(terms: np.ndarray) -> np.ndarray:
-    """log sum exp over the last axis."""
     top = terms.max(axis=-1)
     return top + np.log(np.exp(terms - top[..., None]).sum(axis=-1))
 
 
 def _log_difference(larger: np.ndarray, smaller: np.ndarray) -> np.ndarray:
-    """log(e^larger - e^smaller)."""
     with np.errstate(divide="ignore"):
         return larger + np.log(-np.expm1(np.minimum(smaller - larger, 0.0)))
 
@@ -148,8 +147,8 @@ class Law:
         states = Grid.of(radius, STATE_NODES / self._deviation)
         self._log_probabilities = np.log(list(means.values()))
         self._centres = [(1 - eta) * states.points + eta * mean for mean in means]
-        self._step = self._transition(lambda centres: self._projected(states, centres))
-        self._read = self._transition(lambda centres: self._projected(reading, centres))
+        self._step = self._transition(lambda at: _log_projected(states, at, self._deviation))
+        self._read = self._transition(lambda at: _log_projected(reading, at, self._deviation))
         start = _log_projected(states, np.zeros(1), np.sqrt(2 * sigma2))
         self._states = [start[:, 0]]
 
@@ -177,9 +176,6 @@ class Law:
         while len(self._states) <= k:
             self._states.append(_log_sum(self._step + self._states[-1]))
         return self._states[k]
-
-    def _projected(self, grid: Grid, centres: np.ndarray) -> np.ndarray:
-        return _log_projected(grid, centres, self._deviation)
 
     def _transition(self, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """The kernel averaged over batches: log probabilities, shape (to, points of a state)."""
@@ -210,17 +206,17 @@ class Neighbours:
         if deviation < LEAST_NOISE * radius:
             least = np.square(LEAST_NOISE * radius) / (2 * eta)
             raise InputError("sigma2", f"{sigma2:g}", f"a number >= {least:g} at this radius, eta")
-        means = [batch_means(_with_one(record, rest, n), m) for record in (x, x_prime)]
+        others = Counter({rest: n - 1})
+        means = [batch_means(others + Counter([record]), m) for record in (x, x_prime)]
         shift = eta * (max(map(max, means)) - min(map(min, means)))
         density = max(READING_NODES / deviation, MIXTURE_NODES * shift / deviation**2)
         self._grid = Grid.of(radius, density)
         self._laws = [
             Law(law, sigma2=sigma2, eta=eta, radius=radius, reading=self._grid) for law in means
         ]
-        self._log_masses = functools.lru_cache(maxsize=4)(self._both)
-
-    def _both(self, k: int) -> list[np.ndarray]:
-        return [law.log_masses(k) for law in self._laws]
+        self._log_masses = functools.lru_cache(maxsize=4)(
+            lambda k: [law.log_masses(k) for law in self._laws]
+        )
 
     def renyi(self, k: int, alpha: float) -> float:
         """Renyi divergence of order alpha after k steps."""
@@ -258,13 +254,6 @@ class Neighbours:
             return 0.0
         p, q = self._log_masses(k)
         return float(brentq(lambda eps: self.delta(k, eps) - delta, 0.0, np.max(p - q)))
-
-
-def _with_one(record: float, rest: float, n: int) -> dict[float, int]:
-    """n records, one of them `record`, the others `rest`."""
-    records = {float(rest): n - 1}
-    records[float(record)] = records.get(float(record), 0) + 1
-    return records
 
 
 # A scan over K and orders evaluates the same pair many times.

@@ -119,23 +119,6 @@ def cyclic_gd_sigma2(eps, delta, eta, lam, beta, sensitivity, batches, epochs):
     return np.square(mu / gaussian_mu(eps, delta))
 
 
-@checked(**symbols("alpha", "lam", "m", "sigma2", "eta", L=real(ge=0)))
-def renyi_given_batches(alpha, L, lam, m, sigma2, eta, drawn):
-    """Renyi divergence of the last iterate given the batches, by the recursion of Thm 3.2's proof.
-
-    R <- e^(-lam eta / 2) R + [record in batch] 4 alpha L^2 / (lam m^2 sigma2) (1 - e^(-lam eta/2)).
-    `drawn`: one truth value per step, whether the differing record is in its batch; eta is a number
-    or has one per step. With m = n and the record in every batch it is Thm 3.2.
-    """
-    drawn = np.asarray(drawn, bool)
-    divergence = 0.0
-    for step_size, in_batch in zip(np.broadcast_to(eta, drawn.shape), drawn, strict=True):
-        divergence *= np.exp(-lam * step_size / 2)
-        if in_batch:
-            divergence += claimed_rdp(alpha, L, lam, m, sigma2, step_size)
-    return divergence
-
-
 _CONDITIONAL = symbols(
     "lam", "beta", "n", "m", "sigma2", "eta", "K", L=real(ge=0), batches=one_of(*BATCHES)
 )
@@ -144,8 +127,9 @@ _CONDITIONAL = symbols(
 @bound("dp-sgld-conditional-rdp", source="dp_sgld Thm 3.2's proof, conditional on the batches")
 @checked(**symbols("alpha"), **_CONDITIONAL)
 def conditional_rdp(alpha, L, lam, beta, n, m, sigma2, eta, K, batches="random"):
-    """Renyi divergence of order alpha after K steps, from `renyi_given_batches`; takes scalars.
+    """Renyi divergence of order alpha after K steps, given the batches; takes scalars.
 
+    R <- e^(-lam eta / 2) R + [record in batch] 4 alpha L^2 / (lam m^2 sigma2) (1 - e^(-lam eta/2)).
     `every`: the record is in all batches, the worst case. `cyclic`: the record is in every
     floor(n/m)-th batch, the last included. `random`: batches of m of n records, released with the
     last iterate; given the batches, the divergence is a sum over the steps that drew the record,

@@ -5,12 +5,9 @@ every gradient step there, and the accounting is called with the number of epoch
 """
 
 from dataclasses import dataclass
+from typing import Any
 
-from dpatlas.formulas.dp_sgld.theorems import (
-    claimed_epsilon_real,
-    sum_of_steps,
-    table4_ratio,
-)
+from dpatlas.formulas.dp_sgld.theorems import claimed_epsilon_real, sum_of_steps, table4_ratio
 
 BATCH = 128
 # Noise multipliers of the DP-SGD rows: noise deviation over max_grad_norm, by data set.
@@ -62,38 +59,15 @@ class PublishedRun:
         return float(claimed_epsilon_real(self.L, self.lam, self.n, self.sigma2, total, self.delta))
 
 
-def _cifar10(
-    table: int, backbone: str, *, eta: float | None, lam: float, beta: float, L: float, sigma: float
-) -> PublishedRun:
-    return PublishedRun(
-        table=table,
-        dataset="CIFAR10",
-        backbone=backbone,
-        n=50_000,
-        eta=eta,
-        lam=lam,
-        beta=beta,
-        L=L,
-        sigma=sigma,
-        epochs=30,
-        delta=1e-5,
-    )
+def _cifar10(table: int, backbone: str, **settings: Any) -> PublishedRun:
+    shared: dict[str, Any] = {"n": 50_000, "epochs": 30, "delta": 1e-5}
+    return PublishedRun(table, "CIFAR10", backbone, **shared, **settings)
 
 
 def _pneumonia(table: int, eta: float | None) -> PublishedRun:
-    return PublishedRun(
-        table=table,
-        dataset="Pneumonia",
-        backbone="resnet18",
-        n=5163,
-        eta=eta,
-        lam=5e-3,
-        beta=354,
-        L=18,
-        sigma=0.0082,
-        epochs=50,
-        delta=1e-4,
-    )
+    model: dict[str, Any] = {"n": 5163, "lam": 5e-3, "beta": 354, "L": 18}
+    training: dict[str, Any] = {"sigma": 0.0082, "epochs": 50, "delta": 1e-4}
+    return PublishedRun(table, "Pneumonia", "resnet18", eta=eta, **model, **training)
 
 
 PUBLISHED_RUNS = (

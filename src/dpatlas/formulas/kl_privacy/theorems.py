@@ -9,8 +9,6 @@ with variance beta_l in layer l. `sigma2` is the noise variance of the Langevin 
 raise `InputError` for scalars and arrays outside the declared domains, and work elementwise.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dpatlas.base.formulas import bound
@@ -225,56 +223,51 @@ def excess_risk_time(B, R, n, eps):
     return np.sqrt(eps * n * R / (2 * B))
 
 
-@dataclass(frozen=True)
-class SymbolicConstants:
-    """One row of Table 1 in TeX: as printed, and corrected where we correct it.
+def _symbols(variance, B, R, risk, R_corrected=None, risk_corrected=None) -> dict[str, str]:
+    """A row of Table 1 in TeX; R and risk as printed, and corrected where we correct them.
 
     B for any o; R and the excess risk for o = 1, without logarithms and constants, the risk
     without its 1/n^2.
     """
-
-    variance: str
-    B: str
-    R_printed: str
-    R_corrected: str
-    risk_printed: str
-    risk_corrected: str
-
-
-def _uncorrected(variance, B, R, risk):
-    """A row whose R and risk stand as printed."""
-    return SymbolicConstants(variance, B, R, R, risk, risk)
+    return {
+        "variance": variance,
+        "B": B,
+        "R_printed": R,
+        "R_corrected": R_corrected or R,
+        "risk_printed": risk,
+        "risk_corrected": risk_corrected or risk,
+    }
 
 
 TABLE_1 = {
-    "lecun": SymbolicConstants(
+    "lecun": _symbols(
         variance=r"\frac{1}{m_{l-1}}",
         B=r"\frac{o m (L - 1 + \frac{d}{m})}{2^{L - 1}}",
-        R_printed=r"\frac{n}{m (L - 1 + \frac{d}{m})}",
+        R=r"\frac{n}{m (L - 1 + \frac{d}{m})}",
         R_corrected=r"\frac{2^{L - 1} n}{m (L - 1 + \frac{d}{m})}",
-        risk_printed=r"\sqrt{\frac{1}{2^{L} \varepsilon}}",
+        risk=r"\sqrt{\frac{1}{2^{L} \varepsilon}}",
         risk_corrected=r"\sqrt{\frac{1}{\varepsilon}}",
     ),
-    "he": _uncorrected(
+    "he": _symbols(
         variance=r"\frac{2}{m_{l-1}}",
         B=r"o m (L - 1 + \frac{d}{m})",
         R=r"\frac{n}{m (L - 1 + \frac{d}{m})}",
         risk=r"\sqrt{\frac{1}{\varepsilon}}",
     ),
-    "ntk": _uncorrected(
+    "ntk": _symbols(
         variance=r"\frac{2}{m_l} (l < L), \frac{1}{o} (l = L)",
         B=r"d m (\frac{L - 1}{2} + \frac{o}{m})",
         R=r"\frac{n}{m (\frac{L - 1}{2} + \frac{1}{m})}",
         risk=r"\sqrt{\frac{d}{\varepsilon}}",
     ),
-    "xavier": SymbolicConstants(
+    "xavier": _symbols(
         variance=r"\frac{2}{m_{l-1} + m_l}",
         B=r"\frac{o d (L - 1 + \frac{d + o}{2 m})}{2^{L - 3} (1 + \frac{d}{m}) (1 + \frac{o}{m})}",
-        R_printed=r"\frac{n (1 + \frac{d}{m}) (1 + \frac{1}{m})}{d (L - 1 + \frac{d + 1}{2 m})}",
+        R=r"\frac{n (1 + \frac{d}{m}) (1 + \frac{1}{m})}{d (L - 1 + \frac{d + 1}{2 m})}",
         R_corrected=(
             r"\frac{2^{L - 1} n (1 + \frac{d}{m}) (1 + \frac{1}{m})}{d (L - 1 + \frac{d + 1}{2 m})}"
         ),
-        risk_printed=r"\sqrt{\frac{1}{2^{L} \varepsilon}}",
+        risk=r"\sqrt{\frac{1}{2^{L} \varepsilon}}",
         risk_corrected=r"\sqrt{\frac{1}{\varepsilon}}",
     ),
 }

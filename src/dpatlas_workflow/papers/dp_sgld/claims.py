@@ -33,7 +33,8 @@ from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import columns
 
 Records = Sequence[Record[Any]]
-# Curves of a `privacy_loss` record.
+# Names of a curve of a `privacy_loss` record, and two of them.
+CURVE = ("calibration", "schedule", "curve")
 BOUND, QUADRATIC = "full batch, hidden state", "quadratic, fixed start"
 
 
@@ -192,8 +193,9 @@ def growth(records: Records) -> pd.DataFrame:
     the power law through both. Without curves that have no point before.
     """
     rows = []
-    for record, curve, steps, epsilons in _curves(records):
-        half, row = steps[-1] / 2, {**curve, "record": record.id, "last": steps[-1]}
+    for record, names, steps, epsilons in _curves(records):
+        curve, half = names[2], steps[-1] / 2
+        row = dict(zip(CURVE, names, strict=True)) | {"record": record.id, "last": steps[-1]}
         if (reason := _infinite(record, curve, epsilons)) is None and steps[0] <= half:
             # From the last point at or before half the steps.
             first = int(np.searchsorted(steps, half, side="right")) - 1
@@ -202,7 +204,7 @@ def growth(records: Records) -> pd.DataFrame:
                 log_at_half = np.interp(math.log(half), np.log(steps[first:]), logs)
                 row["growth"] = math.expm1(logs[-1] - log_at_half)
             else:
-                reason = f"{curve['curve']} of {record.id} is zero at some step"
+                reason = f"{curve} of {record.id} is zero at some step"
         elif reason is None:
             continue
         rows.append({**row, "half": half, "undecided": reason})
@@ -220,26 +222,23 @@ def attained(records: Records) -> pd.DataFrame:
     """
     rows = []
     for record in records:
-        curves = {tuple(curve.values()): rest for _, curve, *rest in _curves([record])}
+        curves = {names: of_curve for _, names, *of_curve in _curves([record])}
         quadratics = [names for names in curves if names[2] == QUADRATIC]
         if not quadratics:
             raise NotRun(f"{record.id} has no curve {QUADRATIC}")
         for calibration, schedule, _ in quadratics:
-            row: Row = {"record": record.id, "calibration": calibration}
-            both = []
-            for name in (QUADRATIC, BOUND):
-                if (calibration, schedule, name) not in curves:
-                    found = f"{schedule} steps, noise {calibration}"
-                    raise NotRun(f"{record.id} has no curve {name} for {found}")
-                both.append(curves[calibration, schedule, name])
-                row["undecided"] = row.get("undecided") or _infinite(
-                    record, {"curve": name}, both[-1][1]
-                )
-            if not row["undecided"]:
-                (steps, exact), (_, bound) = both
-                distance, larger = np.abs(bound - exact), np.maximum(bound, exact)
+            if (calibration, schedule, BOUND) not in curves:
+                found = f"{schedule} steps, noise {calibration}"
+                raise NotRun(f"{record.id} has no curve {BOUND} for {found}")
+            (steps, exact), (_, bound) = (
+                curves[calibration, schedule, name] for name in (QUADRATIC, BOUND)
+            )
+            undecided = _infinite(record, QUADRATIC, exact) or _infinite(record, BOUND, bound)
+            row: Row = {"record": record.id, "calibration": calibration, "undecided": undecided}
+            if not undecided:
+                larger = np.maximum(bound, exact)
                 deviations = np.divide(
-                    distance, larger, out=np.zeros_like(distance), where=larger > 0
+                    np.abs(bound - exact), larger, out=np.zeros_like(larger), where=larger > 0
                 )
                 worst = int(deviations.argmax())
                 row |= {"step": steps[worst], "deviation": float(deviations[worst])}
@@ -253,19 +252,31 @@ def over_claims(records: Records) -> pd.DataFrame:
     Of the Renyi divergence, to base e, over Thm 3.2 and over Thm 3.1 with whatever constant, and of
     delta, to base 10, each for m = n (`full`) and m < n.
     """
-    rows = []
-    ratios_of = {
-        "divergence": _divergences,
-        "divergence, any constant": _divergences_for_any_constant,
-        "delta": _deltas,
+    found: dict[tuple[str, bool], list[tuple[float, str]]] = {
+        (quantity, full): []
+        for quantity in ("divergence", "divergence, any constant", "delta")
+        for full in (False, True)
     }
-    for quantity, ratios in ratios_of.items():
-        for full in (False, True):
-            found = [each for record in records for each in ratios(record, full)]
-            if found:
-                ratio, point = max(found)
-                row = {"quantity": quantity, "full": full, "log_ratio": ratio, "point": point}
-                rows.append(row)
+    for record in records:
+        n, L = record.facts["n"], record.facts["lipschitz"]
+        for row in record.tables["scan"]:
+            full, total = row["m"] == n, row["K"] * row["eta"]
+            point = f"{_law(row)}, sigma2 {row['sigma2']:g}, K {row['K']}, order {row['alpha']:g}"
+            what = f"log of exact over claimed divergence, {point}"
+            found["divergence", full].append((_log(row["exact"] / row["claimed"]), what))
+            # Thm 3.1 claims the most where the log-Sobolev constant is 0.
+            most = float(claimed_rdp_lsi(row["alpha"], L, 0.0, n, row["sigma2"], total))
+            what = f"log of exact divergence over the most that Thm 3.1 claims, {point}"
+            found["divergence, any constant", full].append((_log(row["exact"] / most), what))
+        for row in record.tables["calibrated"]:
+            what = f"log10 of exact over promised delta, {_law(row)}, K {row['K']}"
+            ratio = _log(row["delta"] / record.spec.delta) / math.log(10)
+            found["delta", row["m"] == n].append((ratio, what))
+    rows = []
+    for (quantity, full), points in found.items():
+        if points:
+            ratio, point = max(points)
+            rows.append({"quantity": quantity, "full": full, "log_ratio": ratio, "point": point})
     return pd.DataFrame(rows)
 
 
@@ -302,57 +313,20 @@ FINDINGS = {"sgld-7": counterexample_found}
 
 def _curves(
     records: Records,
-) -> Iterator[tuple[Record[Any], dict[str, str], np.ndarray, np.ndarray]]:
-    """Each curve by name with its steps and epsilons, NaN where infinite."""
-    names = ["calibration", "schedule", "curve"]
+) -> Iterator[tuple[Record[Any], tuple[str, str, str], np.ndarray, np.ndarray]]:
+    """Each curve, by what `CURVE` names, with its steps and epsilons, NaN where infinite."""
     for record in records:
-        for at, rows in columns([record], "curves").groupby(names, sort=False):
-            epsilons = rows.epsilon.to_numpy(float)
-            yield record, dict(zip(names, at, strict=True)), rows.step.to_numpy(), epsilons
+        for at, rows in columns([record], "curves").groupby(list(CURVE), sort=False):
+            yield record, at, rows.step.to_numpy(), rows.epsilon.to_numpy(float)
 
 
-def _infinite(record: Record[Any], curve: Mapping[str, str], epsilons: np.ndarray) -> str | None:
-    found = f"{curve['curve']} of {record.id} is infinite at some step"
-    return found if np.isnan(epsilons).any() else None
-
-
-def _divergences(record: Record[Any], full: bool) -> Iterator[tuple[float, str]]:
-    """Log of exact over claimed Renyi divergence of all scanned laws."""
-    for row in _scanned(record, full):
-        what = "log of exact over claimed divergence"
-        yield _log(row["exact"] / row["claimed"]), f"{what}, {_point(row)}"
-
-
-def _divergences_for_any_constant(record: Record[Any], full: bool) -> Iterator[tuple[float, str]]:
-    """As `_divergences`, over the most that Thm 3.1 claims with any log-Sobolev constant."""
-    n, lipschitz = record.facts["n"], record.facts["lipschitz"]
-    for row in _scanned(record, full):
-        setting = {"n": n, "sigma2": row["sigma2"], "sum_eta": row["K"] * row["eta"]}
-        most = float(claimed_rdp_lsi(row["alpha"], lipschitz, 0.0, **setting))
-        what = "log of exact divergence over the most that Thm 3.1 claims"
-        yield _log(row["exact"] / most), f"{what}, {_point(row)}"
-
-
-def _scanned(record: Record[Any], full: bool) -> Iterator[Row]:
-    return (row for row in record.tables["scan"] if (row["m"] == record.facts["n"]) == full)
-
-
-def _deltas(record: Record[Any], full: bool) -> Iterator[tuple[float, str]]:
-    """log10 of exact over promised delta of all laws."""
-    for row in record.tables["calibrated"]:
-        if (row["m"] == record.facts["n"]) == full:
-            what = f"log10 of exact over promised delta, {_law(row)}, K {row['K']}"
-            yield _log(row["delta"] / record.spec.delta) / math.log(10), what
+def _infinite(record: Record[Any], curve: str, epsilons: np.ndarray) -> str | None:
+    return f"{curve} of {record.id} is infinite at some step" if np.isnan(epsilons).any() else None
 
 
 def _law(row: Row) -> str:
     """A pair of data sets with batch and step size, in words."""
     return f"1 against {row['x_prime']:g} among {row['rest']:g}s, m {row['m']}, eta {row['eta']:g}"
-
-
-def _point(row: Row) -> str:
-    """A scanned law with noise, steps and order, in words."""
-    return f"{_law(row)}, sigma2 {row['sigma2']:g}, K {row['K']}, order {row['alpha']:g}"
 
 
 def _log(ratio: float) -> float:

@@ -31,6 +31,7 @@ from dpatlas_workflow.papers.dp_sgld.records import (
     Radius,
     Regulariser,
     batch_of_at_most,
+    names_once,
 )
 from dpatlas_workflow.papers.dp_sgld.records.accuracy import AccuracySpec, LangevinSchedule
 from dpatlas_workflow.papers.dp_sgld.records.accuracy_tuning import AccuracyGrid, Batches
@@ -105,18 +106,13 @@ class ProtocolSettings(Shared, Clips):
     readings: list[ReadingChoice] = setting("Readings of the paper's settings.", min_length=1)
     sets: list[ProtocolSet] = setting("Data sets with their features.", min_length=1)
 
+    _names = names_once("readings")
+
     @model_validator(mode="after")
     def _has_whole_batches(self) -> "ProtocolSettings":
         for i, part in enumerate(self.sets):
             if self.batch > part.data.n_train:
                 raise InputError(f"sets.{i}.data.n_train", part.data.n_train, f">= {self.batch}")
-        return self
-
-    @model_validator(mode="after")
-    def _names_each_reading_once(self) -> "ProtocolSettings":
-        names = [reading.name for reading in self.readings]
-        if len(set(names)) < len(names):
-            raise InputError("readings", names, "each name once")
         return self
 
 
@@ -219,7 +215,6 @@ def tunings(config: General) -> list[Spec]:
 
 
 def _tuned(config: General) -> dict[str, list[TunedRuns]]:
-    """Reported runs with their tunings, by kind."""
     block: DpSgldSettings = config.dp_sgld
     protocol = block.protocol.plain_without("sets", "readings")
     protocol["readings"] = [each.fields(block.feature_norm) for each in block.protocol.readings]

@@ -2,12 +2,13 @@
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Tag, model_validator
 
 from dpatlas.base.fields import AsWritten, ClassName, Model, Once, Rate, setting
 from dpatlas.base.specs import Spec
+from dpatlas.data.registry import DATA_SETS
 from dpatlas.errors import InputError
 from dpatlas_workflow.config.common import run_blocks, run_spec
 from dpatlas_workflow.config.root import General
@@ -19,18 +20,10 @@ from dpatlas_workflow.papers.kl_privacy.records.training import Networks, Output
 
 KEY = "kl_privacy"
 
-Cifar10Class = Literal[
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-]
+if TYPE_CHECKING:
+    Cifar10Class = str
+else:
+    Cifar10Class = Literal[DATA_SETS["cifar10"].classes]
 # Number of shown steps of a training, at most, beside those that claims and figures ask for.
 SHOWN = 30
 

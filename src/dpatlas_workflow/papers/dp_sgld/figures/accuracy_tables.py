@@ -14,13 +14,14 @@ from dpatlas_workflow.papers.dp_sgld.figures.arms import (
     arm_row,
     cells_of,
     columns_of,
+    headings,
+    in_words,
 )
-from dpatlas_workflow.papers.dp_sgld.figures.words import in_words
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import arms
 from dpatlas_workflow.show.output import ShownTable
 from dpatlas_workflow.show.rows import Records, Row, mean_and_error, of_kind
-from dpatlas_workflow.show.tables import Cell, Math, Measured, Part
+from dpatlas_workflow.show.tables import Measured, Part
 
 # Behind the name of a method whose weights are not decayed.
 WITHOUT_L2: dict[float | None, str] = {0.0: ", no L2 term"}
@@ -49,37 +50,16 @@ COLUMNS = (
     *SETTINGS,
     "weight_decay",
 )
-HEADINGS: dict[str, Cell] = {
-    "comparison": "accounting",
-    "method": "method",
-    "epsilon": Math(r"\varepsilon"),
-    "accuracy": "accuracy",
-    "claimed_epsilon": Math(r"\varepsilon \text{ claimed}"),
-    "guaranteed_epsilon": Math(r"\varepsilon \text{ guaranteed}"),
-    "guaranteed_by": "by",
-    "relation": "neighbours",
-    "l2": Math(r"\lambda"),
-    "lr": "step size",
-    "batch": "batch",
-    "epochs": "epochs",
-    "max_grad_norm": "clip",
-    "sigma": Math(r"\sigma"),
-    "noise_multiplier": "noise multiplier",
-}
-PAPER: dict[str, Cell] = {
-    "reading": "reading",
-    "method": "method",
-    "accuracy": "accuracy",
-    "best_epoch": "best epoch on test",
-    "claimed_epsilon": Math(r"\varepsilon \text{ claimed}"),
-    "guaranteed_epsilon": Math(r"\varepsilon \text{ guaranteed}"),
-    "relation": "neighbours",
-    "l2": Math(r"\lambda"),
-    "lr": "first step",
-    "sigma": Math(r"\sigma"),
-    "max_grad_norm": "clip",
-    "noise_multiplier": "noise multiplier",
-}
+TUNED = headings(
+    "comparison method epsilon accuracy claimed_epsilon guaranteed_epsilon guaranteed_by relation "
+    "l2 lr batch epochs max_grad_norm sigma noise_multiplier",
+    lr="step size",
+)
+PAPER = headings(
+    "reading method accuracy best_epoch claimed_epsilon guaranteed_epsilon relation l2 lr sigma "
+    "max_grad_norm noise_multiplier",
+    lr="first step",
+)
 
 
 def accuracy_table(records: Records, schedule: str) -> ShownTable:
@@ -102,19 +82,19 @@ def accuracy_table(records: Records, schedule: str) -> ShownTable:
 
 def protocol_rows(record: Record[Any], schedule: str) -> list[Row]:
     """One row per arm of the schedule, in the order of the record."""
-    rows = []
-    for arm in arms(record):
-        if arm["schedule"] != schedule:
-            continue
-        row = arm_row(record, arm) | columns_of(arm, ("reading", "weight_decay"))
-        row |= shared_by(record) | mean_and_error("best_epoch", arm["best_epoch_accuracy"])
-        rows.append(row | {"protocol": "paper"})
-    return rows
+    return [
+        _row(record, arm)
+        | mean_and_error("best_epoch", arm["best_epoch_accuracy"])
+        | {"protocol": "paper"}
+        for arm in arms(record)
+        if arm["schedule"] == schedule
+    ]
 
 
-def shared_by(record: Record[Any]) -> Row:
-    """What the rows of a regression's record share."""
+def _row(record: Record[Any], arm: Row) -> Row:
     return {
+        **arm_row(record, arm),
+        **columns_of(arm, ("reading", "weight_decay")),
         "features": record.spec.features,
         "feature_norm": record.spec.feature_norm,
         "inputs": record.facts["inputs"],
@@ -127,15 +107,12 @@ def accuracy_rows(record: Record[Any], schedule: str) -> list[Row]:
 
     DP-SGD that accounts for add_remove stands for itself in both comparisons that let it.
     """
-    shared = shared_by(record) | {"protocol": "tuned"}
     rows = []
     for arm in arms(record):
-        if arm["schedule"] not in (schedule, None):
-            continue
-        in_both = arm["method"] == "dp-sgd" and arm["comparison"] == "published"
-        for comparison in ("published", "theorem") if in_both else (arm["comparison"],):
-            row = arm_row(record, arm) | columns_of(arm, ("weight_decay",))
-            rows.append(row | shared | {"comparison": comparison})
+        if arm["schedule"] in (schedule, None):
+            in_both = arm["method"] == "dp-sgd" and arm["comparison"] == "published"
+            for comparison in ("published", "theorem") if in_both else (arm["comparison"],):
+                rows.append(_row(record, arm) | {"protocol": "tuned", "comparison": comparison})
     methods, comparisons = list(METHODS), [None, *COMPARISONS]
     return sorted(
         rows,
@@ -184,11 +161,10 @@ def accuracy_part(rows: Sequence[Row]) -> Part:
         f"Tuned methods, ours: {_in_words(first)} Settings: chosen for every method before, on "
         f"records of no run ({first['tuned_by']})"
     )
-    return Part.of(caption, HEADINGS, lines)
+    return Part.of(caption, TUNED, lines)
 
 
 def _l2(row: Row) -> float:
-    """Weight of the regulariser."""
     return row["lambda"] if row["weight_decay"] is None else row["weight_decay"]
 
 

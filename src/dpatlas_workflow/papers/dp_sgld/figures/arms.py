@@ -1,13 +1,13 @@
 """What dp_sgld's tables and figures of accuracies say of an arm."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dpatlas_workflow.papers.dp_sgld.figures.words import backbone_name
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.rows import Row, mean_and_error
-from dpatlas_workflow.show.tables import Measured
+from dpatlas_workflow.show.tables import Cell, Math, Measured
 
+FEATURES = {"penultimate": "features", "softmax": "softmax outputs", "raw": "raw columns"}
 METHODS = {
     "no-dp": "No DP",
     "dp-sgd": "DP-SGD",
@@ -48,6 +48,42 @@ SETTINGS = (
     "noise_multiplier",
 )
 IDENTITY = ("method", "comparison", "epsilon", "schedule")
+# Of columns that tables for people have, where that is not their name.
+HEADINGS: dict[str, Cell] = {
+    "epsilon": Math(r"\varepsilon"),
+    "best_epoch": "best epoch on test",
+    "claimed_epsilon": Math(r"\varepsilon \text{ claimed}"),
+    "guaranteed_epsilon": Math(r"\varepsilon \text{ guaranteed}"),
+    "guaranteed_by": "by",
+    "relation": "neighbours",
+    "comparison": "accounting",
+    "unfreeze": "trained",
+    "trained_parameters": "parameters",
+    "l2": Math(r"\lambda"),
+    "sigma": Math(r"\sigma"),
+    "max_grad_norm": "clip",
+    "noise_multiplier": "noise multiplier",
+}
+
+
+def headings(columns: str, lr: str) -> dict[str, Cell]:
+    """The heading of each column, named with spaces between; lr: that of the step size."""
+    return {name: HEADINGS.get(name, name) for name in columns.split()} | {"lr": lr}
+
+
+def backbone_name(backbone: Mapping[str, str] | None) -> str | None:
+    """The name in the config of the backbone behind a record; None for raw columns."""
+    return None if backbone is None else backbone["id"].rpartition("-")[0]
+
+
+def in_words(features: str, backbone: str | None) -> str:
+    """What a regression sees of a record."""
+    return f"{FEATURES[features]} of {backbone}" if backbone else FEATURES[features]
+
+
+def seen_in(record: Record[Any]) -> str:
+    """What the regressions of a record see, in words."""
+    return in_words(record.spec.features, backbone_name(record.facts["backbone"]))
 
 
 def arm_row(record: Record[Any], arm: Row) -> Row:

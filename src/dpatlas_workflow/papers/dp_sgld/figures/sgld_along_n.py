@@ -1,14 +1,18 @@
 """dp_sgld: the comparison of Table 1 along the number of records, by reading of its settings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dpatlas_workflow.papers.dp_sgld.figures.arms import STATED, columns_of
-from dpatlas_workflow.papers.dp_sgld.figures.words import backbone_name, in_words
-from dpatlas_workflow.papers.dp_sgld.table_1 import printed_accuracies
+from dpatlas_workflow.papers.dp_sgld.figures.arms import (
+    STATED,
+    backbone_name,
+    columns_of,
+    seen_in,
+)
+from dpatlas_workflow.papers.dp_sgld.printed import READING, accuracies_of_table_1
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import arms
 from dpatlas_workflow.show.look import BLUE, GREEN, RED, Look
@@ -29,6 +33,7 @@ from dpatlas_workflow.show.rows import (
     Row,
     Settings,
     averaged,
+    grouped,
     mean_interval,
     some,
     span,
@@ -49,10 +54,8 @@ NEAR = 0.03
 LEAD = Axis("accuracy less that\nof DP-SGD, points", percent=True, ends=(-NEAR, NEAR))
 # Height, of that axis, of the number of a difference beyond it.
 LINE = 0.006
-# The reading whose settings are those that the paper states.
-PRINTED_READING = "paper"
-# Data set and backbone.
-Set = tuple[str, str | None]
+# What tells apart the sets of private records.
+SET = ("data", "backbone")
 COLUMNS = (
     "source",
     "reading",
@@ -87,29 +90,25 @@ def sgld_along_n(records: Records, settings: Settings) -> ShownFigure:
     rows = [along_n(record, arm) for record in shown for arm in arms(record)]
     rows += [lead for record in shown for lead in _leads(record)]
     rows += _printed_rows(shown)
-    return along_n_figure(rows, _notes(shown))
-
-
-def along_n_figure(rows: list[Row], notes: list[str]) -> ShownFigure:
-    """The figure of these rows of its csv."""
-    numbers: dict[Set, set[int]] = {}
-    for row in rows:
-        numbers.setdefault(_set_of(row), set()).update(
-            [row["n_train"]] if row["source"] == OURS else []
-        )
-    along = [each for each, found in numbers.items() if len(found) > 1]
+    numbers = {
+        each: sorted({row["n_train"] for row in of_set})
+        for each, of_set in grouped(where(rows, source=OURS), *SET).items()
+    }
     alone = [each for each, found in numbers.items() if len(found) == 1]
-    constant = where(rows, schedule="constant")
+    constant = grouped(where(rows, schedule="constant"), *SET)
     lines: list[list[Panel | None]] = []
-    for each in along:
-        x = Axis("private records $n$", log=True, ticks=sorted(numbers[each]), margin=0.16)
-        y = accuracy(f"test accuracy, %\n{_name(each)}")
-        lines += _two_lines([row for row in constant if _set_of(row) == each], x, y, "n_train")
+    for each, found in numbers.items():
+        if each not in alone:
+            x = Axis("private records $n$", log=True, ticks=found, margin=0.16)
+            y = accuracy(f"test accuracy, %\n{_name(each)}")
+            lines += _two_lines(constant.get(each, []), x, y, "n_train")
     if alone:
-        x = names([_label(each, numbers[each]) for each in alone], "set, features, records")
-        of_alone = [row for row in constant if _set_of(row) in alone]
+        labels = [f"{_name(each)}\n$n$ = {span(numbers[each])}" for each in alone]
+        x = names([label.replace(", ", ",\n") for label in labels], "set, features, records")
+        of_alone = [row for each in alone for row in constant.get(each, [])]
         lines += _two_lines(of_alone, x, accuracy(), lambda row: alone.index(_set_of(row)))
-    return ShownFigure([PanelGrid(lines, 0.6 + 1.8 * len(lines))], COLUMNS, rows, notes)
+    grid = PanelGrid(lines, 0.6 + 1.8 * len(lines))
+    return ShownFigure([grid], COLUMNS, rows, _notes(shown))
 
 
 def _two_lines(rows: Sequence[Row], x: Axis, y: Axis, column: Column) -> list[list[Panel | None]]:
@@ -144,17 +143,13 @@ def _outside(rows: Sequence[Row], column: Column) -> list[Words]:
     return words
 
 
-def _set_of(row: Row) -> Set:
-    return row["data"], row["backbone"]
+def _set_of(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in SET)
 
 
-def _name(each: Set) -> str:
-    data, backbone = each
+def _name(of_set: tuple[Any, ...]) -> str:
+    data, backbone = of_set
     return f"{data}, {backbone or 'raw'}"
-
-
-def _label(each: Set, numbers: Iterable[int]) -> str:
-    return f"{_name(each)}\n$n$ = {span(numbers)}".replace(", ", ",\n")
 
 
 def along_n(record: Record[Any], arm: Row) -> Row:
@@ -172,9 +167,10 @@ def along_n(record: Record[Any], arm: Row) -> Row:
 
 def _leads(record: Record[Any]) -> list[Row]:
     """Accuracy of every other arm less that of DP-SGD, run by run."""
-    by_settings: dict[tuple[str, str], dict[str, Row]] = {}
-    for arm in arms(record):
-        by_settings.setdefault((arm["reading"], arm["schedule"]), {})[_method(arm)] = arm
+    by_settings = {
+        settings: {_method(arm): arm for arm in of_settings}
+        for settings, of_settings in grouped(arms(record), "reading", "schedule").items()
+    }
     return [
         {
             **_of_set(record),
@@ -214,7 +210,7 @@ def _printed_rows(records: list[Record[Any]]) -> list[Row]:
     return [
         {
             "source": PRINTED,
-            "reading": PRINTED_READING,
+            "reading": READING,
             "schedule": "constant",
             "data": data,
             "backbone": backbone,
@@ -225,17 +221,12 @@ def _printed_rows(records: list[Record[Any]]) -> list[Row]:
             "runs": ids,
         }
         for (data, classes, backbone), ids in runs.items()
-        for method, cell in printed_accuracies(data, classes, backbone).items()
-        for n, epsilon, accuracy in [cell]
+        for method, (n, epsilon, accuracy) in accuracies_of_table_1(data, classes, backbone).items()
     ]
 
 
 def _notes(records: list[Record[Any]]) -> list[str]:
-    sets = dict.fromkeys(
-        f"{record.spec.data.name}, "
-        f"{in_words(record.spec.features, backbone_name(record.facts['backbone']))}"
-        for record in records
-    )
+    sets = dict.fromkeys(f"{record.spec.data.name}, {seen_in(record)}" for record in records)
     fields = records[0].spec
     readings = [
         f"{reading.name}: first step {reading.step_size:g}/beta, lambda = {reading.lam:.3g}"

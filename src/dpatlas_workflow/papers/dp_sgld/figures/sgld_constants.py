@@ -6,7 +6,7 @@ from typing import Any
 
 from dpatlas.formulas.dp_sgld.published import PRINTED_TABLE_4, TABLE_4
 from dpatlas.formulas.dp_sgld.theorems import smoothness, table4_ratio
-from dpatlas_workflow.papers.dp_sgld.figures.words import backbone_name, in_words
+from dpatlas_workflow.papers.dp_sgld.figures.arms import seen_in
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.output import ShownTable
 from dpatlas_workflow.show.rows import Records, Row, Settings, some, where
@@ -63,26 +63,25 @@ def printed_rows(runs: list[str]) -> list[Row]:
     rows = []
     for problem in TABLE_4:
         beta, condition, ratio = PRINTED_TABLE_4[problem.dataset, problem.backbone]
-        rows.append(
-            {
-                "part": "printed",
-                "dataset": problem.dataset,
-                "features": problem.backbone,
-                "n": problem.n,
-                "inputs": problem.features,
-                "classes": problem.classes,
-                "lambda": problem.lam,
-                "epsilon": 1.0,
-                "delta": 1e-5,
-                "beta": beta,
-                "beta_over_lambda_printed": condition,
-                "beta_over_lambda": problem.beta / problem.lam,
-                "ratio_printed": ratio,
-                "ratio_classes": problem.ratio(problem.classes),
-                "ratio_parameters": problem.ratio(problem.parameters),
-                "runs": runs,
-            }
-        )
+        row = {
+            "part": "printed",
+            "dataset": problem.dataset,
+            "features": problem.backbone,
+            "n": problem.n,
+            "inputs": problem.features,
+            "classes": problem.classes,
+            "lambda": problem.lam,
+            "epsilon": 1.0,
+            "delta": 1e-5,
+            "beta": beta,
+            "beta_over_lambda_printed": condition,
+            "beta_over_lambda": problem.beta / problem.lam,
+            "ratio_printed": ratio,
+            "ratio_classes": problem.ratio(problem.classes),
+            "ratio_parameters": problem.ratio(problem.parameters),
+            "runs": runs,
+        }
+        rows.append(row)
     return rows
 
 
@@ -96,32 +95,28 @@ def our_rows(record: Record[Any]) -> list[Row]:
     rows = []
     for lam in sorted(selected):
         beta = eigenvalue / 2 + lam
-        condition = beta / lam
-        ratios = {
-            name: float(table4_ratio(n, epsilon, delta, d, condition))
-            for name, d in (
-                ("ratio_classes", classes),
-                ("ratio_parameters", classes * facts["inputs"]),
-            )
-        }
-        rows.append(
-            {
-                "part": "ours",
-                "dataset": fields.data.name,
-                "features": in_words(fields.features, backbone_name(facts["backbone"])),
-                "n": n,
-                "inputs": facts["inputs"],
-                "classes": classes,
-                "lambda": lam,
-                "epsilon": epsilon,
-                "delta": delta,
-                "beta": beta,
-                "beta_public": float(smoothness(fields.feature_norm, lam)),
-                "beta_over_lambda": condition,
-                **ratios,
-                "runs": list(record.ids),
-            }
+        by_classes, by_parameters = (
+            float(table4_ratio(n, epsilon, delta, d, beta / lam))
+            for d in (classes, classes * facts["inputs"])
         )
+        row = {
+            "part": "ours",
+            "dataset": fields.data.name,
+            "features": seen_in(record),
+            "n": n,
+            "inputs": facts["inputs"],
+            "classes": classes,
+            "lambda": lam,
+            "epsilon": epsilon,
+            "delta": delta,
+            "beta": beta,
+            "beta_public": float(smoothness(fields.feature_norm, lam)),
+            "beta_over_lambda": beta / lam,
+            "ratio_classes": by_classes,
+            "ratio_parameters": by_parameters,
+            "runs": list(record.ids),
+        }
+        rows.append(row)
     return rows
 
 

@@ -19,7 +19,7 @@ from dpatlas_workflow.show.panel import (
     ShownFigure,
     series,
 )
-from dpatlas_workflow.show.rows import Records, Row, Settings, only, where
+from dpatlas_workflow.show.rows import Records, Row, Settings, grouped, only, where
 
 EXCESS_LEVELS = (1, 10, 100, 1000)
 # Exact over promised delta falls to 1e-40 for large batches: cut off there.
@@ -35,20 +35,31 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     """Exact over claimed divergence, exact over promised delta, and where the claim is violated."""
     record = only(records, "counterexample")
     fields, facts = record.spec, record.facts
-    rows = scan_rows(record)
+    rows = [
+        {
+            **row,
+            "ratio": facts["n"] / row["m"],
+            "value": row["exact"] / row["claimed"],
+            "runs": [record.id],
+        }
+        for row in record.tables["scan"]
+    ]
     eta, alpha = _middle(fields.etas), _middle(fields.alphas)
-    # The scanned noise next to that of Thm 4.2.
-    sigma2 = _nearest(fields.sigma2s, facts["calibrated_sigma2"])
+    # The scanned noise next to that of Thm 4.2, on a log axis.
+    promised_noise = facts["calibrated_sigma2"]
+    sigma2 = min(fields.sigma2s, key=lambda scanned: abs(np.log(scanned / promised_noise)))
     alone = {"x_prime": -1.0, "rest": -1.0, "eta": eta}
     ratios = sorted({row["ratio"] for row in rows})
     x = Axis("batches of a pass, $n/m$", log=True, ticks=ratios, ends=(0.9, 1.1 * ratios[-1]))
     at_noise = _of_panel("divergence", where(rows, **alone, sigma2=sigma2, alpha=alpha))
     promised = calibrated_rows(record, **alone)
-    worst = worst_rows(rows)
+    # Of every law the row with the largest excess over K and alpha.
+    laws = grouped(rows, "x_prime", "rest", "eta", "m", "sigma2").values()
+    worst = [max(of_law, key=lambda row: row["value"]) for of_law in laws]
     largest = _of_panel("region", where(worst, **alone))
     compared = _of_panel("others", where(worst, sigma2=sigma2))
     steps = dict(zip(fields.steps, ramp([f"$K$ = {K}" for K in fields.steps]), strict=True))
-    noise = number(facts["calibrated_sigma2"])
+    noise = number(promised_noise)
     above = [
         Panel(
             rf"Rényi divergence, $\eta$ = {eta:g}, $\sigma^2$ = {sigma2:g}",
@@ -85,28 +96,6 @@ def sgld_counterexample(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure([PanelGrid([above, below], 5.2)], ("panel", *names, "value"), shown, notes)
 
 
-def scan_rows(record: Record[Any]) -> list[Row]:
-    """One row per point of the scan; `value` is exact over claimed."""
-    return [
-        {
-            **row,
-            "ratio": record.facts["n"] / row["m"],
-            "value": row["exact"] / row["claimed"],
-            "runs": [record.id],
-        }
-        for row in record.tables["scan"]
-    ]
-
-
-def worst_rows(rows: Sequence[Row]) -> list[Row]:
-    """Of every law the row with the largest excess over K and alpha."""
-    laws: dict[tuple[float, ...], list[Row]] = {}
-    for row in rows:
-        law = tuple(row[name] for name in ("x_prime", "rest", "eta", "m", "sigma2"))
-        laws.setdefault(law, []).append(row)
-    return [max(of_law, key=lambda row: row["value"]) for of_law in laws.values()]
-
-
 def calibrated_rows(record: Record[Any], **law: float) -> list[Row]:
     """Exact over promised delta of one pair of data sets at one step size."""
     promised, facts = record.spec.delta, record.facts
@@ -132,13 +121,15 @@ def _of_panel(name: str, rows: Iterable[Row]) -> list[Row]:
 
 def _by_neighbours(x: Axis, rows: list[Row], sigma2: float) -> Panel:
     """A line for every pair of data sets (colour, marker) and eta (line)."""
+    sizes = sorted({row["eta"] for row in rows}, reverse=True)
+    neighbours = sorted({(row["x_prime"], row["rest"]) for row in rows}, reverse=True)
     etas = {
         eta: Look(rf"$\eta$ = {eta:g}", "black", "", look.linestyle)
-        for eta, look in zip([eta for (eta,) in _ordered(rows, "eta")], cycle(SERIES), strict=False)
+        for eta, look in zip(sizes, cycle(SERIES), strict=False)
     }
     pairs = {
         pair: replace(look, label="{:g} among {:g}s".format(*pair), linestyle="")
-        for pair, look in zip(_ordered(rows, "x_prime", "rest"), cycle(SERIES), strict=False)
+        for pair, look in zip(neighbours, cycle(SERIES), strict=False)
     }
     drawn = [
         each
@@ -155,11 +146,6 @@ def _by_neighbours(x: Axis, rows: list[Row], sigma2: float) -> Panel:
     y = Axis(r"largest exact / claimed $R_\alpha$", log=True)
     title = rf"other records and $\eta$, $\sigma^2$ = {sigma2:g}"
     return Panel(title, x, y, drawn, across=[1.0], legend=legend)
-
-
-def _ordered(rows: list[Row], *names: str) -> list[tuple[float, ...]]:
-    """The different values of the columns, the largest first."""
-    return sorted({tuple(row[name] for name in names) for row in rows}, reverse=True)
 
 
 def _region(x: Axis, rows: list[Row], eta: float) -> Panel:
@@ -182,11 +168,6 @@ def _region(x: Axis, rows: list[Row], eta: float) -> Panel:
 def _middle(values: Sequence[float]) -> float:
     """The element nearest to the geometric middle from below."""
     return sorted(values)[(len(values) - 1) // 2]
-
-
-def _nearest(values: Sequence[float], target: float) -> float:
-    """On a log axis."""
-    return min(values, key=lambda value: abs(np.log(value / target)))
 
 
 def _listed(values: Iterable[float]) -> str:

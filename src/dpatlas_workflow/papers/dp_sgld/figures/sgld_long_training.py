@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from dpatlas_workflow.papers.dp_sgld.figures.arms import columns_of
-from dpatlas_workflow.papers.dp_sgld.figures.words import backbone_name, in_words
+from dpatlas_workflow.papers.dp_sgld.figures.arms import columns_of, seen_in
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import arms
 from dpatlas_workflow.show.look import BLUE, GREEN, RED, Look
@@ -53,7 +52,17 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     """Accuracy against steps at one guaranteed epsilon; what all iterates would cost."""
     record = only(records, "long_training")
     fields = record.spec
-    rows = [row for arm in arms(record) for row in long_rows(record, arm)]
+    rows: list[Row] = []
+    for arm in arms(record):
+        shared = {
+            **columns_of(arm, ("method", "steps", *SETTINGS)),
+            "tuned_by": fields.tuning,
+            "runs": list(record.ids),
+        }
+        rows += [
+            {"quantity": "accuracy", **mean_interval(arm["accuracy"]), **shared},
+            {"quantity": "ordinary epsilon", "value": arm["ordinary_epsilon"], **shared},
+        ]
     steps = Axis("full-batch steps $K$ (= epochs)", log=True, ticks=fields.steps)
     epsilon = Axis(r"$\varepsilon$ if all iterates were released", log=True)
     measured, spent = (where(rows, quantity=name) for name in ("accuracy", "ordinary epsilon"))
@@ -75,29 +84,15 @@ def sgld_long_training(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure([PanelGrid([panels], 2.6)], COLUMNS, rows, _notes(record))
 
 
-def long_rows(record: Record[Any], arm: Row) -> list[Row]:
-    """Accuracy, with its interval, and epsilon of all iterates of one arm."""
-    shared = {
-        **columns_of(arm, ("method", "steps", *SETTINGS)),
-        "tuned_by": record.spec.tuning,
-        "runs": list(record.ids),
-    }
-    return [
-        {"quantity": "accuracy", **mean_interval(arm["accuracy"]), **shared},
-        {"quantity": "ordinary epsilon", "value": arm["ordinary_epsilon"], **shared},
-    ]
-
-
 def _notes(record: Record[Any]) -> list[str]:
     fields, facts = record.spec, record.facts
-    seen = in_words(fields.features, backbone_name(facts["backbone"]))
     guaranteed = [
         arm["guaranteed_epsilon"]
         for arm in where(record.tables["arms"], method="noisy-gd")
         if arm["guaranteed_epsilon"] is not None
     ]
     return [
-        f"{fields.data.name}, {seen}, n = "
+        f"{fields.data.name}, {seen_in(record)}, n = "
         f"{facts['n_train']}, one record replaced, $\\delta$ = {fields.delta:g}; mean and 95% "
         f"t interval of {fields.runs} runs on {facts['n_test']} test records; every point has "
         "its own noise and its own setting, chosen before (csv: tuned_by)",

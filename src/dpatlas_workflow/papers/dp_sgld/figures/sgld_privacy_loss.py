@@ -1,6 +1,6 @@
 """dp_sgld: epsilon against steps by every accounting."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from dpatlas_workflow.records import Record
@@ -54,7 +54,7 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
     rows: list[Row] = []
     for calibration, counted in CALIBRATIONS.items():
         shown = [
-            (schedule, curve_rows(record, "mini-batches", calibration, schedule, BATCHES))
+            (schedule, _curves(record, "mini-batches", BATCHES, calibration, schedule))
             for schedule in schedules
         ]
         # The panel with the most curves stands where their names do.
@@ -67,8 +67,8 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
         ]
         grids.append(PanelGrid([panels], 2.2))
         rows += [row for _, of_schedule in shown for row in of_schedule]
-    full = curve_rows(record, "full batch", "theorem", schedules[0], FULL)
-    one = curve_rows(record, "one dimension", "one dimension", "constant", SMALL)
+    full = _curves(record, "full batch", FULL, "theorem", schedules[0])
+    one = _curves(record, "one dimension", SMALL, "one dimension")
     in_one = Axis(r"$\varepsilon$ in one dimension", log=True)
     panels = [
         _panel(f"full batch, {schedules[0]} steps", EPSILON, full, fields.epsilon),
@@ -89,14 +89,10 @@ def sgld_privacy_loss(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure(grids, names, [*rows, *full, *one], notes)
 
 
-def curve_rows(
-    record: Record[Any],
-    panel: str,
-    calibration: str,
-    schedule: str,
-    names: Iterable[str],
+def _curves(
+    record: Record[Any], panel: str, names: Sequence[str], of: str, schedule: str = "constant"
 ) -> list[Row]:
-    """The points of the named curves of a record, those that it has."""
+    """The points of the named curves, those that a record has; of: their calibration."""
     return [
         {
             **{name: row[name] for name in ("calibration", "schedule", "curve", "sigma2", "step")},
@@ -104,13 +100,12 @@ def curve_rows(
             "value": row["epsilon"],
             "runs": [record.id],
         }
-        for row in where(record.tables["curves"], calibration=calibration, schedule=schedule)
+        for row in where(record.tables["curves"], calibration=of, schedule=schedule)
         if row["curve"] in names
     ]
 
 
 def _panel(title: str, epsilon: Axis, rows: list[Row], target: float) -> Panel:
-    """Epsilon against steps; a thin line at the target."""
     steps = Axis("steps", log=True, of=epsilon.label)
     return Panel(
         title, steps, epsilon, series(rows, "step", CURVES, "curve"), across=[target], legend="ends"

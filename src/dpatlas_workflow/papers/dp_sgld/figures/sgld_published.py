@@ -1,12 +1,11 @@
 """What dp_sgld published, what its settings guarantee, and what our runs reach with such noise."""
 
-from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
 from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.published import COUNTS, PUBLISHED_RUNS, PublishedRun
-from dpatlas_workflow.papers.dp_sgld.figures.words import backbone_name, in_words
+from dpatlas_workflow.papers.dp_sgld.figures.arms import seen_in
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.rows import arms
 from dpatlas_workflow.show.output import ShownTable
@@ -100,9 +99,25 @@ def sgld_published(records: Records, settings: Settings) -> ShownTable:
         for run, accounted in zip(PUBLISHED_RUNS, accounting.tables["published"], strict=True)
     ]
     reached = [row for record in of_kind(records, "accuracy") for row in reached_rows(record)]
-    parts = [published_part(published), baseline_part(published)]
+    settings_part = Part.of(
+        "DP-SGLD as published, batch 128: the printed eps is recovered with K = number of epochs; "
+        "L and beta as in the authors' code; accounted at the first, largest step",
+        PUBLISHED,
+        [
+            {**row, "eta": "decreasing" if row["eta"] is None else f"{row['eta']:g}"}
+            for row in published
+        ],
+    )
+    # DP-SGD's settings, once for every data set.
+    once = {(row["dataset"], row["epochs"]): row for row in published}.values()
+    baseline = "DP-SGD as published: Poisson batches of 128, add/remove"
+    parts = [settings_part, Part.of(baseline, BASELINE, once)]
     if reached:
-        parts.append(reached_part(reached))
+        caption = (
+            "Our runs: test accuracy, mean ± standard error; at the published noise (Thm 3.2 with "
+            "K = epochs; DP-SGD: add/remove) and at equal guaranteed eps (replace one)"
+        )
+        parts.append(Part.of(caption, OURS, map(_with_errors, reached)))
     return ShownTable((*SETTINGS, *REACHED), [*published, *reached], parts)
 
 
@@ -132,22 +147,6 @@ def published_row(run: PublishedRun, accounted: Row, record: str) -> Row:
     }
 
 
-def published_part(rows: Sequence[Row]) -> Part:
-    """DP-SGLD's epsilon by every count."""
-    return Part.of(
-        "DP-SGLD as published, batch 128: the printed eps is recovered with K = number of epochs; "
-        "L and beta as in the authors' code; accounted at the first, largest step",
-        PUBLISHED,
-        [{**row, "eta": "decreasing" if row["eta"] is None else f"{row['eta']:g}"} for row in rows],
-    )
-
-
-def baseline_part(rows: Sequence[Row]) -> Part:
-    """DP-SGD's settings, once for every data set."""
-    once = {(row["dataset"], row["epochs"]): row for row in rows}.values()
-    return Part.of("DP-SGD as published: Poisson batches of 128, add/remove", BASELINE, once)
-
-
 def reached_rows(record: Record[Any]) -> list[Row]:
     """Test accuracy of an `accuracy` record, a row per epsilon and schedule.
 
@@ -161,7 +160,7 @@ def reached_rows(record: Record[Any]) -> list[Row]:
             "part": "ours",
             "dataset": fields.data.name,
             "stands_for": "Pneumonia" if facts["classes"] == 2 else "CIFAR10",
-            "features": in_words(fields.features, backbone_name(facts["backbone"])),
+            "features": seen_in(record),
             "schedule": schedule,
             "epsilon": epsilon,
             "n": facts["n_train"],
@@ -173,32 +172,17 @@ def reached_rows(record: Record[Any]) -> list[Row]:
             name = ACCURACIES.get((arm["method"], arm["comparison"]))
             # DP-SGD has no schedule: its accuracy is in the rows of both.
             if name and arm["epsilon"] == epsilon and arm["schedule"] in (schedule, None):
-                row |= _accuracy(name, arm)
+                over = over_runs(arm["accuracy"])
+                row |= {
+                    name: over["value"],
+                    f"{name}_standard_error": over["standard_error"],
+                    f"{name}_guaranteed_epsilon": arm["guaranteed_epsilon"],
+                }
         rows.append(row)
     return rows
 
 
-def _accuracy(name: str, arm: Row) -> Row:
-    """Mean, standard error and guarantee of the arm."""
-    row = over_runs(arm["accuracy"])
-    return {
-        name: row["value"],
-        f"{name}_standard_error": row["standard_error"],
-        f"{name}_guaranteed_epsilon": arm["guaranteed_epsilon"],
-    }
-
-
-def reached_part(rows: Iterable[Row]) -> Part:
-    """Accuracy at the published noise and at noise calibrated to the same guaranteed eps."""
-    return Part.of(
-        "Our runs: test accuracy, mean ± standard error; at the published noise (Thm 3.2 with "
-        "K = epochs; DP-SGD: add/remove) and at equal guaranteed eps (replace one)",
-        OURS,
-        [{**row, **{name: _measured(row, name) for name in ACCURACIES.values()}} for row in rows],
-    )
-
-
-def _measured(row: Row, name: str) -> Measured | None:
-    if row.get(name) is None:
-        return None
-    return Measured(row[name], row[f"{name}_standard_error"])
+def _with_errors(row: Row) -> Row:
+    """A row for people: the accuracies that it has, with their errors."""
+    known = [name for name in ACCURACIES.values() if row.get(name) is not None]
+    return row | {name: Measured(row[name], row[f"{name}_standard_error"]) for name in known}

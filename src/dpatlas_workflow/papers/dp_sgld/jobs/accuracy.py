@@ -5,14 +5,14 @@ which then share the rows of DP-SGD and SGD. accuracy_tuning chose the settings 
 paper's own protocol is `protocol`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 from dpatlas.accounting.samplers import Poisson
 from dpatlas.formulas.dp_sgld.theorems import SCHEDULES
 from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas_workflow.papers.dp_sgld.jobs import PACKAGES
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import COMPARISONS, LANGEVIN, LangevinPlan
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     arm_name,
@@ -23,8 +23,7 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     sgd,
 )
 from dpatlas_workflow.papers.dp_sgld.records.accuracy import RECORD, AccuracyFields
-from dpatlas_workflow.run.arms import Arm, Arms, Chosen
-from dpatlas_workflow.run.private_plan import calibrated, dp_sgd_phase
+from dpatlas_workflow.run.arms import Arm, Chosen
 
 FULL_BATCH = ("noisy-gd", "repaired-full")
 BOTH = "both"
@@ -58,9 +57,9 @@ def accuracy(job: Job) -> Outcome:
     cannot take an arm's batches.
     """
     of_arms = (chosen.get("step_size") for chosen in job.chosen.values())
-    sizes = {size for size in of_arms if isinstance(size, float)}
-    warnings = [line for size in sorted(sizes) for line in problem_of(job, size).warnings()]
-    return reported(job, RECORD, arms_of(job, compared(job.fields)), warnings)
+    sizes = sorted({size for size in of_arms if isinstance(size, float)})
+    arms = regression_arms(job, compared(job.fields), at)
+    return reported(job, RECORD, arms, [("", size) for size in sizes])
 
 
 def compared(fields: AccuracyFields) -> Iterator[AccuracyArm]:
@@ -81,40 +80,28 @@ def compared(fields: AccuracyFields) -> Iterator[AccuracyArm]:
             yield AccuracyArm("repaired-cyclic", "guaranteed", epsilon, schedule)
 
 
-def arms_of(job: Job, arms: Iterable[AccuracyArm]) -> Arms:
-    """These arms of a job of this kind, or of its tuning."""
-    return regression_arms(job, {arm.name: partial(at, job, arm) for arm in arms})
-
-
 def at(job: Job, arm: AccuracyArm, chosen: Chosen) -> Arm:
     """The arm at these settings."""
     fields: AccuracyFields = job.fields
     if arm.method in LANGEVIN:
-        assert arm.comparison and arm.schedule and arm.epsilon is not None
+        assert arm.comparison and arm.schedule
         problem = problem_of(job, chosen["step_size"])
         full = arm.method in FULL_BATCH
         passes, batch = chosen["steps" if full else "epochs"], chosen.get("batch", problem.n)
         of_arm = (arm.method, arm.comparison, arm.schedule, chosen["lambda"], passes, batch)
-        return langevin(vars(arm), LangevinPlan(problem, *of_arm), arm.epsilon)
+        return langevin(vars(arm), LangevinPlan(problem, *of_arm))
     problem = problem_of(job)
     sampler = Poisson(problem.n, chosen["batch"])
-    steps = chosen["epochs"] * sampler.steps_per_epoch
-    relation = "replace_one" if arm.comparison == "guaranteed" else "add_remove"
-    accounts = (problem.delta, relation, problem.accountant)
-    phase = dp_sgd_phase(
+    return sgd(
+        vars(arm),
+        problem,
         sampler,
-        calibrated(sampler, steps, arm.epsilon, *accounts),
-        chosen.get("max_grad_norm", fields.max_grad_norm),
-        steps,
-        chosen["lr"],
+        "replace_one" if arm.comparison == "guaranteed" else "add_remove",
+        max_grad_norm=chosen.get("max_grad_norm", fields.max_grad_norm),
+        steps=chosen["epochs"] * sampler.steps_per_epoch,
+        lr=chosen["lr"],
         weight_decay=chosen["weight_decay"],
     )
-    return sgd(vars(arm), problem, phase, relation)
 
 
-KIND = Kind(
-    accuracy,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-    reads_images=False,
-)
+KIND = Kind(accuracy, record=RECORD, packages=PACKAGES, reads_images=False)

@@ -5,19 +5,15 @@ arms try all combinations. DP-SGD and SGD try batch, rate and clip bound without
 then, at those that were best, every weight of that term.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.dp_sgld.jobs.accuracy import (
-    FULL_BATCH,
-    AccuracyArm,
-    arms_of,
-    compared,
-)
+from dpatlas_workflow.papers.dp_sgld.jobs import PACKAGES
+from dpatlas_workflow.papers.dp_sgld.jobs.accuracy import FULL_BATCH, AccuracyArm, at, compared
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LANGEVIN
-from dpatlas_workflow.papers.dp_sgld.records.accuracy import AccuracyFields
+from dpatlas_workflow.papers.dp_sgld.jobs.regression import regression_arms
 from dpatlas_workflow.papers.dp_sgld.records.accuracy_tuning import RECORD, AccuracyTuningSpec
 from dpatlas_workflow.run.arms import Chosen
 from dpatlas_workflow.run.tuning import tune
@@ -30,7 +26,11 @@ def accuracy_tuning(job: Job) -> Outcome:
     """The settings that every arm tried, and those that it chose."""
     fields: AccuracyTuningSpec = job.fields
     grid = fields.grid
-    arms = {arm.name: arm for arm in tuned(fields)}
+    arms: dict[str, AccuracyArm] = {}
+    for arm in compared(fields):
+        # Behind the one that its settings start from.
+        starts = [] if arm.method in LANGEVIN else [replace(arm, l2=False)]
+        arms |= {each.name: each for each in (*starts, arm)}
 
     def grid_of(name: str, chosen: Mapping[str, Chosen]) -> list[Chosen]:
         arm = arms[name]
@@ -51,15 +51,7 @@ def accuracy_tuning(job: Job) -> Outcome:
         arm = arms[name]
         return [] if arm.method in LANGEVIN or not arm.l2 else [replace(arm, l2=False).name]
 
-    return tune(job, arms_of(job, arms.values()), grid_of, after)
-
-
-def tuned(fields: AccuracyFields) -> Iterator[AccuracyArm]:
-    """Every arm of the table, behind the one that its settings start from."""
-    for arm in compared(fields):
-        if arm.method not in LANGEVIN:
-            yield replace(arm, l2=False)
-        yield arm
+    return tune(job, regression_arms(job, arms.values(), at), grid_of, after)
 
 
 def points(axes: Axes) -> list[Chosen]:
@@ -67,9 +59,4 @@ def points(axes: Axes) -> list[Chosen]:
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 
-KIND = Kind(
-    accuracy_tuning,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-    reads_images=False,
-)
+KIND = Kind(accuracy_tuning, record=RECORD, packages=PACKAGES, reads_images=False)

@@ -14,6 +14,7 @@ rows do, and for replace_one under `guaranteed`.
 
 import functools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -78,14 +79,6 @@ class RegressionProblem:
         """Lipschitz constant L of a record's loss."""
         return float(lipschitz(self.feature_norm))
 
-    def warnings(self) -> list[str]:
-        """Warnings about settings that are allowed and not covered by every theorem."""
-        if self.step_size <= STEP_SIZE:
-            return []
-        return [
-            f"step size {self.step_size:g}/beta: the utility theorems cover steps up to 1/(2 beta)"
-        ]
-
 
 @dataclass(frozen=True)
 class LangevinPlan:
@@ -140,14 +133,10 @@ class LangevinPlan:
         return self.updates or self.passes * self.sampler.steps_per_epoch
 
     @property
-    def counted_steps(self) -> int:
-        """What the comparison counts as K of Thm 3.2."""
-        return self.passes if self.comparison == "published" else self.steps
-
-    @property
     def counted_sum_of_rates(self) -> float:
-        """Sum of the first `counted_steps` step sizes."""
-        return float(np.sum(self.rates[: self.counted_steps]))
+        """Sum of the step sizes of the K steps that the comparison counts for Thm 3.2."""
+        counted = self.passes if self.comparison == "published" else self.steps
+        return float(np.sum(self.rates[:counted]))
 
     def on(self, n: int) -> "LangevinPlan":
         """The plan on `n` records: equal steps, and batches of the same size or of all records."""
@@ -168,7 +157,7 @@ class LangevinPlan:
         """
         problem = self.problem
         if self.method in ("repaired-full", "repaired-cyclic"):
-            ratio = self._mu(1.0) / gaussian_mu(epsilon, problem.delta)
+            ratio = self._mu(1.0, self.rates) / gaussian_mu(epsilon, problem.delta)
             return ratio**2 * (1 + ROUNDING)
         if self.method == "noisy-gd" or self.comparison != "guaranteed":
             total, lip = self.counted_sum_of_rates, problem.lipschitz
@@ -182,13 +171,14 @@ class LangevinPlan:
         if self.method != "repaired-cyclic":
             total, lip = self.counted_sum_of_rates, problem.lipschitz
             claimed = float(claimed_epsilon(lip, self.lam, problem.n, sigma2, total, problem.delta))
-        phases = [Phase(self.sampler, *block) for block in self._blocks(sigma2)]
+        phases = [Phase(self.sampler, *block) for block in self._blocks(sigma2, self.rates)]
         ordinary = guarantee(phases, problem.delta, "replace_one", problem.accountant)
-        hidden_state, bound = self._hidden_state(sigma2)
-        if hidden_state is None or ordinary.epsilon < hidden_state:
-            least, bound = ordinary.epsilon, f"{EVERY_ITERATE}, {ordinary.accountant.upper()}"
-        else:
-            least = hidden_state
+        least, bound = ordinary.epsilon, f"{EVERY_ITERATE}, {ordinary.accountant.upper()}"
+        hidden_state = None
+        if last := self._last_iterate(sigma2, self.rates):
+            hidden_state = self._epsilon(last)
+            if hidden_state <= least:
+                least, bound = hidden_state, last.bound
         return Stated(claimed, ordinary.epsilon, hidden_state, least, "replace_one", bound)
 
     def ran(self, run: LangevinRun) -> Ran:
@@ -206,61 +196,43 @@ class LangevinPlan:
             last_iterate=self._last_iterate(sigma2, settings.rates) if sigma2 else None,
         )
 
-    def _last_iterate(self, sigma2: float, rates: tuple[float, ...]) -> LastIterate | None:
+    def _last_iterate(self, sigma2: float, rates: Sequence[float]) -> LastIterate | None:
         """The hidden-state bound after steps of these sizes; None where no bound applies."""
-        if not rates or (self.method == "dp-sgld" and self.schedule != "constant"):
+        if not rates:
             return None
         if self.method == "dp-sgld":
-            setting = {**self._given_batches_setting(sigma2), "K": len(rates)}
-            return LastIterate(GIVEN_BATCHES, tuple(setting.values()))
-        sampler = self.sampler
-        if isinstance(sampler, Cyclic) and len(rates) % sampler.steps_per_epoch:
+            return self._given_batches(sigma2, rates) if self.schedule == "constant" else None
+        if isinstance(self.sampler, Cyclic) and len(rates) % self.sampler.steps_per_epoch:
             return None
         return LastIterate(GAUSSIAN, (self._mu(sigma2, rates),))
 
-    def _hidden_state(self, sigma2: float) -> tuple[float | None, str]:
-        """Epsilon of the last iterate and the name of its bound; None where no bound applies."""
-        if self.method != "dp-sgld":
-            return float(gaussian_epsilon(self._mu(sigma2), self.problem.delta)), GAUSSIAN
-        if self.schedule != "constant":
-            return None, ""
-        return self._given_batches(sigma2), GIVEN_BATCHES
+    def _given_batches(self, sigma2: float, rates: Sequence[float]) -> LastIterate:
+        """The bound of constant steps on mini-batches, given the batches."""
+        lip, n, m = self.problem.lipschitz, self.problem.n, self.sampler.batch
+        setting = (lip, self.lam, self.beta, n, m, sigma2, rates[0], len(rates))
+        return LastIterate(GIVEN_BATCHES, setting)
 
-    def _given_batches(self, sigma2: float) -> float:
-        """Epsilon of the last iterate of constant steps on mini-batches, given the batches."""
-        setting = self._given_batches_setting(sigma2)
-        return float(conditional_epsilon(**setting, K=self.steps, delta=self.problem.delta))
-
-    def _given_batches_setting(self, sigma2: float) -> dict[str, float]:
-        """Arguments of `conditional_epsilon` before K, in its order."""
-        return {
-            "L": self.problem.lipschitz,
-            "lam": self.lam,
-            "beta": self.beta,
-            "n": self.problem.n,
-            "m": self.sampler.batch,
-            "sigma2": sigma2,
-            "eta": self.rates[0],
-        }
+    def _epsilon(self, last: LastIterate) -> float:
+        formula: Callable[..., float] = (
+            gaussian_epsilon if last.bound == GAUSSIAN else conditional_epsilon
+        )
+        return float(formula(*last.setting, self.problem.delta))
 
     def _ordinary_sigma2(self, epsilon: float) -> float:
         """Noise variance at which ordinary accounting of all iterates gives `epsilon`."""
-        at_unit_noise = self._multipliers(1.0)[0]
-        first_multiplier = calibrate_steps(
-            self.sampler,
-            tuple((multiplier / at_unit_noise, steps) for multiplier, steps in self._blocks(1.0)),
-            epsilon,
-            self.problem.delta,
-            "replace_one",
-            self.problem.accountant,
-        )
+        problem, blocks = self.problem, self._blocks(1.0, self.rates)
+        at_unit_noise = blocks[0][0]
+        factors = tuple((multiplier / at_unit_noise, steps) for multiplier, steps in blocks)
+        accounts = (problem.delta, "replace_one", problem.accountant)
+        first_multiplier = calibrate_steps(self.sampler, factors, epsilon, *accounts)
         return (first_multiplier / at_unit_noise) ** 2
 
     def _least_given_batches(self, epsilon: float, at_most: float) -> float:
         """Noise variance by the bound given the batches, where that is below `at_most`."""
 
         def excess(log_sigma2: float) -> float:
-            return math.log(self._given_batches(math.exp(log_sigma2)) / epsilon)
+            last = self._given_batches(math.exp(log_sigma2), self.rates)
+            return math.log(self._epsilon(last) / epsilon)
 
         high = math.log(at_most)
         if self.schedule != "constant" or excess(high) >= 0:
@@ -273,12 +245,8 @@ class LangevinPlan:
             root, margin = root + margin, 2 * margin
         return math.exp(root)
 
-    def _mu(self, sigma2: float, rates: tuple[float, ...] | None = None) -> float:
-        """Gaussian-DP parameter of the last iterate, full batch or cyclic batches.
-
-        rates: of the steps that were taken, None for all.
-        """
-        rates = self.rates if rates is None else rates
+    def _mu(self, sigma2: float, rates: Sequence[float]) -> float:
+        """Gaussian-DP parameter of the last iterate, full batch or cyclic batches."""
         sensitivity = 2 * self.problem.lipschitz / self.sampler.batch
         if isinstance(self.sampler, FullBatch):
             sizes = np.asarray(rates)
@@ -288,15 +256,12 @@ class LangevinPlan:
         mu = cyclic_gd_gdp(rates[0], self.lam, self.beta, sensitivity, sigma2, batches, passes)
         return float(mu)
 
-    def _multipliers(self, sigma2: float, rates: tuple[float, ...] | None = None) -> np.ndarray:
+    def _multipliers(self, sigma2: float, rates: Sequence[float]) -> np.ndarray:
         """Noise multiplier of every step, as DP-SGD with clip bound L would have it, (steps,)."""
         batch, lip = self.sampler.batch, self.problem.lipschitz
-        sizes = np.asarray(self.rates if rates is None else rates)
-        return step_noise_multiplier(sizes, sigma2, lip, batch)
+        return step_noise_multiplier(np.asarray(rates), sigma2, lip, batch)
 
-    def _blocks(
-        self, sigma2: float, rates: tuple[float, ...] | None = None
-    ) -> list[tuple[float, int]]:
+    def _blocks(self, sigma2: float, rates: Sequence[float]) -> list[tuple[float, int]]:
         """(least noise multiplier, number of steps) of each block of steps, see `BLOCK_GROWTH`."""
         multipliers = self._multipliers(sigma2, rates)
         if not len(multipliers):

@@ -7,17 +7,12 @@ import numpy as np
 
 from dpatlas.base.progress import Progress
 from dpatlas.base.records import Row, rows_of
-from dpatlas.formulas.dp_sgld.exact import (
-    CURVATURE,
-    exact_delta,
-    exact_renyi,
-    lipschitz_constant,
-)
+from dpatlas.formulas.dp_sgld.exact import CURVATURE, exact_delta, exact_renyi, lipschitz_constant
 from dpatlas.formulas.dp_sgld.theorems import claimed_rdp, sigma2_approximate
 from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas_workflow.papers.dp_sgld.jobs import NOTHING_RELEASED, PACKAGES
 from dpatlas_workflow.papers.dp_sgld.records.counterexample import RECORD, CounterexampleSpec
 
-LEDGER = {"mechanism": "none: nothing is trained and nothing of any data is released"}
 # Pairs of data sets: one has a record 1 and the other x_prime in its place, all else is `rest`.
 NEIGHBOURS = (
     {"x_prime": 0.0, "rest": 0.0},
@@ -48,13 +43,14 @@ def counterexample(job: Job) -> Outcome:
                 scan += [
                     {**law, "sigma2": sigma2, **row} for row in divergences(fields, law, sigma2)
                 ]
+            setting = {"n": n, "radius": fields.radius, "sigma2": float(promised), **law}
             calibrated += [
-                {**law, "K": K, "delta": promised_delta(fields, law, float(promised), K)}
+                {**law, "K": K, "delta": exact_delta(**setting, K=K, eps=fields.epsilon)}
                 for K in fields.steps
             ]
             progress.advance()
     facts = {"n": n, "lipschitz": lipschitz, "calibrated_sigma2": float(promised)}
-    return Outcome({**facts, "scan": scan, "calibrated": calibrated}, LEDGER)
+    return Outcome({**facts, "scan": scan, "calibrated": calibrated}, NOTHING_RELEASED)
 
 
 def divergences(fields: CounterexampleSpec, law: dict[str, Any], sigma2: float) -> list[Row]:
@@ -74,15 +70,4 @@ def divergences(fields: CounterexampleSpec, law: dict[str, Any], sigma2: float) 
     )
 
 
-def promised_delta(fields: CounterexampleSpec, law: dict[str, Any], sigma2: float, K: int) -> float:
-    """Exact delta at the spec's epsilon after K steps with noise `sigma2`."""
-    setting = {"n": fields.n, "radius": fields.radius, "sigma2": sigma2, **law}
-    return exact_delta(**setting, K=K, eps=fields.epsilon)
-
-
-KIND = Kind(
-    counterexample,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-    reads_images=False,
-)
+KIND = Kind(counterexample, record=RECORD, packages=PACKAGES, reads_images=False)

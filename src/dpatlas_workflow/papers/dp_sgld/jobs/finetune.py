@@ -22,6 +22,7 @@ from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.backbone import Backbone
 from dpatlas.models.network import Network
 from dpatlas.privacy.training import PrivateTraining
+from dpatlas_workflow.papers.dp_sgld.jobs import PACKAGES
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import arm_name, sgd_entries
 from dpatlas_workflow.papers.dp_sgld.records.finetune import RECORD, Finetune
 from dpatlas_workflow.run.arms import Arm, Arms, Chosen, OneRun, accuracy, outputs
@@ -91,29 +92,27 @@ def compared(fields: Finetune) -> Iterator[FinetuneArm]:
 
 def arms_of(job: Job) -> Arms:
     """The arms of a job of this kind, or of its tuning."""
-    names = [parts.name for parts in job.fields.unfreeze]
-    if len(set(names)) < len(names):
-        raise InputError("unfreeze", names, "each name once")
     backbone, bound = load_backbone(job), job.fields.max_grad_norm
     parameters = _network(job, backbone, 0).named_parameters()
     sizes = {name: value.numel() for name, value in parameters}
-    # Names that the backbone lacks are refused here, before anything is trained.
-    trained = {arm: _trained(sizes, arm.trainable) for arm in compared(job.fields)}
+
+    def images_of(dealt: Dealt) -> Images:
+        x, labels = (
+            {part: torch.from_numpy(rows).to(job.device) for part, rows in arrays.items()}
+            for arrays in (dealt.x, dealt.labels)
+        )
+        return Images(x, labels)
+
     return Arms(
-        {arm.name: partial(at, job, backbone, arm, sizes) for arm, sizes in trained.items()},
-        partial(images_of, job),
+        # Names that the backbone lacks are refused here, before anything is trained.
+        {
+            arm.name: partial(at, job, backbone, arm, _trained(sizes, arm.trainable))
+            for arm in compared(job.fields)
+        },
+        images_of,
         f"DP-SGD, flat clipping, {backbone.architecture}",
         f"max_grad_norm {bound:g} on all trained parts together",
     )
-
-
-def images_of(job: Job, dealt: Dealt) -> Images:
-    """The records of a run on the job's device."""
-    x, labels = (
-        {part: torch.from_numpy(rows).to(job.device) for part, rows in arrays.items()}
-        for arrays in (dealt.x, dealt.labels)
-    )
-    return Images(x, labels)
 
 
 def at(
@@ -174,8 +173,4 @@ def _outputs_of_frozen(frozen: nn.Sequential, images: Images) -> dict[str, Tenso
     return images.outputs[layers]
 
 
-KIND = Kind(
-    finetune,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-)
+KIND = Kind(finetune, record=RECORD, packages=PACKAGES)

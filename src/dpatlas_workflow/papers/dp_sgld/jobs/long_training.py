@@ -7,11 +7,11 @@ Every number of steps has its own noise and its own setting, which long_training
 """
 
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 from dpatlas.accounting.samplers import FullBatch
 from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas_workflow.papers.dp_sgld.jobs import PACKAGES
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     arm_name,
@@ -23,12 +23,10 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
 )
 from dpatlas_workflow.papers.dp_sgld.records.long_training import RECORD, LongTraining
 from dpatlas_workflow.run.arms import Arm, Arms, Chosen
-from dpatlas_workflow.run.private_plan import calibrated, dp_sgd_phase
 
 DP_SGD = "dp-sgd"
 # The comparison under which each method's noise is calibrated.
 METHODS = {"repaired-full": "guaranteed", DP_SGD: "guaranteed", "noisy-gd": "theorem"}
-RELATION = "replace_one"
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,12 @@ def long_training(job: Job) -> Outcome:
 
     Raises InputError for a step size >= 1 / beta.
     """
-    return reported(job, RECORD, arms_of(job), problem_of(job).warnings())
+    return reported(job, RECORD, arms_of(job), [("", job.fields.step_size)])
 
 
 def arms_of(job: Job) -> Arms:
     """The arms of a job of this kind, or of its tuning."""
-    return regression_arms(job, {arm.name: partial(at, job, arm) for arm in compared(job.fields)})
+    return regression_arms(job, compared(job.fields), at)
 
 
 def at(job: Job, arm: LongTrainingArm, chosen: Chosen) -> Arm:
@@ -64,13 +62,11 @@ def at(job: Job, arm: LongTrainingArm, chosen: Chosen) -> Arm:
     fields: LongTraining = job.fields
     problem = problem_of(job)
     if arm.method == DP_SGD:
+        settings = {"max_grad_norm": fields.max_grad_norm, "lr": chosen["lr"]}
         sampler = FullBatch(problem.n)
-        accounts = (problem.delta, RELATION, problem.accountant)
-        noise = calibrated(sampler, arm.steps, arm.epsilon, *accounts)
-        phase = dp_sgd_phase(sampler, noise, fields.max_grad_norm, arm.steps, chosen["lr"])
-        return sgd(vars(arm), problem, phase, RELATION)
+        return sgd(vars(arm), problem, sampler, "replace_one", steps=arm.steps, **settings)
     of_arm = (arm.method, arm.comparison, "constant", chosen["lambda"], arm.steps, problem.n)
-    return langevin(vars(arm), LangevinPlan(problem, *of_arm), arm.epsilon)
+    return langevin(vars(arm), LangevinPlan(problem, *of_arm))
 
 
 def compared(fields: LongTraining) -> list[LongTrainingArm]:
@@ -81,9 +77,4 @@ def compared(fields: LongTraining) -> list[LongTrainingArm]:
     ]
 
 
-KIND = Kind(
-    long_training,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-    reads_images=False,
-)
+KIND = Kind(long_training, record=RECORD, packages=PACKAGES, reads_images=False)

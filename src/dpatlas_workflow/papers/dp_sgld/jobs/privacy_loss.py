@@ -25,18 +25,13 @@ from dpatlas.formulas.dp_sgld.published import (
     PUBLISHED_RUNS,
     PublishedRun,
 )
-from dpatlas.formulas.dp_sgld.theorems import (
-    claimed_epsilon,
-    claimed_sigma2,
-    step_noise_multiplier,
-)
+from dpatlas.formulas.dp_sgld.theorems import claimed_epsilon, claimed_sigma2, step_noise_multiplier
 from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas_workflow.papers.dp_sgld.jobs import NOTHING_RELEASED, PACKAGES
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
-from dpatlas_workflow.papers.dp_sgld.records import Schedule
 from dpatlas_workflow.papers.dp_sgld.records.privacy_loss import RECORD, PrivacyLossSpec
 
 REPLACE = "replace_one"
-LEDGER = {"mechanism": "none: nothing is trained and nothing of any data is released"}
 # The comparisons whose K calibrates the noise of a run.
 CALIBRATIONS = ("published", "theorem")
 # Steps at which curves are computed.
@@ -64,11 +59,6 @@ class SgldRun:
     rates: np.ndarray
     delta: float
 
-    @property
-    def n(self) -> int:
-        """Number of records."""
-        return self.sampler.n
-
 
 def privacy_loss(job: Job) -> Outcome:
     """Epsilon at delta against steps: claimed, guaranteed, exact; then the published settings.
@@ -85,16 +75,18 @@ def privacy_loss(job: Job) -> Outcome:
             plan = LangevinPlan(
                 problem, "dp-sgld", calibration, schedule, fields.lam, fields.epochs, fields.batch
             )
-            run = calibrated_run(plan, fields.epsilon)
-            at = log_grid(len(run.rates), POINTS)
-            for name, steps, epsilons in accountings(run, at, schedule):
-                curves += curve(calibration, schedule, name, run.sigma2, steps, epsilons)
+            of_plan = (plan.sampler, plan.lam, plan.beta, problem.lipschitz)
+            sigma2, rates = plan.sigma2(fields.epsilon), np.array(plan.rates)
+            run = SgldRun(*of_plan, sigma2, rates, fields.delta)
+            of_run = {"calibration": calibration, "schedule": schedule, "sigma2": sigma2}
+            at = log_grid(len(rates), POINTS)
+            curves += curve_rows(of_run, accountings(run, at, schedule))
             progress.advance(f"{schedule} {calibration}")
         curves += small_curves(fields)
         progress.advance("one dimension")
         published = [published_accounting(run) for run in PUBLISHED_RUNS]
     facts = {
-        "lipschitz": plan.problem.lipschitz,
+        "lipschitz": problem.lipschitz,
         "beta": plan.beta,
         "steps_per_epoch": plan.sampler.steps_per_epoch,
         "small": {
@@ -104,7 +96,7 @@ def privacy_loss(job: Job) -> Outcome:
             "epsilon": SMALL_EPSILON,
         },
     }
-    return Outcome({**facts, "curves": curves, "published": published}, LEDGER)
+    return Outcome({**facts, "curves": curves, "published": published}, NOTHING_RELEASED)
 
 
 def log_grid(last: int, points: int) -> list[int]:
@@ -112,22 +104,9 @@ def log_grid(last: int, points: int) -> list[int]:
     return np.unique(np.geomspace(1, last, points).round().astype(int)).tolist()
 
 
-def calibrated_run(plan: LangevinPlan, epsilon: float) -> SgldRun:
-    """The run whose claimed epsilon is `epsilon` at its end, K counted as the plan says."""
-    return SgldRun(
-        sampler=plan.sampler,
-        lam=plan.lam,
-        beta=plan.beta,
-        L=plan.problem.lipschitz,
-        sigma2=plan.sigma2(epsilon),
-        rates=np.array(plan.rates),
-        delta=plan.problem.delta,
-    )
-
-
 def accountings(run: SgldRun, at: Sequence[int], schedule: str) -> list[Accounting]:
     """Every accounting of one run after the steps `at`, and of full batches at the same noise."""
-    full = FullBatch(run.n)
+    full = FullBatch(run.sampler.n)
     epochs = -(-np.array(at) // run.sampler.steps_per_epoch)
     for_any_steps: list[Accounting] = [
         ("claimed, steps", at, claimed(run, at)),
@@ -150,18 +129,16 @@ def accountings(run: SgldRun, at: Sequence[int], schedule: str) -> list[Accounti
     ]
 
 
-def curve(
-    calibration: str,
-    schedule: Schedule,
-    name: str,
-    sigma2: float,
-    steps: Sequence[int],
-    epsilons: Iterable[float],
-) -> list[Row]:
-    """The rows of a curve; None where epsilon is infinite."""
-    of_curve = {"calibration": calibration, "schedule": schedule, "curve": name, "sigma2": sigma2}
+def curve_rows(of_run: Row, curves: Iterable[Accounting]) -> list[Row]:
+    """The rows of a run's curves; None where epsilon is infinite."""
     return [
-        {**of_curve, "step": step, "epsilon": float(value) if math.isfinite(value) else None}
+        {
+            **of_run,
+            "curve": name,
+            "step": step,
+            "epsilon": float(value) if math.isfinite(value) else None,
+        }
+        for name, steps, epsilons in curves
         for step, value in zip(steps, epsilons, strict=True)
     ]
 
@@ -169,7 +146,7 @@ def curve(
 def claimed(run: SgldRun, at: Sequence[int] | np.ndarray) -> np.ndarray:
     """What Thm 3.2 claims, whatever the batches are."""
     totals = np.cumsum(run.rates)[np.asarray(at) - 1]
-    return claimed_epsilon(run.L, run.lam, run.n, run.sigma2, totals, run.delta)
+    return claimed_epsilon(run.L, run.lam, run.sampler.n, run.sigma2, totals, run.delta)
 
 
 def every_iterate(
@@ -193,30 +170,23 @@ def every_iterate(
 
 def hidden_state(run: SgldRun, at: Sequence[int]) -> list[float]:
     """Gaussian DP of the last iterate of full batches."""
-    setting = {"lam": run.lam, "beta": run.beta, "sigma2": run.sigma2}
-    sensitivity = 2 * run.L / run.n
-    mus = [noisy_gd_gdp_of_steps(run.rates[:k], sensitivity=sensitivity, **setting) for k in at]
+    setting = (run.lam, run.beta, 2 * run.L / run.sampler.n, run.sigma2)
+    mus = [noisy_gd_gdp_of_steps(run.rates[:k], *setting) for k in at]
     return [gaussian_epsilon(float(mu), run.delta) for mu in mus]
 
 
 def given_batches(run: SgldRun, at: Sequence[int]) -> list[float]:
     """The recursion of Thm 3.2's proof given the batches, for constant steps."""
-    setting = {"L": run.L, "lam": run.lam, "beta": run.beta, "n": run.n, "m": run.sampler.batch}
-    setting |= {"sigma2": run.sigma2, "eta": run.rates[0], "delta": run.delta}
-    return [float(conditional_epsilon(**setting, K=k)) for k in at]
+    sampler = run.sampler
+    setting = (run.L, run.lam, run.beta, sampler.n, sampler.batch, run.sigma2, run.rates[0])
+    return [float(conditional_epsilon(*setting, k, run.delta)) for k in at]
 
 
 def cyclic(run: SgldRun, passes: np.ndarray) -> list[float]:
     """Gaussian DP of the last iterate after passes over the same batches, for constant steps."""
-    mus = cyclic_gd_gdp(
-        eta=run.rates[0],
-        lam=run.lam,
-        beta=run.beta,
-        sensitivity=2 * run.L / run.sampler.batch,
-        sigma2=run.sigma2,
-        batches=run.sampler.steps_per_epoch,
-        epochs=passes,
-    )
+    batch, batches = run.sampler.batch, run.sampler.steps_per_epoch
+    setting = (run.rates[0], run.lam, run.beta, 2 * run.L / batch, run.sigma2)
+    mus = cyclic_gd_gdp(*setting, batches, passes)
     return [gaussian_epsilon(float(mu), run.delta) for mu in mus]
 
 
@@ -228,7 +198,7 @@ def quadratic(run: SgldRun, at: Sequence[int], start_variance: float) -> list[fl
     distance, variance, epsilons = 0.0, start_variance, []
     for k, eta in enumerate(run.rates, 1):
         contraction = 1 - eta * run.lam
-        distance = contraction * distance + eta * 2 * run.L / run.n
+        distance = contraction * distance + eta * 2 * run.L / run.sampler.n
         variance = contraction**2 * variance + 2 * eta * run.sigma2
         if k in at:
             epsilons.append(gaussian_epsilon(distance / math.sqrt(variance), run.delta))
@@ -252,17 +222,14 @@ def small_curves(fields: PrivacyLossSpec) -> list[Row]:
     law = {"n": SMALL_N, "m": sampler.batch, "sigma2": sigma2, "eta": SMALL_ETA}
     records = {"radius": SMALL_RADIUS, "x_prime": -1.0, "rest": -1.0}
     exact = [exact_epsilon(**law, **records, K=k, delta=delta) for k in at]
-    by_name: dict[str, Iterable[float]] = {
-        "claimed, steps": claimed(run, at),
-        "every iterate": every_iterate(run, sampler, at),
-        "given the batches": given_batches(run, at),
-        "exact": exact,
-    }
-    return [
-        row
-        for name, epsilons in by_name.items()
-        for row in curve("one dimension", "constant", name, sigma2, at, epsilons)
+    curves: list[Accounting] = [
+        ("claimed, steps", at, claimed(run, at)),
+        ("every iterate", at, every_iterate(run, sampler, at)),
+        ("given the batches", at, given_batches(run, at)),
+        ("exact", at, exact),
     ]
+    of_run = {"calibration": "one dimension", "schedule": "constant", "sigma2": sigma2}
+    return curve_rows(of_run, curves)
 
 
 def published_accounting(run: PublishedRun) -> Row:
@@ -298,9 +265,4 @@ def poisson_epsilon(n: int, noise: float, steps: int, delta: float, accountant: 
     return guarantee(phases, delta, "add_remove", accountant).epsilon
 
 
-KIND = Kind(
-    privacy_loss,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-    reads_images=False,
-)
+KIND = Kind(privacy_loss, record=RECORD, packages=PACKAGES, reads_images=False)

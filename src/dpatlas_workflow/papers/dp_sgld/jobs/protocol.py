@@ -10,11 +10,10 @@ DP-SGD is tuned: protocol_tuning does that here, beforehand. Beside it, DP-SGD w
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from dpatlas.accounting.samplers import Poisson
-from dpatlas.errors import InputError
 from dpatlas.jobs.job import Job, Kind, Outcome
+from dpatlas_workflow.papers.dp_sgld.jobs import PACKAGES
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan
 from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
     arm_name,
@@ -26,7 +25,6 @@ from dpatlas_workflow.papers.dp_sgld.jobs.regression import (
 )
 from dpatlas_workflow.papers.dp_sgld.records.protocol import RECORD, ProtocolFields
 from dpatlas_workflow.run.arms import Arm, Arms, Chosen
-from dpatlas_workflow.run.private_plan import calibrated, dp_sgd_phase
 
 DP_SGLD, DP_SGD, NO_DP = "dp-sgld", "dp-sgd", "no-dp"
 
@@ -55,15 +53,11 @@ class ProtocolArm:
 def protocol(job: Job) -> Outcome:
     """The test accuracies of every arm, of its last iterate and of its best epoch.
 
-    Raises InputError for a step size >= 1 / beta, and for a reading named twice.
+    Raises InputError for a step size >= 1 / beta.
     """
     fields: ProtocolFields = job.fields
-    warnings = [
-        f"{reading.name}: {warning}"
-        for reading in fields.readings
-        for warning in problem_of(job, reading.step_size).warnings()
-    ]
-    return reported(job, RECORD, arms_of(job), warnings)
+    step_sizes = [(f"{reading.name}: ", reading.step_size) for reading in fields.readings]
+    return reported(job, RECORD, arms_of(job), step_sizes)
 
 
 def compared(fields: ProtocolFields) -> Iterator[ProtocolArm]:
@@ -80,10 +74,7 @@ def compared(fields: ProtocolFields) -> Iterator[ProtocolArm]:
 
 def arms_of(job: Job) -> Arms:
     """The arms of a job of this kind, or of its tuning."""
-    names = [reading.name for reading in job.fields.readings]
-    if len(set(names)) < len(names):
-        raise InputError("readings", names, "each name once")
-    return regression_arms(job, {arm.name: partial(at, job, arm) for arm in compared(job.fields)})
+    return regression_arms(job, compared(job.fields), at)
 
 
 def at(job: Job, arm: ProtocolArm, chosen: Chosen) -> Arm:
@@ -94,26 +85,20 @@ def at(job: Job, arm: ProtocolArm, chosen: Chosen) -> Arm:
     steps_of = (arm.schedule, reading.lam, fields.epochs, fields.batch)
     shared = LangevinPlan(problem, DP_SGLD, "published", *steps_of)
     if arm.method == DP_SGLD:
-        assert arm.epsilon is not None
-        return langevin(vars(arm), shared, arm.epsilon, every_epoch=True)
-    sampler = Poisson(problem.n, fields.batch)
-    steps, rate = fields.epochs * sampler.steps_per_epoch, shared.rates[0]
-    accounts = (problem.delta, "add_remove", problem.accountant)
-    phase = dp_sgd_phase(
+        return langevin(vars(arm), shared, every_epoch=True)
+    sampler, rate = Poisson(problem.n, fields.batch), shared.rates[0]
+    return sgd(
+        vars(arm),
+        problem,
         sampler,
-        calibrated(sampler, steps, arm.epsilon, *accounts),
-        chosen.get("max_grad_norm", fields.max_grad_norm),
-        steps,
-        rate,
+        "add_remove",
+        max_grad_norm=chosen.get("max_grad_norm", fields.max_grad_norm),
+        steps=fields.epochs * sampler.steps_per_epoch,
+        lr=rate,
+        every_epoch=True,
         weight_decay=reading.lam if arm.l2 else 0.0,
         lr_decay=rate * reading.lam / 2 if arm.schedule == "decreasing" else 0.0,
     )
-    return sgd(vars(arm), problem, phase, "add_remove", every_epoch=True)
 
 
-KIND = Kind(
-    protocol,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-    reads_images=False,
-)
+KIND = Kind(protocol, record=RECORD, packages=PACKAGES, reads_images=False)

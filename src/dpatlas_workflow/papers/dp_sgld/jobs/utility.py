@@ -5,9 +5,9 @@ noise is Thm 4.2's for every epsilon; theta* lies inside the ball, as the proofs
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -41,11 +41,13 @@ from dpatlas.formulas.dp_sgld.utility import (
 )
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
+from dpatlas_workflow.papers.dp_sgld.jobs import PACKAGES
 from dpatlas_workflow.papers.dp_sgld.jobs.arms import LangevinPlan, RegressionProblem
 from dpatlas_workflow.papers.dp_sgld.records.utility import RECORD, UtilitySpec
 
 LEDGER = {"mechanism": "Langevin SGD on generated, public records: nothing to protect"}
 FEATURE_NORM, CLASSES = 1.0, 2
+LIPSCHITZ = float(lipschitz(FEATURE_NORM))
 # Norm of the logistic model's weights: how clearly the generated labels follow the records.
 TEACHER_NORM = 6.0
 # Bound on ||grad|| at the computed optimum. The risk there exceeds the minimum by at most its
@@ -63,12 +65,15 @@ KEYS = {
     "xi2": "dp_sgld.utility.batch",
 }
 OTHER_KEY = "dp_sgld.utility.lambda"
-# By schedule: the theorem on Renyi privacy, and the one on (epsilon, delta).
-THEOREMS: dict[str, tuple[tuple[str, Callable[..., Any]], ...]] = {
-    "constant": (("Thm 4.1", utility_rdp), ("Thm 4.2", utility_approximate)),
+# By schedule: the theorem on Renyi privacy and the one on (epsilon, delta), each with its steps.
+THEOREMS: dict[str, tuple[tuple[str, Callable[..., Any], Callable[..., Any]], ...]] = {
+    "constant": (
+        ("Thm 4.1", utility_rdp, steps_rdp),
+        ("Thm 4.2", utility_approximate, steps_approximate),
+    ),
     "decreasing": (
-        ("Thm 4.3", utility_rdp_decreasing),
-        ("Thm 4.4", utility_approximate_decreasing),
+        ("Thm 4.3", utility_rdp_decreasing, steps_rdp),
+        ("Thm 4.4", utility_approximate_decreasing, steps_approximate),
     ),
 }
 
@@ -85,11 +90,6 @@ class Objective:
     def parameters(self) -> int:
         """d, entries of W."""
         return CLASSES * self.x.shape[1]
-
-    @property
-    def lipschitz(self) -> float:
-        """Lipschitz constant L of a record's cross-entropy."""
-        return float(lipschitz(FEATURE_NORM))
 
     @property
     def beta(self) -> float:
@@ -148,19 +148,6 @@ class Objective:
         return np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
 
 
-@dataclass(frozen=True)
-class Proven:
-    """What the paper proves of one schedule at one epsilon.
-
-    bounds: rows of the lemma, then of the theorems.
-    """
-
-    sigma2: float
-    distance2: float
-    shown_steps: list[int]
-    bounds: list[Row]
-
-
 def utility(job: Job) -> Outcome:
     """Excess risk of every run against steps, Lemmas 4.1 and 4.3, and Thms 4.1-4.4.
 
@@ -175,32 +162,37 @@ def utility(job: Job) -> Outcome:
     arms = list(product(fields.schedules, fields.epsilons))
     proven = []
     for schedule, epsilon in arms:
-        with config_keys_in_errors(fields, epsilon):
+        try:
             proven.append(bounds(fields, objective, minimiser, schedule, epsilon))
+        except InputError as error:
+            # It names a symbol of the paper.
+            settings = f"n {fields.n}, inputs {fields.inputs}, lambda {fields.lam}"
+            value = f"{error.where} = {error.found} at epsilon {epsilon:g}, {settings}"
+            raise InputError(KEYS.get(error.where, OTHER_KEY), value, error.allowed) from None
     noise = Noise(job.spec.digest, fields.noise_source)
     least_risk = float(objective.risk(minimiser[None])[0])
     noises: list[Row] = []
     bounded: list[Row] = []
     risks: list[Row] = []
     with Progress(len(arms) * fields.runs, job.spec.id) as progress:
-        for (schedule, epsilon), proof in zip(arms, proven, strict=True):
-            settings = langevin(fields, schedule, proof.sigma2)
+        for (schedule, epsilon), (noise_row, shown, bound_rows) in zip(arms, proven, strict=True):
+            plan = langevin(fields, schedule, noise_row["sigma2"])
             excess = []
             for run in fields.run_numbers:
-                path = iterates(settings, objective, noise, run)
-                of_run = risks_of(path, objective, schedule, proof.shown_steps)
+                path = iterates(plan, objective, noise, run)
+                of_run = risks_of(path, objective, schedule, shown)
                 excess.append((of_run - least_risk).tolist())
                 progress.advance(f"{schedule} epsilon {epsilon:g}")
             of_arm = {"schedule": schedule, "epsilon": epsilon}
-            noises.append({**of_arm, "sigma2": proof.sigma2, "distance2": proof.distance2})
-            bounded += [{**of_arm, **row} for row in proof.bounds]
-            axes = {"run": fields.run_numbers, "step": proof.shown_steps}
+            noises.append({**of_arm, **noise_row})
+            bounded += [{**of_arm, **row} for row in bound_rows]
+            axes = {"run": fields.run_numbers, "step": shown}
             risks += [{**of_arm, **row} for row in rows_of(axes, excess_risk=excess)]
     at_zero = objective.risk(np.stack([np.zeros_like(minimiser), minimiser]))
     facts = {
         "classes": CLASSES,
         "parameters": objective.parameters,
-        "lipschitz": objective.lipschitz,
+        "lipschitz": LIPSCHITZ,
         "beta": objective.beta,
         "radius": float(radius(FEATURE_NORM, fields.lam, CLASSES)),
         "minimiser_norm": float(np.linalg.norm(minimiser)),
@@ -223,79 +215,45 @@ def generated(fields: UtilitySpec) -> Objective:
     return Objective(x, labels, fields.lam)
 
 
-@contextmanager
-def config_keys_in_errors(fields: UtilitySpec, epsilon: float) -> Iterator[None]:
-    """Within, an InputError that names a symbol of the paper becomes one with the config's key."""
-    try:
-        yield
-    except InputError as error:
-        settings = f"n {fields.n}, inputs {fields.inputs}, lambda {fields.lam}"
-        value = f"{error.where} = {error.found} at epsilon {epsilon:g}, {settings}"
-        raise InputError(KEYS.get(error.where, OTHER_KEY), value, error.allowed) from None
-
-
 def bounds(
     fields: UtilitySpec,
     objective: Objective,
     minimiser: np.ndarray,
     schedule: str,
     epsilon: float,
-) -> Proven:
-    """Noise of Thm 4.2, the lemma at shown steps, the theorems at their own numbers of steps."""
-    n, delta, lam, d = fields.n, fields.delta, objective.lam, objective.parameters
-    sigma2 = float(sigma2_approximate(epsilon, delta, objective.lipschitz, lam, n))
+) -> tuple[Row, list[int], list[Row]]:
+    """What the paper proves of one schedule at one epsilon: noise, shown steps and bounds.
+
+    The noise of Thm 4.2; Lemma 4.1 or 4.3 at the steps that are shown; Thms 4.1 and 4.2, or 4.3 and
+    4.4, after their own numbers of steps. Those on Renyi privacy are taken at the order and
+    divergence that the other two use.
+    """
+    delta, d, L, beta = fields.delta, objective.parameters, LIPSCHITZ, objective.beta
+    curvature: dict[str, Any] = {"beta": beta, "lam": fields.lam}
+    sigma2 = float(sigma2_approximate(epsilon, delta, L, fields.lam, fields.n))
     xi2 = objective.batch_noise(minimiser, fields.batch)
     # Before projection, which brings theta_0 nearer to theta*.
-    distance2 = float(minimiser @ minimiser) + 2 * d * sigma2 / lam
-    K = steps_approximate(epsilon, delta, objective.beta, lam, n, d, schedule)
+    distance2 = float(minimiser @ minimiser) + 2 * d * sigma2 / fields.lam
+    K = steps_approximate(epsilon, delta, beta, fields.lam, fields.n, d, schedule)
     shown = shown_steps(fields.steps, math.ceil(K))
-    constants = {"xi2": xi2, "d": d, "sigma2": sigma2, "distance2": distance2}
     # First the lemma, which refuses constants that are not finite.
-    lemma = lemma_of(objective, schedule, shown, constants)
-    theorems = theorems_of(fields, objective, schedule, epsilon, xi2)
-    return Proven(sigma2, distance2, shown, [*lemma, *theorems])
-
-
-def theorems_of(
-    fields: UtilitySpec, objective: Objective, schedule: str, epsilon: float, xi2: float
-) -> list[Row]:
-    """Thms 4.1 and 4.2, or 4.3 and 4.4, after their own numbers of steps.
-
-    Those on Renyi privacy are taken at the order and divergence that the other two use.
-    """
-    renyi = {"alpha": float(calibration_order(epsilon, fields.delta)), "eps": epsilon / 2}
-    approximate = {"eps": epsilon, "delta": fields.delta}
-    problem = {"beta": objective.beta, "lam": fields.lam, "n": fields.n, "d": objective.parameters}
-    batches = {"xi2": xi2} if schedule == "constant" else {}
-    privacies = (renyi, approximate)
-    step_counts: tuple[Callable[..., Any], ...] = (steps_rdp, steps_approximate)
-    theorems = []
-    for (name, formula), privacy, steps in zip(
-        THEOREMS[schedule], privacies, step_counts, strict=True
-    ):
-        K = math.ceil(steps(**privacy, **problem, schedule=schedule))
-        arguments = {**privacy, **problem, **batches, "L": objective.lipschitz}
-        values = {c: float(formula(**arguments, convention=c)) for c in CONVENTIONS}
-        theorems.append({"bound": name, "step": K, **values})
-    return theorems
-
-
-def lemma_of(
-    objective: Objective, schedule: str, shown: Sequence[int], constants: Mapping[str, float]
-) -> list[Row]:
-    """Lemma 4.1 or 4.3 at the steps `shown`; constants: its xi2, d, sigma2 and distance2."""
-    curvature = {"beta": objective.beta, "lam": objective.lam}
-    setting = {**curvature, **constants, "K": np.array(shown)}
-    bound: Callable[..., Any]
+    setting = {**curvature, "xi2": xi2, "d": d, "sigma2": sigma2, "distance2": distance2}
+    lemma = "Lemma 4.3"
+    formula: Callable[..., Any] = average_risk
     if schedule == "constant":
-        name, bound = "Lemma 4.1", excess_risk
-        setting["eta"] = 1 / (2 * objective.beta)
-    else:
-        name, bound = "Lemma 4.3", average_risk
-    values = {
-        convention: bound(**setting, convention=convention).tolist() for convention in CONVENTIONS
-    }
-    return [{"bound": name, **row} for row in rows_of({"step": shown}, **values)]
+        lemma, formula = "Lemma 4.1", partial(excess_risk, eta=1 / (2 * beta))
+    at_steps = {c: formula(**setting, K=np.array(shown), convention=c) for c in CONVENTIONS}
+    rows = [{"bound": lemma, **row} for row in rows_of({"step": shown}, **at_steps)]
+    renyi = {"alpha": float(calibration_order(epsilon, delta)), "eps": epsilon / 2}
+    problem = {**curvature, "n": fields.n, "d": d}
+    batches = {"xi2": xi2} if schedule == "constant" else {}
+    privacies = (renyi, {"eps": epsilon, "delta": delta})
+    for (theorem, formula, steps), privacy in zip(THEOREMS[schedule], privacies, strict=True):
+        own = math.ceil(steps(**privacy, **problem, schedule=schedule))
+        arguments = {**privacy, **problem, **batches, "L": L}
+        values = {c: float(formula(**arguments, convention=c)) for c in CONVENTIONS}
+        rows.append({"bound": theorem, "step": own, **values})
+    return {"sigma2": sigma2, "distance2": distance2}, shown, rows
 
 
 def shown_steps(last: int, K: int) -> list[int]:
@@ -338,9 +296,4 @@ def risks_of(
     return np.cumsum(risks)[np.array(at) - 1] / at
 
 
-KIND = Kind(
-    utility,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-    reads_images=False,
-)
+KIND = Kind(utility, record=RECORD, packages=PACKAGES, reads_images=False)

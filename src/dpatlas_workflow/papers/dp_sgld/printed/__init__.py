@@ -13,15 +13,36 @@ METHODS = {"dp-sgld": "DP-SGLD", "dp-sgd": "DP-SGD", "no-dp": "No DP"}
 EPSILON, READING = 1.0, "paper"
 
 
+def accuracies_of_table_1(
+    data: str, classes: int, backbone: str | None
+) -> dict[str, tuple[int, float | None, float]]:
+    """By method of ours: printed number of records, epsilon (None: no privacy) and accuracy in %.
+
+    data, classes, backbone: of ours; empty where they are not the paper's.
+    """
+    found = {}
+    for cell in read_rows(HERE / "table1_constant_lr.csv"):
+        theirs = _sets()[cell["dataset"]]
+        same = (theirs["data"], int(theirs["classes"])) == (data.partition("-")[0], classes)
+        if same and cell["backbone"] in (backbone or ""):
+            (method,) = (name for name, printed in METHODS.items() if printed == cell["method"])
+            epsilon = None if method == "no-dp" else float(cell["epsilon"])
+            found[method] = (int(theirs["records"]), epsilon, float(cell["accuracy_percent"]))
+    return found
+
+
+def _sets() -> dict[str, dict[str, str]]:
+    """The paper's data sets by their names in its tables."""
+    return {row["dataset"]: row for row in read_rows(HERE / "data.csv")}
+
+
 def _accuracies(file: str) -> Pairs:
     """Tables 1 and 2 of dp_sgld, and our rows of the same protocol, with the L2 term."""
 
     def pairs(rows: Rows) -> Iterator[PrintedComparison]:
         printed = read_rows(HERE / file)
         for row in rows:
-            if row["method"] not in METHODS or row["epsilon"] not in ("", str(EPSILON)):
-                continue
-            if not _as_printed(row):
+            if not (_at_printed_epsilon(row) and _as_printed(row)):
                 continue
             wanted = (*_stands_for(row), METHODS[row["method"]])
             for cell in printed:
@@ -29,6 +50,10 @@ def _accuracies(file: str) -> Pairs:
                     yield _accuracy(cell, row)
 
     return pairs
+
+
+def _at_printed_epsilon(row: Mapping[str, str]) -> bool:
+    return row["method"] in METHODS and row["epsilon"] in ("", str(EPSILON))
 
 
 def _as_printed(row: Mapping[str, str]) -> bool:
@@ -48,9 +73,7 @@ def _finetune(rows: Rows) -> Iterator[PrintedComparison]:
         for backbone in {row["backbone"] for row in rows}
     }
     for row in rows:
-        if int(row["trained_parameters"]) < most[row["backbone"]]:
-            continue
-        if row["method"] not in METHODS or row["epsilon"] not in ("", str(EPSILON)):
+        if int(row["trained_parameters"]) < most[row["backbone"]] or not _at_printed_epsilon(row):
             continue
         for cell in read_rows(HERE / "table3_finetune.csv"):
             if cell["method"] == METHODS[row["method"]]:
@@ -66,7 +89,6 @@ def _stands_for(row: Mapping[str, str]) -> tuple[str, str]:
 
 def _accuracy(cell: Mapping[str, str], row: Mapping[str, str]) -> PrintedComparison:
     backbone = row["backbone"] or "raw features"
-    theirs = {each["dataset"]: each for each in read_rows(HERE / "data.csv")}[cell["dataset"]]
     size = f", n = {row['n_train']}" if row.get("reading") else ""
     return PrintedComparison(
         f"{cell['dataset']}, {cell['backbone']}, {cell['method']}: accuracy, %",
@@ -74,7 +96,7 @@ def _accuracy(cell: Mapping[str, str], row: Mapping[str, str]) -> PrintedCompari
         0.0,
         f"{row['data']}, {backbone}{size}",
         estimate(row, "accuracy_mean", "accuracy_standard_error", PERCENT),
-        same_data=is_same_data(theirs, row),
+        same_data=is_same_data(_sets()[cell["dataset"]], row),
     )
 
 

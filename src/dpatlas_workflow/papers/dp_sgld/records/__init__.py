@@ -25,16 +25,8 @@ from typing import Annotated, Any, Literal
 from pydantic import model_validator
 
 from dpatlas.base.facts import DataFields
-from dpatlas.base.fields import (
-    Accountant,
-    Delta,
-    MaxGradNorm,
-    Model,
-    NoiseSource,
-    Once,
-    setting,
-)
-from dpatlas.base.records import SpecFields
+from dpatlas.base.fields import Accountant, Delta, MaxGradNorm, Model, NoiseSource, Once, setting
+from dpatlas.base.records import RecordShape, SpecFields
 from dpatlas.errors import InputError
 
 Schedule = Literal["constant", "decreasing"]
@@ -66,10 +58,7 @@ ARM = (
     "arm method epsilon lr batch epochs steps sampler max_grad_norm noise_multiplier relation "
     "guaranteed_by claimed_epsilon ordinary_epsilon hidden_state_epsilon guaranteed_epsilon"
 )
-REGRESSION_ARM = f"{ARM} lambda beta lipschitz radius sigma"
 RUNS = "run arm accuracy"
-SEEN = "run scaled_down mean_eigenvalue"
-REGRESSION_FACTS = "n_train n_test inputs classes backbone features warnings"
 
 
 class SgldSpec(SpecFields):
@@ -107,12 +96,37 @@ class RegressionSpec(SgldTrainingSpec, Inputs):
     radius: Radius = None
 
 
+def regression_record(
+    spec: type[RegressionSpec], version: int, arms: str, runs: str = ""
+) -> RecordShape:
+    """What records of reported regressions hold; arms, runs: further columns of these tables."""
+    tables = {
+        "seen": "run scaled_down mean_eigenvalue",
+        "arms": f"{ARM} lambda beta lipschitz radius sigma {arms}",
+        "runs": f"{RUNS} {runs}",
+    }
+    facts = "n_train n_test inputs classes backbone features warnings"
+    return RecordShape(spec, version, facts, tables)
+
+
 def batch_of_at_most(records: str, count: Any) -> Any:
     """A validator: `batch` is at most `count` of the model, the number of its `records`."""
 
     def check(model: Any) -> Any:
         if model.batch > count(model):
             raise InputError("batch", model.batch, f"at most {records} = {count(model)}")
+        return model
+
+    return model_validator(mode="after")(check)
+
+
+def names_once(field: str) -> Any:
+    """A validator: the parts in the list `field` have different names."""
+
+    def check(model: Any) -> Any:
+        names = [part.name for part in getattr(model, field)]
+        if len(set(names)) < len(names):
+            raise InputError(field, names, "each name once")
         return model
 
     return model_validator(mode="after")(check)

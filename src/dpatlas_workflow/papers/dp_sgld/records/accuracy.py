@@ -8,14 +8,7 @@ from typing import Annotated, Literal
 
 from dpatlas.base.facts import ReportedFields
 from dpatlas.base.fields import PositiveList, setting
-from dpatlas.base.records import RecordShape
-from dpatlas_workflow.papers.dp_sgld.records import (
-    REGRESSION_ARM,
-    REGRESSION_FACTS,
-    RUNS,
-    SEEN,
-    RegressionSpec,
-)
+from dpatlas_workflow.papers.dp_sgld.records import RegressionSpec, regression_record
 
 LangevinSchedule = Annotated[
     Literal["constant", "decreasing", "both"],
@@ -36,13 +29,4 @@ class AccuracySpec(AccuracyFields, ReportedFields):
     kind: Literal["accuracy"]
 
 
-RECORD = RecordShape(
-    AccuracySpec,
-    version=4,
-    facts=REGRESSION_FACTS,
-    tables={
-        "seen": SEEN,
-        "arms": f"{REGRESSION_ARM} comparison schedule weight_decay",
-        "runs": RUNS,
-    },
-)
+RECORD = regression_record(AccuracySpec, 4, arms="comparison schedule weight_decay")

@@ -9,7 +9,7 @@ from typing import Literal
 from dpatlas.base.facts import ReportedFields
 from dpatlas.base.fields import Batch, Model, Once, PositiveList, Relation, Updates, setting
 from dpatlas.base.records import RecordShape
-from dpatlas_workflow.papers.dp_sgld.records import ARM, RUNS, SgldTrainingSpec
+from dpatlas_workflow.papers.dp_sgld.records import ARM, RUNS, SgldTrainingSpec, names_once
 
 
 class TrainedParts(Model):
@@ -30,6 +30,8 @@ class FinetuneArms(Model):
     batch: Batch
     steps: Updates
     unfreeze: list[TrainedParts] = setting("What is trained, the fewest parts first.", min_length=2)
+
+    _names = names_once("unfreeze")
 
 
 class Finetune(SgldTrainingSpec, FinetuneArms):

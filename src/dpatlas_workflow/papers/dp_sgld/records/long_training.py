@@ -7,14 +7,7 @@ from typing import Literal
 
 from dpatlas.base.facts import ReportedFields
 from dpatlas.base.fields import CountList, Epsilon, Model
-from dpatlas.base.records import RecordShape
-from dpatlas_workflow.papers.dp_sgld.records import (
-    REGRESSION_ARM,
-    REGRESSION_FACTS,
-    RUNS,
-    SEEN,
-    RegressionSpec,
-)
+from dpatlas_workflow.papers.dp_sgld.records import RegressionSpec, regression_record
 
 
 class LongArms(Model):
@@ -34,9 +27,4 @@ class LongTrainingSpec(LongTraining, ReportedFields):
     kind: Literal["long_training"]
 
 
-RECORD = RecordShape(
-    LongTrainingSpec,
-    version=4,
-    facts=REGRESSION_FACTS,
-    tables={"seen": SEEN, "arms": f"{REGRESSION_ARM} comparison", "runs": RUNS},
-)
+RECORD = regression_record(LongTrainingSpec, 4, arms="comparison")

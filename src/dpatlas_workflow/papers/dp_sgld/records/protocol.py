@@ -11,17 +11,14 @@ from pydantic import Field
 
 from dpatlas.base.facts import ReportedFields
 from dpatlas.base.fields import Batch, Epsilon, Model, setting
-from dpatlas.base.records import RecordShape
 from dpatlas_workflow.papers.dp_sgld.records import (
-    REGRESSION_ARM,
-    REGRESSION_FACTS,
-    RUNS,
-    SEEN,
     Epochs,
     RegressionSpec,
     Regulariser,
     Schedules,
     StepSize,
+    names_once,
+    regression_record,
 )
 
 
@@ -48,6 +45,8 @@ class ProtocolFields(RegressionSpec, Shared):
 
     readings: Annotated[list[Reading], Field(min_length=1)]
 
+    _names = names_once("readings")
+
 
 class ProtocolSpec(ProtocolFields, ReportedFields):
     """Reported runs."""
@@ -55,13 +54,6 @@ class ProtocolSpec(ProtocolFields, ReportedFields):
     kind: Literal["protocol"]
 
 
-RECORD = RecordShape(
-    ProtocolSpec,
-    version=2,
-    facts=REGRESSION_FACTS,
-    tables={
-        "seen": SEEN,
-        "arms": f"{REGRESSION_ARM} reading schedule l2 weight_decay",
-        "runs": f"{RUNS} best_epoch_accuracy",
-    },
+RECORD = regression_record(
+    ProtocolSpec, 2, arms="reading schedule l2 weight_decay", runs="best_epoch_accuracy"
 )

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
-
 from dpatlas.formulas.kl_privacy.theorems import (
     TABLE_1,
     excess_risk_term,
@@ -48,11 +46,28 @@ def kl_constants(records: Records, settings: Settings) -> ShownTable:
     linearized = conditions(records, "linearized")
     symbols, norms = symbol_rows(monte_carlo), gradient_norm_rows(monte_carlo)
     distances = [row for record in linearized for row in distance_rows(record)]
-    sphere_records = linearized[0].facts["sphere_records"]
+    first = norms[0]
     parts = [
-        symbols_part(symbols),
-        gradient_norm_part(norms),
-        *distance_parts(distances, sphere_records),
+        Part.of(
+            "In symbols (R and the risk without logarithms and constants, one output)",
+            {
+                "init": "init",
+                "variance": Math(r"\beta_l"),
+                "B": Math("B"),
+                "R_printed": "R, printed",
+                "R_corrected": "R, corrected",
+                "risk_printed": "excess risk, printed",
+                "risk_corrected": "excess risk, corrected",
+            },
+            [_named(row) | {name: Math(row[name]) for name in SYMBOLS} for row in symbols],
+        ),
+        Part.of(
+            f"B in numbers: {first['inputs']} inputs, width {first['width']}, {first['outputs']} "
+            f"outputs; Monte Carlo over {first['draws']} initialisations, mean ± standard error",
+            {"init": "init", "depth": "depth", "B_value": "B", "B": "Monte Carlo"},
+            [_named(row, "B") for row in norms],
+        ),
+        *distance_parts(distances, linearized[0].facts["sphere_records"]),
     ]
     return ShownTable(COLUMNS, [*symbols, *norms, *distances], parts)
 
@@ -63,7 +78,7 @@ def symbol_rows(record: Record[Any]) -> list[Row]:
         {
             "part": "symbols",
             "init": init,
-            **{name: getattr(TABLE_1[init], name) for name in SYMBOLS},
+            **TABLE_1[init],
             "runs": list(record.ids),
         }
         for init in INITS
@@ -87,65 +102,34 @@ def gradient_norm_rows(record: Record[Any]) -> list[Row]:
 
 def distance_rows(record: Record[Any]) -> list[Row]:
     """R and the risk term of a `linearized` record, one row per depth, then per width."""
-    by_depth, by_width = columns([record], "depths"), columns([record], "widths")
-    by_width = by_width.assign(depth=record.spec.width_depth)
-    return [
-        _distance_row(record, part, runs)
-        for part, axis, data in (("R", "depth", by_depth), ("R by width", "width", by_width))
-        for _, runs in data.groupby(axis, sort=False)
-    ]
-
-
-def _distance_row(record: Record[Any], part: str, runs: pd.DataFrame) -> Row:
     spec, n, inputs = record.spec, record.facts["n_train"], input_size(record)
-    width, depth, B = (runs[name].iloc[0].item() for name in ("width", "depth", "B"))
-    network = (spec.init, inputs, width, depth, n)
-    printed, corrected = lazy_distance(*network), lazy_distance_corrected(*network)
-    return {
-        "part": part,
-        "init": spec.init,
-        "inputs": inputs,
-        "width": width,
-        "outputs": 1,
-        "depth": depth,
-        "n_train": n,
-        "epsilon": spec.epsilon,
-        "R_printed_value": float(printed),
-        "R_corrected_value": float(corrected),
-        **mean_and_error("R", runs.R.to_numpy()),
-        **mean_and_error("R_sphere", runs.R_sphere.to_numpy()),
-        "risk_printed_value": float(excess_risk_term(B, printed, n, spec.epsilon)),
-        "risk_corrected_value": float(excess_risk_term(B, corrected, n, spec.epsilon)),
-        "runs": list(record.ids),
-    }
-
-
-def symbols_part(rows: Sequence[Row]) -> Part:
-    """Table 1 as printed and as corrected."""
-    return Part.of(
-        "In symbols (R and the risk without logarithms and constants, one output)",
-        {
-            "init": "init",
-            "variance": Math(r"\beta_l"),
-            "B": Math("B"),
-            "R_printed": "R, printed",
-            "R_corrected": "R, corrected",
-            "risk_printed": "excess risk, printed",
-            "risk_corrected": "excess risk, corrected",
-        },
-        [_named(row) | {name: Math(row[name]) for name in SYMBOLS} for row in rows],
-    )
-
-
-def gradient_norm_part(rows: Sequence[Row]) -> Part:
-    """B and its Monte Carlo estimate."""
-    first = rows[0]
-    return Part.of(
-        f"B in numbers: {first['inputs']} inputs, width {first['width']}, {first['outputs']} "
-        f"outputs; Monte Carlo over {first['draws']} initialisations, mean ± standard error",
-        {"init": "init", "depth": "depth", "B_value": "B", "B": "Monte Carlo"},
-        [_named(row, "B") for row in rows],
-    )
+    by_depth, by_width = columns([record], "depths"), columns([record], "widths")
+    by_width = by_width.assign(depth=spec.width_depth)
+    rows = []
+    for part, axis, data in (("R", "depth", by_depth), ("R by width", "width", by_width)):
+        for _, runs in data.groupby(axis, sort=False):
+            width, depth, B = (runs[name].iloc[0].item() for name in ("width", "depth", "B"))
+            network = (spec.init, inputs, width, depth, n)
+            printed, corrected = lazy_distance(*network), lazy_distance_corrected(*network)
+            row = {
+                "part": part,
+                "init": spec.init,
+                "inputs": inputs,
+                "width": width,
+                "outputs": 1,
+                "depth": depth,
+                "n_train": n,
+                "epsilon": spec.epsilon,
+                "R_printed_value": float(printed),
+                "R_corrected_value": float(corrected),
+                **mean_and_error("R", runs.R.to_numpy()),
+                **mean_and_error("R_sphere", runs.R_sphere.to_numpy()),
+                "risk_printed_value": float(excess_risk_term(B, printed, n, spec.epsilon)),
+                "risk_corrected_value": float(excess_risk_term(B, corrected, n, spec.epsilon)),
+                "runs": list(record.ids),
+            }
+            rows.append(row)
+    return rows
 
 
 def distance_parts(rows: Sequence[Row], sphere_records: int) -> list[Part]:

@@ -4,10 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dpatlas.formulas.kl_privacy.theorems import (
-    lazy_distance,
-    lazy_distance_corrected,
-)
+from dpatlas.formulas.kl_privacy.theorems import lazy_distance, lazy_distance_corrected
 from dpatlas_workflow.papers.kl_privacy.figures.rows import (
     VALUES,
     conditions,
@@ -80,11 +77,7 @@ AS_LOGARITHMS = {
 def kl_tradeoff(records: Records, settings: Settings) -> ShownFigure:
     """Sec. 6: B, R and B R / n against depth, then the network trained at a fixed KL budget."""
     trained = conditions(records, "linearized")
-    return tradeoff_figure([row for record in trained for row in tradeoff_rows(record)], trained)
-
-
-def tradeoff_figure(rows: list[Row], trained: Records) -> ShownFigure:
-    """The figure of these rows of its csv; the records give words alone."""
+    rows = [row for record in trained for row in tradeoff_rows(record)]
     depth = Axis("depth (weight matrices)", ticks=trained[0].spec.depths)
     inits = inits_of(trained)
     lines: list[list[Panel]] = []

@@ -19,7 +19,7 @@ from dpatlas_workflow.papers.kl_privacy.figures.words import (
     net_words,
 )
 from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, ShownFigure, points
-from dpatlas_workflow.show.rows import Records, Row, Settings, where
+from dpatlas_workflow.show.rows import Records, Settings, where
 
 KL, LOSS = Axis(KL_LABEL, log=True), Axis(LOSS_LABEL, log=True)
 
@@ -29,18 +29,12 @@ def kl_vs_depth(records: Records, settings: Settings) -> ShownFigure:
     trained = conditions(records, "training", ["depth"])
     horizons = {name: horizon(settings, name) for name in ("short", "long")}
     need_steps(trained, max(horizons.values()), "horizons")
-    quantities = ("kl_mean", "kl_worst", "training_loss")
     rows = [
         row
         for name, steps in horizons.items()
-        for quantity in quantities
+        for quantity in ("kl_mean", "kl_worst", "training_loss")
         for row in training_rows(trained, quantity, steps, ["depth"], horizon=name)
     ]
-    return depth_figure(rows, horizons, trained)
-
-
-def depth_figure(rows: list[Row], horizons: dict[str, int], trained: Records) -> ShownFigure:
-    """The figure of these rows of its csv; the records give words alone."""
     depth = Axis("depth (weight matrices)", ticks=sorted({row["depth"] for row in rows}))
     looks = looks_of(trained)
     above, below = [], []
@@ -60,6 +54,5 @@ def depth_figure(rows: list[Row], horizons: dict[str, int], trained: Records) ->
         *divergence_notes(trained, "depth"),
     ]
     names = ("init", "depth", "horizon", "step", *VALUES, *COUNTS)
-    return ShownFigure(
-        [PanelGrid([above, below], 3.6, heights=(1.8, 1))], names, rows, notes, legend
-    )
+    grid = PanelGrid([above, below], 3.6, heights=(1.8, 1))
+    return ShownFigure([grid], names, rows, notes, legend)

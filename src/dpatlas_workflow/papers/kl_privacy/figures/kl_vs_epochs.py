@@ -22,7 +22,7 @@ from dpatlas_workflow.papers.kl_privacy.figures.words import (
 )
 from dpatlas_workflow.show.look import INITS, Look
 from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, Series, ShownFigure, names, series
-from dpatlas_workflow.show.rows import Records, Row, Settings, where
+from dpatlas_workflow.show.rows import Records, Settings, where
 
 LINEAR = Look("linear in steps", "black", "", ":")
 STEPS = Axis("full-batch steps (= epochs)", log=True)
@@ -43,17 +43,6 @@ def kl_vs_epochs(records: Records, settings: Settings) -> ShownFigure:
         for row in training_rows([record], quantity)
     ]
     exponents = training_rows(early, "growth_exponent", end)
-    return epochs_figure(rows, exponents, end, trained, early)
-
-
-def epochs_figure(
-    rows: list[Row],
-    exponents: list[Row],
-    end: int,
-    trained: Records,
-    early: Records,
-) -> ShownFigure:
-    """The figure of these rows of its csv; the records give words alone."""
     inits = inits_of(early)
     looks = looks_of(trained)
     kl = kl_series(rows, "step", looks, FEW_POINTS, band=True, every=MARKED)

@@ -17,7 +17,7 @@ from dpatlas_workflow.papers.kl_privacy.figures.words import (
 )
 from dpatlas_workflow.show.look import SINGLE_COLUMN
 from dpatlas_workflow.show.panel import Axis, Panel, PanelGrid, ShownFigure
-from dpatlas_workflow.show.rows import Records, Row, Settings
+from dpatlas_workflow.show.rows import Records, Settings
 
 
 def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
@@ -32,11 +32,6 @@ def kl_vs_width(records: Records, settings: Settings) -> ShownFigure:
         for quantity in ("kl_mean", "kl_worst")
         for row in training_rows(trained, quantity, steps, ["width"])
     ]
-    return width_figure(rows, steps, trained)
-
-
-def width_figure(rows: list[Row], steps: int, trained: Records) -> ShownFigure:
-    """The figure of these rows of its csv; the records give words alone."""
     widths = sorted({row["width"] for row in rows})
     x, looks = Axis("width (hidden units)", log=True, ticks=widths), looks_of(trained)
     drawn = kl_series(rows, "width", looks, THIN_LINE)

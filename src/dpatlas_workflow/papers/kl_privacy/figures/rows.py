@@ -21,6 +21,7 @@ from dpatlas_workflow.show.rows import (
     Row,
     Settings,
     mean_interval,
+    of_kind,
     positive_mean_interval,
     summaries,
 )
@@ -40,15 +41,22 @@ def conditions(
     Raises InputError where there is none, where two describe the same condition, and where they
     differ in a field that the figure does not show and that is not `free`.
     """
-    of_kind = [record for record in records if record.kind == kind]
-    if not of_kind:
+    same_kind = of_kind(records, kind)
+    if not same_kind:
         kinds = ", ".join(sorted({record.kind for record in records}))
         raise InputError("--records", f"kinds {kinds}", f"at least one of kind {kind}")
-    for record in of_kind:
-        _check_comparable(record, of_kind[0], {*FREE_FIELDS, *vary, *free})
+    first, may_differ = same_kind[0], {*FREE_FIELDS, *vary, *free}
+    expected = dict(first.spec)
+    for record in same_kind:
+        fields = dict(record.spec)
+        unlike = sorted(name for name in set(fields) - may_differ if fields[name] != expected[name])
+        if unlike:
+            found = f"{', '.join(unlike)} unlike {first.id}"
+            allowed = f"records that differ in {', '.join(sorted(may_differ))} only"
+            raise InputError(f"--records {record.id}", found, allowed)
     seen: dict[tuple[Any, ...], str] = {}
     rates: dict[Any, Any] = {}
-    for record in of_kind:
+    for record in same_kind:
         fields = dict(record.spec)
         where, condition = f"--records {record.id}", _condition(record, vary)
         if condition in seen:
@@ -56,18 +64,7 @@ def conditions(
         seen[condition] = record.id
         if rates.setdefault(fields.get("init"), fields.get("lr")) != fields.get("lr"):
             raise InputError(where, f"lr {fields['lr']:g}", "one step size for each init")
-    return sorted(of_kind, key=lambda record: _condition(record, vary))
-
-
-def _check_comparable(record: Record[Any], other: Record[Any], free: set[str]) -> None:
-    fields, expected = dict(record.spec), dict(other.spec)
-    unlike = sorted(name for name in set(fields) - free if fields[name] != expected[name])
-    if unlike:
-        raise InputError(
-            f"--records {record.id}",
-            f"{', '.join(unlike)} unlike {other.id}",
-            f"records that differ in {', '.join(sorted(free))} only",
-        )
+    return sorted(same_kind, key=lambda record: _condition(record, vary))
 
 
 def _condition(record: Record[Any], vary: Sequence[str]) -> tuple[Any, ...]:

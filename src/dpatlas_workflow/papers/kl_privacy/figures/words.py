@@ -40,12 +40,10 @@ def kl_series(
     rows: Sequence[Row], x: Column, looks: Mapping[str, Look], worst: Look, **curve: Any
 ) -> list[Series]:
     """Both readings of KL by init, the second as `worst`; curve: of the first, not as points."""
-    of_worst = {
-        init: replace(worst, label=look.label, color=look.color, linestyle=look.linestyle)
-        if worst.linestyle
-        else replace(worst, label=look.label, color=look.color)
-        for init, look in looks.items()
-    }
+    of_worst = {}
+    for init, look in looks.items():
+        line = worst.linestyle and look.linestyle
+        of_worst[init] = replace(worst, label=look.label, color=look.color, linestyle=line)
     largest = series if curve else points
     means = where(rows, quantity="kl_mean")
     drawn = largest(means, x, looks, "init", told=(LARGEST.label,), **curve)

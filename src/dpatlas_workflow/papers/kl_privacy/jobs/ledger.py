@@ -1,6 +1,9 @@
-"""kl_privacy: the privacy ledger that all runs share, and the convention of their KL values."""
+"""kl_privacy: what jobs with runs share: ledger, convention of KL values, the watched record."""
 
 from typing import Literal
+
+from dpatlas.errors import InputError
+from dpatlas_workflow.run.deals import Deals
 
 CONVENTION: Literal["exact"] = "exact"
 LEDGER = {
@@ -16,3 +19,10 @@ LEDGER = {
     "chosen_on_private_data": "nothing",
     "holds_for": "secret seeds and exact arithmetic",
 }
+
+
+def check_watched(watched: int, deals: Deals) -> None:
+    """Raise InputError for a watched record that is none of the records of a run."""
+    records = sum(deals.sizes.values())
+    if watched >= records:
+        raise InputError("kl_privacy.data.watched", watched, f"a position below {records}")

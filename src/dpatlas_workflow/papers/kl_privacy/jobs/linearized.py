@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +21,7 @@ from dpatlas.formulas.kl_privacy.theorems import (
 )
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas.models.mlp import initial_weights, output_jacobian_gram
-from dpatlas_workflow.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
-from dpatlas_workflow.papers.kl_privacy.jobs.watched import check_watched
+from dpatlas_workflow.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER, check_watched
 from dpatlas_workflow.papers.kl_privacy.records.linearized import RECORD, LinearizedSpec
 from dpatlas_workflow.run.deals import Deals, Dealt
 
@@ -110,9 +108,8 @@ class LinearizedRecords:
 
 def at_width(fields: LinearizedSpec, width: int, records: LinearizedRecords) -> Row:
     """R of one run's network of this width: a row of `widths`."""
-    n, depth = records.n_train, fields.width_depth
-    weights = _weights(fields, records, width, depth)
-    bound = _constant(fields, records, width, depth)
+    n = records.n_train
+    weights, bound = _network(fields, records, width, fields.width_depth)
     start = _linearize(weights, records.x[:n])
     on_data = distances(start, records.sign[:n], bound)
     on_sphere = _on_the_sphere(weights, records, bound)
@@ -127,23 +124,25 @@ def at_depth(
     The row of `depths`, and those of `shares`.
     """
     n = fields.n_train
-    weights = _weights(fields, records, fields.width, depth)
-    bound = _constant(fields, records, fields.width, depth)
+    weights, bound = _network(fields, records, fields.width, depth)
     start = _linearize(weights, records.x)
-    on_data = distances(
-        Linearization(start.output[:n], start.gram[:n, :n]), records.sign[:n], bound
-    )
-    distance = on_data["R"]
+    trained_on = Linearization(start.output[:n], start.gram[:n, :n])
+    on_data = distances(trained_on, records.sign[:n], bound)
     # T of Cor. 6.4 with the measured R, and the noise whose KL after time T is the budget.
-    time = float(excess_risk_time(bound, distance, n, fields.epsilon))
+    time = float(excess_risk_time(bound, on_data["R"], n, fields.epsilon))
     sigma2 = float(kl_linearized(bound, time, n, 1.0, CONVENTION)) / fields.epsilon
     # The loss is 1/4-smooth in the outputs; half of the stable step keeps the discretisation small.
-    sharpest = float(np.linalg.eigvalsh(start.gram[:n, :n])[-1]) / (4 * n)
-    normals = _correlated_normals(noise, start.gram, records.run)
+    sharpest = float(np.linalg.eigvalsh(trained_on.gram)[-1]) / (4 * n)
+    values, vectors = np.linalg.eigh(start.gram)
+    root = vectors * np.sqrt(values.clip(0))
 
     def train(time: float, sigma2: float, use: str) -> LinearizedRun:
+        use = f"{use} depth {depth}"
+
+        def draw(step: int) -> np.ndarray:
+            return root @ noise.normal(len(root), repetition=records.run, step=step, use=use)
+
         steps = 100 * math.ceil(max(fields.min_steps, time * sharpest) / 100)
-        draw = partial(normals, use=f"{use} depth {depth}")
         return langevin(start, records.sign, n, time / steps, sigma2, steps, draw)
 
     trained = train(time, sigma2, "budget")
@@ -176,20 +175,14 @@ class Linearization(NamedTuple):
     gram: np.ndarray
 
 
-def _weights(
+def _network(
     fields: LinearizedSpec, records: LinearizedRecords, width: int, depth: int
-) -> list[torch.Tensor]:
-    """Initial weights of one run in double precision."""
-    d = records.x.shape[1]
-    weights = initial_weights(
-        fields.init, d, width, depth, 1, key=fields.key, run=records.run, base_seed=fields.seed
-    )
-    return [torch.from_numpy(weight).double() for weight in weights]
-
-
-def _constant(fields: LinearizedSpec, records: LinearizedRecords, width: int, depth: int) -> float:
-    """B of a network with one output."""
-    return float(gradient_norm_constant(fields.init, records.x.shape[1], width, depth, 1))
+) -> tuple[list[torch.Tensor], float]:
+    """Initial weights of one run's network with one output, in double precision, and its B."""
+    shape = (fields.init, records.x.shape[1], width, depth, 1)
+    weights = initial_weights(*shape, key=fields.key, run=records.run, base_seed=fields.seed)
+    doubles = [torch.from_numpy(weight).double() for weight in weights]
+    return doubles, float(gradient_norm_constant(*shape))
 
 
 def _linearize(weights: list[torch.Tensor], x: np.ndarray) -> Linearization:
@@ -240,17 +233,6 @@ def _sphere(d: int, base_seed: int, run: int) -> tuple[np.ndarray, np.ndarray]:
     x = draws.standard_normal((SPHERE_RECORDS, d))
     x *= np.sqrt(d) / np.linalg.norm(x, axis=1, keepdims=True)
     return x, draws.choice([-1.0, 1.0], SPHERE_RECORDS)
-
-
-def _correlated_normals(noise: Noise, gram: np.ndarray, run: int) -> Callable[..., np.ndarray]:
-    """The function from a step and a use to its draw of N(0, gram)."""
-    values, vectors = np.linalg.eigh(gram)
-    root = vectors * np.sqrt(values.clip(0))
-
-    def draw(step: int, use: str) -> np.ndarray:
-        return root @ noise.normal(len(gram), repetition=run, step=step, use=use)
-
-    return draw
 
 
 class LinearizedRun(NamedTuple):

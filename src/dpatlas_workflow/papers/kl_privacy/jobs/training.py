@@ -23,8 +23,7 @@ from dpatlas.privacy.kl import (
     squared_row_norms,
 )
 from dpatlas.privacy.noise import device_generator, device_normals
-from dpatlas_workflow.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER
-from dpatlas_workflow.papers.kl_privacy.jobs.watched import check_watched
+from dpatlas_workflow.papers.kl_privacy.jobs.ledger import CONVENTION, LEDGER, check_watched
 from dpatlas_workflow.papers.kl_privacy.records.training import RECORD, KlTrainingSpec
 from dpatlas_workflow.run.deals import Deals, Dealt
 
@@ -115,19 +114,9 @@ class NoisyDescent:
         self.number = run * fields.networks + network
         self.lr, self.sigma = fields.lr, fields.sigma
         self.steps, self.steps_done = fields.steps, 0
-        self.weights = [
-            torch.from_numpy(weight).to(device)
-            for weight in initial_weights(
-                fields.init,
-                data.x.shape[1],
-                fields.width,
-                fields.depth,
-                fields.outputs,
-                key=fields.key,
-                run=self.number,
-                base_seed=fields.seed,
-            )
-        ]
+        shape = (fields.init, data.x.shape[1], fields.width, fields.depth, fields.outputs)
+        weights = initial_weights(*shape, key=fields.key, run=self.number, base_seed=fields.seed)
+        self.weights = [torch.from_numpy(weight).to(device) for weight in weights]
         self.probe = SmoothnessProbe(self.weights, data, self.steps) if network == 0 else None
         steps = (self.steps,)
         shapes = {"kl": (*steps, len(data.x)), "loss": steps, "grad_norm2": steps}
@@ -248,8 +237,7 @@ class SmoothnessProbe:
         self.start = [weight.clone() for weight in weights]
         self.signals_at_start = record_signals(self.start, self.x, self.labels)
         self.steps = probed_steps(steps)
-        self.change = np.full(len(self.steps), np.nan)
-        self.distance = np.full(len(self.steps), np.nan)
+        self.change, self.distance = np.full((2, len(self.steps)), np.nan)
 
     def look(self, step: int, weights: list[Tensor]) -> None:
         """Measure if `step` is one of the probed steps."""
