@@ -256,7 +256,10 @@ def _log_moment(q: float, sigma: float, order: int) -> float:
 def repeat_and_select_epsilon(
     mechanisms: Sequence[Mechanism], mean: float, shape: float, delta: float, relation: str
 ) -> float:
-    """Epsilon of the best of a random number of runs of all mechanisms together."""
+    """Epsilon of the best of a random number of runs of all mechanisms, with noise, together.
+
+    mean, shape: of that number, as dp-accounting's `RepeatAndSelectDpEvent` has them.
+    """
     from dp_accounting import dp_event
     from dp_accounting.rdp import RdpAccountant
 

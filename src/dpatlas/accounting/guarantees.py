@@ -32,7 +32,6 @@ from dpatlas.accounting.accountants import (
     pld_epsilon,
     rdp_curve,
     rdp_epsilon,
-    repeat_and_select_epsilon,
     sensitivity,
 )
 from dpatlas.accounting.samplers import (
@@ -128,7 +127,7 @@ def guarantee(
     schedule of noise and adaptive clip.
     """
     accounted = accounted_phases(phases)
-    return _guaranteed(accounted, _mechanisms(accounted), delta, relation, accountant)
+    return _guaranteed(accounted, mechanisms_of(accounted), delta, relation, accountant)
 
 
 @checked(**ACCOUNTS)
@@ -142,7 +141,7 @@ def composition(
     """
     accounted = [accounted_phases(training) for training in trainings]
     phases = [phase for training in accounted for phase in training]
-    mechanisms = [mechanism for training in accounted for mechanism in _mechanisms(training)]
+    mechanisms = [mechanism for training in accounted for mechanism in mechanisms_of(training)]
     return _guaranteed(phases, _merged(mechanisms), delta, relation, accountant)
 
 
@@ -222,7 +221,7 @@ def calibrate(
 
     def epsilon_at(noise_multiplier: float) -> float:
         phases = accounted_phases(phases_at(noise_multiplier))
-        mechanisms = _mechanisms(phases)
+        mechanisms = mechanisms_of(phases)
         name = _accountants(phases, mechanisms, delta, relation, accountant)[0]
         return _epsilon(mechanisms, delta, relation, name)[0]
 
@@ -263,23 +262,13 @@ def renyi_curve(phases: Sequence[Phase], relation: str) -> np.ndarray:
             covered = [" with ".join(key) for key, names in ACCOUNTANTS.items() if "rdp" in names]
             found = f"{' with '.join(pair)}, whose Renyi divergences nobody has bounded"
             raise InputError("sampler and relation", found, ", ".join(covered))
-    orders, mechanisms = np.array(RDP_ORDERS, dtype=float), _mechanisms(phases)
+    orders, mechanisms = np.array(RDP_ORDERS, dtype=float), mechanisms_of(phases)
     if not all(mechanism.noise_multiplier for mechanism in mechanisms):
         return np.full(len(orders), math.inf)
     return rdp_curve(mechanisms, relation, orders) + np.zeros(len(orders))
 
 
-def repeat_and_select(
-    phases: Sequence[Phase], mean: float, shape: float, delta: float, relation: str
-) -> float:
-    """Epsilon of the best of repeated `phases`, by dp-accounting's own event.
-
-    mean, shape: of the number of repetitions, as `RepeatAndSelectDpEvent` has them. For noise > 0.
-    """
-    return repeat_and_select_epsilon(_mechanisms(phases), mean, shape, delta, relation)
-
-
-def _mechanisms(phases: Sequence[Phase]) -> list[Mechanism]:
+def mechanisms_of(phases: Sequence[Phase]) -> list[Mechanism]:
     """The releases of each phase that has any."""
     mechanisms, start = [], 0
     for phase in phases:

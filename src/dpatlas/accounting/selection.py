@@ -28,15 +28,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpatlas.accounting.accountants import RDP_ORDERS, epsilon_of_curve
+from dpatlas.accounting.accountants import RDP_ORDERS, epsilon_of_curve, repeat_and_select_epsilon
 from dpatlas.accounting.guarantees import (
     NO_CROSS_CHECK,
     RELATIONS,
     Guarantee,
     Phase,
     guarantee,
+    mechanisms_of,
     renyi_curve,
-    repeat_and_select,
     smallest_noise,
 )
 from dpatlas.accounting.samplers import FullBatch
@@ -281,8 +281,9 @@ def _selected_epsilon(
     if law.shape >= 0 and 0 < epsilon < math.inf:
         # For Poisson trials the package takes log(0) where divergences are below 1e-16.
         with contextlib.suppress(ValueError):
-            package_epsilon = repeat_and_select(phases, law.mean, law.shape, delta, relation)
-            check = f"RepeatAndSelectDpEvent of dp-accounting: epsilon {package_epsilon:.6g}"
+            trials = law.mean, law.shape
+            found = repeat_and_select_epsilon(mechanisms_of(phases), *trials, delta, relation)
+            check = f"RepeatAndSelectDpEvent of dp-accounting: epsilon {found:.6g}"
     return epsilon, warning, check
 
 
