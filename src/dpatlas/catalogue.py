@@ -16,6 +16,7 @@ from dpatlas.errors import InputError
 SHARED = ("dpatlas.accounting.gaussian_dp",)
 # Larger whole numbers are passed as floats where a real number is asked for.
 MOST_EXACT = 1000
+FAILED = "inputs with which the formula fails ({})"
 
 
 @functools.cache
@@ -66,12 +67,8 @@ def evaluate(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
             values[argument.name] = argument.default
         else:
             raise InputError(f"{name}: {argument.name}", "nothing", argument.describe())
-    return {
-        "bound": name,
-        "inputs": values,
-        "value": _evaluate_checked(formula, values),
-        "source": formula.source,
-    }
+    value = _evaluate_checked(formula, values)
+    return {"bound": name, "inputs": values, "value": value, "source": formula.source}
 
 
 def find(name: str) -> Bound:
@@ -86,10 +83,11 @@ def find(name: str) -> Bound:
 
 def _evaluate_checked(formula: Bound, values: dict[str, Any]) -> float:
     # numpy takes no whole numbers from 2^63 on, and exact powers with large exponents never end.
-    plain = {
-        name: float(value) if _is_huge(value, formula.arguments[name].domain.kind) else value
-        for name, value in values.items()
-    }
+    plain = dict(values)
+    for name, value in values.items():
+        real = formula.arguments[name].domain.kind == "real"
+        if real and isinstance(value, int) and abs(value) > MOST_EXACT:
+            plain[name] = float(value)
     try:
         # Whatever overflows is refused below, or has an infinite value: no warnings beside it.
         with warnings.catch_warnings():
@@ -98,18 +96,16 @@ def _evaluate_checked(formula: Bound, values: dict[str, Any]) -> float:
     except InputError as error:
         if not formula.arguments.keys() & set(re.findall(r"\w+", error.where)):
             # Of a formula within, whose argument nobody has typed.
-            raise _fails(formula, str(error)) from None
+            raise _fails(formula, FAILED.format(error)) from None
         raise InputError(f"{formula.name}: {error.where}", error.found, error.allowed) from None
     except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
-        raise _fails(formula, str(error)) from None
+        raise _fails(formula, FAILED.format(error)) from None
     if math.isnan(value):
-        found = "inputs for which floating-point numbers fail"
-        raise InputError(formula.name, found, f"smaller or larger ones of {_names(formula)}")
+        raise _fails(formula, "inputs for which floating-point numbers fail")
     return value
 
 
-def _fails(formula: Bound, reason: str) -> InputError:
-    found = f"inputs with which the formula fails ({reason})"
+def _fails(formula: Bound, found: str) -> InputError:
     return InputError(formula.name, found, f"smaller or larger ones of {_names(formula)}")
 
 
@@ -133,11 +129,6 @@ def _plain_value(name: str, argument: Argument, value: object) -> int | float | 
 
 def _names(formula: Bound) -> str:
     return ", ".join(formula.arguments)
-
-
-def _is_huge(value: object, kind: str) -> bool:
-    """Whether a real number is given as a large whole one."""
-    return kind == "real" and isinstance(value, int) and abs(value) > MOST_EXACT
 
 
 def _shown(value: object) -> str:

@@ -48,16 +48,12 @@ def one_line(text: object) -> str:
     What a terminal would obey or cannot show is written as its escape.
     """
     folded = " ".join(str(text).split())
-    return folded if folded.isprintable() else "".join(map(_printable, folded))
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in folded)
 
 
 def shortened(text: str) -> str:
     """`text`, cut after `SHOWN` characters."""
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
-
-
-def _printable(character: str) -> str:
-    return character if character.isprintable() else ascii(character)[1:-1]
 
 
 def refusal(error: OSError) -> str:
@@ -80,26 +76,23 @@ def run_command(main: Callable[[Sequence[str]], int | None], arguments: Sequence
         signal.signal(signal.SIGTERM, _terminated)
     try:
         return main(arguments) or 0
-    except InputError as error:
-        print(f"dpatlas: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
     except BrokenPipeError:
         # Whoever read the output has seen enough; what is left to write must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_NOBODY_READS
+    except InputError as error:
+        said, code = str(error), EXIT_BAD_INPUT
     except RunError as error:
-        print(f"dpatlas: {error}", file=sys.stderr)
-        return EXIT_FAILED_RUN
+        said, code = str(error), EXIT_FAILED_RUN
     except OSError as error:
-        print(f"dpatlas: {refusal(error)}", file=sys.stderr)
-        return EXIT_FAILED_RUN
+        said, code = refusal(error), EXIT_FAILED_RUN
     except MemoryError as error:
-        print(f"dpatlas: out of memory: {one_line(error) or 'no more to be had'}", file=sys.stderr)
-        return EXIT_FAILED_RUN
+        said, code = f"out of memory: {one_line(error) or 'no more to be had'}", EXIT_FAILED_RUN
     except KeyboardInterrupt as error:
-        line = "dpatlas: interrupted; a re-run goes on from the last checkpoint, if one was made"
-        print(line, file=sys.stderr)
-        return EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED
+        said = "interrupted; a re-run goes on from the last checkpoint, if one was made"
+        code = EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED
+    print(f"dpatlas: {said}", file=sys.stderr)
+    return code
 
 
 def _terminated(number: int, frame: object) -> NoReturn:

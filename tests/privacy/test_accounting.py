@@ -15,9 +15,9 @@ from dpatlas.accounting.guarantees import (
     NO_CROSS_CHECK,
     RELATIONS,
     Phase,
-    _mechanisms,
     calibrate,
     guarantee,
+    mechanisms_of,
     smallest_noise,
 )
 from dpatlas.accounting.samplers import SAMPLERS, FixedSize, FullBatch, Poisson, Shuffled, sampler
@@ -57,10 +57,10 @@ def test_each_sampler_is_accounted_by_its_own_event_or_refused(name, relation):
 
 def test_the_event_rate_is_the_expected_batch_over_n():
     kind = Poisson(1050, 100)
-    (mechanism,) = _mechanisms([Phase(kind, 1.0, 5)])
+    (mechanism,) = mechanisms_of([Phase(kind, 1.0, 5)])
     event = accountants._event(mechanism.sampler, 1.0)
     assert event.sampling_probability * kind.n == pytest.approx(kind.expected_batch, rel=1e-15)
-    (mechanism,) = _mechanisms([Phase(FixedSize(1050, 100), 1.0, 5)])
+    (mechanism,) = mechanisms_of([Phase(FixedSize(1050, 100), 1.0, 5)])
     event = accountants._event(mechanism.sampler, 1.0)
     assert (event.source_dataset_size, event.sample_size) == (1050, 100)
 
@@ -77,7 +77,7 @@ def test_no_record_is_used_more_often_than_shuffled_phases_are_charged_for(n, ba
     start = 0
     for steps in lengths:
         phases = [Phase(FullBatch(n), 1.0, start), Phase(kind, 1.0, steps)]
-        charged = [found.count for found in _mechanisms(phases) if found.sampler == kind]
+        charged = [found.count for found in mechanisms_of(phases) if found.sampler == kind]
         uses = Counter()
         for step in range(start, start + steps):
             uses.update(kind.batch_indices(Noise("digest", "keyed"), 0, step).tolist())
@@ -186,7 +186,7 @@ def test_orders_that_are_not_tried_would_not_have_given_less(
     n, batch, noise_multiplier, monkeypatch
 ):
     def epsilon(steps, delta):
-        mechanisms = _mechanisms([Phase(FixedSize(n, batch), noise_multiplier, steps)])
+        mechanisms = mechanisms_of([Phase(FixedSize(n, batch), noise_multiplier, steps)])
         return accountants.rdp_epsilon(mechanisms, delta, "replace_one")
 
     settings = [(1, 1e-3), (30, 1e-5), (1000, 1e-8)]

@@ -127,7 +127,21 @@ def rdp_epsilon(
     mechanisms: Sequence[Mechanism], delta: float, relation: str
 ) -> tuple[float, str | None]:
     """Epsilon by Renyi divergences, and a warning where the range of orders may be too short."""
-    return epsilon_of_curve(*_orders_and_curve(mechanisms, delta, relation), delta)
+    from dp_accounting.rdp import compute_epsilon
+
+    def curve_at(orders: np.ndarray) -> np.ndarray:
+        return rdp_curve(mechanisms, relation, orders)
+
+    orders = np.array(RDP_ORDERS, dtype=float)
+    if not any(isinstance(mechanism.sampler, FixedSize) for mechanism in mechanisms):
+        return epsilon_of_curve(orders, curve_at(orders), delta)
+    candidates = np.union1d(orders[::STRIDE], orders[-1])
+    curve = _falling_part(candidates, curve_at, delta)
+    tried = candidates[: len(curve)]
+    best = int(np.searchsorted(tried, compute_epsilon(tried, curve, delta)[1]))
+    low, high = tried[max(best - 1, 0)], tried[min(best + 1, len(tried) - 1)]
+    finer = np.setdiff1d(orders[(orders > low) & (orders < high)], tried)
+    return epsilon_of_curve(np.append(tried, finer), np.append(curve, curve_at(finer)), delta)
 
 
 def epsilon_of_curve(
@@ -143,27 +157,6 @@ def epsilon_of_curve(
     if epsilon > 0 and best in (usable.min(initial=best), usable.max(initial=best)):
         warning = f"RDP: the best order, {best:g}, ends the range; a wider range may give less"
     return float(epsilon), warning
-
-
-def _orders_and_curve(
-    mechanisms: Sequence[Mechanism], delta: float, relation: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Orders, and the Renyi divergence of all mechanisms together at each of them."""
-    from dp_accounting.rdp import compute_epsilon
-
-    def curve_at(orders: np.ndarray) -> np.ndarray:
-        return rdp_curve(mechanisms, relation, orders)
-
-    orders = np.array(RDP_ORDERS, dtype=float)
-    if not any(isinstance(mechanism.sampler, FixedSize) for mechanism in mechanisms):
-        return orders, curve_at(orders)
-    candidates = np.union1d(orders[::STRIDE], orders[-1])
-    curve = _falling_part(candidates, curve_at, delta)
-    tried = candidates[: len(curve)]
-    best = int(np.searchsorted(tried, compute_epsilon(tried, curve, delta)[1]))
-    low, high = tried[max(best - 1, 0)], tried[min(best + 1, len(tried) - 1)]
-    finer = np.setdiff1d(orders[(orders > low) & (orders < high)], tried)
-    return np.append(tried, finer), np.append(curve, curve_at(finer))
 
 
 def _falling_part(
@@ -189,19 +182,16 @@ def _falling_part(
 
 def rdp_curve(mechanisms: Sequence[Mechanism], relation: str, orders: np.ndarray) -> np.ndarray:
     """Renyi divergence of all mechanisms together at each order, for noise multipliers > 0."""
-    curves = (_rdp_curve(mechanism, relation, orders) for mechanism in mechanisms)
-    return sum(curves, start=np.zeros(len(orders)))
-
-
-def _rdp_curve(mechanism: Mechanism, relation: str, orders: np.ndarray) -> np.ndarray:
-    """Renyi divergence of all `count` releases at each order."""
-    sigma = mechanism.noise_multiplier / sensitivity(relation)
-    curve = mechanism.count * _release_rdp(mechanism.sampler, sigma, relation, tuple(orders))
-    if isinstance(mechanism.sampler, FixedSize):
-        # A sample reveals no more than all records would (divergences are quasi-convex: condition
-        # on who is drawn); at rates near one half the bound alone exceeds that limit.
-        curve = np.minimum(curve, mechanism.count * orders / (2 * sigma**2))
-    return curve
+    total = np.zeros(len(orders))
+    for mechanism in mechanisms:
+        sigma = mechanism.noise_multiplier / sensitivity(relation)
+        curve = mechanism.count * _release_rdp(mechanism.sampler, sigma, relation, tuple(orders))
+        if isinstance(mechanism.sampler, FixedSize):
+            # A sample reveals no more than all records would (divergences are quasi-convex:
+            # condition on who is drawn); at rates near one half the bound alone exceeds that limit.
+            curve = np.minimum(curve, mechanism.count * orders / (2 * sigma**2))
+        total = total + curve
+    return total
 
 
 # Compositions over trials ask for the same curves as calibration.
@@ -266,33 +256,31 @@ def _log_moment(q: float, sigma: float, order: int) -> float:
 def repeat_and_select_epsilon(
     mechanisms: Sequence[Mechanism], mean: float, shape: float, delta: float, relation: str
 ) -> float:
-    """Epsilon of the best of a random number of runs of all mechanisms together."""
-    from dp_accounting.dp_event import (
-        ComposedDpEvent,
-        RepeatAndSelectDpEvent,
-        SelfComposedDpEvent,
-    )
+    """Epsilon of the best of a random number of runs of all mechanisms, with noise, together.
+
+    mean, shape: of that number, as dp-accounting's `RepeatAndSelectDpEvent` has them.
+    """
+    from dp_accounting import dp_event
     from dp_accounting.rdp import RdpAccountant
 
     # The package's RDP does not double the sensitivity under replace_one.
     scale = 1 / sensitivity(relation)
-    run = ComposedDpEvent(
-        [
-            SelfComposedDpEvent(
-                _event(mechanism.sampler, mechanism.noise_multiplier * scale), mechanism.count
-            )
-            for mechanism in mechanisms
-        ]
-    )
+    steps = [
+        dp_event.SelfComposedDpEvent(
+            _event(each.sampler, each.noise_multiplier * scale), each.count
+        )
+        for each in mechanisms
+    ]
+    run = dp_event.ComposedDpEvent(steps)
     with _quiet():
         accountant = RdpAccountant(list(RDP_ORDERS), _neighbours(relation))
-        accountant.compose(RepeatAndSelectDpEvent(run, mean, shape))
+        accountant.compose(dp_event.RepeatAndSelectDpEvent(run, mean, shape))
     return float(accountant.get_epsilon(delta))
 
 
 def fft_error(mechanisms: Sequence[Mechanism]) -> float:
     """Upper bound on what the convolutions may have lost of delta."""
-    return FFT_ERROR * sum(mechanism.convolutions for mechanism in mechanisms)
+    return FFT_ERROR * sum(each.convolutions for each in mechanisms)
 
 
 def loss_interval(mechanisms: Sequence[Mechanism], relation: str) -> float:
@@ -344,12 +332,9 @@ def _event(sampler: Sampler, noise_multiplier: float) -> Any:
 
 
 def _neighbours(relation: str) -> Any:
-    from dp_accounting import NeighboringRelation
+    from dp_accounting import NeighboringRelation as Relation
 
-    return {
-        "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace_one": NeighboringRelation.REPLACE_ONE,
-    }[relation]
+    return Relation.REPLACE_ONE if relation == "replace_one" else Relation.ADD_OR_REMOVE_ONE
 
 
 @contextlib.contextmanager

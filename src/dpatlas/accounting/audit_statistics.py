@@ -219,9 +219,8 @@ def one_run_p_value(
     (1 - w) P[W >= v] + w P[W >= v - i] with w = 2 m delta / i <= 1.
     """
     if not correct <= guesses <= canaries:
-        raise InputError(
-            "guesses", f"{guesses}, {correct} of them right", f"right <= guesses <= {canaries}"
-        )
+        found = f"{guesses}, {correct} of them right"
+        raise InputError("guesses", found, f"right <= guesses <= {canaries}")
     if correct == 0:
         return 1.0
     accuracy = special.expit(epsilon)

@@ -16,11 +16,6 @@ import numpy as np
 from dpatlas.accounting.gaussian_dp import amplified, gaussian_delta
 
 
-def widest_loss(q: float, mu: float) -> float:
-    """A loss beyond which less than 1e-22 of the probability lies."""
-    return float(amplified(mu * (mu / 2 + 10), q))
-
-
 def fixed_size_losses(q: float, mu: float, interval: float) -> Any:
     """dp-accounting's distribution of a step's loss, on multiples of `interval`, rounded up.
 
@@ -31,7 +26,9 @@ def fixed_size_losses(q: float, mu: float, interval: float) -> Any:
     from dp_accounting.pld.pld_pmf import create_pmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    count = max(1, int(np.ceil(widest_loss(q, mu) / interval)))
+    # Beyond this loss lies less than 1e-22 of the probability.
+    widest = float(amplified(mu * (mu / 2 + 10), q))
+    count = max(1, int(np.ceil(widest / interval)))
     losses = interval * np.arange(count + 1)
     # The inverse of `amplified`.
     large = losses + np.log1p(-(1 - q) * np.exp(-losses)) - np.log(q)

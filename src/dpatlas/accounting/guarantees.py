@@ -18,6 +18,7 @@ clip bound C, for noise multiplier s:
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,6 @@ from dpatlas.accounting.accountants import (
     pld_epsilon,
     rdp_curve,
     rdp_epsilon,
-    repeat_and_select_epsilon,
     sensitivity,
 )
 from dpatlas.accounting.samplers import (
@@ -48,6 +48,12 @@ from dpatlas.errors import InputError
 
 RELATIONS = ("add_remove", "replace_one")
 CHOICES = ("auto", "pld", "rdp")
+# What every guarantee is asked for.
+ACCOUNTS = {
+    "delta": real(gt=0, lt=1),
+    "relation": one_of(*RELATIONS),
+    "accountant": one_of(*CHOICES),
+}
 # The accountants of each pair of sampler and relation, the tighter one first.
 ACCOUNTANTS = {
     (Poisson.name, "add_remove"): ("pld", "rdp"),
@@ -109,7 +115,7 @@ class Guarantee:
     warnings: tuple[str, ...] = ()
 
 
-@checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
+@checked(**ACCOUNTS)
 def guarantee(
     phases: Sequence[Phase], delta: float, relation: str, accountant: str = "auto"
 ) -> Guarantee:
@@ -121,10 +127,10 @@ def guarantee(
     schedule of noise and adaptive clip.
     """
     accounted = accounted_phases(phases)
-    return _guaranteed(accounted, _mechanisms(accounted), delta, relation, accountant)
+    return _guaranteed(accounted, mechanisms_of(accounted), delta, relation, accountant)
 
 
-@checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
+@checked(**ACCOUNTS)
 def composition(
     trainings: Sequence[Sequence[Phase]], delta: float, relation: str, accountant: str = "auto"
 ) -> Guarantee:
@@ -135,7 +141,7 @@ def composition(
     """
     accounted = [accounted_phases(training) for training in trainings]
     phases = [phase for training in accounted for phase in training]
-    mechanisms = [mechanism for training in accounted for mechanism in _mechanisms(training)]
+    mechanisms = [mechanism for training in accounted for mechanism in mechanisms_of(training)]
     return _guaranteed(phases, _merged(mechanisms), delta, relation, accountant)
 
 
@@ -157,11 +163,12 @@ def accounted_phases(phases: Iterable[Any]) -> tuple[Phase, ...]:
 
 def default_relation(phases: Sequence[Phase]) -> str:
     """The first of `RELATIONS` under which every phase's sampler has an accountant."""
-    names = {phase.sampler.name for phase in phases}
-    for relation in RELATIONS:
-        if all((name, relation) in ACCOUNTANTS for name in names):
-            return relation
-    return RELATIONS[-1]
+    covered = [
+        relation
+        for relation in RELATIONS
+        if all((phase.sampler.name, relation) in ACCOUNTANTS for phase in phases)
+    ]
+    return covered[0] if covered else RELATIONS[-1]
 
 
 def default_delta(n: int) -> float:
@@ -176,10 +183,9 @@ def _guaranteed(
     relation: str,
     accountant: str,
 ) -> Guarantee:
-    available = _available(phases, mechanisms, delta, relation)
-    name = _accountant(available, accountant, phases, relation)
+    name, *others = available = _accountants(phases, mechanisms, delta, relation, accountant)
     epsilon, warning = _epsilon(mechanisms, delta, relation, name)
-    if accountant == "auto" and epsilon == math.inf and name != available[-1]:
+    if accountant == "auto" and epsilon == math.inf and others:
         # Too many steps for PLD, or too little noise for either.
         by_rdp, told = _epsilon(mechanisms, delta, relation, available[-1])
         if by_rdp < MOST_EPSILON:
@@ -197,12 +203,7 @@ def _guaranteed(
     return Guarantee(epsilon, delta, relation, name, event or "no steps", cross_check, warnings)
 
 
-@checked(
-    epsilon=real(gt=0),
-    delta=real(gt=0, lt=1),
-    relation=one_of(*RELATIONS),
-    accountant=one_of(*CHOICES),
-)
+@checked(epsilon=real(gt=0), **ACCOUNTS)
 def calibrate(
     phases_at: Callable[[float], Sequence[Phase]],
     epsilon: float,
@@ -220,9 +221,8 @@ def calibrate(
 
     def epsilon_at(noise_multiplier: float) -> float:
         phases = accounted_phases(phases_at(noise_multiplier))
-        mechanisms = _mechanisms(phases)
-        available = _available(phases, mechanisms, delta, relation)
-        name = _accountant(available, accountant, phases, relation)
+        mechanisms = mechanisms_of(phases)
+        name = _accountants(phases, mechanisms, delta, relation, accountant)[0]
         return _epsilon(mechanisms, delta, relation, name)[0]
 
     return smallest_noise(epsilon_at, epsilon, delta)
@@ -260,48 +260,27 @@ def renyi_curve(phases: Sequence[Phase], relation: str) -> np.ndarray:
         pair = (phase.sampler.name, relation)
         if "rdp" not in ACCOUNTANTS.get(pair, ()):
             covered = [" with ".join(key) for key, names in ACCOUNTANTS.items() if "rdp" in names]
-            raise InputError(
-                "sampler and relation",
-                f"{' with '.join(pair)}, whose Renyi divergences nobody has bounded",
-                ", ".join(covered),
-            )
-    orders, mechanisms = np.array(RDP_ORDERS, dtype=float), _mechanisms(phases)
+            found = f"{' with '.join(pair)}, whose Renyi divergences nobody has bounded"
+            raise InputError("sampler and relation", found, ", ".join(covered))
+    orders, mechanisms = np.array(RDP_ORDERS, dtype=float), mechanisms_of(phases)
     if not all(mechanism.noise_multiplier for mechanism in mechanisms):
         return np.full(len(orders), math.inf)
     return rdp_curve(mechanisms, relation, orders) + np.zeros(len(orders))
 
 
-def repeat_and_select(
-    phases: Sequence[Phase], mean: float, shape: float, delta: float, relation: str
-) -> float:
-    """Epsilon of the best of repeated `phases`, by dp-accounting's own event.
-
-    mean, shape: of the number of repetitions, as `RepeatAndSelectDpEvent` has them. For noise > 0.
-    """
-    return repeat_and_select_epsilon(_mechanisms(phases), mean, shape, delta, relation)
-
-
-def _mechanisms(phases: Sequence[Phase]) -> list[Mechanism]:
+def mechanisms_of(phases: Sequence[Phase]) -> list[Mechanism]:
     """The releases of each phase that has any."""
     mechanisms, start = [], 0
     for phase in phases:
-        count = phase.steps
-        if isinstance(phase.sampler, Shuffled):
-            count = _epochs_touched(start, phase.steps, phase.sampler.steps_per_epoch)
+        count, end = phase.steps, start + phase.steps
+        if count and isinstance(phase.sampler, Shuffled):
+            # The epochs touched: one more than the length suggests, if it begins inside of one.
+            epoch = phase.sampler.steps_per_epoch
+            count = (end - 1) // epoch - start // epoch + 1
         if count:
             mechanisms.append(Mechanism(phase.sampler, phase.noise_multiplier, count))
-        start += phase.steps
+        start = end
     return mechanisms
-
-
-def _epochs_touched(start: int, steps: int, steps_per_epoch: int) -> int:
-    """Number of epochs that `steps` steps, from step `start` of the run on, touch.
-
-    A phase that starts in the middle of an epoch can touch one more than its length suggests.
-    """
-    if steps == 0:
-        return 0
-    return (start + steps - 1) // steps_per_epoch - start // steps_per_epoch + 1
 
 
 def accountants_of(samplers: Iterable[Sampler], relation: str) -> tuple[str, ...]:
@@ -319,10 +298,14 @@ def accountants_of(samplers: Iterable[Sampler], relation: str) -> tuple[str, ...
     )
 
 
-def _available(
-    phases: Sequence[Phase], mechanisms: Sequence[Mechanism], delta: float, relation: str
+def _accountants(
+    phases: Sequence[Phase],
+    mechanisms: Sequence[Mechanism],
+    delta: float,
+    relation: str,
+    accountant: str,
 ) -> tuple[str, ...]:
-    """The accountants that cover all phases, the tighter one first."""
+    """The accountants that cover all phases: the one asked for first, for "auto" the tightest."""
     real(gt=0, lt=1).check("delta", plain(delta))
     records = sorted({phase.sampler.n for phase in phases})
     if len(records) > 1:
@@ -332,40 +315,22 @@ def _available(
         pair = (phase.sampler.name, relation)
         if pair not in ACCOUNTANTS:
             fitting = [name for name, other in ACCOUNTANTS if other == relation]
-            raise InputError(
-                "relation",
-                f"{relation} with the {phase.sampler.name} sampler, whose batches all change with "
-                "the number of records",
-                f"replace_one; for {relation} the sampler {' or '.join(fitting)}",
-            )
+            found = f"{relation} with the {phase.sampler.name} sampler, whose batches all change"
+            allowed = f"replace_one; for {relation} the sampler {' or '.join(fitting)}"
+            raise InputError("relation", f"{found} with the number of records", allowed)
     covering = accountants_of((phase.sampler for phase in phases), relation)
     least_delta = fft_error(mechanisms) / UNRESOLVED_DELTA
     resolved = tuple(name for name in covering if name != "pld" or delta >= least_delta)
-    if not resolved:
-        found = _accountants_by_sampler(phases, relation)
-        if covering:
-            raise InputError("delta", f"{delta:g} for {found}", f"a number >= {least_delta:.1e}")
-        raise InputError("phases", found, "phases that one accountant can compose")
-    return resolved
-
-
-def _accountant(
-    available: Sequence[str], accountant: str, phases: Sequence[Phase], relation: str
-) -> str:
-    """The accountant asked for, the tightest for "auto"; InputError if it is not available."""
-    if accountant == "auto":
-        return available[0]
-    if accountant not in available:
-        found = f"{accountant} for {_accountants_by_sampler(phases, relation)}"
-        raise InputError("accountant", found, " or ".join(available))
-    return accountant
-
-
-def _accountants_by_sampler(phases: Sequence[Phase], relation: str) -> str:
-    """Each sampler with the accountants that cover it, for an error message."""
+    if resolved and accountant in ("auto", *resolved):
+        return tuple(sorted(resolved, key=lambda name: name != accountant))
     names = dict.fromkeys(phase.sampler.name for phase in phases)
     texts = [f"{name} ({' or '.join(ACCOUNTANTS[name, relation])})" for name in names]
-    return f"{' and '.join(texts)} under {relation}"
+    found = f"{' and '.join(texts)} under {relation}"
+    if resolved:
+        raise InputError("accountant", f"{accountant} for {found}", " or ".join(resolved))
+    if covering:
+        raise InputError("delta", f"{delta:g} for {found}", f"a number >= {least_delta:.1e}")
+    raise InputError("phases", found, "phases that one accountant can compose")
 
 
 def _epsilon(
@@ -381,10 +346,9 @@ def _epsilon(
 
 def _merged(mechanisms: Sequence[Mechanism]) -> list[Mechanism]:
     """Equal releases counted as one mechanism, which an accountant composes at once."""
-    counts: dict[tuple[Sampler, float], int] = {}
+    counts: Counter[tuple[Sampler, float]] = Counter()
     for mechanism in mechanisms:
-        key = (mechanism.sampler, mechanism.noise_multiplier)
-        counts[key] = counts.get(key, 0) + mechanism.count
+        counts[mechanism.sampler, mechanism.noise_multiplier] += mechanism.count
     return [Mechanism(*key, count) for key, count in counts.items()]
 
 
@@ -400,17 +364,16 @@ def _accounted(
 
 def _describe(mechanism: Mechanism, relation: str) -> str:
     sampler, count = mechanism.sampler, mechanism.count
-    noise = f"Gaussian, noise multiplier {mechanism.noise_multiplier:g}"
-    moved = f"sensitivity {'2 C' if sensitivity(relation) == 2 else 'C'}"
+    noise = f"{count} x Gaussian, noise multiplier {mechanism.noise_multiplier:g}"
+    moved = f"{noise}, sensitivity {'2 C' if sensitivity(relation) == 2 else 'C'}"
     if isinstance(sampler, Poisson):
-        law = f"on a Poisson sample, q = {sampler.sample_rate:.6g} ({sampler.batch}/{sampler.n})"
-        return f"{count} x {noise}, {law}"
+        rate = f"{sampler.sample_rate:.6g} ({sampler.batch}/{sampler.n})"
+        return f"{noise}, on a Poisson sample, q = {rate}"
     if isinstance(sampler, FixedSize):
-        law = f"on {sampler.batch} of {sampler.n} records without replacement"
-        return f"{count} x {noise}, {moved}, {law}"
+        return f"{moved}, on {sampler.batch} of {sampler.n} records without replacement"
     if isinstance(sampler, Shuffled):
-        return f"one per epoch, {count} x {noise}, {moved}, accounted without amplification"
-    return f"{count} x {noise}, {moved}"
+        return f"one per epoch, {moved}, accounted without amplification"
+    return moved
 
 
 def _bracket(
@@ -421,21 +384,15 @@ def _bracket(
     high = 1.0
     while (cost := epsilon_at(high)) > epsilon:
         if high == MOST_NOISE:
-            raise InputError(
-                "epsilon",
-                found,
-                f"at least {cost:.4g}, which noise multiplier {high:g} costs: there are too many "
-                "steps, or the other phases spend it",
-            )
+            why = "there are too many steps, or the other phases spend it"
+            allowed = f"at least {cost:.4g}, which noise multiplier {high:g} costs: {why}"
+            raise InputError("epsilon", found, allowed)
         high = min(high * 4, MOST_NOISE)
     low = high / 4
     while (cost := epsilon_at(low)) <= epsilon:
         if low == LEAST_NOISE:
-            raise InputError(
-                "epsilon",
-                found,
-                f"less than {cost:.4g}, which noise multiplier {low:g} costs: nothing to calibrate",
-            )
+            allowed = f"less than {cost:.4g}, which noise multiplier {low:g} costs"
+            raise InputError("epsilon", found, f"{allowed}: nothing to calibrate")
         high, low = low, max(low / 4, LEAST_NOISE)
     return low, high
 

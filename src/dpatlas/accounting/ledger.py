@@ -13,13 +13,7 @@ from typing import Any
 
 from dpatlas.accounting.clip_bounds import StatedClip, stated_clip
 from dpatlas.accounting.gaussian_dp import gaussian_epsilon
-from dpatlas.accounting.guarantees import (
-    CHOICES,
-    RELATIONS,
-    Phase,
-    composition,
-    guarantee,
-)
+from dpatlas.accounting.guarantees import ACCOUNTS, RELATIONS, Phase, composition, guarantee
 from dpatlas.accounting.samplers import sampler
 from dpatlas.base.guard import checked, one_of, real
 from dpatlas.base.rounding import rounded_up
@@ -28,15 +22,12 @@ from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.guarantees import conditional_rdp
 from dpatlas.formulas.dp_sgld.theorems import ORDERS, rdp_to_epsilon
 
+# With the unit of privacy, and its plural.
 NEIGHBOURS = {
-    "add_remove": "add or remove one record; sample rates, divisors and steps stay as they are",
-    "replace_one": "replace one record; the number of records is public",
+    "add_remove": "add or remove one {}; sample rates, divisors and steps stay as they are",
+    "replace_one": "replace one {}; the number of {} is public",
 }
-NEIGHBOURS_OF_PERSONS = {
-    "add_remove": "add or remove one person with all of their records; sample rates, divisors and "
-    "steps stay as they are",
-    "replace_one": "replace one person with all of their records; the number of persons is public",
-}
+RECORD, PERSON = ("record", "records"), ("person with all of their records", "persons")
 NOISE_SOURCES = {
     "keyed": "secret seeds and exact arithmetic; the noise follows from the configuration, and "
     "whoever knows that can subtract it",
@@ -174,15 +165,8 @@ class Ran:
             facts["persons"] and Persons(**facts["persons"]),
         )
 
-    def clip_entries(self) -> list[Any]:
-        """The clip of each phase: its bound, or how it clips by layer or adaptively."""
-        return [
-            float(bound) if clip is None else clip.entry()
-            for bound, clip in zip(self.max_grad_norm, self.clips, strict=True)
-        ]
 
-
-@checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
+@checked(**ACCOUNTS)
 def together(
     runs: Sequence[Ran], delta: float, relation: str, accountant: str = "auto"
 ) -> tuple[float, str]:
@@ -210,7 +194,6 @@ def together(
 
 
 def _why_nothing(runs: Sequence[Ran]) -> str:
-    """Why the runs guarantee nothing."""
     silent = any(phase.noise_multiplier == 0 for run in runs for phase in run.phases)
     return "no noise" if silent else "hardly any noise"
 
@@ -225,18 +208,16 @@ def _last_iterates(runs: Sequence[Ran], delta: float) -> tuple[float, str] | Non
         mu = math.sqrt(sum(count * last.setting[0] ** 2 for last, count in counts.items()))
         return float(gaussian_epsilon(mu, delta)), GAUSSIAN
     if kinds == {GIVEN_BATCHES}:
-        curve = sum(count * _given_batches(last.setting) for last, count in counts.items())
+        curve: Any = 0
+        for last, count in counts.items():
+            L, lam, beta, n, m, sigma2, eta, steps = last.setting
+            ns = int(n), int(m)
+            curve += count * conditional_rdp(ORDERS, L, lam, beta, *ns, sigma2, eta, int(steps))
         return float(rdp_to_epsilon(curve, delta)), GIVEN_BATCHES
     return None
 
 
-def _given_batches(setting: tuple[float, ...]) -> Any:
-    """Renyi divergences at `ORDERS`."""
-    L, lam, beta, n, m, sigma2, eta, steps = setting
-    return conditional_rdp(ORDERS, L, lam, beta, int(n), int(m), sigma2, eta, int(steps))
-
-
-@checked(delta=real(gt=0, lt=1), relation=one_of(*RELATIONS), accountant=one_of(*CHOICES))
+@checked(**ACCOUNTS)
 def ledger(
     ran: Ran | Sequence[Ran],
     *,
@@ -271,10 +252,18 @@ def ledger(
     first = runs[0]
     if any(run.persons != first.persons for run in runs):
         raise InputError("ran", "trainings with other units of privacy", "one unit for all")
-    neighbours = NEIGHBOURS if first.persons is None else NEIGHBOURS_OF_PERSONS
+    unit = RECORD if first.persons is None else PERSON
     constants = {"max_grad_norm": PUBLIC} if constants is None else constants
-    _check_constants(constants)
-    claim = _check_claim(claimed)
+    if "max_grad_norm" not in constants:
+        raise InputError("constants", "no entry for max_grad_norm", f"max_grad_norm: {PUBLIC}")
+    # No accountant counts what a constant that is taken from private data reveals.
+    for name, origin in constants.items():
+        one_of(PUBLIC).check(f"origin of the constant {name}", origin)
+    claim = None if claimed is None else dict(claimed)
+    if claim is not None:
+        _check_keys("claimed", claim, ("epsilon", "delta", "by"))
+        real(gt=0).check("claimed epsilon", claim["epsilon"])
+        real(ge=0, lt=1).check("claimed delta", claim["delta"])
     by_run, accounts = {}, (delta, relation, accountant)
     for run in runs:
         if run not in by_run:
@@ -291,22 +280,23 @@ def ledger(
         stated = {**worst, "epsilon": epsilon, "event": event, "cross_check": f"none: {by}"}
     private = math.isfinite(stated["epsilon"])
     if not math.isfinite(worst["epsilon"]) and (require_private or claim):
-        noise_multipliers = _one_or_list([phase.noise_multiplier for phase in first.phases])
-        raise InputError(
-            "noise_multiplier",
-            f"{noise_multipliers} with a claim of privacy",
-            "a number > 0 in every phase that takes steps",
-        )
+        noise = _one_or_list([phase.noise_multiplier for phase in first.phases])
+        allowed = "a number > 0 in every phase that takes steps"
+        raise InputError("noise_multiplier", f"{noise} with a claim of privacy", allowed)
+    clips = [
+        float(bound) if clip is None else clip.entry()
+        for bound, clip in zip(first.max_grad_norm, first.clips, strict=True)
+    ]
     entries = {
         "mechanism": first.mechanism,
-        "neighbour_relation": neighbours[relation],
+        "neighbour_relation": NEIGHBOURS[relation].format(*unit),
         "sampler": _one_or_list([_sampler(phase) for phase in first.phases]),
         **stated,
         "epsilon": stated["epsilon"] if private else None,
         "delta": delta if private else None,
         "guaranteed": _in_words(stated["epsilon"], delta, relation, runs),
         "claimed": claim,
-        "clip": _one_or_list(first.clip_entries()),
+        "clip": _one_or_list(clips),
         "noise_multiplier": _one_or_list([float(p.noise_multiplier) for p in first.phases]),
         "steps": _one_or_list([int(phase.steps) for phase in first.phases]),
         "chosen_on_private_data": _choices(chosen_on_private_data, tuning),
@@ -327,11 +317,7 @@ def ledger(
     return entries
 
 
-@checked(
-    delta=real(gt=0, lt=1),
-    relation=one_of(*RELATIONS),
-    accountant=one_of(*CHOICES),
-)
+@checked(**ACCOUNTS)
 def tuning_of(
     trials: Sequence[Ran],
     reported: Sequence[Ran],
@@ -398,50 +384,30 @@ def holds_for(noise_source: str, released: str, shared_noise: str | None = None)
 def _stated(ran: Ran, delta: float, relation: str, accountant: str) -> dict[str, Any]:
     """The accountant's entries of a ledger; epsilon is infinite where nothing is guaranteed."""
     account = guarantee(ran.phases, delta, relation, accountant)
-    name = account.accountant
+    stated = {
+        "accountant": account.accountant,
+        "event": account.event,
+        "cross_check": account.cross_check,
+        "warnings": list(account.warnings),
+        "epsilon": account.epsilon,
+    }
     # One run released alone has its noise to itself.
     alone = replace(ran, shared_noise=None)
     epsilon, by = together([alone], delta, relation, accountant)
     if by not in (GAUSSIAN, GIVEN_BATCHES):
-        return {
-            "accountant": name,
-            "event": account.event,
-            "cross_check": account.cross_check,
-            "warnings": list(account.warnings),
-            "epsilon": account.epsilon,
-        }
-    return {
+        return stated
+    assert ran.last_iterate is not None
+    every = f"{EVERY_ITERATE}, {account.accountant.upper()}: epsilon {account.epsilon:.6g}"
+    what = " and all batches, Renyi divergence averaged over batches"
+    if by == GAUSSIAN:
+        what = f", {ran.last_iterate.setting[0]:.6g}-GDP"
+    return stated | {
         "accountant": "gdp" if by == GAUSSIAN else "rdp",
-        "event": _last_event(ran),
-        "cross_check": f"{EVERY_ITERATE}, {name.upper()}: epsilon {account.epsilon:.6g}",
+        "event": f"last of {sum(phase.steps for phase in ran.phases)} iterates{what}",
+        "cross_check": every,
         "warnings": [],
         "epsilon": epsilon,
     }
-
-
-def _last_event(ran: Ran) -> str:
-    steps = sum(phase.steps for phase in ran.phases)
-    last = ran.last_iterate
-    if last is not None and last.bound == GAUSSIAN:
-        return f"last of {steps} iterates, {last.setting[0]:.6g}-GDP"
-    return f"last of {steps} iterates and all batches, Renyi divergence averaged over batches"
-
-
-def _check_constants(constants: Mapping[str, str]) -> None:
-    """InputError for a constant taken from private data: no accountant counts what it reveals."""
-    if "max_grad_norm" not in constants:
-        raise InputError("constants", "no entry for max_grad_norm", f"max_grad_norm: {PUBLIC}")
-    for name, origin in constants.items():
-        one_of(PUBLIC).check(f"origin of the constant {name}", origin)
-
-
-def _check_claim(claimed: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if claimed is None:
-        return None
-    _check_keys("claimed", claimed, ("epsilon", "delta", "by"))
-    real(gt=0).check("claimed epsilon", claimed["epsilon"])
-    real(ge=0, lt=1).check("claimed delta", claimed["delta"])
-    return dict(claimed)
 
 
 def _choices(
@@ -450,13 +416,8 @@ def _choices(
     for choice in chosen or ():
         _check_keys("chosen_on_private_data", choice, ("what", "cost"))
     listed = [dict(choice) for choice in chosen or ()]
-    if tuning is not None:
-        listed.append({"what": tuning["what"], "cost": _tuning_cost(tuning)})
-    return listed or NOTHING
-
-
-def _tuning_cost(tuning: Mapping[str, Any]) -> str:
-    """The `tuning` of a ledger in words."""
+    if tuning is None:
+        return listed or NOTHING
     cost = tuning["by"]
     if tuning["epsilon"] is not None:
         cost = (
@@ -467,7 +428,7 @@ def _tuning_cost(tuning: Mapping[str, Any]) -> str:
         if tuning["epsilon_of_all"] != tuning["epsilon"]:
             of_all = rounded_up(tuning["epsilon_of_all"])
             cost += f", {of_all} with all {tuning['reported_runs']} such runs"
-    return f"{cost}; {tuning['held_out']}"
+    return [*listed, {"what": tuning["what"], "cost": f"{cost}; {tuning['held_out']}"}]
 
 
 def _check_keys(where: str, found: Mapping[str, Any], keys: tuple[str, ...]) -> None:

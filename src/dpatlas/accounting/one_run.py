@@ -174,10 +174,8 @@ class ClaimedProfile:
             return low
         while high > low * (1 + PRECISION):
             middle = math.sqrt(low * high)
-            if self.excludes(canaries, guesses, correct, middle):
-                high = middle
-            else:
-                low = middle
+            excluded = self.excludes(canaries, guesses, correct, middle)
+            low, high = (low, middle) if excluded else (middle, high)
         return high
 
     def needed(self, canaries: int, guesses: int, level: float) -> int | None:
@@ -207,7 +205,14 @@ class ClaimedProfile:
         needed = self.needed(canaries, guesses, level)
         if needed is None:
             return 0.0
-        cut = _guessed_beyond(guesses / canaries, mu)
+        share, cut = guesses / canaries, 0.0
+        if share < 1:
+            # The size that this share of the scores exceeds.
+            cut = optimize.brentq(
+                lambda cut: float(special.ndtr([mu / 2 - cut, -mu / 2 - cut]).sum()) - share,
+                0,
+                mu / 2 - special.ndtri(share / 2),
+            )
         right, wrong = special.ndtr([mu / 2 - cut, -mu / 2 - cut])
         return float(special.bdtrc(needed - 1, guesses, right / (right + wrong)))
 
@@ -218,14 +223,3 @@ class ClaimedProfile:
             return 1.0
         nearest = int(np.abs(np.log(deltas / PLANNING_DELTA)).argmin())
         return gaussian_mu(float(epsilons[nearest]), float(deltas[nearest]))
-
-
-def _guessed_beyond(share: float, mu: float) -> float:
-    """The size that this share of N(+-mu/2, 1) scores exceeds."""
-    if share == 1:
-        return 0.0
-
-    def excess(cut: float) -> float:
-        return float(special.ndtr([mu / 2 - cut, -mu / 2 - cut]).sum()) - share
-
-    return float(optimize.brentq(excess, 0, mu / 2 - special.ndtri(share / 2)))

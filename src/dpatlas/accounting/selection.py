@@ -25,19 +25,18 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
-from dpatlas.accounting.accountants import RDP_ORDERS, epsilon_of_curve
+from dpatlas.accounting.accountants import RDP_ORDERS, epsilon_of_curve, repeat_and_select_epsilon
 from dpatlas.accounting.guarantees import (
     NO_CROSS_CHECK,
     RELATIONS,
     Guarantee,
     Phase,
     guarantee,
+    mechanisms_of,
     renyi_curve,
-    repeat_and_select,
     smallest_noise,
 )
 from dpatlas.accounting.samplers import FullBatch
@@ -54,27 +53,9 @@ ETA = real(gt=-1, le=10)
 LEAST_GAMMA = 1e-30
 
 
-class TrialsLaw(Protocol):
-    """The distribution of the number of trials."""
-
-    @property
-    def mean(self) -> float:
-        """The expected number of trials."""
-
-    @property
-    def shape(self) -> float:
-        """The shape parameter of dp-accounting's `RepeatAndSelectDpEvent`."""
-
-    def draw(self, noise: Noise) -> int:
-        """The number of trials of the single selection that uses `noise`."""
-
-    def selected_curve(self, orders: np.ndarray, curve: np.ndarray) -> np.ndarray:
-        """Renyi divergence of the selection at increasing `orders` > 1, from that of one trial."""
-
-    def describe(self) -> str:
-        """The distribution in words."""
-
-
+# A law of the number of trials has its mean, its `shape` in dp-accounting's
+# `RepeatAndSelectDpEvent`, and `selected_curve`: the Renyi divergence of the selection at
+# increasing orders > 1, from that of one trial.
 @dataclass(frozen=True)
 class TruncatedNegativeBinomial:
     """D_{eta, gamma}, at least one trial (Papernot and Steinke 2022, Definition 1).
@@ -181,6 +162,7 @@ class PoissonTrials:
         return f"Poisson with mean {self.mean:g}"
 
 
+TrialsLaw = TruncatedNegativeBinomial | PoissonTrials
 LAWS: Mapping[str, Callable[[float], TrialsLaw]] = {
     "geometric": lambda mean: TruncatedNegativeBinomial.with_mean(1.0, mean),
     "logarithmic": lambda mean: TruncatedNegativeBinomial.with_mean(0.0, mean),
@@ -299,8 +281,9 @@ def _selected_epsilon(
     if law.shape >= 0 and 0 < epsilon < math.inf:
         # For Poisson trials the package takes log(0) where divergences are below 1e-16.
         with contextlib.suppress(ValueError):
-            package_epsilon = repeat_and_select(phases, law.mean, law.shape, delta, relation)
-            check = f"RepeatAndSelectDpEvent of dp-accounting: epsilon {package_epsilon:.6g}"
+            trials = law.mean, law.shape
+            found = repeat_and_select_epsilon(mechanisms_of(phases), *trials, delta, relation)
+            check = f"RepeatAndSelectDpEvent of dp-accounting: epsilon {found:.6g}"
     return epsilon, warning, check
 
 

@@ -4,6 +4,7 @@ Any function of the observations is a valid score, so nothing here has to be rig
 hold; it has to be good for the bound to be high. The bound's runs never teach a score.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -52,7 +53,7 @@ class Adversaries:
         """Names of the scores."""
         return tuple(self._scores)
 
-    def observe(self, observed: Observed, values: np.ndarray) -> None:
+    def observe(self, observed: Observed, _: int, values: np.ndarray) -> None:
         """Keep what the scores need of one noisy sum."""
         if self.direction is not None:
             if len(self.direction) != len(values):
@@ -120,40 +121,31 @@ class Adversaries:
             self._scores[f"length of {name}"] = lambda _, published: float(len(published[name]))
             return
         without, with_ = (
-            np.array([world.published[name] for world in worlds])
-            for worlds in ([pair.without for pair in pairs], [pair.with_ for pair in pairs])
+            np.array([world.published[name] for world in worlds[side::2]]) for side in (0, 1)
         )
         self._sizes[name] = without.shape[1]
         if without.shape[1] == 1:
             self._scores[name] = lambda _, published: float(published[name][0])
             return
-        centre, shift, spread = _separation(without, with_)
+        # Centre, shift of the means and pooled deviation, by coordinate.
+        centre = (without.mean(0) + with_.mean(0)) / 2
+        shift = with_.mean(0) - without.mean(0)
+        scale = np.abs(without).max(0) + np.abs(with_).max(0)
+        least = LEAST_DEVIATION * scale + np.finfo(float).tiny
+        spread = np.maximum(np.sqrt((without.var(0) + with_.var(0)) / 2), least)
         t = np.abs(shift) / spread
         weights = shift / spread / spread
         few = np.argsort(-t)[:FEW]
         everywhere = np.arange(len(t))
-        for words, places in ((f"{name}, all", everywhere), (f"{name}, few", few)):
 
-            def along(
-                _: Observed, published: Mapping[str, np.ndarray], places: np.ndarray = places
-            ) -> float:
-                return float((published[name] - centre)[places] @ weights[places])
+        def along(places: np.ndarray, _: Observed, published: Mapping[str, np.ndarray]) -> float:
+            return float((published[name] - centre)[places] @ weights[places])
 
-            self._scores[words] = along
+        self._scores[f"{name}, all"] = functools.partial(along, everywhere)
+        self._scores[f"{name}, few"] = functools.partial(along, few)
         self._scores[f"energy of {name}"] = lambda _, published: float(
             (((published[name] - centre) / spread) ** 2).sum()
         )
-
-
-def _separation(
-    without: np.ndarray, with_: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of (runs, coordinates): centre, shift of the means and pooled deviation, by coordinate."""
-    centre = (without.mean(0) + with_.mean(0)) / 2
-    spread = np.sqrt((without.var(0) + with_.var(0)) / 2)
-    scale = np.abs(without).max(0) + np.abs(with_).max(0)
-    least = LEAST_DEVIATION * scale + np.finfo(float).tiny
-    return centre, with_.mean(0) - without.mean(0), np.maximum(spread, least)
 
 
 def separation(scores_with: np.ndarray, scores_without: np.ndarray) -> float:

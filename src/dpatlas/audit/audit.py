@@ -4,8 +4,8 @@ import functools
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -40,6 +40,8 @@ FEWEST_PAIRS, FEWEST_RUNS = 2, 8
 ADVERSARIES, SELECTION_STRIDE = 2, 4
 # First words of the seeds of pairs, of the bound's runs and of coins.
 OF_PAIRS, OF_RUNS, OF_COINS = 0, 1, 2
+# In the folder of an audit, a line for each of the bound's runs.
+RUNS_FILE = "runs.jsonl"
 
 
 @checked(
@@ -87,8 +89,13 @@ def audit_training(
         one_run = _one_run(train, claim, store, level)
         took = time.monotonic() - began
         return Report(claim, (), (), level, store.seed, took, one_run=one_run, looks=(level,))
-    train = _timely(train, until(1.0))
-    collected = _pairs(train, claim, pairs, store, until(1.0 if premises_only else TIME_OF_PAIRS))
+
+    def timely(run: Run) -> Any:
+        if time.monotonic() > until(1.0):
+            raise OutOfTime
+        return train(run)
+
+    collected = _pairs(timely, claim, pairs, store, until(1.0 if premises_only else TIME_OF_PAIRS))
     store.keep_code()
     error = 1 - level
     rows = premises(claim, collected, error if premises_only else error / 2)
@@ -98,7 +105,7 @@ def audit_training(
         missing = f"{len(collected)} of at least {FEWEST_PAIRS} pairs"
     elif not premises_only:
         adversaries = Adversaries(claim, collected)
-        scores = _scores(train, claim, adversaries, runs, store)
+        scores = _scores(timely, claim, adversaries, runs, store)
         many = len(scores[True])
         if many < FEWEST_RUNS:
             missing = f"{many} of at least {FEWEST_RUNS} runs on each data set"
@@ -123,17 +130,6 @@ def audit_training(
     )
 
 
-def _timely(train: Train, until: float) -> Train:
-    """The training, which raises OutOfTime where it would begin after `until`."""
-
-    def timely(run: Run) -> Any:
-        if time.monotonic() > until:
-            raise OutOfTime
-        return train(run)
-
-    return timely
-
-
 # Numbers of pairs and of runs that were judged, and the confidence level.
 Look = Annotated[list[Number], Field(min_length=3, max_length=3)]
 
@@ -148,7 +144,7 @@ class _Facts(Model):
 
 
 class _Scores(Model):
-    """A line of `runs.jsonl`: the scores of a run by the adversaries that so many pairs taught."""
+    """The scores of a run by the adversaries that so many pairs taught."""
 
     run: int
     member: bool
@@ -231,7 +227,7 @@ class _Store:
     def known_scores(self, teachers: Mapping[str, Any]) -> dict[tuple[int, bool], list[float]]:
         """Scores of finished runs, by run and member; of none that other pairs taught."""
         scores = {}
-        path = self._scores_path
+        path = None if self.folder is None else self.folder / RUNS_FILE
         for line in path.read_bytes().splitlines() if path is not None and path.is_file() else ():
             with suppress(ValueError):  # the line that a killed audit was writing
                 row = _Scores.model_validate_json(line)
@@ -240,45 +236,29 @@ class _Store:
                     scores[row.run, row.member] = row.scores
         return scores
 
-    @contextmanager
-    def scores(self) -> Iterator[Callable[[dict[str, Any]], None]]:
-        """A function that keeps a row."""
-        if self._scores_path is None:
-            yield lambda row: None
-            return
-        with self._scores_path.open("a", encoding="utf-8") as stream:
-
-            def keep(row: dict[str, Any]) -> None:
+    def keep_scores(self, row: dict[str, Any]) -> None:
+        """Keep the scores of a run."""
+        if self.folder is not None:
+            with (self.folder / RUNS_FILE).open("a", encoding="utf-8") as stream:
                 stream.write("\n" + json.dumps(row))
-                stream.flush()
-
-            yield keep
-
-    @property
-    def _scores_path(self) -> Path | None:
-        return None if self.folder is None else self.folder / "runs.jsonl"
 
 
 def _seed(*words: int) -> int:
     return int(np.random.SeedSequence(words).generate_state(1)[0])
 
 
-def _pair_arrays(
-    train: Train, claim: Claim, seed: int, number: int, rounding: float, until: float
-) -> dict[str, np.ndarray]:
-    if time.monotonic() > until:
-        raise OutOfTime
-    own = _seed(seed, OF_PAIRS, number)
-    return to_arrays(run_pair(train, claim, own, number < REPEATED_PAIRS, rounding))
-
-
 def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -> list[Pair]:
+    def arrays(number: int, rounding: float) -> dict[str, np.ndarray]:
+        if time.monotonic() > until:
+            raise OutOfTime
+        seed = _seed(store.seed, OF_PAIRS, number)
+        return to_arrays(run_pair(train, claim, seed, number < REPEATED_PAIRS, rounding))
+
     collected: list[Pair] = []
     rounding = 0.0
     with Progress(2 * many, "premises: runs") as progress, suppress(OutOfTime):
         for number in range(many):
-            settings = train, claim, store.seed, number, rounding, until
-            make = functools.partial(_pair_arrays, *settings)
+            make = functools.partial(arrays, number, rounding)
             pair = store.kept(f"pairs/{number:05d}.npz", make, from_arrays)
             collected.append(pair)
             rounding = max(rounding, pair.repeated or 0.0)
@@ -300,17 +280,19 @@ def _scores(
     """(runs, adversaries) of the runs with the canary and of those without."""
     teachers = {"pairs": adversaries.pairs, "adversaries": list(adversaries.names)}
     rows = store.known_scores(teachers)
-    with (
-        Progress(2 * runs, "bound: runs") as progress,
-        store.scores() as keep,
-        suppress(OutOfTime),
-    ):
+    with Progress(2 * runs, "bound: runs") as progress, suppress(OutOfTime):
         for number in range(runs):
             for member in (True, False):
                 if (number, member) not in rows:
-                    scores = _run_scores(train, claim, adversaries, store.seed, number, member)
+                    seed = _seed(store.seed, OF_RUNS, number, int(member))
+                    observed = Observed()
+                    watched = functools.partial(adversaries.observe, observed)
+                    published = execute(train, Run(claim, seed, np.array([member]), watched))
+                    scores = adversaries.scores(observed, published)
                     rows[number, member] = scores
-                    keep({"run": number, "member": member, **teachers, "scores": scores})
+                    store.keep_scores(
+                        {"run": number, "member": member, **teachers, "scores": scores}
+                    )
                 progress.advance()
     finished = [
         number for number in range(runs) if {(number, True), (number, False)} <= rows.keys()
@@ -320,19 +302,6 @@ def _scores(
     }
 
 
-def _run_scores(
-    train: Train, claim: Claim, adversaries: Adversaries, seed: int, number: int, member: bool
-) -> list[float]:
-    observed = Observed()
-    own = _seed(seed, OF_RUNS, number, int(member))
-
-    def on_sum(_: int, values: np.ndarray) -> None:
-        adversaries.observe(observed, values)
-
-    run = Run(claim, own, np.array([member]), on_sum)
-    return adversaries.scores(observed, execute(train, run))
-
-
 def _attacks(
     claim: Claim, names: Sequence[str], scores: dict[bool, np.ndarray], error: float
 ) -> list[Attack]:
@@ -340,25 +309,23 @@ def _attacks(
 
     It is shared by two tests of each as well: the bound at the claim's delta, and the profile.
     """
-    with_, without = scores[True], scores[False]
+    columns = {
+        name: (with_, without)
+        for name, with_, without in zip(names, scores[True].T, scores[False].T, strict=True)
+    }
     selecting = slice(None, None, SELECTION_STRIDE)
-    ranked = sorted(
-        range(len(names)),
-        key=lambda index: -separation(with_[selecting, index], without[selecting, index]),
-    )[:ADVERSARIES]
+    best = sorted(names, key=lambda name: -separation(*(e[selecting] for e in columns[name])))
+    best = best[:ADVERSARIES]
+    level = 1 - error / (2 * max(1, len(best)))
     epsilons, deltas = claim.profile()
-    attacks = []
-    for index in ranked:
-        level = 1 - error / (2 * len(ranked))
-        columns = with_[:, index], without[:, index]
-        attacks.append(
-            Attack(
-                names[index],
-                epsilon_lower_bound(*columns, claim.delta, level),
-                profile_excess(*columns, epsilons, deltas, level) if len(epsilons) else None,
-            )
+    return [
+        Attack(
+            name,
+            epsilon_lower_bound(*columns[name], claim.delta, level),
+            profile_excess(*columns[name], epsilons, deltas, level) if len(epsilons) else None,
         )
-    return attacks
+        for name in best
+    ]
 
 
 def _one_run(train: Train, claim: Claim, store: _Store, level: float) -> OneRunTest:

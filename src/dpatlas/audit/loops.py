@@ -127,12 +127,9 @@ class _Planted:
 
     def _place(self, row: np.ndarray) -> int | None:
         """Where a record of these numbers stands, maybe padded; None for what was not drawn."""
-        for length in sorted(self.lengths, reverse=True):
-            if length <= len(row):
-                place = self.places_of.get(_digest(row[:length]))
-                if place is not None:
-                    return place
-        return None
+        fitting = (length for length in sorted(self.lengths, reverse=True) if length <= len(row))
+        found = (self.places_of.get(_digest(row[:length])) for length in fitting)
+        return next((place for place in found if place is not None), None)
 
 
 def _numbers(value: Any) -> np.ndarray:

@@ -53,6 +53,9 @@ class Rate:
         """The share itself."""
         return self.count / self.records
 
+    def __str__(self) -> str:
+        return f"{self.share:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
 
 @dataclass(frozen=True)
 class Point:
@@ -103,9 +106,6 @@ class MembershipReport:
         return {**asdict(self), "contradicted": self.contradicted}
 
     def __str__(self) -> str:
-        def words(rate: Rate) -> str:
-            return f"{rate.share:.4f} [{rate.low:.4f}, {rate.high:.4f}]"
-
         lines = [
             f"{self.attack}, {self.references} reference models, AUC {self.auc:.4f}",
             "",
@@ -113,7 +113,7 @@ class MembershipReport:
         ]
         for point in self.points:
             allowed = "no claim" if point.allowed is None else f"{point.allowed:.4f}"
-            found = f"{point.aimed:<10g} {words(point.fpr):26} {words(point.tpr):26} {allowed}"
+            found = f"{point.aimed:<10g} {point.fpr!s:26} {point.tpr!s:26} {allowed}"
             lines.append(f"{found}{'  CONTRADICTED' if point.contradicts else ''}")
         lines += [
             "",
@@ -136,11 +136,7 @@ def read_scores(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(str(path), found, "an npz file with log_odds and members") from None
 
 
-@checked(
-    attack=one_of(*ATTACKS),
-    delta=real(gt=0, lt=1),
-    level=LEVEL,
-)
+@checked(attack=one_of(*ATTACKS), delta=real(gt=0, lt=1), level=LEVEL)
 def attack_model(
     log_odds: ArrayLike,
     members: ArrayLike,

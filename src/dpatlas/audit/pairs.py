@@ -10,9 +10,10 @@ The runs of pairs also teach the adversaries; bounds never see them.
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -78,9 +79,9 @@ class Pair:
 
     without: World
     with_: World
-    acted: int | None
-    change: np.ndarray | None
-    first: np.ndarray
+    acted: int | None = None
+    change: np.ndarray | None = None
+    first: np.ndarray = field(default_factory=lambda: np.zeros(0))
     beside: int | None = None
     touched: bool = False
     repeated: float | None = None
@@ -130,12 +131,9 @@ class _Recorder:
         few = np.append(values[sampled_coordinates(len(values), WEIGHTS)], np.linalg.norm(values))
         number = len(self.weights)
         self.weights.append(few)
-        if self.partner is None or self.beside is not None:
-            return
-        if self.touched and not self.replays:
-            return
-        others = self.partner.weights
-        if number < len(others) and not same(few, others[number]):
+        others = [] if self.partner is None else self.partner.weights
+        looks = self.beside is None and (self.replays or not self.touched)
+        if looks and number < len(others) and not same(few, others[number]):
             self.beside = sums
 
     def on_sum(self, step: int, values: np.ndarray) -> None:
@@ -280,23 +278,30 @@ def run_pair(
     if set(published) != set(others):
         found = f"{', '.join(published) or 'nothing'} without the canary, {', '.join(others)} with"
         raise InputError("published", found, "the same names in every run")
-    acted, change = with_.acted, with_.change
+    acted = with_.acted
     silent, muted = None, _Recorder(claim, rounding, without)
     if run.can_silence and claim.relation != "replace_one":
-        silent = _silent(without, muted, published, execute_with(muted, True, True)[0])
+        muted_published, _ = execute_with(muted, True, True)
+        seen_in = {
+            SUMS: muted.acted is not None,
+            UPDATES: muted.beside is not None,
+            MANY: len(without.energy) != len(muted.energy),
+        }
+        changed = tuple(name for name, is_seen in seen_in.items() if is_seen)
+        silent = (ROUNDED,) if muted.rounded else changed or differing(published, muted_published)
     counts = len(without.energy), len(with_.energy)
     replayed = None
     if run.can_replay and acted is not None and counts[0] == counts[1]:
         replay = _Recorder(claim, rounding, without, replays=True)
         same_sums, _ = execute_with(replay, True)
-        replayed = (UPDATES,) if replay.beside is not None else _changed(published, same_sums)
+        replayed = (UPDATES,) if replay.beside is not None else differing(published, same_sums)
     if acted is None and counts[0] != counts[1]:
         acted = min(counts) + 1
     return Pair(
         without.world(published, run.facts),
         with_.world(others, run_with.facts),
         acted,
-        change,
+        with_.change,
         first=np.zeros(0) if with_.first is None else with_.first,
         beside=with_.beside,
         touched=with_.touched,
@@ -311,37 +316,41 @@ def run_pair(
     )
 
 
-def _changed(
+def differing(
     published: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]
 ) -> tuple[str, ...]:
+    """Names of what two runs published otherwise."""
     return tuple(name for name in published if not same(published[name], others[name]))
 
 
-def _silent(
-    without: _Recorder,
-    muted: _Recorder,
-    published: Mapping[str, np.ndarray],
-    others: Mapping[str, np.ndarray],
-) -> tuple[str, ...]:
-    if muted.rounded:
-        return (ROUNDED,)
-    changed = [SUMS] if muted.acted is not None else []
-    changed += [UPDATES] if muted.beside is not None else []
-    changed += [MANY] if len(without.energy) != len(muted.energy) else []
-    return tuple(changed) or _changed(published, others)
+def _names(array: np.ndarray) -> tuple[str, ...]:
+    return tuple(map(str, array))
+
+
+# What of a pair a file keeps, beside its two runs, and as what it is read.
+KEPT: dict[str, Callable[[np.ndarray], Any]] = {
+    "first": np.asarray,
+    "touched": bool,
+    "acted": int,
+    "beside": int,
+    "repeated": float,
+    "change": np.asarray,
+    "silent_change": np.asarray,
+    "changing": _names,
+    "shifted": lambda array: tuple(map(float, array)),
+    "silent": _names,
+    "replayed": _names,
+}
+ALWAYS_KEPT = ("first", "touched", "changing")
 
 
 def to_arrays(pair: Pair) -> dict[str, np.ndarray]:
     """The pair as named arrays, for a file."""
-    arrays: dict[str, np.ndarray] = {"first": pair.first, "touched": np.array(pair.touched)}
-    for name in ("acted", "beside", "repeated", "change", "silent_change"):
-        if (value := getattr(pair, name)) is not None:
-            arrays[name] = np.array(value)
-    arrays["changing"] = np.array(pair.changing, dtype=str)
-    arrays["shifted"] = np.array(pair.shifted)
-    for name in ("silent", "replayed"):
-        if (names := getattr(pair, name)) is not None:
-            arrays[name] = np.array(names, dtype=str)
+    arrays = {
+        name: np.array(value, dtype=str if read is _names else None)
+        for name, read in KEPT.items()
+        if (value := getattr(pair, name)) is not None
+    }
     for side, world in (("without", pair.without), ("with", pair.with_)):
         for name in ("total", "energy", "sample"):
             arrays[f"{side}/{name}"] = getattr(world, name)
@@ -368,22 +377,9 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> Pair:
         )
         return World(len(energy), total, energy, sample, published, facts)
 
-    silent, replayed = (
-        tuple(map(str, arrays[name])) if name in arrays else None for name in ("silent", "replayed")
-    )
-    acted, beside = (int(arrays[name]) if name in arrays else None for name in ("acted", "beside"))
-    return Pair(
-        world("without"),
-        world("with"),
-        acted,
-        arrays.get("change"),
-        arrays["first"],
-        beside,
-        touched=bool(arrays["touched"]),
-        repeated=float(arrays["repeated"]) if "repeated" in arrays else None,
-        changing=tuple(map(str, arrays["changing"])),
-        silent=silent,
-        silent_change=arrays.get("silent_change"),
-        replayed=replayed,
-        shifted=tuple(map(float, arrays.get("shifted", (0.0, 0.0)))),  # type: ignore[arg-type]
-    )
+    kept = {
+        name: read(arrays[name])
+        for name, read in KEPT.items()
+        if name in arrays or name in ALWAYS_KEPT
+    }
+    return Pair(world("without"), world("with"), **kept)

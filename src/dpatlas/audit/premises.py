@@ -14,7 +14,15 @@ import numpy as np
 from scipy import special, stats
 
 from dpatlas.audit.claim import Claim
-from dpatlas.audit.pairs import ANOTHER, EQUAL_SHARE, ROUNDED, UPDATES, Pair, same, sampled_steps
+from dpatlas.audit.pairs import (
+    ANOTHER,
+    EQUAL_SHARE,
+    ROUNDED,
+    UPDATES,
+    Pair,
+    differing,
+    sampled_steps,
+)
 from dpatlas.audit.run import OUTSIDE, RECORDS
 from dpatlas.base.rounding import upward
 
@@ -42,6 +50,7 @@ BY_CHANCE = 1e-6
 DRAWN, LIKELIER = {"poisson", "fixed-size"}, 20.0
 # Pairs behind a test of the noise or of the sampling.
 FEWEST_PAIRS = 8
+TOO_FEW = f"{{}} pairs of runs, and {FEWEST_PAIRS} are needed"
 OTHER_NOISE = "equal seeds do not give equal noise in both worlds"
 # Differences of sums that vary by less than this share of the noise are no differences of noise, if
 # so many independent numbers agree.
@@ -74,9 +83,8 @@ def premises(claim: Claim, pairs: Sequence[Pair], error: float) -> list[Premise]
     compared = [pair for pair in seen if pair.without.sums and pair.with_.sums]
     rows = [_accounting(claim)]
     if not seen:
-        if pairs:
-            rows.append(Premise("noisy sums", UNTESTED, "none were given to run.see", "seen"))
-        return [row for row in rows if row is not None]
+        unseen = Premise("noisy sums", UNTESTED, "none were given to run.see", "seen")
+        return [row for row in (*rows, unseen if pairs else None) if row is not None]
     reason = uncoupled(claim, seen)
     rows += [_steps(claim, seen), _sensitivity(claim, compared, reason)]
     rows += [_beside(seen, reason), _gradient_only(claim, seen, reason)]
@@ -119,15 +127,11 @@ def is_absent(claim: Claim, pairs: Sequence[Pair]) -> bool:
     drawn_for_sure = kinds <= {"full-batch", "cyclic", "shuffled"}
     never = float(law[-1]) if law is not None else float(not drawn_for_sure)
     return never ** len(pairs) <= BY_CHANCE and not any(
-        pair.acted or pair.touched or pair.beside is not None or _published_differ(pair)
+        pair.acted
+        or pair.touched
+        or pair.beside is not None
+        or differing(pair.without.published, pair.with_.published)
         for pair in pairs
-    )
-
-
-def _published_differ(pair: Pair) -> bool:
-    return any(
-        not same(values, pair.with_.published[name])
-        for name, values in pair.without.published.items()
     )
 
 
@@ -224,16 +228,6 @@ def _same_batches(claim: Claim, pairs: Sequence[Pair]) -> bool:
     return True
 
 
-def _norm(pair: Pair) -> float:
-    return 0.0 if pair.change is None else float(np.linalg.norm(pair.change))
-
-
-def _rounding(pair: Pair) -> float:
-    """By how much sums of this norm, which are compared in float32, may differ and be equal."""
-    assert pair.acted is not None
-    return EQUAL_SHARE * math.sqrt(pair.without.energy[pair.acted - 1])
-
-
 def _accounting(claim: Claim) -> Premise | None:
     """Whether the settings support the epsilon that is claimed beside them."""
     if claim.epsilon is None or not claim.phases:
@@ -294,14 +288,21 @@ def _sensitivity(claim: Claim, pairs: Sequence[Pair], reason: str) -> Premise:
     name, claimed = "sensitivity", f"at most {claim.sensitivity:g} C"
     # Where it acted beside the sums before, these are at other weights.
     clean = [pair for pair in pairs if pair.change is not None and pair.beside is None]
-    norms = [_norm(pair) for pair in clean]
+    changes = [pair.change for pair in clean if pair.change is not None]
+    norms = [float(np.linalg.norm(each)) for each in changes]
     if reason:
         return Premise(name, UNTESTED, reason, claimed)
     if not norms:
         return Premise(name, UNTESTED, "the canary acted in none", claimed, could_show=0)
     found = f"the canary moves the sum by up to {max(norms):.3g} C"
     most = claim.sensitivity * (1 + ROUNDING)
-    broken = [pair for pair in clean if _norm(pair) - _rounding(pair) > most]
+    # Sums, which are compared in float32, may differ by so much of their norm and be equal.
+    energies = [pair.without.energy[(pair.acted or 1) - 1] for pair in clean]
+    broken = [
+        pair
+        for pair, norm, energy in zip(clean, norms, energies, strict=True)
+        if norm - EQUAL_SHARE * math.sqrt(energy) > most
+    ]
     if broken and _as_other_noise(claim, [pair.change for pair in broken]):
         return Premise(name, UNTESTED, OTHER_NOISE, claimed)
     weak = claim.sensitivity / 2 > max(norms)
@@ -335,8 +336,8 @@ def _beside(pairs: Sequence[Pair], reason: str) -> Premise:
         return Premise(name, VIOLATED, found, claimed)
     untouched = [pair for pair in pairs if pair.acted is None and not pair.touched]
     for pair in untouched:
-        for published, values in pair.without.published.items():
-            if published not in changing and not same(values, pair.with_.published[published]):
+        for published in differing(pair.without.published, pair.with_.published):
+            if published not in changing:
                 found = f"it changes {published!r} in a run in which it changes no sum"
                 return Premise(name, VIOLATED, found, claimed)
     if not untouched and not replays:
@@ -392,7 +393,7 @@ def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | Premise | N
     if claim.noise is None:
         return []
     if len(pairs) < FEWEST_PAIRS:
-        return [_too_few(NOISE, pairs, "at least as stated")]
+        return [Premise(NOISE, UNTESTED, TOO_FEW.format(len(pairs)), "at least as stated")]
     steps = min(len(pair.without.sample) for pair in pairs)
     sums = np.array([pair.without.sample[:steps] for pair in pairs])
     # Parameters that are not trained, or not yet, may be shown as zeros, and a number several
@@ -414,7 +415,11 @@ def _noise_tests(claim: Claim, pairs: Sequence[Pair]) -> list[Test | Premise | N
         sums, shown = (each[..., [*distinct.values()]] for each in (sums, shown))
     else:
         shown[:] = True
-    sigma = _noise_by_step(claim, pairs, steps)
+    # (steps,) of the sampled steps; the least of all where a run may have left out any.
+    by_step = np.concatenate([np.full(phase.steps, phase.noise) for phase in claim.phases])
+    sigma = by_step[sampled_steps(claim)[:steps]]
+    if min(pair.without.sums for pair in pairs) < len(by_step):
+        sigma = np.full(steps, by_step.min())
     paired = sums.shape[2] // 2 * 2
     between = (sums[:, :, 0:paired:2] - sums[:, :, 1:paired:2]) / np.sqrt(2)
     both = shown[:, 0:paired:2] & shown[:, 1:paired:2]
@@ -449,11 +454,6 @@ def _shifted(pairs: Sequence[Pair]) -> Premise | None:
     )
     claimed = "drawn anew at every step"
     return Premise("noise at other coordinates", VIOLATED, words, claimed)
-
-
-def _too_few(name: str, pairs: Sequence[Pair], claimed: str) -> Premise:
-    found = f"{len(pairs)} pairs of runs, and {FEWEST_PAIRS} are needed"
-    return Premise(name, UNTESTED, found, claimed)
 
 
 def _beside_the_past(sums: np.ndarray, sigma: np.ndarray) -> np.ndarray:
@@ -494,14 +494,6 @@ def _beside_the_others(standard: np.ndarray) -> np.ndarray:
     best = (slopes * products).argmax(1)
     multiples = slopes[np.arange(len(best)), best]
     return (standard - multiples * standard[:, :, best])[:, :, 1:]
-
-
-def _noise_by_step(claim: Claim, pairs: Sequence[Pair], steps: int) -> np.ndarray:
-    """(steps,) of the sampled steps; the least of all where a run may have left out any."""
-    by_step = np.concatenate([np.full(phase.steps, phase.noise) for phase in claim.phases])
-    if min(pair.without.sums for pair in pairs) < len(by_step):
-        return np.full(steps, by_step.min())
-    return by_step[sampled_steps(claim)[:steps]]
 
 
 def _lower_tail(
@@ -584,7 +576,7 @@ def _sampling(claim: Claim, pairs: Sequence[Pair], reason: str) -> Test | Premis
         words = reason or "these settings say nothing of the step at which a record first acts"
         return Premise(SAMPLING, UNTESTED, words, claimed)
     if len(pairs) < FEWEST_PAIRS:
-        return _too_few(SAMPLING, pairs, claimed)
+        return Premise(SAMPLING, UNTESTED, TOO_FEW.format(len(pairs)), claimed)
     steps = np.array([pair.acted or len(law) for pair in pairs]).clip(max=len(law))
     by_then = np.cumsum(law)
     epoch = math.ceil(1 / law[0] - 1e-9)

@@ -168,12 +168,11 @@ class Report:
             )
         if kinds & {"poisson", "fixed-size"} and self.premises:
             said.append("Whether different records are drawn independently of each other.")
-        if self.best is not None and self.best.test is not None and not self.powerless:
-            ceiling, claimed = self.best.bound.ceiling, self.claim.claimed
+        if self.best is not None and not self.powerless:
             said.append(
-                f"A true epsilon below the claimed {claimed:.4g}, or one that only other canaries "
-                f"or data show; at delta {self.claim.delta:g} so many runs show at most "
-                f"{upward(ceiling)}."
+                f"A true epsilon below the claimed {self.claim.claimed:.4g}, or one that only "
+                f"other canaries or data show; at delta {self.claim.delta:g} so many runs show at "
+                f"most {upward(self.best.bound.ceiling)}."
             )
         return said
 
@@ -189,8 +188,7 @@ class Report:
         if len(self.looks) > 1:
             text = f"look {len(self.looks)} at the runs of this folder, each with its own error: "
             text += "a true claim fails one of them with probability at most "
-            text += rounded_up(self.error_of_all_looks, 2)
-            lines += textwrap.wrap(text, WIDTH, initial_indent=" " * 11, subsequent_indent=" " * 11)
+            lines += _wrapped(" " * 11, f"{text}{rounded_up(self.error_of_all_looks, 2)}", 11)
         if self.premises:
             lines += ["", "premises"]
             for each in self.premises:
@@ -222,22 +220,20 @@ class Report:
         if self.unseen and not self.exit_code:
             lines += ["", "what this audit could not have seen"]
             for sentence in self.unseen:
-                lines += textwrap.wrap(
-                    sentence, WIDTH, initial_indent="  - ", subsequent_indent="    "
-                )
+                lines += _wrapped("  - ", sentence, 4)
         return "\n".join(lines)
 
     def _reasons(self) -> str:
         parts = [each.name for each in self.violated]
         if self.contradicted and (best := self.best) is not None:
-            test = best.test
-            assert test is not None
-            where = f"epsilon {test.epsilon:.3g} at delta {test.delta:g}"
-            excess = test.excess
-            if not test.contradicted:
+            test, claim = best.test, self.claim
+            if test is not None and test.contradicted:
+                epsilon, delta, excess = test.epsilon, test.delta, test.excess
+            else:
                 best = max(self.attacks, key=lambda each: each.bound.epsilon)
-                where = f"epsilon {self.claim.claimed:.3g} at delta {self.claim.delta:g}"
-                excess = best.bound.epsilon - self.claim.claimed
+                epsilon, delta = claim.claimed, claim.delta
+                excess = best.bound.epsilon - claim.claimed
+            where = f"epsilon {epsilon:.3g} at delta {delta:g}"
             parts.append(f"{best.adversary}: above {where} by at least {downward(excess)}")
         if not parts and self.missing:
             return f": the time was up after {self.missing}"
@@ -261,4 +257,8 @@ def _excess(attack: Attack) -> str:
 
 
 def _row(label: str, text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=f"  {label:<12} ", subsequent_indent=" " * 15)
+    return _wrapped(f"  {label:<12} ", text, 15)
+
+
+def _wrapped(lead: str, text: str, indent: int) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=lead, subsequent_indent=" " * indent)

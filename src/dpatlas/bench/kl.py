@@ -41,14 +41,12 @@ def prepare(candidate: str, case: dict[str, Any]) -> tuple[Step, float]:
     if candidate == "dpatlas-torch":
         products.LARGE = math.inf
     if candidate.startswith("dpatlas"):
-        return _dpatlas(weights, x, labels, n), 1.0
-    peers: dict[str, Callable[[list[Tensor], list[Tensor]], Gaps]] = {
-        "opacus-hooks": _opacus_hooks,
-        "vmap": _vmap,
-    }
+        x_norm2 = squared_row_norms(x)
+        return (lambda: record_gaps(weights, x, labels, n, x_norm2).squared_gaps()), 1.0
     gradients = _plain(weights, x[:n], labels[:n], F.linear)()
     covered = case["peer_records"]
-    gaps = peers[candidate](weights, [gradient.flatten() for gradient in gradients])
+    peer = {"opacus-hooks": _opacus_hooks, "vmap": _vmap}[candidate]
+    gaps = peer(weights, [gradient.flatten() for gradient in gradients])
     chunks = [slice(start, start + case["chunk"]) for start in range(0, covered, case["chunk"])]
     xs, ys = x[:covered], labels[:covered]
     gbar_norm2 = sum(float(gradient.square().sum()) for gradient in gradients)
@@ -109,15 +107,6 @@ def _plain(
             hidden = linear(hidden, parameter).relu_()
         F.cross_entropy(linear(hidden, parameters[-1]), labels).backward()
         return [parameter.grad for parameter in parameters if parameter.grad is not None]
-
-    return step
-
-
-def _dpatlas(weights: list[Tensor], x: Tensor, labels: Tensor, n_train: int) -> Step:
-    x_norm2 = squared_row_norms(x)
-
-    def step() -> Tensor:
-        return record_gaps(weights, x, labels, n_train, x_norm2).squared_gaps()
 
     return step
 

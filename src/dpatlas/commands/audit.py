@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from dpatlas.audit.audit import LEVEL, PAIRS, RUNS, audit_training
 from dpatlas.audit.membership import ATTACKS
@@ -51,20 +52,19 @@ def _refuse(options: argparse.Namespace, keys: Sequence[str], found: str, allowe
             raise InputError(f"--{key.replace('_', '-')}", found, allowed)
 
 
+def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    values = {name: getattr(options, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _model(options: argparse.Namespace) -> int:
     from dpatlas.audit.membership import attack_model, read_scores
 
     if options.delta is None:
         raise InputError("--delta", "missing", "the delta of the bounds and of --epsilon")
     log_odds, members = read_scores(options.scores)
-    given = {name: getattr(options, name) for name in ("attack", "level")}
-    report = attack_model(
-        log_odds,
-        members,
-        delta=options.delta,
-        epsilon=options.epsilon,
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    given = _given(options, "attack", "level")
+    report = attack_model(log_odds, members, delta=options.delta, epsilon=options.epsilon, **given)
     print(strict_json(report.as_dict()) if options.json else report)
     return int(report.contradicted)
 
@@ -78,18 +78,9 @@ def _script(options: argparse.Namespace) -> int:
         claim.canaries = options.canaries
     if claim.canaries > 1:
         _refuse(options, OF_REPEATED_RUNS, "it in an audit by one run", "it with one canary")
-    given = {name: getattr(options, name) for name in ("runs", "pairs", "level")}
+    names = ("runs", "pairs", "level", "seconds", "premises_only", "seed", "folder")
     try:
-        report = audit_training(
-            train,
-            claim,
-            **{name: value for name, value in given.items() if value is not None},
-            seconds=options.seconds,
-            premises_only=options.premises_only,
-            seed=options.seed,
-            folder=options.folder,
-            code=code,
-        )
+        report = audit_training(train, claim, code=code, **_given(options, *names))
     except KeyboardInterrupt:
         if options.folder is not None:
             raise

@@ -44,22 +44,21 @@ def main(arguments: Sequence[str]) -> int:
     one_of(*KERNELS).check("bench kernel", options.kernel)
     kernel = KERNELS[options.kernel]
     integer(ge=1).check("--repeats", options.repeats)
-    _check_device(options.device)
+    if options.device not in ("cpu", "cuda"):
+        raise InputError("--device", repr(options.device), "cpu or cuda")
+    if options.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InputError("--device", "'cuda' without a usable GPU", "cpu")
     cases = kernel.cases_on(options.device)
     names = options.case or list(cases)
     for name in names:
         one_of(*cases).check("--case", name)
-    rows = [
-        row
-        for name in dict.fromkeys(names)
-        for row in race(
-            kernel.module,
-            name,
-            cases[name],
-            kernel.candidates_on(options.device, name),
-            options.repeats,
-        )
-    ]
+    rows: list[dict[str, Any]] = []
+    for name in dict.fromkeys(names):
+        candidates = kernel.candidates_on(options.device, name)
+        rows += race(kernel.module, name, cases[name], candidates, options.repeats)
     if options.json:
         print(json.dumps({"kernel": options.kernel, "cases": rows}, allow_nan=False))
     else:
@@ -98,16 +97,6 @@ def table(kernel: Kernel, rows: list[dict[str, Any]]) -> str:
     legend = [f"{who.name:<{longest}}  {who.sentence}" for who in kernel.candidates]
     absent = [f"{row['case']}: {row['left_out']}" for row in rows if "left_out" in row]
     return "\n".join([*lines, "", *legend, *absent])
-
-
-def _check_device(device: str) -> None:
-    if device not in ("cpu", "cuda"):
-        raise InputError("--device", repr(device), "cpu or cuda")
-    if device == "cuda":
-        import torch
-
-        if not torch.cuda.is_available():
-            raise InputError("--device", "'cuda' without a usable GPU", "cpu")
 
 
 def _spread(ratio: dict[str, float]) -> str:

@@ -157,6 +157,4 @@ def _plain(value: object, levels: int) -> object:
         return {key: _plain(member, levels - 1) for key, member in value.items()}
     if isinstance(value, list):
         return [_plain(member, levels - 1) for member in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

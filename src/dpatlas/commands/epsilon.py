@@ -24,6 +24,8 @@ from dpatlas.epsilon.claim import (
     RELEASED,
     SAMPLERS,
     SAMPLERS_OF,
+    WORDS,
+    ClaimSettings,
     EpsilonClaim,
     read_claim,
 )
@@ -37,7 +39,24 @@ or the claim is refuted, 2 for bad input. A file has one claim or a list of clai
 of these options as keys (drop_last for --drop-last), and further `phases` (a list of settings),
 `trials` as a list of settings, `parts` (settings for further, disjoint parts of the records),
 `name` and `source`. docs/epsilon.md explains the output."""
-WHOLE_FILE = ("json", "explain")
+# The settings that are options, by what they are about.
+GROUPS = {
+    "the training": PHASE_KEYS,
+    "the claim": ("delta", "claimed", "target", "relation", "released"),
+    "what else was trained on the records": ("runs", "trials"),
+}
+# What an option takes, where the sentence of its key in a file says less.
+HELP = {
+    "sampler": f"how batches are drawn: {', '.join(SAMPLERS)}; poisson if not given",
+    "mechanism": f"what is released: {', '.join(SAMPLERS_OF)}; the first if not given",
+    "sample_rate": "in place of --batch: its probability for a record",
+    "epochs": "passes over the records, in place of steps",
+    "drop_last": "shuffled: the smaller last batch is left out",
+    "batch": "(expected) batch size; or the path of a YAML or JSON file of claims",
+    "relation": f"only this one: {', '.join(RELATIONS)}",
+    "released": f"{' or '.join(RELEASED)}; the first if not given",
+    "trials": "trainings that were compared, the reported one included",
+}
 # Most values in a file of claims: as many as 100,000 trials have.
 MOST_VALUES = 1_000_000
 
@@ -59,23 +78,30 @@ def main(arguments: Sequence[str]) -> int:
     settings["grid"] = _grid(options.grid) if options.grid else None
     if options.batch is not None:
         settings["batch"] = int(options.batch)
-
-    def option(key: str) -> str:
-        return f"--{key.replace('_', '-')}"
-
     report = check(read_claim(settings, option, plain=False), explain=options.explain, names=option)
     print(strict_json(report.as_dict()) if options.json else describe(report))
     return 0 if report.ok else EXIT_FAILED_RUN
+
+
+def option(key: str) -> str:
+    """The option of a key."""
+    return f"--{key.replace('_', '-')}"
+
+
+def _refuse_others(
+    options: argparse.Namespace, where: str, keys: Sequence[str], allowed: str
+) -> None:
+    for key, value in vars(options).items():
+        if key not in (*keys, "json", "explain") and value is not None and value is not False:
+            found = value if key == "file" else option(key)
+            raise InputError(where, f"{found} as well", allowed)
 
 
 def _file(options: argparse.Namespace, source: str) -> int:
     """Every claim of the file that the option `source` names, and how many are guaranteed."""
     path: str = getattr(options, source)
     where = path if source == "file" else f"--batch {path}"
-    for key, value in vars(options).items():
-        if key not in (*WHOLE_FILE, source) and value is not None and value is not False:
-            name = value if key == "file" else f"--{key.replace('_', '-')}"
-            raise InputError(where, f"{name} as well", "all settings in the file")
+    _refuse_others(options, where, (source,), "all settings in the file")
     claims = read_file(path, where)
     reports = []
     with Progress(len(claims), "claims") as progress:
@@ -114,11 +140,7 @@ def read_file(path: str, where: str) -> list[EpsilonClaim]:
     claims = []
     for number, entry in enumerate(entries, 1):
         place = f"{path}: claim {number}, " if isinstance(content, list) else f"{path}: "
-
-        def key(name: str, place: str = place) -> str:
-            return f"{place}{name}"
-
-        claims.append(read_claim(entry, key, plain=False))
+        claims.append(read_claim(entry, place.__add__, plain=False))
     return claims
 
 
@@ -159,11 +181,8 @@ def _grid(pairs: Sequence[str]) -> dict[str, list[str]]:
 
 def _ledgers(options: argparse.Namespace) -> int:
     """What the runs of several ledgers spent together; with --claimed, whether it is enough."""
-    allowed = ("ledgers", "delta", "claimed", "json", "explain")
-    for key, value in vars(options).items():
-        if key not in allowed and value is not None and value is not False:
-            found = f"--{key.replace('_', '-')} as well"
-            raise InputError("--ledgers", found, "--delta, --claimed and --json beside it")
+    beside = "--delta, --claimed and --json beside it"
+    _refuse_others(options, "--ledgers", ("ledgers", "delta", "claimed"), beside)
     if options.delta is not None:
         real(gt=0, lt=1).check("--delta", options.delta)
     budget = None
@@ -207,57 +226,22 @@ def _parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="YAML or JSON file of claims")
-    words = parser.add_argument_group("the training")
-    words.add_argument(
-        "--sampler", help=f"how batches are drawn: {', '.join(SAMPLERS)}; poisson if not given"
-    )
-    words.add_argument(
-        "--mechanism", help=f"what is released: {', '.join(SAMPLERS_OF)}; the first if not given"
-    )
-    words.add_argument("--n", type=number_in, help="number of records")
-    words.add_argument(
-        "--batch",
-        metavar="B",
-        help="(expected) batch size; or the path of a YAML or JSON file of claims",
-    )
-    words.add_argument(
-        "--sample-rate", type=number_in, help="in place of --batch: its probability for a record"
-    )
-    for key, owner in OWN.items():
-        words.add_argument(f"--{key.replace('_', '-')}", type=number_in, help=f"of {owner}")
-    words.add_argument(
-        "--noise",
-        type=number_in,
-        help="noise multiplier: standard deviation on the SUM of clipped gradients over the clip "
-        "bound",
-    )
-    words.add_argument("--steps", type=number_in, help="number of noisy sums")
-    words.add_argument(
-        "--epochs", type=number_in, help="passes over the records, in place of steps"
-    )
-    words.add_argument(
-        "--drop-last", action="store_true", help="shuffled: the smaller last batch is left out"
-    )
-    claim = parser.add_argument_group("the claim")
-    claim.add_argument("--delta", type=number_in, help="delta, such as 1e-5")
-    claim.add_argument("--claimed", help="the epsilon claimed, with the digits that were printed")
-    claim.add_argument(
-        "--target", type=number_in, help="in place of --noise: the noise for this epsilon"
-    )
-    claim.add_argument("--relation", help=f"only this one: {', '.join(RELATIONS)}")
-    claim.add_argument("--released", help=f"{' or '.join(RELEASED)}; the first if not given")
-    rest = parser.add_argument_group("what else was trained on the records")
-    rest.add_argument("--runs", type=number_in, help="trainings with these settings, all released")
-    rest.add_argument(
-        "--trials", type=number_in, help="trainings that were compared, the reported one included"
-    )
-    rest.add_argument(
+    for title, keys in GROUPS.items():
+        group = parser.add_argument_group(title)
+        for key in keys:
+            sentence = ClaimSettings.model_fields[key].description or ""
+            words = HELP.get(key) or f"{sentence[0].lower()}{sentence[1:].rstrip('.')}"
+            words += f" (of {OWN[key]})" if key in OWN else ""
+            kind: dict[str, Any] = {"type": str if key in (*WORDS, "batch") else number_in}
+            kind = {"action": "store_true"} if key == "drop_last" else kind
+            group.add_argument(option(key), help=words, **kind)
+    group.add_argument(
         "--grid",
         action="append",
         metavar="KEY=V,V",
         help="settings that were tried, repeatable: every combination is a trial",
     )
-    rest.add_argument(
+    group.add_argument(
         "--ledgers", nargs="+", metavar="FILE", help="records of runs: what they spent together"
     )
     parser.add_argument(

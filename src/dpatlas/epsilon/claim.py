@@ -358,13 +358,10 @@ class EpsilonClaim:
 
     def map_phases(self, change: Callable[[ClaimedPhase], ClaimedPhase]) -> "EpsilonClaim":
         """The claim with every phase of every training changed."""
-
-        def changed(phases: tuple[ClaimedPhase, ...]) -> tuple[ClaimedPhase, ...]:
-            return tuple(map(change, phases))
-
-        trials = tuple((changed(phases), count) for phases, count in self.trials)
-        parts = tuple(map(changed, self.parts))
-        return replace(self, phases=changed(self.phases), trials=trials, parts=parts)
+        phases = tuple(map(change, self.phases))
+        trials = tuple((tuple(map(change, each)), count) for each, count in self.trials)
+        parts = tuple(tuple(map(change, each)) for each in self.parts)
+        return replace(self, phases=phases, trials=trials, parts=parts)
 
     def with_noise(self, noise: float) -> "EpsilonClaim":
         """The claim with one noise multiplier wherever none is stated."""
@@ -458,11 +455,12 @@ def _combinations(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
     """Every combination of a grid's values."""
     if (size := math.prod(map(len, grid.values()))) > MOST_TRIALS:
         raise InputError("grid", f"{size} trials", f"at most {MOST_TRIALS}")
+    combinations = (
+        dict(zip(grid, each, strict=True)) for each in itertools.product(*grid.values())
+    )
     return [
-        validated(
-            ClaimedPhase, dict(zip(grid, values, strict=True)), place=f"grid.{number}."
-        ).plain()
-        for number, values in enumerate(itertools.product(*grid.values()))
+        validated(ClaimedPhase, each, place=f"grid.{number}.").plain()
+        for number, each in enumerate(combinations)
     ]
 
 
@@ -484,11 +482,9 @@ def _changed(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, An
 
 def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with `change` laid over it: steps take the place of epochs, and epochs of steps."""
-    merged = {**base, **change}
-    for one, other in (("steps", "epochs"), ("epochs", "steps")):
-        if one in change and other not in change:
-            merged.pop(other, None)
-    return merged
+    if ("steps" in change) != ("epochs" in change):
+        base = {key: value for key, value in base.items() if key not in ("steps", "epochs")}
+    return {**base, **change}
 
 
 def _meant(key: str, value: Any) -> Any:

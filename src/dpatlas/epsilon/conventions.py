@@ -7,7 +7,7 @@ their range): what is valid for a claim is in `dpatlas.epsilon.valid`.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -45,29 +45,25 @@ MOST_BY_PLD = 100_000
 SAME = 1e-3
 
 
-@dataclass(frozen=True)
-class Computed:
-    """An epsilon and the convention that gives it."""
-
-    convention: str
-    epsilon: float
+# A convention, and the epsilon that it gives.
+Computed = tuple[str, float]
 
 
 def computed(composed: Event, delta: float, wanted: float) -> Iterator[Computed]:
     """Epsilon by every convention that applies to the event, PLD only where it may be `wanted`."""
     least, most = _range_of_pld(composed, delta)
     if _covered(composed, "rdp"):
-        for each in _by_renyi(composed, delta):
-            if each.convention == TODAY:
-                most = min(most, each.epsilon)
-                if each.epsilon > LEAST_RDP:
-                    least = max(least, RDP_SHARE * each.epsilon)
-            yield each
+        for name, epsilon in _by_renyi(composed, delta):
+            if name == TODAY:
+                most = min(most, epsilon)
+                if epsilon > LEAST_RDP:
+                    least = max(least, RDP_SHARE * epsilon)
+            yield name, epsilon
     yield from _by_formula(composed, delta)
     sampled = any(isinstance(mechanism.sampler, Poisson) for mechanism in composed.mechanisms)
     possible = least <= wanted * (1 + NEAR) and wanted * (1 - NEAR) <= most
     if possible and sampled and _covered(composed, "pld"):
-        yield Computed(PLD, by_convention(PLD, composed, delta))
+        yield PLD, by_convention(PLD, composed, delta)
 
 
 def solvable(composed: Event) -> list[str]:
@@ -123,13 +119,13 @@ def _by_renyi(composed: Event, delta: float) -> Iterator[Computed]:
         return
     for name, convert in ((TODAY, _today), (OF_2017, _of_2017)):
         full = convert(orders, curve, delta)
-        yield Computed(name, full)
+        yield name, full
         for words, short in LISTS.items():
             kept = np.isin(orders, short)
             if kept.any():
                 cut = convert(orders[kept], curve[kept], delta)
                 if abs(cut - full) > SAME * full:
-                    yield Computed(f"{name}, {words}", cut)
+                    yield f"{name}, {words}", cut
 
 
 def _today(orders: np.ndarray, curve: np.ndarray, delta: float) -> float:
@@ -144,10 +140,10 @@ def _of_2017(orders: np.ndarray, curve: np.ndarray, delta: float) -> float:
 def _by_formula(composed: Event, delta: float) -> Iterator[Computed]:
     gaussian = all(mechanism.is_gaussian for mechanism in composed.mechanisms)
     if (limit := limit_epsilon(composed, delta)) < math.inf:
-        yield Computed(EXACT if gaussian else CLT, limit)
+        yield EXACT if gaussian else CLT, limit
     if gaussian:
         widest = _limit_parameter(composed) * math.sqrt(2 * math.log(1.25 / delta))
-        yield Computed(CLASSICAL, widest)
+        yield CLASSICAL, widest
 
 
 def _limit_parameter(composed: Event) -> float:

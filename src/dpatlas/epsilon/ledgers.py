@@ -33,6 +33,8 @@ SAME, LESS = 0.01, 1e-6
 # Of sums of doubles, relative.
 ROUNDING = 1e-9
 LONGEST_NAME = 56
+# Of each ledger in JSON, as they are.
+TOLD = ("name", "epsilon", "delta", "with_tuning", "trainings")
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,8 @@ class Total:
             "basic": {"epsilon": self.basic[0], "delta": self.basic[1]},
             "with_tuning": self.with_tuning,
             "ledgers": [
-                {
-                    "name": each.name,
-                    "epsilon": each.epsilon,
-                    "delta": each.delta,
-                    "with_tuning": each.with_tuning,
-                    "trainings": each.trainings,
+                {name: getattr(each, name) for name in TOLD}
+                | {
                     "composed": bool(each.phases),
                     "uncounted": list(each.uncounted),
                     "warnings": list(each.warnings),
@@ -140,9 +138,8 @@ def total_spent(records: Mapping[str, Any], delta: float | None = None) -> Total
         by += ", since not every ledger has the epsilon of noisy sums that it lists"
     tuned = None
     if any(each.with_tuning is not None for each in spent):
-        tuned = _sum(
-            each.epsilon if each.with_tuning is None else each.with_tuning for each in spent
-        )
+        wholes = ((each.with_tuning, each.epsilon) for each in spent)
+        tuned = _sum(alone if whole is None else whole for whole, alone in wholes)
     return Total(tuple(spent), relations[0], epsilon, at, by, basic, tuned)
 
 
@@ -163,13 +160,13 @@ def read_spent(name: str, content: Any) -> Spent:
     epsilon, delta = ledger["epsilon"], ledger["delta"]
     if epsilon is None:
         return Spent(name, None, 0.0, relation, unit=unit)
-    if not isinstance(ledger.get("tuning"), Mapping | None):
-        raise InputError(f"{name}, tuning", repr(ledger["tuning"]), "a mapping, or no such key")
+    tuning = ledger.get("tuning")
+    if not isinstance(tuning, Mapping | None):
+        raise InputError(f"{name}, tuning", repr(tuning), "a mapping, or no such key")
     real(ge=0).check(f"{name}, epsilon", epsilon)
     real(ge=0, lt=1).check(f"{name}, delta", delta)
-    tuning = ledger.get("tuning")
     with_tuning = None
-    if isinstance(tuning, Mapping):
+    if tuning is not None:
         whole = tuning.get("epsilon_of_all")
         if whole is not None:
             real(ge=0).check(f"{name}, tuning.epsilon_of_all", whole)
@@ -180,9 +177,18 @@ def read_spent(name: str, content: Any) -> Spent:
     checksum = data.get("sha256") if isinstance(data, Mapping) else None
     if not isinstance(checksum, str | None):
         raise InputError(f"{name}, data.sha256", repr(checksum), "a checksum as text")
-    found = Spent(name, float(epsilon), float(delta), relation, with_tuning)
     said = tuple(map(str, _as_list(ledger.get("warnings") or [])))
-    spent = replace(found, data=checksum, unit=unit, uncounted=_uncounted(ledger), warnings=said)
+    spent = Spent(
+        name,
+        float(epsilon),
+        float(delta),
+        relation,
+        with_tuning,
+        data=checksum,
+        unit=unit,
+        uncounted=_uncounted(ledger),
+        warnings=said,
+    )
     return _with_phases(spent, ledger)
 
 
@@ -192,11 +198,11 @@ def _uncounted(ledger: Mapping[str, Any]) -> tuple[str, ...]:
     counted = tuning.get("what") if isinstance(tuning, Mapping) else None
     listed = _as_list(ledger.get("chosen_on_private_data") or NOTHING)
     names = (str(each.get("what") if isinstance(each, Mapping) else each) for each in listed)
-    return tuple(name for name in names if name != counted and not _is_nothing(name))
-
-
-def _is_nothing(words: str) -> bool:
-    return words.partition(":")[0].strip().lower() in (NOTHING, "none", "")
+    return tuple(
+        name
+        for name in names
+        if name != counted and name.partition(":")[0].strip().lower() not in (NOTHING, "none", "")
+    )
 
 
 def _with_phases(spent: Spent, ledger: Mapping[str, Any]) -> Spent:
@@ -231,7 +237,7 @@ def _with_phases(spent: Spent, ledger: Mapping[str, Any]) -> Spent:
     if not stated * (1 - LESS) <= again <= stated * (1 + SAME):
         # Another accounting, say of the last iterate alone.
         return spent
-    return Spent(**{**vars(spent), "trainings": trainings, "phases": phases})
+    return replace(spent, trainings=trainings, phases=phases)
 
 
 def _sampler(drawn: Mapping[str, Any]) -> Any:
@@ -250,7 +256,10 @@ def _sum(epsilons: Any) -> float:
 
 def describe_total(total: Total) -> str:
     """The total in words."""
-    names = [_shortened(each.name) for each in total.spent]
+    names = [
+        each.name if len(each.name) <= LONGEST_NAME else "..." + each.name[3 - LONGEST_NAME :]
+        for each in total.spent
+    ]
     width = max(len("total"), *map(len, names))
     lines = [f"{'ledger':<{width}}  {'epsilon':>9}  {'delta':>8}  {'with tuning':>11}"]
     for name, each in zip(names, total.spent, strict=True):
@@ -272,7 +281,3 @@ def describe_total(total: Total) -> str:
         lines += [f"not counted: {name}: {what}" for what in each.uncounted]
         lines += [f"warning: {name}: {what}" for what in each.warnings]
     return "\n".join(line.rstrip() for line in lines)
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else "..." + name[3 - LONGEST_NAME :]

@@ -21,9 +21,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpatlas.accounting.accountants import (
-    FFT_ERROR,
     HOPELESS_INTERVAL,
     Mechanism,
+    fft_error,
     loss_interval,
     sensitivity,
 )
@@ -92,12 +92,8 @@ class Losses:
 
 def gaussian_parameter(mechanisms: Sequence[Mechanism], relation: str) -> float:
     """mu of the composition of mechanisms that all are Gaussian, without sampling."""
-    return math.sqrt(
-        sum(
-            mechanism.count * (sensitivity(relation) / mechanism.noise_multiplier) ** 2
-            for mechanism in mechanisms
-        )
-    )
+    moved = sensitivity(relation)
+    return math.sqrt(sum(each.count * (moved / each.noise_multiplier) ** 2 for each in mechanisms))
 
 
 def least_epsilon(mechanisms: Sequence[Mechanism], delta: float, relation: str) -> float | None:
@@ -109,13 +105,11 @@ def least_epsilon(mechanisms: Sequence[Mechanism], delta: float, relation: str) 
     if all(mechanism.is_gaussian for mechanism in mechanisms):
         mu = gaussian_parameter(mechanisms, relation)
         return None if mu > LARGEST_MU else gaussian_epsilon(mu, delta) * (1 - CLOSED_FORM_ERROR)
-    error = 2 * WINDOW_ERROR + FFT_ERROR * sum(each.convolutions for each in mechanisms)
+    error = 2 * WINDOW_ERROR + fft_error(mechanisms)
     width = loss_interval(mechanisms, relation) / FINER
     if error > UNRESOLVED * delta or width > HOPELESS_INTERVAL:
         return None
-    parts = [
-        (_losses(mechanism, relation, width), mechanism.convolutions) for mechanism in mechanisms
-    ]
+    parts = [(_losses(each, relation, width), each.convolutions) for each in mechanisms]
     composed = _compose(parts)
     if composed is None:
         return None
@@ -134,10 +128,8 @@ def _losses(mechanism: Mechanism, relation: str, width: float) -> Losses:
     loss = _log_density(x, rate, 1.0, noise) - _log_density(x, rate, low, noise)
     first, last = math.floor(loss[0] / width), math.ceil(loss[-1] / width)
     middles = (np.arange(first, last) + 0.5) * width
-    candidates = []
-    for shift in SHIFTS:
-        ends = np.unique(np.interp(middles + shift * width, loss, x))
-        candidates.append(_cells(ends, rate, low, noise, width))
+    ends = (np.unique(np.interp(middles + shift * width, loss, x)) for shift in SHIFTS)
+    candidates = (_cells(each, rate, low, noise, width) for each in ends)
     return max(candidates, key=lambda each: each.mean(width))
 
 

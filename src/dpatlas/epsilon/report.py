@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,15 +137,10 @@ def _heading(claim: EpsilonClaim) -> str:
             lead = f"part {part}, disjoint: " if claim.parts else ""
             lead += f"phase {number}: " if len(each.phases) > 1 else ""
             lines.append(_wrapped(lead, phase.describe()))
-    others = sum(count for _, count in claim.trials)
-    many = []
-    if claim.runs > 1:
-        many.append(f"{claim.runs} such runs are released")
-    if others:
+    many = [f"{claim.runs} such runs are released"] if claim.runs > 1 else []
+    if others := sum(count for _, count in claim.trials):
         many.append(f"selected among {others + 1} trainings on the same records, all counted")
-    if many:
-        lines.append("; ".join(many))
-    return "\n".join(lines)
+    return "\n".join([*lines, *(["; ".join(many)] if many else [])])
 
 
 def _table(report: EpsilonReport, brief: bool) -> str:
@@ -161,7 +156,11 @@ def _table(report: EpsilonReport, brief: bool) -> str:
         for index, each in enumerate(found):
             mark = "*" if tightest and each.epsilon == tightest.epsilon else " "
             row = f"{label:<{left}}  {NAMES[each.accountant]:<14}  {upward(each.epsilon):>9}{mark}"
-            lines.append(row if brief or index else _beside(row, each.event))
+            if not (brief or index):
+                # On lines of its own where it is long.
+                fits = len(row) + 2 + len(each.event) <= WIDTH
+                row += f"  {each.event}" if fits else f"\n{_wrapped('      ', each.event)}"
+            lines.append(row)
             label = ""
         least = report.least.get(relations[0])
         if least is not None:
@@ -169,40 +168,26 @@ def _table(report: EpsilonReport, brief: bool) -> str:
     return "\n".join(line.rstrip() for line in [*lines, "* the tightest"])
 
 
-def _beside(row: str, event: str) -> str:
-    """A row of the table with the composed event, on lines of its own where it is long."""
-    if len(row) + 2 + len(event) <= WIDTH:
-        return f"{row}  {event}"
-    return f"{row}\n{_wrapped('      ', event)}"
-
-
 def _alike(report: EpsilonReport) -> list[tuple[list[str], list[Reading]]]:
     """Readings by relation; relations with the same numbers share a row."""
-    groups: list[tuple[list[str], list[Reading]]] = []
+    groups: dict[tuple[tuple[str, float], ...], tuple[list[str], list[Reading]]] = {}
     for relation in report.claim.relations:
         found = [each for each in report.readings if each.relation == relation]
-        numbers = [(each.accountant, each.epsilon) for each in found]
-        for relations, others in groups:
-            if [(each.accountant, each.epsilon) for each in others] == numbers:
-                relations.append(relation)
-                break
-        else:
-            if found:
-                groups.append(([relation], found))
-    return groups
+        if found:
+            numbers = tuple((each.accountant, each.epsilon) for each in found)
+            groups.setdefault(numbers, ([], found))[0].append(relation)
+    return list(groups.values())
 
 
 def _noises(report: EpsilonReport) -> str:
     claim = report.claim
     assert claim.target is not None
-    lines = [f"for epsilon {rounded_up(claim.target)} at delta {rounded_up(claim.delta)}"]
-    width = len("replace_one")
-    if report.noises:
-        lines.append(f"{'relation':<{width}}  {'noise multiplier':>16}  accountant")
-    for each in report.noises:
-        lines.append(f"{each.relation:<{width}}  {each.noise:>16g}  {NAMES[each.accountant]}")
+    head = f"for epsilon {rounded_up(claim.target)} at delta {rounded_up(claim.delta)}"
     if not report.noises:
-        lines.append("no accounting covers these words")
+        return f"{head}\nno accounting covers these words"
+    lines = [head, f"{'relation':<11}  {'noise multiplier':>16}  accountant"]
+    for each in report.noises:
+        lines.append(f"{each.relation:<11}  {each.noise:>16g}  {NAMES[each.accountant]}")
     return "\n".join(lines)
 
 
@@ -219,19 +204,16 @@ def _verdict(report: EpsilonReport) -> str:
         if others := [each for each in claim.relations if each not in relations]:
             reason += f"; not under {_and(others)}"
         return _wrapped(f"{said} ", reason)
+    reason = "nothing is proved for these words"
     if report.verdict == REFUTED:
         least = min(limit for limit in report.least.values() if limit is not None)
         reason = (
             f"whoever sees every noisy sum reaches epsilon {downward(least)} at this delta, for "
             "some records"
         )
-        return _wrapped(f"{said}: ", reason)
-    if (best_reading := report.tightest) is None:
-        return f"{said}: nothing is proved for these words"
-    reason = (
-        f"the tightest valid number is {upward(best_reading.epsilon)} "
-        f"({best_reading.relation}, {NAMES[best_reading.accountant]})"
-    )
+    elif tightest := report.tightest:
+        by = f"{tightest.relation}, {NAMES[tightest.accountant]}"
+        reason = f"the tightest valid number is {upward(tightest.epsilon)} ({by})"
     return _wrapped(f"{said}: ", reason)
 
 
@@ -287,8 +269,5 @@ def _wrapped(lead: str, text: str) -> str:
     )
 
 
-def _and(words: Iterable[str]) -> str:
-    listed: Sequence[str] = list(words)
-    if len(listed) < 2:
-        return "".join(listed)
-    return f"{', '.join(listed[:-1])} and {listed[-1]}"
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -103,7 +103,7 @@ def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
                 continue
             for each in computed(composed, changed.delta, wanted.value):
                 hit = _hit(claim, changes, relations, each)
-                if found.setdefault((key, f"{each.epsilon:.9g}"), hit) is hit:
+                if found.setdefault((key, f"{hit.epsilon:.9g}"), hit) is hit:
                     near[hit.departures] += wanted.value / 2 <= hit.epsilon <= 2 * wanted.value
     for before, base in _bases(claim):
         by_pld = not before and wanted.value <= MOST_BY_PLD
@@ -114,7 +114,7 @@ def search(claim: EpsilonClaim, *, guaranteed: bool = False) -> Search:
                 hit = _hit(claim, (*before, words), relations, each)
                 near += Counter({hit.departures + more: many for more, many in counted.items()})
                 hit = replace(hit, departures=hit.departures + large)
-                found.setdefault((_key(composed, claim.delta), f"{each.epsilon:.9g}"), hit)
+                found.setdefault((_key(composed, claim.delta), f"{hit.epsilon:.9g}"), hit)
     share = 2 * wanted.window / (wanted.value * math.log(4))
     hits = [
         replace(hit, odds=share * sum(near[each] for each in range(hit.departures + 1)))
@@ -136,8 +136,8 @@ def _hit(
     if claim.relation not in (None, *relations):
         changes = (*changes, f"accounted under {relations[0]}, not {claim.relation}")
     departures = sum(words not in (AS_POISSON, AS_COUNTED) for words in changes)
-    departures += each.convention not in (PLD, EXACT, TODAY)
-    return Hit(changes, each.convention, each.epsilon, relations, departures)
+    departures += each[0] not in (PLD, EXACT, TODAY)
+    return Hit(changes, *each, relations, departures)
 
 
 def _solved(
@@ -193,10 +193,10 @@ def _solved(
             ends = [sign * share * wanted / ratio for share in (0.5, 2)][::sign]
             near = factors[slice(*(bisect.bisect_left(factors, end, key=limit) for end in ends))]
             small = len(near) if divides else bisect.bisect_right(near, SMALL)
-            number = Computed(name, numbers[factor])
             large = 0 if divides or factor <= SMALL else LARGE
             said = words.format(k=factor, size=batch // factor)
-            yield said, at(factor), relations, number, large, {0: small, LARGE: len(near) - small}
+            counted = {0: small, LARGE: len(near) - small}
+            yield said, at(factor), relations, (name, numbers[factor]), large, counted
 
 
 def _by_relation(claim: EpsilonClaim) -> dict[tuple[str, ...], Event]:

@@ -30,7 +30,8 @@ Of other mechanisms than a Gaussian sum:
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -51,8 +52,13 @@ from dpatlas.epsilon.optimistic import gaussian_parameter, least_epsilon
 # Nothing depends on the number of records of a full batch.
 EVERYTHING = FullBatch(1)
 SQRT_5 = math.sqrt(5)
-# What a sampler, a mechanism and disjoint parts assume.
+# What a relation, a sampler, a mechanism and disjoint parts assume.
 TOLD = {
+    "add_remove": "One record is added or removed; rate, divisor and steps do not depend on it.",
+    "add_remove, shuffled": "Neighbours are n records and n - 1 of them; another takes the missing "
+    "one's place in its batch, and the number of batches and the divisor stay as they are.",
+    "replace_one": "Neighbours differ in one record, replaced; their number is public.",
+    "zero_out": "One record is replaced by a blank one with gradient zero; their number is public.",
     "poisson": "Each step draws each record independently with probability batch / n; a batch "
     "may be of any size, and an empty one adds noise and counts.",
     "fixed-size": "Each step draws its batch afresh, uniformly among all sets of that size.",
@@ -126,14 +132,13 @@ def event(claim: EpsilonClaim, relation: str, *, released_only: bool = False) ->
     accounted = "replace_one" if relation == "replace_one" else "add_remove"
     if relation == "zero_out" and any(phase.sampler == "fixed-size" for phase in phases):
         accounted = "replace_one"
-    counts: dict[Mechanism, int] = {}
+    counts: Counter[Mechanism] = Counter()
     for each, times in trainings:
         for phase in each:
             seen = _mechanism(phase, relation, accounted)
             if seen is None:
                 return None
-            one = replace(seen, count=1)
-            counts[one] = counts.get(one, 0) + times * seen.count
+            counts[replace(seen, count=1)] += times * seen.count
     mechanisms = tuple(replace(one, count=count) for one, count in counts.items())
     if {FixedSize, Release} <= {
         kind for each in mechanisms for kind in (type(each), type(each.sampler))
@@ -214,9 +219,13 @@ def readings(claim: EpsilonClaim, relations: Iterable[str]) -> list[Reading]:
     for relation in relations:
         by_part: list[dict[str, Reading]] = []
         for each in claim.disjoint:
-            composed = event(each, relation)
-            accounted = _accounted(composed, claim.delta) if composed is not None else ()
-            by_part.append({each.accountant: each for each in accounted})
+            by_part.append({})
+            if (composed := event(each, relation)) is None:
+                continue
+            for name in accountants(composed, claim.delta):
+                epsilon, warning = epsilon_by(composed, claim.delta, name)
+                reading = Reading(relation, name, epsilon, composed.words, warning)
+                by_part[-1][name] = reading
         # Of disjoint parts a record is in one: the largest epsilon of an accountant covers it.
         common = [name for name in by_part[0] if all(name in part for part in by_part)]
         worst = [max((part[name] for part in by_part), key=_epsilon) for name in common]
@@ -249,12 +258,6 @@ def epsilon_by(composed: Event, delta: float, name: str) -> tuple[float, str | N
     if name == "pld":
         return cached_pld_epsilon(composed.mechanisms, delta, composed.accounted), None
     return rdp_epsilon(composed.mechanisms, delta, composed.accounted)
-
-
-def _accounted(composed: Event, delta: float) -> Iterator[Reading]:
-    for name in accountants(composed, delta):
-        epsilon, warning = epsilon_by(composed, delta, name)
-        yield Reading(composed.relation, name, epsilon, composed.words, warning)
 
 
 def optimistic(claim: EpsilonClaim, relation: str) -> float | None:
@@ -331,30 +334,16 @@ def noise_for(claim: EpsilonClaim, relation: str, target: float) -> tuple[float,
 
 def assumptions(claim: EpsilonClaim, relation: str) -> list[str]:
     """What the numbers under `relation` rest on, a sentence each."""
-    return [*_of_relation(claim, relation), *_of_training(claim)]
-
-
-def _of_relation(claim: EpsilonClaim, relation: str) -> list[str]:
     samplers = {phase.sampler for phase in claim.phases}
-    if relation == "replace_one":
-        return ["Neighbours differ in one record, replaced; their number is public."]
-    if relation == "zero_out":
-        text = "One record is replaced by a blank one with gradient zero; their number is public."
-        if "fixed-size" in samplers:
-            text += " Blanking is a way of replacing: the number of replace_one covers it."
-        return [text]
-    if "shuffled" in samplers:
-        return [
-            "Neighbours are n records and n - 1 of them; another takes the missing one's place in "
-            "its batch, and the number of batches and the divisor stay as they are."
-        ]
-    return ["One record is added or removed; rate, divisor and steps do not depend on it."]
-
-
-def _of_training(claim: EpsilonClaim) -> list[str]:
+    neighbours = TOLD[relation]
+    if relation == "zero_out" and "fixed-size" in samplers:
+        neighbours += " Blanking is a way of replacing: the number of replace_one covers it."
+    if relation == "add_remove" and "shuffled" in samplers:
+        neighbours = TOLD["add_remove, shuffled"]
     phases = [phase for each in claim.disjoint for phase in each.phases]
     kinds = dict.fromkeys([*(p.sampler for p in phases), *(p.mechanism for p in phases)])
     return [
+        neighbours,
         *(TOLD[kind] for kind in (*kinds, *(["parts"] if claim.parts else []))),
         "Every noisy sum may be seen, and what is derived from them.",
         "Nothing else was computed from the records: no tuning, statistics or validation"
