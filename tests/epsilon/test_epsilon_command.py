@@ -91,8 +91,6 @@ def test_a_file_of_claims_needs_no_option(capsys, tmp_path):
     )
     by_option, by_place = (run(capsys, words) for words in (["--batch", str(path)], [str(path)]))
     assert by_place[:2] == by_option[:2] and by_option[0] == 0
-    # It says how many seconds it took, too.
-    assert re.sub(r"\d+ s", "", by_place[2]) == re.sub(r"\d+ s", "", by_option[2])
     (report,) = strict(run(capsys, [str(path), "--json"])[1])
     assert report["parts"][0][0]["mechanism"] == "laplace"
 
