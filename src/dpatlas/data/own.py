@@ -23,7 +23,7 @@ from dpatlas.base.canonical import sha256
 from dpatlas.base.own_data import definition, located
 from dpatlas.data.bounded import check_size, read_file
 from dpatlas.data.definitions import DataSet, Scaling
-from dpatlas.data.official import by_class, stack
+from dpatlas.data.official import by_class, by_split
 from dpatlas.data.pictures import central_square
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
@@ -107,19 +107,15 @@ def _read_folder(
     root: Path, data_set: OwnDataSet, classes: Sequence[str]
 ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], str]:
     """Splits, and the digest of names and contents."""
-    size = int(np.prod(data_set.image_shape))
-    lines, splits = [], {}
-    for split, folder in _split_folders(root).items():
+    lines, images, folders = [], [], _split_folders(root)
+    for split, folder in folders.items():
         _check_class_folders(folder, root, data_set)
-        per_class = []
         for name in classes:
-            images = []
             for file in _image_files(folder / name, root):
                 content = read_file(file, LARGEST_FILE)
                 lines.append(f"{file.relative_to(root).as_posix()} {sha256(content)}\n")
-                images.append(_decode(str(file), content, data_set))
-            per_class.append(np.array(images, dtype=np.uint8).reshape(-1, size))
-        splits[split] = stack(per_class)
+                images.append((split, name, _decode(str(file), content, data_set)))
+    splits = by_split(images, folders, data_set, classes)
     listing = "".join(sorted(lines)).encode(errors="surrogateescape")
     return splits, hashlib.sha256(listing).hexdigest()
 
