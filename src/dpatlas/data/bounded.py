@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import IO
 
 from dpatlas.errors import InputError
 
@@ -20,6 +20,18 @@ def readable(path: Path | None = None) -> Iterator[None]:
         where = str(error.filename or path or "data.root")
         found = error.strerror or type(error).__name__
         raise InputError(where, found, "something that this user may read") from None
+
+
+@contextlib.contextmanager
+def undamaged(where: str, found: str, allowed: str) -> Iterator[None]:
+    """Turn all that damaged bytes raise inside into one InputError; other InputErrors pass."""
+    try:
+        yield
+    except InputError:
+        raise
+    # Damaged bytes can raise nearly anything, and every one of them means the same.
+    except Exception:
+        raise InputError(where, found, allowed) from None
 
 
 def check_kind(path: Path, *, folder: bool) -> None:
@@ -45,18 +57,10 @@ def read_file(path: Path, limit: int) -> bytes:
     return content
 
 
-class Readable(Protocol):
-    """A binary stream."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; none at the end."""
-        ...
-
-
 class Bounded:
     """A binary stream that refuses, by InputError, to give more than `limit` bytes in all."""
 
-    def __init__(self, stream: Readable, limit: int, where: str):
+    def __init__(self, stream: IO[bytes], limit: int, where: str):
         self.stream, self.limit, self.where = stream, limit, where
         self.delivered = 0
 

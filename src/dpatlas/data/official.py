@@ -11,7 +11,7 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -67,12 +67,12 @@ def official_files(source: Source, data_set: DataSet) -> tuple[dict[str, bytes],
     return _unpacked(source.required_path, data_set), checksum
 
 
-def member_bytes(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    """What a regular file of an archive holds; InputError for any other member."""
-    stream = archive.extractfile(member)
-    if stream is None:
-        raise InputError(member.name, "no regular file", "a regular file")
-    return stream.read()
+def member_bytes(
+    where: str, archive: tarfile.TarFile, member: tarfile.TarInfo, limit: int
+) -> bytes:
+    """What a regular file of the archive at `where` holds; InputError beyond `limit` bytes."""
+    check_size(f"{where}: {member.name}", member.size, limit)
+    return cast(IO[bytes], archive.extractfile(member)).read()
 
 
 def by_class(
@@ -117,8 +117,8 @@ def _packed(path: Path, data_set: DataSet) -> dict[str, bytes]:
         with tarfile.open(path, "r|gz") as archive:
             for member in archive:
                 if member.name in wanted and member.isreg():
-                    check_size(f"{path}: {member.name}", member.size, LARGEST_FILE)
-                    files[wanted[member.name]] = member_bytes(archive, member)
+                    content = member_bytes(str(path), archive, member, LARGEST_FILE)
+                    files[wanted[member.name]] = content
                 if len(files) == len(wanted):
                     return files
     except DAMAGED as error:

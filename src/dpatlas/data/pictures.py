@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from dpatlas.errors import InputError
+from dpatlas.data.bounded import undamaged
 
 
 @contextlib.contextmanager
@@ -14,17 +14,11 @@ def jpeg(where: str, content: bytes, allowed: str) -> Iterator[Any]:
     """A JPEG image whose pixels are not decoded yet; InputError if it cannot be, now or inside."""
     from PIL import Image
 
-    try:
-        with warnings.catch_warnings():
-            # Of sizes, which are refused by the caller, and of odd metadata.
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
-                yield image
-    except InputError:
-        raise
-    # A damaged image can raise nearly anything, and every one of them means the same.
-    except Exception:
-        raise InputError(where, "an image that cannot be decoded", allowed) from None
+    with undamaged(where, "an image that cannot be decoded", allowed), warnings.catch_warnings():
+        # Of sizes, which are refused by the caller, and of odd metadata.
+        warnings.simplefilter("ignore")
+        with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
+            yield image
 
 
 def central_square(image: Any, width: int, height: int) -> Any:

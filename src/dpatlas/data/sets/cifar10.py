@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from dpatlas.base.canonical import sha256
-from dpatlas.data.bounded import Bounded, check_size, read_file
+from dpatlas.data.bounded import Bounded, read_file
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
 from dpatlas.data.official import (
     DAMAGED,
@@ -198,8 +198,7 @@ def _read_tar(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
                 for member in archive:
                     match = _wanted(member.name, classes)
                     if member.isreg() and match is not None:
-                        check_size(f"{path}: {member.name}", member.size, LARGEST_MEMBER)
-                        yield match, member_bytes(archive, member)
+                        yield match, member_bytes(str(path), archive, member, LARGEST_MEMBER)
 
     try:
         splits = _from_images(path, members(), data_set, classes)

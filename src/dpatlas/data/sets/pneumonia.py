@@ -19,20 +19,23 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from dpatlas.base.canonical import sha256
-from dpatlas.data.bounded import check_size, read_file
+from dpatlas.data.bounded import check_size, read_file, undamaged
 from dpatlas.data.definitions import DataSet, Scaling
 from dpatlas.data.official import (
     OFFICIAL_ARCHIVE,
     OFFICIAL_BATCHES,
     by_class,
     by_split,
+    damaged,
     first_copy,
     folders,
+    official_marks,
 )
 from dpatlas.data.pictures import central_square, jpeg
 from dpatlas.data.sources import Images, Source, file_digest
@@ -100,7 +103,6 @@ SETS = (
 
 
 FOLDER = "pneumonia"
-ARCHIVE_NAME = "ChestXRay2017.zip"
 UNPACKED_NAME = "chest_xray"
 NPZ_NAME = "pneumoniamnist.npz"
 # As the authors of MedMNIST publish it.
@@ -121,7 +123,6 @@ DAMAGED = (
     EOFError,
     OSError,
     RuntimeError,
-    UnicodeDecodeError,
     ValueError,
 )
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -175,7 +176,7 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
 
 def _marks(data_set: DataSet) -> dict[str, str]:
     """Names that a copy goes by, by kind of source; PneumoniaMNIST knows no causes."""
-    marks = {OFFICIAL_ARCHIVE: ARCHIVE_NAME, OFFICIAL_BATCHES: f"{UNPACKED_NAME}/"}
+    marks = official_marks(PNEUMONIA)
     return marks | ({OFFICIAL_NPZ: NPZ_NAME} if "pneumonia" in data_set.classes else {})
 
 
@@ -183,15 +184,7 @@ def _read_archive(path: Path, data_set: DataSet, classes: Sequence[str]) -> Imag
     listing = _listing(path, data_set)
     with _archive(path) as archive:
         labels = _labels(path, set(archive.namelist()), data_set, classes, listing)
-        images = (
-            (
-                name.split("/")[1],
-                label,
-                _decode(f"{path}: {name}", _member(archive, name), data_set),
-            )
-            for name, label in labels.items()
-        )
-        splits = by_split(images, SPLITS, data_set, classes)
+        splits = _splits(path, labels, partial(_member, archive), data_set, classes)
     digest = file_digest(path, "sha256")
     if listing is not None:
         lines = f"{path.name} {digest}\n{data_set.label_file} {sha256(listing)}\n"
@@ -372,14 +365,9 @@ def _labelled(
 def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     if name not in archive.namelist():
         raise InputError(str(archive.filename), f"no {name}", "the six arrays of PneumoniaMNIST")
-    content = _member(archive, name)
-    try:
+    content, where = _member(archive, name), f"{archive.filename}: {name}"
+    with undamaged(where, "a damaged array or one of objects", "an array of bytes"):
         return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-    # A damaged header can raise nearly anything, and every one of them means the same.
-    except Exception:
-        raise InputError(
-            f"{archive.filename}: {name}", "a damaged array or one of objects", "an array of bytes"
-        ) from None
 
 
 @contextlib.contextmanager
@@ -391,9 +379,7 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
         except InputError:
             raise
         except DAMAGED as error:
-            raise InputError(
-                str(path), f"a truncated or damaged archive ({error})", "a whole archive"
-            ) from None
+            raise damaged(path, error) from None
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:

@@ -55,10 +55,7 @@ STL10_32 = replace(
     image_shape=CIFAR10.image_shape,
     scaling=CIFAR10.scaling,
 )
-SETS = (
-    STL10,
-    STL10_32,
-)
+SETS = (STL10, STL10_32)
 
 
 # Sub-folder for local copies of both data sets.
