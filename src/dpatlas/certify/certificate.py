@@ -16,7 +16,14 @@ from dpatlas.base.progress import Progress
 from dpatlas.base.seeds import Noise
 from dpatlas.certify.network import chain, check_takes, redrawn
 from dpatlas.certify.posterior import count_errors, train_posterior
-from dpatlas.certify.priors import DP_SGD, HELD_OUT, PRIORS, Problem, held_out_bound, make_prior
+from dpatlas.certify.priors import (
+    DP_SGD,
+    HELD_OUT,
+    PRIORS,
+    PriorProblem,
+    held_out_bound,
+    make_prior,
+)
 from dpatlas.certify.report import CertifyReport, PosteriorRow
 from dpatlas.certify.settings import CertifySettings
 from dpatlas.errors import InputError
@@ -122,7 +129,7 @@ def certify(
         redrawn(network, _draws(noise, 0, "weights"))
     delta_mc = MONTE_CARLO * delta
     beta = MAX_INFORMATION * delta if prior == DP_SGD else 0.0
-    problem = Problem(network, records, labels, settings, noise)
+    problem = PriorProblem(network, records, labels, settings, noise)
     centred = make_prior(prior, problem, beta)
     plain = held_out_bound(problem, delta)
     records, labels = records[centred.certified], labels[centred.certified]

@@ -47,7 +47,7 @@ class Prior:
 
 
 @dataclass(frozen=True)
-class Problem:
+class PriorProblem:
     """A network as it was given, records x (n, ...) with labels y (n,), and noise by a key."""
 
     network: Network
@@ -80,7 +80,7 @@ class Problem:
         return network
 
 
-def make_prior(kind: str, problem: Problem, beta: float) -> Prior:
+def make_prior(kind: str, problem: PriorProblem, beta: float) -> Prior:
     """The prior of this kind around the network's parameters.
 
     beta: level of kappa, for "dp-sgd". Raises InputError for too few records.
@@ -101,7 +101,7 @@ def make_prior(kind: str, problem: Problem, beta: float) -> Prior:
     return Prior(flat_values(problem.trained), certified, paid)
 
 
-def held_out_bound(problem: Problem, delta: float) -> HeldOut | None:
+def held_out_bound(problem: PriorProblem, delta: float) -> HeldOut | None:
     """What a plain held-out set gives at the same confidence.
 
     The network is trained as the prior "held-out" is, on the same records, and its errors on the
@@ -118,7 +118,7 @@ def held_out_bound(problem: Problem, delta: float) -> HeldOut | None:
     return HeldOut(learnt=len(learnt), n=n, errors=errors, limit=limit)
 
 
-def _private(problem: Problem, beta: float) -> Prior:
+def _private(problem: PriorProblem, beta: float) -> Prior:
     """By DP-SGD on all records in disjoint batches of fixed size, as the theorem of kappa wants."""
     settings, n = problem.settings, len(problem.x)
     batch = settings.private_batch or max(1, n // 4)

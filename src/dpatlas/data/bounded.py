@@ -1,9 +1,11 @@
-"""Reading files that come from elsewhere: regular files only, and never more than a limit."""
+"""Reading files that come from elsewhere: regular ones, within limits, and perhaps damaged."""
 
 import contextlib
+import io
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from dpatlas.errors import InputError
 
@@ -72,3 +74,29 @@ class Bounded:
             found = f"more than {self.limit} bytes when unpacked"
             raise InputError(self.where, found, f"{self.limit} bytes at most")
         return content
+
+
+@contextlib.contextmanager
+def jpeg(where: str, content: bytes, allowed: str) -> Iterator[Any]:
+    """A JPEG image whose pixels are not decoded yet; InputError if it cannot be, now or inside."""
+    from PIL import Image
+
+    with undamaged(where, "an image that cannot be decoded", allowed), warnings.catch_warnings():
+        # Of sizes, which are refused by the caller, and of odd metadata.
+        warnings.simplefilter("ignore")
+        with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
+            yield image
+
+
+def central_square(image: Any, width: int, height: int) -> Any:
+    """The central square of an image of Pillow's, resized by a bicubic filter.
+
+    Not torchvision's CenterCrop, which rounds half of an odd margin to the even number: prepared
+    sets would differ by a pixel from those of the published runs.
+    """
+    from PIL import Image
+
+    side = min(image.size)
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    square = (left, top, left + side, top + side)
+    return image.resize((width, height), Image.Resampling.BICUBIC, box=square)

@@ -21,10 +21,9 @@ import numpy as np
 
 from dpatlas.base.canonical import sha256
 from dpatlas.base.own_data import definition, located
-from dpatlas.data.bounded import check_size, read_file, undamaged
+from dpatlas.data.bounded import central_square, check_size, read_file, undamaged
 from dpatlas.data.definitions import DataSet, Scaling
 from dpatlas.data.official import by_class, by_split
-from dpatlas.data.pictures import central_square
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -180,7 +179,7 @@ def _decode(where: str, content: bytes, data_set: OwnDataSet) -> np.ndarray:
         # The header is enough to refuse an image before it is decoded.
         _check_header(where, image, data_set)
         if image.has_transparency_data:
-            alpha = image.convert("RGBA").getchannel("A")
+            alpha: Any = image.convert("RGBA").getchannel("A")
             if alpha.getextrema()[0] < 255:
                 raise InputError(where, "an image that is partly transparent", "an opaque one")
         levels = image.convert("L" if channels == 1 else "RGB")

@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from dpatlas.base.canonical import sha256
-from dpatlas.data.bounded import Bounded, read_file
+from dpatlas.data.bounded import Bounded, jpeg, read_file
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
 from dpatlas.data.official import (
     DAMAGED,
@@ -32,7 +32,6 @@ from dpatlas.data.official import (
     official_files,
     official_marks,
 )
-from dpatlas.data.pictures import jpeg
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 

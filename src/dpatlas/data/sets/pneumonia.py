@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from dpatlas.base.canonical import sha256
-from dpatlas.data.bounded import check_size, read_file, undamaged
+from dpatlas.data.bounded import central_square, check_size, jpeg, read_file, undamaged
 from dpatlas.data.definitions import DataSet, Scaling
 from dpatlas.data.official import (
     OFFICIAL_ARCHIVE,
@@ -37,7 +37,6 @@ from dpatlas.data.official import (
     folders,
     official_marks,
 )
-from dpatlas.data.pictures import central_square, jpeg
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -91,14 +90,12 @@ def _cleaned(entry: DataSet) -> DataSet:
     )
 
 
-PNEUMONIA_CAUSES_CLEANED = _cleaned(PNEUMONIA_CAUSES)
-PNEUMONIA_224_CLEANED = _cleaned(PNEUMONIA_224)
 SETS = (
     PNEUMONIA,
     PNEUMONIA_CAUSES,
     PNEUMONIA_224,
-    PNEUMONIA_CAUSES_CLEANED,
-    PNEUMONIA_224_CLEANED,
+    _cleaned(PNEUMONIA_CAUSES),
+    _cleaned(PNEUMONIA_224),
 )
 
 
