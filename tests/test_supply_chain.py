@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from dpatlas.base.digest import reachable
-from dpatlas.data.cifar import _unpickle
 from dpatlas.data.registry import find
+from dpatlas.data.sets.cifar10 import _unpickle
 from dpatlas.errors import InputError
 from dpatlas_workflow.registry import all_blocks
 

@@ -244,8 +244,8 @@ def photographs(options: argparse.Namespace, n_train: int, n_add: int) -> tuple[
     import numpy as np
 
     from dpatlas.data.definitions import scale
-    from dpatlas.data.generated import COLOUR_SCALING, leaves
-    from dpatlas.data.sets import cifar10
+    from dpatlas.data.generated import COLOUR_SCALING
+    from dpatlas.data.sets import cifar10, leaves
 
     if options.device == "cpu":
         n_train, n_add = 20, 4

@@ -20,7 +20,7 @@ from dpatlas.base.seeds import Noise
 from dpatlas.certify import Settings, certify
 from dpatlas.certify.network import chain
 from dpatlas.certify.posterior import count_errors
-from dpatlas.certify.priors import make_prior
+from dpatlas.certify.priors import PriorProblem, make_prior
 from dpatlas.commands import certify as command
 from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.kappa import kappa, kappa_repaired
@@ -125,7 +125,9 @@ def test_the_simulation_notices_a_prior_that_has_seen_the_certified_records():
     noise = Noise("seen", "keyed")
     records = torch.from_numpy(x), torch.from_numpy(y)
     settings = Settings(prior_epochs=200, prior_lr=0.02, held_out=0.95)
-    prior = make_prior("held-out", chain(network(20, 20)), *records, settings, noise=noise, beta=0)
+    prior = make_prior(
+        "held-out", PriorProblem(chain(network(20, 20)), *records, settings, noise), 0
+    )
     model = network(20, 20)
     torch.nn.utils.vector_to_parameters(prior.centre, model.parameters())
     quick = {"taus": (0.02,), "draws": 5000, "seed": 0, "settings": QUICK}
@@ -135,17 +137,17 @@ def test_the_simulation_notices_a_prior_that_has_seen_the_certified_records():
 def test_a_held_out_prior_never_sees_the_certified_records():
     x, y = (torch.as_tensor(each) for each in records())
     x = x.float()
-    arguments = {"noise": Noise("held", "keyed"), "beta": 0.0}
-    first = make_prior("held-out", chain(network()), x, y, QUICK, **arguments)
+    given = QUICK, Noise("held", "keyed")
+    first = make_prior("held-out", PriorProblem(chain(network()), x, y, *given), 0.0)
     changed, labels = x.clone(), y.clone()
     changed[first.certified] = 1e6
     labels[first.certified] = 1
-    again = make_prior("held-out", chain(network()), changed, labels, QUICK, **arguments)
+    again = make_prior("held-out", PriorProblem(chain(network()), changed, labels, *given), 0.0)
     assert torch.equal(first.centre, again.centre)
     others = np.setdiff1d(np.arange(len(x)), first.certified)
     assert len(others) == len(first.certified) == 60
     changed[others[0]] += 1
-    moved = make_prior("held-out", chain(network()), changed, labels, QUICK, **arguments)
+    moved = make_prior("held-out", PriorProblem(chain(network()), changed, labels, *given), 0.0)
     assert not torch.equal(first.centre, moved.centre)
 
 
@@ -154,7 +156,7 @@ def test_a_plain_held_out_bound_stands_beside_every_certificate(prior):
     x, y = records()
     report = certify(network(), x, y, prior=prior, delta=0.1, **FEW)
     noise, arrays = Noise("certify/1", "keyed"), (torch.from_numpy(x).float(), torch.from_numpy(y))
-    of_split = make_prior("held-out", chain(network()), *arrays, QUICK, noise=noise, beta=0)
+    of_split = make_prior("held-out", PriorProblem(chain(network()), *arrays, QUICK, noise), 0)
     model = network()
     torch.nn.utils.vector_to_parameters(of_split.centre, model.parameters())
     chosen = of_split.certified

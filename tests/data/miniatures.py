@@ -18,8 +18,7 @@ from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import Prepared, load
 from dpatlas.data.registry import DATA_SETS
 from dpatlas.data.sets import pneumonia
-from dpatlas.data.sets.cifar10 import CIFAR10
-from dpatlas.data.sets.cifar100 import CIFAR100
+from dpatlas.data.sets.cifar10 import CIFAR10, CIFAR100
 from dpatlas.data.sets.mnist import MNIST
 from dpatlas.data.sets.stl10 import STL10, STL10_32
 from dpatlas.errors import InputError

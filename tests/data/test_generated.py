@@ -5,13 +5,14 @@ from scipy.spatial.distance import cdist
 
 from dpatlas.base.seeds import generator
 from dpatlas.data.definitions import scale
-from dpatlas.data.generated import BLOCK, fonts
+from dpatlas.data.generated import BLOCK
 from dpatlas.data.generated.curves import distances
 from dpatlas.data.generated.ink import PIXEL, block_counts
 from dpatlas.data.generated.warps import BITMAP, Waves, place
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
 from dpatlas.data.registry import DATA_SETS, find
+from dpatlas.data.sets import fonts
 from dpatlas.errors import InputError
 
 GENERATED = [name for name, entry in DATA_SETS.items() if entry.drawn]

@@ -4,9 +4,10 @@ from generated_draws import draw
 from scipy import stats
 
 from dpatlas.base.seeds import generator
-from dpatlas.data.generated import BLOCK, leaves, surfaces
-from dpatlas.data.generated.leaves import COLOUR, GREATEST_RADIUS, GREY, LAYERS
+from dpatlas.data.generated import BLOCK, surfaces
 from dpatlas.data.generated.surfaces import SHAPES, TEXTURES
+from dpatlas.data.sets import leaves
+from dpatlas.data.sets.leaves import COLOUR, GREATEST_RADIUS, GREY, LAYERS
 
 NAMES = {"leaves": COLOUR, "leaves-grey": GREY}
 KINDS = len(leaves.HUES), len(TEXTURES), len(leaves.OBJECT_SHAPES)

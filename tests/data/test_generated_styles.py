@@ -7,9 +7,10 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from dpatlas.base.seeds import generator
-from dpatlas.data.generated import BLOCK, styles
-from dpatlas.data.generated.styles import GREY
+from dpatlas.data.generated import BLOCK
 from dpatlas.data.registry import find
+from dpatlas.data.sets import styles
+from dpatlas.data.sets.styles import GREY
 
 
 @pytest.fixture(scope="module")

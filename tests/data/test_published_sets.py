@@ -12,8 +12,7 @@ from miniatures import CLASSES, Cifar10, Cifar100, Mnist, Stl10, Xrays, md5, pre
 
 from dpatlas.data.prepare import prepare
 from dpatlas.data.registry import DATA_SETS
-from dpatlas.data.sets.cifar10 import CIFAR10
-from dpatlas.data.sets.cifar100 import CIFAR100
+from dpatlas.data.sets.cifar10 import CIFAR10, CIFAR100
 from dpatlas.data.sets.stl10 import STL10
 
 # Of every set: its miniature and the forms of a copy that hold equal images.

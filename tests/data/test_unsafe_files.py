@@ -15,8 +15,7 @@ import pytest
 from miniatures import Cifar10, Cifar100, Mnist, Stl10, Xrays, jpeg_bytes, refusal, zip_bytes
 from PIL import Image
 
-from dpatlas.data.bounded import Bounded
-from dpatlas.data.pictures import jpeg
+from dpatlas.data.bounded import Bounded, jpeg
 from dpatlas.data.sets import cifar10, pneumonia
 from dpatlas.data.sets.cifar10 import CIFAR10
 from dpatlas.data.sets.pneumonia import PNEUMONIA

@@ -13,7 +13,7 @@ from dpatlas.commands.train import main
 from dpatlas.errors import InputError
 from dpatlas.privacy.saved import load_model
 from dpatlas.train.files import read_table
-from dpatlas.train.scores import class_scores
+from dpatlas.train.inputs import class_scores
 from dpatlas.train.settings import TableSettings
 
 ROWS = """\ufeffperson,age,sex,note,ward,outcome

@@ -16,7 +16,14 @@ from dpatlas.base.progress import Progress
 from dpatlas.base.seeds import Noise
 from dpatlas.certify.network import chain, check_takes, redrawn
 from dpatlas.certify.posterior import count_errors, train_posterior
-from dpatlas.certify.priors import DP_SGD, HELD_OUT, PRIORS, held_out_bound, make_prior
+from dpatlas.certify.priors import (
+    DP_SGD,
+    HELD_OUT,
+    PRIORS,
+    PriorProblem,
+    held_out_bound,
+    make_prior,
+)
 from dpatlas.certify.report import CertifyReport, PosteriorRow
 from dpatlas.certify.settings import CertifySettings
 from dpatlas.errors import InputError
@@ -122,11 +129,9 @@ def certify(
         redrawn(network, _draws(noise, 0, "weights"))
     delta_mc = MONTE_CARLO * delta
     beta = MAX_INFORMATION * delta if prior == DP_SGD else 0.0
-    centred = make_prior(prior, network, records, labels, settings, noise=noise, beta=beta)
-    centre = centred.centre if prior == HELD_OUT else None
-    plain = held_out_bound(
-        network, records, labels, settings, noise=noise, delta=delta, centre=centre
-    )
+    problem = PriorProblem(network, records, labels, settings, noise)
+    centred = make_prior(prior, problem, beta)
+    plain = held_out_bound(problem, delta)
     records, labels = records[centred.certified], labels[centred.certified]
     n, K2 = len(records), len(grid)
     # The posterior and the prior of every tau are counted, each at its share of delta_mc.
@@ -246,10 +251,8 @@ def _records(name: str, values: Any) -> Tensor:
 def _labels(name: str, values: Any, x: Any) -> Tensor:
     found = _array(name, values)
     if found.shape != (len(x),) or found.dtype.kind not in "ui":
-        shape = f"{found.dtype} of shape {found.shape}"
-        raise InputError(
-            name, shape, f"whole numbers of shape ({len(x)},), a label for each record"
-        )
+        allowed = f"whole numbers of shape ({len(x)},), a label for each record"
+        raise InputError(name, f"{found.dtype} of shape {found.shape}", allowed)
     return torch.from_numpy(found.astype(np.int64))
 
 

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -45,97 +46,81 @@ class Prior:
     kappa_printed: float | None = None
 
 
-def make_prior(
-    kind: str,
-    network: Network,
-    x: Tensor,
-    y: Tensor,
-    settings: CertifySettings,
-    *,
-    noise: Noise,
-    beta: float,
-) -> Prior:
-    """The prior of this kind around the network's parameters; x (n, ...), y (n,).
+@dataclass(frozen=True)
+class PriorProblem:
+    """A network as it was given, records x (n, ...) with labels y (n,), and noise by a key."""
+
+    network: Network
+    x: Tensor
+    y: Tensor
+    settings: CertifySettings
+    noise: Noise
+
+    @cached_property
+    def split(self) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of the records to learn from, and of the others, at random by the noise's key."""
+        n = len(self.x)
+        split = self.noise.generator(repetition=0, step=0, use="split").permutation(n)
+        held_out = round(self.settings.held_out * n)
+        return np.sort(split[:held_out]), np.sort(split[held_out:])
+
+    @cached_property
+    def trained(self) -> Network:
+        """A copy of the network after ordinary training on the records to learn from."""
+        network, (learnt, _) = deepcopy(self.network).requires_grad_(True), self.split
+        x, y = self.x[learnt], self.y[learnt]
+        draws = device_generator(self.noise.key(0, 0, "prior batches"), x.device)
+        optimizer = torch.optim.Adam(network.parameters(), lr=self.settings.prior_lr)
+        for _ in range(self.settings.prior_epochs):
+            for rows in torch.randperm(len(x), generator=draws).split(self.settings.batch):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(network(x[rows]), y[rows])
+                loss.backward()
+                optimizer.step()
+        return network
+
+
+def make_prior(kind: str, problem: PriorProblem, beta: float) -> Prior:
+    """The prior of this kind around the network's parameters.
 
     beta: level of kappa, for "dp-sgd". Raises InputError for too few records.
     """
-    n = len(x)
+    n = len(problem.x)
     if kind == INITIALISATION:
         paid = "nothing: the model's own weights, which must not have seen the records"
-        return Prior(flat_values(network), np.arange(n), paid)
+        return Prior(flat_values(problem.network), np.arange(n), paid)
     if kind == DP_SGD:
-        return _private(network, x, y, settings, noise, beta)
-    learnt, certified = _split(n, settings, noise)
+        return _private(problem, beta)
+    learnt, certified = problem.split
     if not len(learnt) or not len(certified):
         found = f"{len(learnt)} of {n} records for the prior"
         raise InputError("held_out", found, "at least one record for each part")
-    centre = flat_values(_trained(network, x[learnt], y[learnt], settings, noise))
     paid = (
         f"{len(learnt)} records: the prior learnt from them, the certificate counts the others only"
     )
-    return Prior(centre, certified, paid)
+    return Prior(flat_values(problem.trained), certified, paid)
 
 
-def held_out_bound(
-    network: Network,
-    x: Tensor,
-    y: Tensor,
-    settings: CertifySettings,
-    *,
-    noise: Noise,
-    delta: float,
-    centre: Tensor | None,
-) -> HeldOut | None:
-    """What a plain held-out set gives at the same confidence; x (n, ...), y (n,).
+def held_out_bound(problem: PriorProblem, delta: float) -> HeldOut | None:
+    """What a plain held-out set gives at the same confidence.
 
     The network is trained as the prior "held-out" is, on the same records, and its errors on the
-    others are counted. centre: of that prior, whose training is then not repeated. None where the
-    split leaves no record on one side.
+    others are counted. None where the split leaves no record on one side.
     """
-    learnt, others = _split(len(x), settings, noise)
+    learnt, others = problem.split
     if not len(learnt) or not len(others):
         return None
-    if centre is None:
-        trained = _trained(network, x[learnt], y[learnt], settings, noise)
-    else:
-        trained = deepcopy(network)
-        torch.nn.utils.vector_to_parameters(centre, trained.parameters())
+    n, network, x, y = len(others), problem.trained, problem.x[others], problem.y[others]
     with torch.no_grad():
-        blocks = zip(x[others].split(BLOCK), y[others].split(BLOCK), strict=True)
-        errors = sum(int(misclassified(trained(rows), goals).sum()) for rows, goals in blocks)
-    n = len(others)
+        blocks = zip(x.split(BLOCK), y.split(BLOCK), strict=True)
+        errors = sum(int(misclassified(network(rows), goals).sum()) for rows, goals in blocks)
     limit = float(monte_carlo_risk(errors / n, n, delta, "clopper-pearson"))
     return HeldOut(learnt=len(learnt), n=n, errors=errors, limit=limit)
 
 
-def _split(n: int, settings: CertifySettings, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the records to learn from, and of the others, at random by the noise's key."""
-    split = noise.generator(repetition=0, step=0, use="split").permutation(n)
-    held_out = round(settings.held_out * n)
-    return np.sort(split[:held_out]), np.sort(split[held_out:])
-
-
-def _trained(
-    network: Network, x: Tensor, y: Tensor, settings: CertifySettings, noise: Noise
-) -> Network:
-    """A copy after ordinary training on x and y."""
-    network = deepcopy(network).requires_grad_(True)
-    draws = device_generator(noise.key(0, 0, "prior batches"), x.device)
-    optimizer = torch.optim.Adam(network.parameters(), lr=settings.prior_lr)
-    for _ in range(settings.prior_epochs):
-        for rows in torch.randperm(len(x), generator=draws).split(settings.batch):
-            optimizer.zero_grad()
-            loss = F.cross_entropy(network(x[rows]), y[rows])
-            loss.backward()
-            optimizer.step()
-    return network
-
-
-def _private(
-    network: Network, x: Tensor, y: Tensor, settings: CertifySettings, noise: Noise, beta: float
-) -> Prior:
+def _private(problem: PriorProblem, beta: float) -> Prior:
     """By DP-SGD on all records in disjoint batches of fixed size, as the theorem of kappa wants."""
-    n = len(x)
+    settings, n = problem.settings, len(problem.x)
     batch = settings.private_batch or max(1, n // 4)
     if batch > n:
         raise InputError("private_batch", batch, f"at most {n}, the number of records")
@@ -148,8 +133,10 @@ def _private(
         steps=E * T,
         lr=settings.private_lr,
     )
-    network = deepcopy(network).requires_grad_(True)
-    PrivateTraining(network, [phase], x, y, noise=noise, shared_noise=SHARED).run()
+    network = deepcopy(problem.network).requires_grad_(True)
+    PrivateTraining(
+        network, [phase], problem.x, problem.y, noise=problem.noise, shared_noise=SHARED
+    ).run()
     # Only the ratio of clip bound and noise counts.
     setting = (batch, 1.0, settings.noise_multiplier, T, E, beta)
     paid = float(kappa_repaired(*setting, moment="minimum"))

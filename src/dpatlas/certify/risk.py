@@ -69,7 +69,7 @@ class PairErrors:
             if any(isinstance(part, nn.Conv2d) for part in network):
                 self._outputs = _with_convolutions
             else:
-                self._outputs = _fully_connected
+                self._outputs = FullyConnected.outputs
                 self._laws = [FullyConnected(posterior) for posterior in posteriors]
         self.widths = [width for _, width in sizes]
         limit = MAX_NORMALS[x.device.type]
@@ -95,7 +95,13 @@ class PairErrors:
         records, repeats = (torch.from_numpy(part).to(self.x.device) for part in counted)
         x = self.x.index_select(0, records)
         labels = self.labels.index_select(0, records).repeat_interleave(repeats)
-        normals = self._normals(len(labels))
+        normals = standard_normals(
+            [(len(labels), width) for width in self.widths],
+            self.noise,
+            repetition=self.repetition,
+            step=self.steps_done,
+            device=self.x.device,
+        )
         last = len(self._laws) - 1
         counts = []
         for number, law in enumerate(self._laws):
@@ -119,22 +125,6 @@ class PairErrors:
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Go on from a state of the same pairs."""
         self.errors, self.steps_done = facts["errors"], facts["steps_done"]
-
-    def _normals(self, rows: int) -> list[Tensor]:
-        """Standard normals, (rows, width) for every layer, keyed by the chunk."""
-        return standard_normals(
-            [(rows, width) for width in self.widths],
-            self.noise,
-            repetition=self.repetition,
-            step=self.steps_done,
-            device=self.x.device,
-        )
-
-
-def _fully_connected(
-    law: FullyConnected, x: Tensor, repeats: Tensor, normals: Sequence[Tensor]
-) -> Tensor:
-    return law.outputs(x, repeats, normals)
 
 
 def _with_convolutions(

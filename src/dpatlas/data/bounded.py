@@ -1,9 +1,11 @@
-"""Reading files that come from elsewhere: regular files only, and never more than a limit."""
+"""Reading files that come from elsewhere: regular ones, within limits, and perhaps damaged."""
 
 import contextlib
+import io
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Any
 
 from dpatlas.errors import InputError
 
@@ -20,6 +22,18 @@ def readable(path: Path | None = None) -> Iterator[None]:
         where = str(error.filename or path or "data.root")
         found = error.strerror or type(error).__name__
         raise InputError(where, found, "something that this user may read") from None
+
+
+@contextlib.contextmanager
+def undamaged(where: str, found: str, allowed: str) -> Iterator[None]:
+    """Turn all that damaged bytes raise inside into one InputError; other InputErrors pass."""
+    try:
+        yield
+    except InputError:
+        raise
+    # Damaged bytes can raise nearly anything, and every one of them means the same.
+    except Exception:
+        raise InputError(where, found, allowed) from None
 
 
 def check_kind(path: Path, *, folder: bool) -> None:
@@ -45,18 +59,10 @@ def read_file(path: Path, limit: int) -> bytes:
     return content
 
 
-class Readable(Protocol):
-    """A binary stream."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; none at the end."""
-        ...
-
-
 class Bounded:
     """A binary stream that refuses, by InputError, to give more than `limit` bytes in all."""
 
-    def __init__(self, stream: Readable, limit: int, where: str):
+    def __init__(self, stream: IO[bytes], limit: int, where: str):
         self.stream, self.limit, self.where = stream, limit, where
         self.delivered = 0
 
@@ -68,3 +74,29 @@ class Bounded:
             found = f"more than {self.limit} bytes when unpacked"
             raise InputError(self.where, found, f"{self.limit} bytes at most")
         return content
+
+
+@contextlib.contextmanager
+def jpeg(where: str, content: bytes, allowed: str) -> Iterator[Any]:
+    """A JPEG image whose pixels are not decoded yet; InputError if it cannot be, now or inside."""
+    from PIL import Image
+
+    with undamaged(where, "an image that cannot be decoded", allowed), warnings.catch_warnings():
+        # Of sizes, which are refused by the caller, and of odd metadata.
+        warnings.simplefilter("ignore")
+        with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
+            yield image
+
+
+def central_square(image: Any, width: int, height: int) -> Any:
+    """The central square of an image of Pillow's, resized by a bicubic filter.
+
+    Not torchvision's CenterCrop, which rounds half of an odd margin to the even number: prepared
+    sets would differ by a pixel from those of the published runs.
+    """
+    from PIL import Image
+
+    side = min(image.size)
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    square = (left, top, left + side, top + side)
+    return image.resize((width, height), Image.Resampling.BICUBIC, box=square)

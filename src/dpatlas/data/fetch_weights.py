@@ -35,28 +35,19 @@ def main(arguments: Sequence[str]) -> None:
     if parsed.name not in PUBLISHED:
         raise InputError("--name", repr(parsed.name), "one of " + ", ".join(PUBLISHED))
     address = PUBLISHED[parsed.name].address
+    folders = {"data_root": parsed.data_root, "download_folder": parsed.download_folder}
     if address:
         if parsed.weights_file:
             allowed = f"none: {parsed.name} has an address"
             raise InputError("--weights-file", parsed.weights_file, allowed)
-        path = obtain(
-            address,
-            data_root=parsed.data_root,
-            download_folder=parsed.download_folder,
-            allow_download=parsed.allow_download,
-            mirrors=parsed.mirror,
-        )
+        fetched = {"allow_download": parsed.allow_download, "mirrors": parsed.mirror}
+        path = obtain(address, **folders, **fetched)
     else:
         if not parsed.weights_file:
             allowed = f"a checkpoint of {parsed.name}: no address of it is known"
             raise InputError("--weights-file", "nothing", allowed)
-        path = named_file(
-            parsed.weights_file,
-            "--weights-file",
-            data_root=parsed.data_root,
-            download_folder=parsed.download_folder,
-            digits=parsed.sha256.lower(),
-        )
+        digits = parsed.sha256.lower()
+        path = named_file(parsed.weights_file, "--weights-file", **folders, digits=digits)
     deliver(path, parsed.output, linked=path.parent == parsed.download_folder)
 
 

@@ -6,11 +6,12 @@ whole name is one that is expected.
 
 import gzip
 import lzma
+import math
 import tarfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -28,9 +29,10 @@ OFFICIAL_BATCHES = "official archive, unpacked"
 LARGEST_FILE = 1 << 28
 
 
-def official_marks(data_set: DataSet, folder: str) -> dict[str, str]:
-    """Names that an official copy goes by, by kind of source: packed, and as its `folder`."""
-    return {OFFICIAL_ARCHIVE: data_set.files[0].name, OFFICIAL_BATCHES: f"{folder}/"}
+def official_marks(data_set: DataSet) -> dict[str, str]:
+    """Names that an official copy goes by, by kind of source: packed, and as its folder."""
+    packed, folder, *_ = data_set.accepts
+    return {OFFICIAL_ARCHIVE: packed, OFFICIAL_BATCHES: folder}
 
 
 def folders(searched: Sequence[Path], *names: str) -> list[Path]:
@@ -53,32 +55,24 @@ def first_copy(marks: Mapping[str, str], searched: Sequence[Path]) -> Source | N
     return None
 
 
-def official_files(source: Source, data_set: DataSet, folder: str) -> tuple[dict[str, bytes], str]:
+def official_files(source: Source, data_set: DataSet) -> tuple[dict[str, bytes], str]:
     """What every file with an md5 holds, by name, of an official copy; and the copy's checksum.
-
-    folder: where the archive keeps them.
 
     Raises InputError, with the file and what is wrong, for a wrong md5, a truncated or damaged
     archive, and for a missing file.
     """
     if source.kind == OFFICIAL_ARCHIVE:
-        return _packed(source.required_path, data_set, folder), f"md5:{data_set.files[0].md5}"
+        return _packed(source.required_path, data_set), f"md5:{data_set.files[0].md5}"
     checksum = f"sha256:{sha256(canonical_json(dict(data_set.unpacked_md5)))}"
     return _unpacked(source.required_path, data_set), checksum
 
 
-def member_bytes(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    """What a regular file of an archive holds; InputError for any other member."""
-    stream = archive.extractfile(member)
-    if stream is None:
-        raise InputError(member.name, "no regular file", "a regular file")
-    return stream.read()
-
-
-def stack(per_class: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Images class by class, and positions of the classes as labels."""
-    labels = np.repeat(np.arange(len(per_class)), [len(part) for part in per_class])
-    return np.concatenate(per_class), labels.astype(np.int64)
+def member_bytes(
+    where: str, archive: tarfile.TarFile, member: tarfile.TarInfo, limit: int
+) -> bytes:
+    """What a regular file of the archive at `where` holds; InputError beyond `limit` bytes."""
+    check_size(f"{where}: {member.name}", member.size, limit)
+    return cast(IO[bytes], archive.extractfile(member)).read()
 
 
 def by_class(
@@ -88,7 +82,24 @@ def by_class(
 
     pixels (n, d), targets (n,): codes or names; each target's records stay in their order.
     """
-    return stack([pixels[targets == target] for target in selected])
+    parts = [pixels[targets == target] for target in selected]
+    labels = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return np.concatenate(parts), labels.astype(np.int64)
+
+
+def by_split(
+    images: Iterable[tuple[str, str, np.ndarray]],
+    splits: Iterable[str],
+    data_set: DataSet,
+    classes: Sequence[str],
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The `splits` of `Images`, from split, class and pixels (d,) of every image in their order."""
+    listed, size, found = list(images), math.prod(data_set.image_shape), {}
+    for split in splits:
+        pixels = [each for part, _, each in listed if part == split]
+        names = np.array([name for part, name, _ in listed if part == split], dtype=object)
+        found[split] = by_class(np.array(pixels, np.uint8).reshape(-1, size), names, classes)
+    return found
 
 
 def damaged(path: Path, error: Exception) -> InputError:
@@ -96,17 +107,18 @@ def damaged(path: Path, error: Exception) -> InputError:
     return InputError(str(path), f"a truncated or damaged archive ({error})", "a whole archive")
 
 
-def _packed(path: Path, data_set: DataSet, folder: str) -> dict[str, bytes]:
+def _packed(path: Path, data_set: DataSet) -> dict[str, bytes]:
     """Reading stops with the last file that is wanted."""
     check_md5(path, data_set.files[0].md5)
-    wanted = {f"{folder}/{name}": name for name in data_set.unpacked_md5}
+    folder = official_marks(data_set)[OFFICIAL_BATCHES]
+    wanted = {f"{folder}{name}": name for name in data_set.unpacked_md5}
     files: dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r|gz") as archive:
             for member in archive:
                 if member.name in wanted and member.isreg():
-                    check_size(f"{path}: {member.name}", member.size, LARGEST_FILE)
-                    files[wanted[member.name]] = member_bytes(archive, member)
+                    content = member_bytes(str(path), archive, member, LARGEST_FILE)
+                    files[wanted[member.name]] = content
                 if len(files) == len(wanted):
                     return files
     except DAMAGED as error:

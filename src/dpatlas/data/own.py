@@ -21,10 +21,9 @@ import numpy as np
 
 from dpatlas.base.canonical import sha256
 from dpatlas.base.own_data import definition, located
-from dpatlas.data.bounded import check_size, read_file
+from dpatlas.data.bounded import central_square, check_size, read_file, undamaged
 from dpatlas.data.definitions import DataSet, Scaling
-from dpatlas.data.official import by_class, stack
-from dpatlas.data.pictures import central_square
+from dpatlas.data.official import by_class, by_split
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -107,19 +106,15 @@ def _read_folder(
     root: Path, data_set: OwnDataSet, classes: Sequence[str]
 ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], str]:
     """Splits, and the digest of names and contents."""
-    size = int(np.prod(data_set.image_shape))
-    lines, splits = [], {}
-    for split, folder in _split_folders(root).items():
+    lines, images, folders = [], [], _split_folders(root)
+    for split, folder in folders.items():
         _check_class_folders(folder, root, data_set)
-        per_class = []
         for name in classes:
-            images = []
             for file in _image_files(folder / name, root):
                 content = read_file(file, LARGEST_FILE)
                 lines.append(f"{file.relative_to(root).as_posix()} {sha256(content)}\n")
-                images.append(_decode(str(file), content, data_set))
-            per_class.append(np.array(images, dtype=np.uint8).reshape(-1, size))
-        splits[split] = stack(per_class)
+                images.append((split, name, _decode(str(file), content, data_set)))
+    splits = by_split(images, folders, data_set, classes)
     listing = "".join(sorted(lines)).encode(errors="surrogateescape")
     return splits, hashlib.sha256(listing).hexdigest()
 
@@ -176,19 +171,18 @@ def _decode(where: str, content: bytes, data_set: OwnDataSet) -> np.ndarray:
     channels, height, width = data_set.image_shape
     if channels not in (1, 3):
         raise InputError(where, f"an image file for {channels} channels", "1 or 3 channels")
-    try:
-        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-            # The header is enough to refuse an image before it is decoded.
-            _check_header(where, image, data_set)
-            if image.has_transparency_data:
-                _check_opaque(where, image.convert("RGBA"))
-            levels = image.convert("L" if channels == 1 else "RGB")
-    except InputError:
-        raise
-    # Damaged bytes can raise nearly anything, and every one of them means the same.
-    except Exception:
-        allowed = f"an image, as {', '.join(FORMATS)}"
-        raise InputError(where, "an image that cannot be decoded", allowed) from None
+    allowed = f"an image, as {', '.join(FORMATS)}"
+    with (
+        undamaged(where, "an image that cannot be decoded", allowed),
+        Image.open(io.BytesIO(content), formats=FORMATS) as image,
+    ):
+        # The header is enough to refuse an image before it is decoded.
+        _check_header(where, image, data_set)
+        if image.has_transparency_data:
+            alpha: Any = image.convert("RGBA").getchannel("A")
+            if alpha.getextrema()[0] < 255:
+                raise InputError(where, "an image that is partly transparent", "an opaque one")
+        levels = image.convert("L" if channels == 1 else "RGB")
     if data_set.resize:
         levels = central_square(levels, width, height)
     pixels = np.asarray(levels).reshape(height, width, channels)
@@ -206,11 +200,6 @@ def _check_header(where: str, image: Any, data_set: OwnDataSet) -> None:
         raise InputError(where, f"pixels of kind {image.mode}", "grey or colour of 8 bits")
     if getattr(image, "n_frames", 1) != 1:
         raise InputError(where, f"{image.n_frames} images in one file", "one")
-
-
-def _check_opaque(where: str, image: Any) -> None:
-    if image.getchannel("A").getextrema()[0] < 255:
-        raise InputError(where, "an image that is partly transparent", "an opaque one")
 
 
 def _read_npz(
@@ -232,26 +221,22 @@ def _read_npz(
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     known = [f"{name}_{split}" for split in SPLITS for name in "xy"]
     allowed = "x_train and y_train, and perhaps x_test and y_test"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            sizes = {info.filename: info.file_size for info in archive.infolist()}
-            names = [name.removesuffix(".npy") for name in sizes]
-            if sorted(names) not in (sorted(known), sorted(known[:2])):
-                raise InputError(str(path), f"arrays {', '.join(names) or 'none'}", allowed)
-            for name, size in sizes.items():
-                check_size(f"{path}: {name}", size, LARGEST_ARRAY)
-            return {name: _array(archive, f"{name}.npy") for name in names}
-    except InputError:
-        raise
-    # Damaged bytes can raise nearly anything, and every one of them means the same.
-    except Exception:
-        found = "a damaged file, or arrays of objects"
-        raise InputError(str(path), found, f"an npz file with {allowed}") from None
-
-
-def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    with archive.open(name) as member:
-        return np.lib.format.read_array(member, allow_pickle=False)
+    found = "a damaged file, or arrays of objects"
+    with (
+        undamaged(str(path), found, f"an npz file with {allowed}"),
+        zipfile.ZipFile(path) as archive,
+    ):
+        sizes = {info.filename: info.file_size for info in archive.infolist()}
+        names = [name.removesuffix(".npy") for name in sizes]
+        if sorted(names) not in (sorted(known), sorted(known[:2])):
+            raise InputError(str(path), f"arrays {', '.join(names) or 'none'}", allowed)
+        for name, size in sizes.items():
+            check_size(f"{path}: {name}", size, LARGEST_ARRAY)
+        arrays = {}
+        for name in names:
+            with archive.open(f"{name}.npy") as member:
+                arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
+        return arrays
 
 
 def _pixels(where: str, images: np.ndarray, data_set: OwnDataSet) -> np.ndarray:

@@ -206,9 +206,8 @@ def _locate(
     if source is None:
         # Of a copy of several files, some may be there.
         lacking = files.lacking(data_set, folders) if hasattr(files, "lacking") else ""
-        official = (
-            f"official, {data_set.version}: {', '.join(file.address for file in data_set.files)}"
-        )
+        addresses = ", ".join(file.address for file in data_set.files)
+        official = f"official, {data_set.version}: {addresses}"
         raise InputError(
             "data.root",
             f"no copy of {data_set.name} in {' or '.join(map(str, folders))}",
@@ -231,9 +230,8 @@ def _locate_own(data_set: own.OwnDataSet, path: str | None) -> Source:
 
 def _generate(data_set: DataSet, options: Options) -> Images:
     """Every part of a generated set that has any records, and the two that a set always has."""
-    counts = {"train": options.n_train or 0, "add": options.n_add or 0}
-    held_out = {part: getattr(options, f"n_{part}") for part in HELD_OUT}
-    counts |= {part: count for part, count in held_out.items() if count}
+    counts = {part: getattr(options, f"n_{part}") or 0 for part in ("train", "add", *HELD_OUT)}
+    counts = {part: count for part, count in counts.items() if count or part not in HELD_OUT}
     return generated.read(data_set, options.classes, counts, options.selection)
 
 
@@ -249,9 +247,8 @@ def _check_counts(
         for name, found in zip(classes, per_class, strict=True):
             count = expected[data_set.classes.index(name)]
             if found != count:
-                raise InputError(
-                    source.where, f"{found} {split} images of class {name}", f"{count} of them"
-                )
+                what = f"{found} {split} images of class {name}"
+                raise InputError(source.where, what, f"{count} of them")
 
 
 def _select(

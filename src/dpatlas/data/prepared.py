@@ -144,7 +144,11 @@ def load(folder: Path | str) -> Prepared:
             f"content with sha256 {digest[:16]}",
             f"{manifest['sha256'][:16]} as in {MANIFEST}; {AGAIN}",
         )
-    _check_labels(path, arrays, manifest)
+    classes = manifest.get("classes")
+    allowed_labels = integer(ge=0, lt=len(classes) if classes else None)
+    for name, array in arrays.items():
+        if name.startswith("y_"):
+            allowed_labels.check(f"{path}: {name}", array)
     for part in HELD_OUT:
         for name in (f"x_{part}", f"y_{part}"):
             arrays.setdefault(name, arrays[f"{name[0]}_train"][:0])
@@ -155,13 +159,3 @@ def _stored_names(names: Container[str]) -> tuple[str, ...]:
     """`NAMES`, and both arrays of every held-out part of which `names` has one."""
     pairs = [(f"x_{part}", f"y_{part}") for part in HELD_OUT]
     return NAMES + tuple(name for pair in pairs if any(n in names for n in pair) for name in pair)
-
-
-def _check_labels(
-    path: Path, arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]
-) -> None:
-    classes = manifest.get("classes")
-    allowed = integer(ge=0, lt=len(classes) if classes else None)
-    for name, array in arrays.items():
-        if name.startswith("y_"):
-            allowed.check(f"{path}: {name}", array)

@@ -99,12 +99,7 @@ class PrivateModule(LightningModule):
         self.__dict__.update(dict.fromkeys(("log", "log_dict"), _log_nothing))
         try:
             self.private = PrivateTraining(
-                loss,
-                phases,
-                Items(dataset, _as_tuple),
-                noise=noise,
-                loss=_own,
-                **options,
+                loss, phases, Items(dataset, _as_tuple), noise=noise, loss=_own, **options
             )
         finally:
             del self.__dict__["log"], self.__dict__["log_dict"]

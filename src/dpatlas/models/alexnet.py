@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from dpatlas.base.guard import checked, integer
 from dpatlas.errors import InputError
 from dpatlas.models.imagenet import on_images
 from dpatlas.models.network import Network
@@ -18,7 +17,6 @@ PADDINGS, MAP_SIDE, HIDDEN = (2, 2, 1, 1, 1), 6, 4096
 SMALLEST_SIDE = 13
 
 
-@checked(outputs=integer(ge=1))
 def alexnet(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Network:
     """Five convolutions with biases and ReLU, max-pooling after three of them; 256 features.
 
@@ -51,7 +49,6 @@ def alexnet(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Netw
     )
 
 
-@checked(outputs=integer(ge=1))
 def imagenet_alexnet(image_shape: Sequence[int] = (3, 224, 224), outputs: int = 1000) -> Network:
     """The published AlexNet without its dropout: 4,096 features, 61.1 million parameters.
 
@@ -61,8 +58,7 @@ def imagenet_alexnet(image_shape: Sequence[int] = (3, 224, 224), outputs: int = 
     """
     convolutions, into = [], 3
     for index, (out, kernel, stride) in enumerate(CONVOLUTIONS, start=1):
-        padding = PADDINGS[index - 1]
-        convolutions += [nn.Conv2d(into, out, kernel, stride, padding=padding), nn.ReLU()]
+        convolutions += [nn.Conv2d(into, out, kernel, stride, PADDINGS[index - 1]), nn.ReLU()]
         if index in (*HALVED_AFTER, len(CONVOLUTIONS)):
             convolutions.append(nn.MaxPool2d(3, 2))
         into = out
@@ -73,5 +69,6 @@ def imagenet_alexnet(image_shape: Sequence[int] = (3, 224, 224), outputs: int = 
         ("relu1", nn.ReLU()),
         ("hidden2", nn.Linear(HIDDEN, HIDDEN)),
         ("relu2", nn.ReLU()),
+        ("head", nn.Linear(HIDDEN, outputs)),
     ]
-    return on_images(image_shape, parts, nn.Linear(HIDDEN, outputs))
+    return on_images(image_shape, parts)

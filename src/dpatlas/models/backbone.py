@@ -54,15 +54,7 @@ class Backbone:
 
     def with_new_head(self, outputs: int, *, key: str, run: int, base_seed: int) -> Network:
         """A fresh network with the trained body and a head of its own initial weights."""
-        network = build(
-            self.architecture,
-            self.manifest["image_shape"],
-            outputs,
-            key=key,
-            run=run,
-            base_seed=base_seed,
-            **self.manifest["options"],
-        )
+        network = _built(self.manifest, outputs, key=key, run=run, base_seed=base_seed)
         trained = self.network.state_dict()
         body = {name: value for name, value in trained.items() if not name.startswith("head.")}
         network.load_state_dict(body, strict=False)
@@ -129,24 +121,19 @@ def load(folder: Path | str) -> Backbone:
     manifest = read_manifest(
         folder, SCHEMA_VERSION, ("architecture", "options", "image_shape", "classes")
     )
-    stored = manifest["architecture"]
     weights = _read_weights(folder / WEIGHTS, manifest["sha256"])
-    network = build(
-        stored,
-        manifest["image_shape"],
-        len(manifest["classes"]),
-        key="backbone",
-        run=0,
-        base_seed=0,
-        **manifest["options"],
-    )
+    network = _built(manifest, len(manifest["classes"]), key="backbone", run=0, base_seed=0)
     shapes = {name: value.shape for name, value in _weights(network).items()}
     if shapes != {name: value.shape for name, value in weights.items()}:
-        raise InputError(
-            str(folder / WEIGHTS), "weights of another network", f"those of a {stored}"
-        )
+        allowed = f"those of a {manifest['architecture']}"
+        raise InputError(str(folder / WEIGHTS), "weights of another network", allowed)
     network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
     return Backbone(network.eval(), manifest)
+
+
+def _built(manifest: Mapping[str, Any], outputs: int, **axes: Any) -> Network:
+    shape, options = manifest["image_shape"], manifest["options"]
+    return build(manifest["architecture"], shape, outputs, **axes, **options)
 
 
 def _weights(network: Network) -> dict[str, np.ndarray]:
@@ -162,7 +149,6 @@ def _read_weights(path: Path, expected: str) -> dict[str, np.ndarray]:
         raise InputError(str(path), "a damaged file", "the weights of a backbone") from None
     digest = content_sha256(weights)
     if digest != expected:
-        raise InputError(
-            str(path), f"content with sha256 {digest[:16]}", f"{expected[:16]} as in {MANIFEST}"
-        )
+        found = f"content with sha256 {digest[:16]}"
+        raise InputError(str(path), found, f"{expected[:16]} as in {MANIFEST}")
     return weights

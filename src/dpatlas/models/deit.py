@@ -3,14 +3,11 @@
 Its LayerNorms keep no statistics, so nothing is folded: the weights only change their names.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from torch import Tensor, nn
 
-from dpatlas.base.guard import checked, integer
-from dpatlas.models.imagenet import SIDE, on_images
+from dpatlas.models.imagenet import SIDE, on_images, renamed
 from dpatlas.models.network import Network
 from dpatlas.models.vit import vit
 
@@ -55,7 +52,6 @@ TORCHVISION = {
 }
 
 
-@checked(outputs=integer(ge=1))
 def imagenet_deit_tiny(image_shape: Sequence[int] = (3, 224, 224), outputs: int = 1000) -> Network:
     """DeiT-tiny without distillation: 192 features, 5.72 million parameters with 1,000 outputs.
 
@@ -66,8 +62,7 @@ def imagenet_deit_tiny(image_shape: Sequence[int] = (3, 224, 224), outputs: int 
     Raises InputError for images with other than 1 or 3 channels.
     """
     layout = {"patch": PATCH, "dim": DIM, "depth": DEPTH, "heads": HEADS, "mlp_ratio": MLP_RATIO}
-    *parts, (_, head) = vit((3, SIDE, SIDE), outputs, **layout).named_children()
-    network = on_images(image_shape, parts, cast(nn.Linear, head))
+    network = on_images(image_shape, vit((3, SIDE, SIDE), outputs, **layout).named_children())
     for part in network.modules():
         if isinstance(part, nn.LayerNorm):
             part.eps = NORM_EPSILON
@@ -79,22 +74,9 @@ def to_ours(published: Mapping[str, Tensor]) -> dict[str, Tensor]:
     # The file gives token and positions a dimension of records too.
     shapes = {"cls_token": (-1,), "pos_embed": (-1, DIM)}
     flat = {name: published[name].reshape(shape) for name, shape in shapes.items()}
-    return _renamed({**published, **flat}, OURS)
+    return renamed({**published, **flat}, OURS)
 
 
 def to_torchvision(published: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of torchvision's VisionTransformer of this layout from those of the file."""
-    return _renamed(published, TORCHVISION)
-
-
-def _renamed(published: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Every tensor under its new name; a name that fits no pattern stays."""
-    renamed = {}
-    for name, value in published.items():
-        for theirs, other in names.items():
-            match = re.fullmatch(theirs + r"((?:\.weight|\.bias)?)", name)
-            if match:
-                name = match.expand(other) + match[match.re.groups]
-                break
-        renamed[name] = value
-    return renamed
+    return renamed(published, TORCHVISION)

@@ -4,7 +4,6 @@ No squeeze-and-excitation, ReLU6 throughout. The weights come from TensorFlow, w
 with a stride pad even sides by one pixel less on the left and top than on the right and bottom.
 """
 
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from torch.nn.functional import pad
 
 from dpatlas.base.guard import checked, integer
 from dpatlas.errors import InputError
-from dpatlas.models.imagenet import SIDE, ImageNetInput, on_images
+from dpatlas.models.imagenet import SIDE, ImageNetInput, on_images, renamed
 from dpatlas.models.network import Network
 from dpatlas.models.resnet import Norm
 
@@ -46,6 +45,19 @@ STAGES = (
     Stage(3, 6, LAST, 1, 1),
 )
 
+# From the file's names of layers to ours, as patterns.
+NAMES = {
+    "_fc": "head",
+    "_conv_stem": "stem.conv",
+    "_bn0": "stem.norm",
+    "_conv_head": "last.conv",
+    "_bn1": "last.norm",
+    r"_blocks\.(\d+)\._(expand|depthwise|project)_conv": r"blocks.\1.block.\2.conv",
+    r"_blocks\.(\d+)\._bn0": r"blocks.\1.block.expand.norm",
+    r"_blocks\.(\d+)\._bn1": r"blocks.\1.block.depthwise.norm",
+    r"_blocks\.(\d+)\._bn2": r"blocks.\1.block.project.norm",
+}
+
 
 class StridePadding(nn.Module):
     """Pads an even side for a convolution with stride 2, as TensorFlow's `same` does."""
@@ -68,14 +80,10 @@ class EfficientNetBlock(nn.Module):
     def __init__(self, into: int, stage: Stage, stride: int, norm: Norm):
         super().__init__()
         wide = stage.widening * into
-        parts = [] if stage.widening == 1 else [("expand", convolution(into, wide, norm))]
-        parts += [
-            ("depthwise", convolution(wide, wide, norm, stage.kernel, stride, groups=wide)),
-            ("project", convolution(wide, stage.out, norm, activation=None)),
-        ]
-        self.block = nn.Sequential()
-        for name, part in parts:
-            self.block.add_module(name, part)
+        parts = {} if stage.widening == 1 else {"expand": _convolution(into, wide, norm)}
+        parts["depthwise"] = _convolution(wide, wide, norm, stage.kernel, stride, groups=wide)
+        parts["project"] = _convolution(wide, stage.out, norm, activation=None)
+        self.block = nn.Sequential(OrderedDict(parts))
         self.adds = stride == 1 and into == stage.out
 
     def forward(self, x: Tensor) -> Tensor:
@@ -84,7 +92,7 @@ class EfficientNetBlock(nn.Module):
         return x + narrowed if self.adds else narrowed
 
 
-@checked(outputs=integer(ge=1), side=integer(ge=SMALLEST), inputs=integer(ge=0))
+@checked(side=integer(ge=SMALLEST), inputs=integer(ge=0))
 def imagenet_efficientnet_lite0(
     image_shape: Sequence[int] = (3, 224, 224),
     outputs: int = 1000,
@@ -109,8 +117,8 @@ def imagenet_efficientnet_lite0(
     parts = _parts(norm=None)
     if inputs:
         parts.append(("directions", nn.Linear(FEATURES, inputs, bias=False)))
-    head = nn.Linear(inputs or FEATURES, outputs)
-    return on_images(image_shape, parts, head, ImageNetInput(side, symmetric))
+    parts.append(("head", nn.Linear(inputs or FEATURES, outputs)))
+    return on_images(image_shape, parts, ImageNetInput(side, symmetric))
 
 
 def with_norms(outputs: int) -> nn.Sequential:
@@ -121,7 +129,7 @@ def with_norms(outputs: int) -> nn.Sequential:
 
 def named_as_ours(published: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The published tensors under the names that they have in `with_norms`."""
-    return {_our_name(name): value for name, value in published.items()}
+    return renamed(published, NAMES)
 
 
 def principal_directions(head: Tensor, directions: int) -> Tensor:
@@ -136,7 +144,7 @@ def principal_directions(head: Tensor, directions: int) -> Tensor:
     return (vectors * largest.sign()).to(head.dtype)
 
 
-def convolution(
+def _convolution(
     into: int,
     out: int,
     norm: Norm,
@@ -146,17 +154,14 @@ def convolution(
     activation: Callable[[], nn.Module] | None = nn.ReLU6,
 ) -> nn.Sequential:
     """A convolution that keeps the size but for its stride, then norm and activation if any."""
-    parts = nn.Sequential()
-    if stride > 1:
-        parts.add_module("pad", StridePadding(kernel))
-    padding = kernel // 2 if stride == 1 else 0
-    shape = into, out, kernel, stride, padding
-    parts.add_module("conv", nn.Conv2d(*shape, groups=groups, bias=norm is None))
+    parts: dict[str, nn.Module] = {"pad": StridePadding(kernel)} if stride > 1 else {}
+    shape = into, out, kernel, stride, 0 if parts else kernel // 2
+    parts["conv"] = nn.Conv2d(*shape, groups=groups, bias=norm is None)
     if norm is not None:
-        parts.add_module("norm", norm(out))
+        parts["norm"] = norm(out)
     if activation is not None:
-        parts.add_module("activation", activation())
-    return parts
+        parts["activation"] = activation()
+    return nn.Sequential(OrderedDict(parts))
 
 
 def _parts(norm: Norm) -> list[tuple[str, nn.Module]]:
@@ -167,31 +172,9 @@ def _parts(norm: Norm) -> list[tuple[str, nn.Module]]:
             blocks.append(EfficientNetBlock(into, stage, stage.stride if number == 0 else 1, norm))
             into = stage.out
     return [
-        ("stem", convolution(3, STEM, norm, 3, 2)),
+        ("stem", _convolution(3, STEM, norm, 3, 2)),
         ("blocks", blocks),
-        ("last", convolution(LAST, FEATURES, norm)),
+        ("last", _convolution(LAST, FEATURES, norm)),
         ("avgpool", nn.AdaptiveAvgPool2d(1)),
         ("flatten", nn.Flatten()),
     ]
-
-
-# From the file's names to ours, as patterns.
-NAMES = {
-    r"_fc\.(.*)": r"head.\1",
-    r"_conv_stem\.(.*)": r"stem.conv.\1",
-    r"_bn0\.(.*)": r"stem.norm.\1",
-    r"_conv_head\.(.*)": r"last.conv.\1",
-    r"_bn1\.(.*)": r"last.norm.\1",
-    r"_blocks\.(\d+)\._(expand|depthwise|project)_conv\.(.*)": r"blocks.\1.block.\2.conv.\3",
-    r"_blocks\.(\d+)\._bn0\.(.*)": r"blocks.\1.block.expand.norm.\2",
-    r"_blocks\.(\d+)\._bn1\.(.*)": r"blocks.\1.block.depthwise.norm.\2",
-    r"_blocks\.(\d+)\._bn2\.(.*)": r"blocks.\1.block.project.norm.\2",
-}
-
-
-def _our_name(name: str) -> str:
-    """The name of a published tensor in our network; one that fits no pattern stays."""
-    for theirs, ours in NAMES.items():
-        if match := re.fullmatch(theirs, name):
-            return match.expand(ours)
-    return name

@@ -35,17 +35,19 @@ def to_group_norm(model: nn.Module, groups: int = 32) -> nn.Module:
     # A module that is registered twice is listed twice, and stays one module.
     layers = list(model.named_modules(remove_duplicate=False))
     for path, layer in layers:
+        found, allowed = f"{path or 'the model'}: {type(layer).__name__}", ""
         if isinstance(layer, REFUSED):
-            found = f"{path or 'the model'}: {type(layer).__name__}"
             allowed = "BatchNorm2d or BatchNorm3d; put a LayerNorm or GroupNorm there by hand"
-            raise InputError("model", found, allowed)
-        if isinstance(layer, CONVERTED) and layer.num_features < 2:
-            found = f"{path or 'the model'}: {type(layer).__name__} of one channel"
+        elif not isinstance(layer, CONVERTED):
+            continue
+        elif layer.num_features < 2:
+            found += " of one channel"
             allowed = "two or more; a GroupNorm(1, 1) by hand where the channel has many pixels"
+        elif not (type(layer).forward in PLAIN or _acts(layer)):
+            found += " with a forward of its own"
+            allowed = "torch's BatchNorm; replace the others by hand"
+        if allowed:
             raise InputError("model", found, allowed)
-        if isinstance(layer, CONVERTED) and not (type(layer).forward in PLAIN or _acts(layer)):
-            found = f"{path or 'the model'}: {type(layer).__name__} with a forward of its own"
-            raise InputError("model", found, "torch's BatchNorm; replace the others by hand")
     replaced: dict[int, nn.Module] = {}
     for path, layer in layers:
         if isinstance(layer, CONVERTED):
@@ -59,24 +61,16 @@ def to_group_norm(model: nn.Module, groups: int = 32) -> nn.Module:
 
 def _acts(layer: nn.Module) -> bool:
     """Whether a layer is timm's BatchNorm with dropout and activation behind it."""
-    return type(layer).__name__ == "BatchNormAct2d" and list(dict(layer.named_children())) == [
-        "drop",
-        "act",
-    ]
+    parts = [name for name, _ in layer.named_children()]
+    return type(layer).__name__ == "BatchNormAct2d" and parts == ["drop", "act"]
 
 
 def _replaced(layer: nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm, groups: int) -> nn.Module:
-    norm = _group_norm(layer, groups)
-    return nn.Sequential(norm, *layer.children()) if _acts(layer) else norm
-
-
-def _group_norm(
-    layer: nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm, groups: int
-) -> nn.GroupNorm:
     channels = layer.num_features
     most = max(1, min(groups, channels // CHANNELS))
     divisor = max(g for g in range(1, most + 1) if channels % g == 0)
     norm = nn.GroupNorm(divisor, channels, eps=layer.eps, affine=layer.affine)
     # The parameters themselves move over: device, type, requires_grad and ties stay as they are.
     norm.weight, norm.bias = layer.weight, layer.bias
-    return norm.train(layer.training)
+    norm.train(layer.training)
+    return nn.Sequential(norm, *layer.children()) if _acts(layer) else norm

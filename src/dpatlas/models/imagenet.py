@@ -7,15 +7,15 @@ The definitions are not torchvision's, which work in place (see `resnet.Block`),
 would nearly double the seconds that a job takes to start. An import compares the two networks.
 """
 
-from collections.abc import Sequence
-from typing import cast
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 from torch.nn.functional import interpolate
 
-from dpatlas.base.guard import checked, integer
 from dpatlas.base.networks import PUBLISHED
 from dpatlas.errors import InputError
 from dpatlas.models.mobilenet import HIDDEN, LARGE, STEM, classifier, features
@@ -72,27 +72,36 @@ class Sliced(nn.Sequential):
 
 def on_images(
     image_shape: Sequence[int],
-    parts: Sequence[tuple[str, nn.Module]],
-    head: nn.Linear,
+    parts: Iterable[tuple[str, nn.Module]],
     images: ImageNetInput | None = None,
 ) -> Network:
-    """The parts behind `ImageNetInput`, a few records at a time, and the head.
+    """The parts, of which the last is the head, behind `ImageNetInput`, a few records at a time.
 
     Raises InputError for images with other than 1 or 3 channels.
     """
     if image_shape[0] not in (1, 3):
         raise InputError("image_shape", f"{image_shape[0]} channels", "1 or 3 channels")
-    body = Sliced()
-    for name, part in [("input", images or ImageNetInput()), *parts]:
-        body.add_module(name, part)
-    return Network([("body", body), ("head", head)])
+    *body, head = parts
+    named = OrderedDict([("input", images or ImageNetInput()), *body])
+    return Network([("body", Sliced(named)), head])
+
+
+def renamed(published: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Every tensor under its new name, by patterns of layers; one that fits no pattern stays."""
+    found = {}
+    for name, value in published.items():
+        for theirs, ours in names.items():
+            if match := re.fullmatch(theirs + r"((?:\.\w+)?)", name):
+                name = match.expand(ours) + match[match.re.groups]
+                break
+        found[name] = value
+    return found
 
 
 # Layers before the head that have other names here than in torchvision.
 RENAMED = {"classifier.0": "hidden", "classifier.1": "hidden1", "classifier.4": "hidden2"}
 
 
-@checked(outputs=integer(ge=1))
 def imagenet_resnet18(image_shape: Sequence[int] = (1, 224, 224), outputs: int = 1000) -> Network:
     """ResNet18 (He et al., 2016) with the published stem, its BatchNorms folded away; 512 features.
 
@@ -105,7 +114,6 @@ def imagenet_resnet18(image_shape: Sequence[int] = (1, 224, 224), outputs: int =
     return _resnet(image_shape, outputs, basic_stages(None), WIDTHS[-1])
 
 
-@checked(outputs=integer(ge=1))
 def imagenet_resnet50(image_shape: Sequence[int] = (3, 224, 224), outputs: int = 1000) -> Network:
     """ResNet50 as `imagenet_resnet18`: 2,048 features, 25.53 million parameters.
 
@@ -120,7 +128,6 @@ def imagenet_resnet50(image_shape: Sequence[int] = (3, 224, 224), outputs: int =
     return _resnet(image_shape, outputs, stages, into)
 
 
-@checked(outputs=integer(ge=1))
 def imagenet_mobilenet_v3(
     image_shape: Sequence[int] = (3, 224, 224), outputs: int = 1000
 ) -> Network:
@@ -128,11 +135,8 @@ def imagenet_mobilenet_v3(
 
     1,280 features, 5.47 million parameters.
     """
-    *body, head = [
-        ("features", features(3, STEM, 2, LARGE, norm=None)),
-        *classifier(LARGE, HIDDEN, outputs),
-    ]
-    return on_images(image_shape, body, cast(nn.Linear, head[1]))
+    parts = [("features", features(3, STEM, 2, LARGE, norm=None))]
+    return on_images(image_shape, parts + classifier(LARGE, HIDDEN, outputs))
 
 
 def folded(model: str, published: nn.Module) -> dict[str, Tensor]:
@@ -143,15 +147,12 @@ def folded(model: str, published: nn.Module) -> dict[str, Tensor]:
     head = PUBLISHED[model].head
     # A copy: the published network itself stays for comparison.
     layers = fuse(published).state_dict()
-    return {_renamed(name, head): value.detach() for name, value in layers.items()}
-
-
-def _renamed(name: str, head: str) -> str:
-    """The name of a published parameter in our network."""
-    layer, _, parameter = name.rpartition(".")
-    if layer == head:
-        return f"head.{parameter}"
-    return f"body.{RENAMED.get(layer, layer)}.{parameter}"
+    weights = {}
+    for name, value in layers.items():
+        layer, _, parameter = name.rpartition(".")
+        ours = "head" if layer == head else f"body.{RENAMED.get(layer, layer)}"
+        weights[f"{ours}.{parameter}"] = value.detach()
+    return weights
 
 
 def _resnet(
@@ -165,5 +166,6 @@ def _resnet(
         *stages,
         ("avgpool", nn.AdaptiveAvgPool2d(1)),
         ("flatten", nn.Flatten()),
+        ("head", nn.Linear(width, outputs)),
     ]
-    return on_images(image_shape, parts, nn.Linear(width, outputs))
+    return on_images(image_shape, parts)

@@ -14,7 +14,6 @@ from dpatlas.models.build import normals
 
 Model = TypeVar("Model", bound=nn.Module)
 ADAPTED = (nn.Linear, nn.Conv2d)
-BRANCH = ("down", "up")
 HEAD = ("head",)
 
 
@@ -32,11 +31,8 @@ class Adapted(nn.Module):
     def __init__(self, base: nn.Linear | nn.Conv2d, rank: int, scale: float):
         super().__init__()
         self.base, self.scale = base, scale
-        kind: dict[str, Any] = {
-            "bias": False,
-            "device": base.weight.device,
-            "dtype": base.weight.dtype,
-        }
+        weight = base.weight
+        kind: dict[str, Any] = {"bias": False, "device": weight.device, "dtype": weight.dtype}
         match base:
             case nn.Linear():
                 self.down = nn.Linear(base.in_features, rank, **kind)
@@ -111,7 +107,7 @@ def lora_parameters(network: nn.Module, whole: Sequence[str] = HEAD) -> tuple[st
         f"{path}.{part}.weight"
         for path, module in network.named_modules()
         if isinstance(module, Adapted)
-        for part in BRANCH
+        for part in ("down", "up")
     )
     kept = (
         f"{name}.{parameter}"

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 
-from dpatlas.base.guard import checked, integer, one_of, real
+from dpatlas.base.guard import checked, one_of, real
 from dpatlas.base.seeds import generator, seed
 from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.certificates import gaussian_kl
@@ -27,7 +27,6 @@ from dpatlas.models.network import Network, mlp
 CUT = 2.0
 
 
-@checked(outputs=integer(ge=1))
 def nine_layer_cnn(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Network:
     """Six 3x3 convolutions of 32 to 256 channels in pairs, each pair pooled, and three layers.
 
@@ -41,10 +40,7 @@ def nine_layer_cnn(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) 
         raise InputError("image_shape", f"{height} x {width}", "multiples of 8 for bayes-cnn9")
     parts: list[tuple[str, nn.Module]] = [("image", nn.Unflatten(1, tuple(image_shape)))]
     for index, (into, out) in enumerate(pairwise([channels, 32, 64, 128, 128, 256, 256]), start=1):
-        parts += [
-            (f"conv{index}", nn.Conv2d(into, out, 3, padding=1)),
-            (f"relu{index}", nn.ReLU()),
-        ]
+        parts += [(f"conv{index}", nn.Conv2d(into, out, 3, padding=1)), (f"relu{index}", nn.ReLU())]
         if index % 2 == 0:
             parts.append((f"pool{index // 2}", nn.MaxPool2d(2)))
     parts.append(("flatten", nn.Flatten()))

@@ -96,7 +96,7 @@ class MobileNetBlock(nn.Module):
         return x + narrowed if self.adds else narrowed
 
 
-@checked(outputs=integer(ge=1), groups=integer(ge=1), narrower=integer(ge=1))
+@checked(groups=integer(ge=1), narrower=integer(ge=1))
 def mobilenet_v3(
     image_shape: Sequence[int] = (3, 32, 32),
     outputs: int = 10,

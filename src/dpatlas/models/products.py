@@ -20,9 +20,7 @@ def times_transpose(rows: Tensor, matrix: Tensor) -> Tensor:
 
 def times(rows: Tensor, matrix: Tensor) -> Tensor:
     """rows @ matrix for rows (records, j) and matrix (j, k)."""
-    if _prefers_onednn(rows, matrix):
-        return torch.ops.mkldnn._linear_pointwise(rows, matrix.T, None, "none", [], "")
-    return torch.mm(rows, matrix)
+    return times_transpose(rows, matrix.T)
 
 
 def _prefers_onednn(rows: Tensor, matrix: Tensor) -> bool:

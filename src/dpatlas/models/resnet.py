@@ -5,7 +5,6 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from dpatlas.base.guard import checked, integer
 from dpatlas.models.network import Network
 
 GROUPS = 32
@@ -60,7 +59,6 @@ class Bottleneck(nn.Module):
         return self.relu(shortcut + self.conv3(inner))
 
 
-@checked(outputs=integer(ge=1))
 def resnet18(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Network:
     """ResNet18 with a 3x3 stem of stride 1, no max-pooling, and GroupNorm of 32 groups.
 
@@ -84,16 +82,11 @@ def resnet18(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Net
 
 def basic_stages(norm: Norm) -> list[tuple[str, nn.Module]]:
     """ResNet18's four stages of two basic blocks; all but the first halve the resolution."""
-    return [
-        (
-            f"layer{index}",
-            nn.Sequential(
-                ResidualBlock(into, out, 1 if index == 1 else 2, norm),
-                ResidualBlock(out, out, 1, norm),
-            ),
-        )
-        for index, (into, out) in enumerate(pairwise([WIDTHS[0], *WIDTHS]), start=1)
-    ]
+    stages: list[tuple[str, nn.Module]] = []
+    for index, (into, out) in enumerate(pairwise([WIDTHS[0], *WIDTHS]), start=1):
+        first = ResidualBlock(into, out, 1 if index == 1 else 2, norm)
+        stages.append((f"layer{index}", nn.Sequential(first, ResidualBlock(out, out, 1, norm))))
+    return stages
 
 
 def _group_norm(channels: int) -> nn.Module:
@@ -112,4 +105,4 @@ def _shortcut(into: int, out: int, stride: int, norm: Norm) -> nn.Sequential | N
     if stride == 1 and into == out:
         return None
     convolution, scaled = _convolution(into, out, 1, stride, norm)
-    return nn.Sequential(convolution, *([] if norm is None else [scaled]))
+    return nn.Sequential(convolution, scaled) if norm else nn.Sequential(convolution)

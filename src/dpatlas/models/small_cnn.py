@@ -19,7 +19,7 @@ SIZES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-@checked(outputs=integer(ge=1), pool=integer(ge=1), groups=integer(ge=1))
+@checked(pool=integer(ge=1), groups=integer(ge=1))
 def small_cnn(
     channels: Sequence[int],
     image_shape: Sequence[int] = (1, 8, 8),
@@ -41,16 +41,12 @@ def small_cnn(
     """
     if len(strides) != len(channels):
         raise InputError("strides", list(strides), f"{len(channels)} of them, one a convolution")
-    parts = []
+    parts: list[tuple[str, nn.Module]] = []
     layers = zip(pairwise([image_shape[0], *channels]), strides, strict=True)
     for index, ((into, out), stride) in enumerate(layers, start=1):
         if out % groups:
             raise InputError("channels", out, f"multiples of {groups}, the number of groups")
-        parts += [
-            (f"conv{index}", nn.Conv2d(into, out, 3, stride, padding=1, bias=False)),
-            (f"norm{index}", nn.GroupNorm(groups, out, affine=affine)),
-            (f"relu{index}", nn.ReLU()),
-        ]
+        parts += _convolution(index, into, out, stride, groups, affine)
     return Network(
         [
             *parts,
@@ -74,11 +70,7 @@ def bench_cnn(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Ne
     for index, (into, out) in enumerate(pairwise([image_shape[0], 32, 32, 64, 64, 128, 128]), 1):
         if index in (3, 5):
             parts.append((f"pool{index // 2}", nn.AvgPool2d(2)))
-        parts += [
-            (f"conv{index}", nn.Conv2d(into, out, 3, padding=1, bias=False)),
-            (f"norm{index}", nn.GroupNorm(16, out)),
-            (f"relu{index}", nn.ReLU()),
-        ]
+        parts += _convolution(index, into, out, 1, 16, True)
     return Network(
         [
             *parts,
@@ -87,6 +79,16 @@ def bench_cnn(image_shape: Sequence[int] = (3, 32, 32), outputs: int = 10) -> Ne
             ("head", nn.Linear(128, outputs)),
         ]
     )
+
+
+def _convolution(
+    index: int, into: int, out: int, stride: int, groups: int, affine: bool
+) -> list[tuple[str, nn.Module]]:
+    return [
+        (f"conv{index}", nn.Conv2d(into, out, 3, stride, padding=1, bias=False)),
+        (f"norm{index}", nn.GroupNorm(groups, out, affine=affine)),
+        (f"relu{index}", nn.ReLU()),
+    ]
 
 
 def _cell(size: Sequence[int], strides: Sequence[int], pool: int) -> tuple[int, int]:

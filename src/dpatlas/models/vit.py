@@ -91,7 +91,6 @@ class TransformerBlock(nn.Module):
 
 
 @checked(
-    outputs=integer(ge=1),
     patch=integer(ge=1),
     dim=integer(ge=1),
     depth=integer(ge=1),

@@ -39,13 +39,7 @@ class WideBlock(nn.Module):
         return shortcut + self.conv2(self.relu(self.norm2(self.conv1(active))))
 
 
-@checked(
-    depth=integer(ge=10),
-    widen=integer(ge=1),
-    outputs=integer(ge=1),
-    groups=integer(ge=1),
-    stem_stride=integer(ge=1),
-)
+@checked(depth=integer(ge=10), widen=integer(ge=1), groups=integer(ge=1), stem_stride=integer(ge=1))
 def wide_resnet(
     depth: int = 16,
     widen: int = 4,

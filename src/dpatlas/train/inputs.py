@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
+from scipy.stats import mannwhitneyu
 from torch import Tensor, nn
 
 from dpatlas.accounting import schedules
@@ -32,11 +34,9 @@ from dpatlas.privacy.saved import BUILT
 from dpatlas.privacy.trace import called, outputs_alone
 from dpatlas.privacy.training import PrivateTraining, check_classes, check_labels
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords
-from dpatlas.train import settings as configured
 from dpatlas.train.canaries import Canaries
 from dpatlas.train.files import read_table
-from dpatlas.train.scores import class_scores
-from dpatlas.train.settings import NETWORK_NAMES, TABLES, TrainSettings
+from dpatlas.train.settings import NETWORK_NAMES, TABLES, Select, TrainSettings
 
 ARRAYS = ("x", "y", "groups")
 NAMED_LOSSES: dict[str, losses.Loss] = {
@@ -112,7 +112,11 @@ class Inputs:
         if chosen:
             self._check_scores(chosen)
         self._check_parts()
-        self._check_passes(self._fresh_network())
+        network = self._fresh_network()
+        # Refuse test and validation records that network, loss or score do not take.
+        if self.validation is not None:
+            self.right(network, "cpu")
+        self.measured(network, "cpu")
         self.files |= imported_from(base)
 
     def network(self, seed: int, device: str) -> nn.Module:
@@ -183,31 +187,25 @@ class Inputs:
 
     def _check_parts(self) -> None:
         """InputError where private records are other ones too, or measured without noise."""
-        parts = {"test": self.test, "select.validation": self.validation}
+        held_out = {"test": self.test, "select.validation": self.validation}
+        parts = {key: part for key, part in held_out.items() if part is not None}
         for key, part in parts.items():
-            if part is not None:
-                # Refuses what are no records, or none at all.
-                self._called(key, part.on, "cpu")
-            if part is not None and part.digest == self.train.digest is not None:
+            # Refuses what are no records, or none at all.
+            self._called(key, part.on, "cpu")
+            if part.digest == self.train.digest is not None:
                 raise InputError(key, "the records of data", "records that are not trained on")
         test, chosen = self.test, self.settings.select
         private = self.validation if chosen and chosen.score_noise is not None else None
         if test and private and test.digest == private.digest is not None:
             allowed = "public records: what is measured on them carries no noise"
             raise InputError("test", "the records of select.validation", allowed)
-        known = set(self.train.row_digests) if test or self.validation else set()
+        known = set(self.train.row_digests) if parts else set()
         for key, part in parts.items():
-            if both := sum(each in known for each in part.row_digests) if part else 0:
+            if both := sum(each in known for each in part.row_digests):
                 say(
                     f"{key}: {both:,} of its records equal records of data: if these are the same "
                     "records, the guarantee does not cover what is measured on them"
                 )
-
-    def _check_passes(self, model: nn.Module) -> None:
-        """InputError for test and validation records that network, loss or score do not take."""
-        if self.validation is not None:
-            self.right(model, "cpu")
-        self.measured(model, "cpu")
 
     @functools.cached_property
     def units(self) -> int:
@@ -228,7 +226,9 @@ class Inputs:
         batches: Sampler = sampler(given.sampler, n, given.batch)
         if self.canaries:
             batches = self.canaries.sampler(given.batch or n)
-        steps = given.steps or self._steps_of(given.epochs or 0.0, batches)
+        steps = given.steps or batches.steps_in(given.epochs or 0.0)
+        if given.epochs and steps > MOST_STEPS:
+            raise InputError("epochs", f"{steps:.3g} steps", f"at most {MOST_STEPS:,} steps")
         bounds = LayerBounds(given.layer_bounds) if given.layer_bounds else None
         clipping: Any = bounds or given.clipping
         if given.adaptive_clip:
@@ -249,22 +249,14 @@ class Inputs:
             lr_schedule=_schedule("lr_schedule", given.lr_schedule, steps),
             noise_schedule=_schedule("noise_schedule", given.noise_schedule, steps),
             parameter_groups=tuple(
-                ParameterGroup(**group.plain()) for group in given.parameter_groups
+                ParameterGroup(**each.plain()) for each in given.parameter_groups
             ),
         )
-
-    def _steps_of(self, epochs: float, batches: Sampler) -> int:
-        steps = batches.steps_in(epochs)
-        if steps > MOST_STEPS:
-            raise InputError("epochs", f"{steps:.3g} steps", f"at most {MOST_STEPS:,} steps")
-        return steps
 
     def augmentation(self) -> ShiftAndFlip | None:
         """Views of each record."""
         views = self.settings.augmentation
-        if views is None:
-            return None
-        return ShiftAndFlip(views.image_shape, views.views, views.padding, views.flip)
+        return ShiftAndFlip(**views.whole()) if views else None
 
     def measured(self, model: nn.Module, device: str) -> dict[str, Any]:
         """Mean loss on the test records, and `class_scores` where their labels are classes."""
@@ -311,7 +303,7 @@ class Inputs:
                 count += int(answer)
         return count
 
-    def _check_scores(self, chosen: configured.Select) -> None:
+    def _check_scores(self, chosen: Select) -> None:
         """InputError where trials cannot be scored, or a score's noise would not cover a person."""
         if self._right is None and self.settings.loss != "cross_entropy":
             allowed = "FILE.py:FUNCTION that says of each record whether it is right"
@@ -417,6 +409,31 @@ class Inputs:
             raise InputError(key, found, "a call without an error") from None
 
 
+def class_scores(outputs: np.ndarray, labels: np.ndarray) -> dict[str, float | None]:
+    """Scores of outputs (n, classes) for labels (n,), classes from 0.
+
+    accuracy: share of right answers. majority: that of the largest class. By means over the classes
+    present, balanced_accuracy: share of theirs that is right; auc: chance that one of theirs has a
+    larger output (softmax) for the class than one of the others, ties by half. auc is None for
+    less than two classes and for outputs that are not finite.
+    """
+    right = outputs.argmax(1) == labels
+    present, counts = np.unique(labels, return_counts=True)
+    aucs: list[float] = []
+    if len(present) > 1 and np.isfinite(outputs).all():
+        shares = softmax(outputs, axis=1)
+        for each in present:
+            samples = shares[labels == each, each], shares[labels != each, each]
+            pairs_won = mannwhitneyu(*samples, method="asymptotic").statistic
+            aucs.append(pairs_won / (len(samples[0]) * len(samples[1])))
+    return {
+        "accuracy": float(right.mean()),
+        "majority": float(counts.max() / len(labels)),
+        "balanced_accuracy": float(np.mean([right[labels == each].mean() for each in present])),
+        "auc": float(np.mean(aucs)) if aucs else None,
+    }
+
+
 def _check_targets(targets: Any, output: Tensor) -> None:
     check_classes(targets)
     check_labels(targets, output.shape[-1], losses.cross_entropy)
@@ -456,13 +473,13 @@ def _schedule(key: str, given: Any, steps: int) -> Any:
     if given is None:
         return None
     values = given.plain_without("name")
-    if isinstance(given, configured.WarmupCosineSettings):
+    if given.name == "warmup-cosine":
         if given.warmup > steps:
             raise InputError(f"{key}.warmup", given.warmup, f"at most {steps}, the steps")
         return schedules.WarmupCosine(steps=steps, **values)
-    if isinstance(given, configured.InverseTimeSettings):
-        return schedules.InverseTime(**values)
-    return schedules.StepDecay(**values)
+    return {"inverse-time": schedules.InverseTime, "step-decay": schedules.StepDecay}[given.name](
+        **values
+    )
 
 
 def _alone(model: nn.Module, x: Any) -> Callable[[Any], Tensor]:

@@ -1,23 +1,30 @@
 """Private training as settings say, from Python: data sets by name are prepared first."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpatlas.base.facts import network_record
+import numpy as np
+
+from dpatlas.base.canonical import canonical_json, sha256
+from dpatlas.base.digest import code_digest
+from dpatlas.base.facts import OwnSet, network_record
 from dpatlas.base.files import check_writable, only_process, read_json, write_json
 from dpatlas.base.progress import say
-from dpatlas.base.records import SpecFields
+from dpatlas.base.records import SpecFields, read_record
 from dpatlas.base.schema import check_shape, validated
 from dpatlas.base.seeds import Noise
 from dpatlas.base.specs import Spec
+from dpatlas.data import own
+from dpatlas.data.definitions import scale
+from dpatlas.data.prepare import prepare
+from dpatlas.data.prepared import MANIFEST, Prepared, load
+from dpatlas.data.registry import find, module_of
 from dpatlas.errors import InputError
 from dpatlas.jobs.job import Kind, execute, numerics, resolve_device
-from dpatlas.train.earlier import earlier_records, say_what_adds_up
 from dpatlas.train.inputs import Inputs
-from dpatlas.train.prepared import images_in, prepared_set
 from dpatlas.train.settings import TrainSettings
 from dpatlas.train.training import PACKAGES, Shown, TrainingBySettings
 
@@ -35,9 +42,14 @@ class OwnSpec(SpecFields):
         return self.settings["seed"]
 
 
-# Means over the runs of what `dpatlas.train.scores.class_scores` has beside the accuracy.
+# Means over the runs of what `dpatlas.train.inputs.class_scores` has beside the accuracy.
 SCORES = ("majority", "balanced_accuracy", "auc")
 ARMS_RAN = "arms without noise ran on these records: no epsilon covers what was chosen by them"
+# Numbers of records in the parts of a named data set: private, to add, test and validation.
+SPLITS: Mapping[str, Mapping[str, int]] = {
+    "digits": {"n_train": 1200, "n_add": 0, "n_test": 297, "n_validation": 300},
+    "cifar10": {"n_train": 45000, "n_add": 0, "n_test": 10000, "n_validation": 5000},
+}
 _shared = network_record(OwnSpec)
 RECORD = replace(_shared, version=2, facts=" ".join([_shared.facts, *SCORES]))
 
@@ -80,10 +92,10 @@ def train(
         raise InputError("--show-private-loss", "select", "one of the two: it shows no progress")
     prepared = None
     if settings.images:
-        prepared = images_in(base / settings.data, settings.images)
+        prepared = _images_in(base / settings.data, settings.images)
     elif settings.is_prepared:
         sources = {"data_root": data_root, "allow_download": allow_download}
-        prepared = prepared_set(settings.data, base, output, **sources)
+        prepared = _prepared_set(settings.data, base, output, **sources)
     with numerics(device):
         training = TrainingBySettings(Inputs(settings, base, prepared), SCORES)
     spec = Spec.of({"key": "train", "kind": "settings_file", **training.identity}, name)
@@ -98,16 +110,18 @@ def train(
         training.reservations.append(ARMS_RAN)
         say(f"{spec.id}: {ARMS_RAN}")
     with only_process(output, spec.id):
-        earlier = list(earlier_records(output))
+        earlier = list(_earlier_records(output))
         for record in earlier:
             if record["spec_digest"] == spec.digest:
                 # With new noise it would be a second release of the same records.
                 say(f"{record['id']}: trained before; its record follows, nothing is trained again")
                 return record
-        if mine is not None:
-            say_what_adds_up(
-                earlier, lambda record: record["spec"].get("records", {}).get("data") == mine
-            )
+        for record in earlier:
+            if mine is not None and record["spec"].get("records", {}).get("data") == mine:
+                say(
+                    f"{record['id']} in this folder was trained on the same records with other "
+                    "settings: their epsilons add up (dpatlas epsilon adds ledgers)"
+                )
         shown = Shown(folder, progress, private_loss)
         return execute(
             spec,
@@ -119,3 +133,41 @@ def train(
             device=device,
             resume=resume,
         )
+
+
+def _earlier_records(output: Path) -> Iterator[dict[str, Any]]:
+    """The records of the trainings in this folder; files that are none are reported."""
+    for path in sorted(output.glob("*/record.json")):
+        try:
+            yield read_record(path)
+        except InputError as error:
+            say(f"not counted among the trainings before: {error}")
+
+
+def _prepared_set(data: str, base: Path, output: Path, **sources: Any) -> Prepared:
+    """The data set that the settings name; one of `SPLITS` is prepared in `output` if need be.
+
+    sources: `data_root` and `allow_download` of `dpatlas.data.prepare.prepare`.
+    """
+    if data not in SPLITS:
+        return load((base / data).parent)
+    split = {"classes": list(find(data).classes), **SPLITS[data]}
+    code = code_digest("dpatlas.data.prepare", module_of(data))
+    folder = output / "data" / f"{data}-{sha256(canonical_json([split, code]))[:8]}"
+    if not (folder / MANIFEST).is_file():
+        prepare(data, split, folder, **sources)
+    return load(folder)
+
+
+def _images_in(folder: Path, images: OwnSet) -> Prepared:
+    """The images of a folder, of train and test; InputError as `dpatlas.data.own.read` raises."""
+    data_set, source = own.define("images", images.whole()), own.locate(str(folder))
+    if source is None:
+        raise InputError("data", f"{folder}: no folder", "one with a sub-folder for each class")
+    found = own.read(source, data_set, data_set.classes)
+    none = np.zeros((0, np.prod(data_set.image_shape)), np.uint8), np.zeros(0, np.int64)
+    parts: dict[str, np.ndarray] = {}
+    for part in ("train", "add", "test", "validation"):
+        pixels, parts[f"y_{part}"] = found.splits.get(part, none)
+        parts[f"x_{part}"] = scale(pixels, data_set.scaling, None)
+    return Prepared(**parts, manifest=images.whole())

@@ -1,7 +1,6 @@
 """The settings of a private training of one's own, as a YAML file or a mapping gives them."""
 
 import re
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -37,34 +36,25 @@ NAMED = re.compile(r"[^\x00-\x1f]+\.py:[A-Za-z_]\w*")
 LOSSES = ("cross_entropy", "binary_cross_entropy", "squared_error", "token_cross_entropy")
 
 
-def _is_function(target: str) -> str:
-    if not NAMED.fullmatch(target):
-        raise ValueError("no FILE.py:FUNCTION")
-    return target
+PREPARED = ("/", f"/{MANIFEST}")
 
 
-def _is_function_or_file(target: str) -> str:
-    return target if target.endswith((".npz", *TABLES)) else _is_function(target)
+def _named(*names: str, endings: tuple[str, ...] = ()) -> AfterValidator:
+    """FILE.py:FUNCTION, one of the names, or what has one of the endings."""
+
+    def check(target: str) -> str:
+        if not (target in names or target.endswith(endings) or NAMED.fullmatch(target)):
+            raise ValueError("no FILE.py:FUNCTION")
+        return target
+
+    return AfterValidator(check)
 
 
-def _is_data(target: str) -> str:
-    prepared = target in DATA_SETS or target.endswith("/") or Path(target).name == MANIFEST
-    return target if prepared else _is_function_or_file(target)
-
-
-def _is_network(target: str) -> str:
-    return target if target in NETWORK_NAMES else _is_function(target)
-
-
-def _is_loss(target: str) -> str:
-    return target if target in LOSSES else _is_function(target)
-
-
-Function = Annotated[str, AfterValidator(_is_function)]
-Records = Annotated[str, AfterValidator(_is_function_or_file)]
+Function = Annotated[str, _named()]
+Records = Annotated[str, _named(endings=(".npz", *TABLES))]
 Data = Annotated[
     str,
-    AfterValidator(_is_data),
+    _named(*DATA_SETS, MANIFEST, endings=(".npz", *TABLES, *PREPARED)),
     setting(
         f"{' or '.join(DATA_SETS)}; the {MANIFEST} of a prepared set; FOLDER/ of images with "
         "`images`; FILE.csv or FILE.parquet with `table`; "
@@ -124,9 +114,7 @@ class TableSettings(Model):
 
     target: str = setting("Column of the targets, none missing.")
     classes: Classes = setting(
-        "Classes as in cells; without it targets are numbers.",
-        min_length=2,
-        default=None,
+        "Classes as in cells; without it targets are numbers.", min_length=2, default=None
     )
     columns: dict[str, ColumnSettings] = setting("Inputs, in order.", min_length=1)
     groups: str = setting("Column of the person of a record.", default=None)
@@ -247,9 +235,7 @@ class CanarySettings(Model):
     """An audit of this training by its network."""
 
     number: int = setting(
-        "Blank records with their own inputs, in or out by a fair coin.",
-        ge=2,
-        le=100_000,
+        "Blank records with their own inputs, in or out by a fair coin.", ge=2, le=100_000
     )
     level: Share = setting("Confidence of bound and verdict; 0.95 by default.", default=0.95)
 
@@ -268,12 +254,12 @@ class TrainSettings(Model):
         "(unit) or -1 to 1 (centred); whether central squares are resized.",
         default=None,
     )
-    model: Annotated[str, AfterValidator(_is_network)] = setting(
+    model: Annotated[str, _named(*NETWORK_NAMES)] = setting(
         "FILE.py:FUNCTION that returns the network, called after torch is seeded. For prepared "
         f"sets and folders of images also {', '.join(NETWORK_NAMES)}; for classes in a table the "
         "first two."
     )
-    loss: Annotated[str, AfterValidator(_is_loss)] = setting(
+    loss: Annotated[str, _named(*LOSSES)] = setting(
         f"{', '.join(LOSSES)} (default the first), or FILE.py:FUNCTION of outputs and targets with "
         "a value for each record.",
         default=LOSSES[0],
@@ -296,15 +282,11 @@ class TrainSettings(Model):
     batch: Count = setting("Expected batch size, in persons with groups.", default=None)
     steps: Updates = optional()
     epochs: float = setting(
-        "Passes over the data, in place of steps, rounded up.",
-        gt=0,
-        le=1e30,
-        default=None,
+        "Passes over the data, in place of steps, rounded up.", gt=0, le=1e30, default=None
     )
     max_grad_norm: MaxGradNorm = optional()
     clipping: Literal["flat", "per-layer"] = setting(
-        "One bound for the gradient (default), or an equal one for each layer.",
-        default="flat",
+        "One bound for the gradient (default), or an equal one for each layer.", default="flat"
     )
     layer_bounds: dict[str, Bounded] = setting(
         "Clip bounds by prefix of layer names, in place of max_grad_norm.",
@@ -314,8 +296,7 @@ class TrainSettings(Model):
     adaptive_clip: AdaptiveClipSettings = optional()
     lr: Rate = optional()
     optimizer: Annotated[str, Field(pattern=r"^(sgd|adam|adamw|[A-Z][A-Za-z0-9]*)$")] = setting(
-        "sgd, adam, adamw, or a class of torch.optim, such as NAdam; sgd by default.",
-        default="sgd",
+        "sgd, adam, adamw, or a class of torch.optim, such as NAdam; sgd by default.", default="sgd"
     )
     optimizer_settings: dict[str, Any] = setting(
         "Arguments of a class of torch.optim, such as betas, eps or nesterov.", default={}
@@ -338,10 +319,7 @@ class TrainSettings(Model):
         "Records in memory at a time; changes only rounding.", default=None
     )
     workers: int = setting(
-        "Threads that fetch a dataset's items; 0 by default.",
-        ge=0,
-        le=1000,
-        default=0,
+        "Threads that fetch a dataset's items; 0 by default.", ge=0, le=1000, default=0
     )
     settings_tried: SettingsTried = setting(
         "Settings tried on these private records; the ledger then also states their cost together, "
@@ -350,10 +328,7 @@ class TrainSettings(Model):
     )
     select: Select = optional()
     runs: int = setting(
-        "Networks trained, with one guarantee for all; 1 by default.",
-        ge=1,
-        le=1000,
-        default=1,
+        "Networks trained, with one guarantee for all; 1 by default.", ge=1, le=1000, default=1
     )
     canaries: CanarySettings = optional()
     seed: Seed = setting("Of initial weights; 0 by default.", default=0)
@@ -381,10 +356,9 @@ class TrainSettings(Model):
             raise InputError("adaptive_clip", "another clipping beside it", "one of them")
         if self.layer_bounds and self.clipping != "flat":
             raise InputError("layer_bounds", f"clipping {self.clipping}", "one of them")
-        if self.select and self.ema_decay is not None:
-            raise InputError("ema_decay", "it beside select", "one of the two")
-        if self.select and self.settings_tried is not None:
-            raise InputError("settings_tried", "it beside select", "one of the two")
+        for key in ("ema_decay", "settings_tried"):
+            if self.select and getattr(self, key) is not None:
+                raise InputError(key, "it beside select", "one of the two")
         if self.select and self.runs > 1:
             raise InputError("runs", "it beside select", "1: a selection releases one network")
         for key in ("select", "canaries"):
@@ -447,8 +421,7 @@ class TrainSettings(Model):
     @property
     def is_prepared(self) -> bool:
         """Whether `data` is a prepared data set, or a folder of images, which becomes one."""
-        named = self.data in DATA_SETS or Path(self.data).name == MANIFEST
-        return named or self.data.endswith("/")
+        return self.data in (*DATA_SETS, MANIFEST) or self.data.endswith(PREPARED)
 
     @property
     def identity(self) -> dict[str, Any]:

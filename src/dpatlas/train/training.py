@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -27,7 +28,7 @@ from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.saved import remember_values, save_model
 from dpatlas.privacy.training import PrivateTraining, array_of, tensor_of
 from dpatlas.train.inputs import Inputs
-from dpatlas.train.trials import Choice, Trials
+from dpatlas.train.trials import Choice
 
 PACKAGES = ("torch", "numpy", "scipy", "dp-accounting")
 # Arms, and a bound above the norm of any gradient that leaves finite weights.
@@ -159,12 +160,8 @@ class TrainingBySettings:
         entries = self._ledger(finished)
         for number, result in enumerate(finished):
             model = self.inputs.network(self._seed(number), job.device)
-            weights = {
-                name: tensor_of(result[f"{WEIGHTS}{name}"], value)
-                for name, value in model.state_dict().items()
-            }
             name = "model" if runs == 1 else f"model-{number}"
-            self._save(shown, name, weights, entries, result["measured"])
+            self._save(shown, name, _stored_weights(result, model), entries, result["measured"])
         audit = None
         if canaries := self.inputs.canaries:
             assert self.settings.canaries is not None
@@ -181,14 +178,13 @@ class TrainingBySettings:
         """What the job keeps of a finished run; the weights are averaged ones if there are any."""
         model, canaries = _with_average(training), self.inputs.canaries
         remember_values(training.trained.values())
-        weights = {f"{WEIGHTS}{name}": array_of(each) for name, each in model.state_dict().items()}
         return {
             "ran": training.ran.facts(),
             "ledger": training.ledger(**self.accounts),
             "measured": self.inputs.measured(model, str(training.device)),
             "skipped_records": training.skipped_records,
             "canary_scores": canaries.scores(model).tolist() if canaries else None,
-            **weights,
+            **_weights_to_store(model),
         }
 
     def arms(self, noise: Noise, device: str) -> list[dict[str, Any]]:
@@ -262,33 +258,54 @@ class TrainingBySettings:
         return {**entries, "traced": finished[0]["ledger"]["traced"]}
 
     def _select(self, job: Job, noise: Noise, shown: Shown) -> Outcome:
-        inputs, device = self.inputs, job.device
-        assert self.choice is not None and inputs.validation is not None
+        inputs, choice, stages = self.inputs, self.choice, Stages(job, noise)
+        assert choice is not None and inputs.validation is not None
+        validated = inputs.validation.on(job.device).n
+        planned, bound = self.phase.accounted_phases, self.phase.max_grad_norm
+        ran = Ran("DP-SGD", planned, (bound,) * len(planned), noise.source)
+        # Refused before anything is trained.
+        choice.ledger(ran, **self.accounts)
+        # Settings and score, facts for the ledger, and weights of the best trial so far.
+        best: dict[str, Any] = {}
+        told = False
 
         def secret_network(trial: int) -> nn.Module:
             """A network whose initial weights are as secret as the noise."""
-            return inputs.network(noise.key(trial, 0, "init") % 2**63, device)
+            return inputs.network(noise.key(trial, 0, "init") % 2**63, job.device)
 
-        trials = Trials(
-            job,
-            noise,
-            self.choice,
-            self.phase,
-            lambda trial, phase: self._training(secret_network(trial), noise, phase, trial),
-            lambda model: inputs.right(model, device),
-            inputs.validation.on(device).n,
-        )
-        # Refused before anything is trained.
-        trials.ledger(**self.accounts)
-        trials.run()
-        entries = trials.ledger(**self.accounts)
+        def if_best(trial: int) -> dict[str, Any]:
+            """What the job keeps of a trial; nothing unless it scores above all before it."""
+            nonlocal told
+            settings: dict[str, Any] = choice.settings(noise, trial)
+            phase = replace(self.phase, **settings)
+            training = self._training(secret_network(trial), noise, phase, trial)
+            # Saved before the first step, since the number of trials depends on the noise's secret.
+            stages.save()
+            if not told:
+                say(f"{job.spec.id}: the number of trials is secret: no progress is shown")
+                told = True
+            stages.finish(training)
+            right = inputs.right(training.model, job.device)
+            score = right / validated
+            if choice.score is not None:
+                score = choice.score.released(right, noise, trial)
+            if best and score <= best["best"]["score"]:
+                return {}
+            kept = {"settings": settings, "score": score}
+            weights = _weights_to_store(training.model)
+            return {"best": kept, "ran": training.ran.facts(), **weights}
+
+        for trial in range(choice.law.draw(noise)):
+            best = stages.result(f"trial-{trial}", partial(if_best, trial)) or best
+        entries = choice.ledger(Ran.of(best["ran"]) if best else ran, **self.accounts)
         entries["warnings"] += self.reservations
-        if trials.best is None:
+        if not best:
             return self._outcome([], entries)
-        model = trials.load_best(secret_network(0))
-        measured = inputs.measured(model, device)
+        model = secret_network(0)
+        model.load_state_dict(_stored_weights(best, model))
+        measured = inputs.measured(model, job.device)
         self._save(shown, "model", model.state_dict(), entries, measured)
-        selected = {"selected": trials.best["settings"], "score": trials.best["score"]}
+        selected = {"selected": best["best"]["settings"], "score": best["best"]["score"]}
         return self._outcome([{**measured, "skipped_records": None}], entries, **selected)
 
     def _training(
@@ -374,7 +391,6 @@ class TrainingBySettings:
             {"run": run, **{name: each.get(name) for name in columns}}
             for run, each in enumerate(measured)
         ]
-
         facts = {
             "n": self.phase.sampler.n,
             "n_test": measured[0]["n_test"] if measured else 0,
@@ -387,6 +403,16 @@ class TrainingBySettings:
         }
         further = {"selected": None, "score": None, "audit": None, **further}
         return Outcome({**facts, **further, "runs": rows}, entries)
+
+
+def _weights_to_store(model: nn.Module) -> dict[str, np.ndarray]:
+    return {f"{WEIGHTS}{name}": array_of(each) for name, each in model.state_dict().items()}
+
+
+def _stored_weights(result: Mapping[str, Any], model: nn.Module) -> dict[str, torch.Tensor]:
+    """Of a result with `_weights_to_store`, for a network like `model`."""
+    state = model.state_dict().items()
+    return {name: tensor_of(result[f"{WEIGHTS}{name}"], value) for name, value in state}
 
 
 def _total(runs: Sequence[Mapping[str, Any]], name: str) -> Any:

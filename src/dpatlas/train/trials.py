@@ -1,4 +1,4 @@
-"""The best of a random number of private trainings, as stages of a job that survive a kill.
+"""The best of a random number of private trainings.
 
 A trial draws settings log-uniformly from ranges, trains, and counts right answers on validation
 records. `accounting.selection` states what releasing the best trial guarantees. The guarantee
@@ -7,25 +7,15 @@ hold them, and neither a record nor stderr reveals them. Settings are drawn as t
 must initial weights be, since known ones would identify the released trial.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import torch
-from torch import nn
 
 from dpatlas.accounting.guarantees import Guarantee
 from dpatlas.accounting.ledger import PUBLIC, Ran, ledger, private_selection
 from dpatlas.accounting.selection import Score, TrialsLaw, selected_guarantee
-from dpatlas.base.progress import say
 from dpatlas.base.rounding import rounded_up
 from dpatlas.base.seeds import Noise
-from dpatlas.jobs.job import Job
-from dpatlas.jobs.resume import Stages
-from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.training import PrivateTraining
 
 RELEASED = "settings, model and score of the best trial, or that no trial was drawn,"
 SECRET = (
@@ -46,101 +36,27 @@ class Choice:
     ranges: Mapping[str, Sequence[float]]
     score: Score | None
 
-
-class Trials:
-    """The trials of a job, and the best so far.
-
-    phase: the settings of every trial but for those that it draws. train: the training of a trial,
-    by its number and phase; it uses `noise` with that number as repetition. right: how many of the
-    validation records, `validated` in number, a model gets right.
-    """
-
-    def __init__(
-        self,
-        job: Job,
-        noise: Noise,
-        choice: Choice,
-        phase: TrainingPhase,
-        train: Callable[[int, TrainingPhase], PrivateTraining],
-        right: Callable[[nn.Module], int],
-        validated: int,
-    ):
-        self.job, self.noise, self.choice, self.phase = job, noise, choice, phase
-        self.train, self.right, self.validated = train, right, validated
-        self.stages = Stages(job, noise)
-        self.told = False
-        # Settings and score, facts for the ledger, and weights of the best trial.
-        self.best: dict[str, Any] | None = None
-        self.ran: Ran | None = None
-        self.weights: dict[str, np.ndarray] = {}
-
-    def run(self) -> None:
-        """Train all trials, and keep the best one."""
-        for trial in range(self.choice.law.draw(self.noise)):
-            result = self.stages.result(f"trial-{trial}", partial(self._if_best, trial))
-            if result:
-                self.best, self.ran = result["best"], Ran.of(result["ran"])
-                self.weights = {
-                    name.removeprefix("weights/"): value
-                    for name, value in result.items()
-                    if isinstance(value, np.ndarray)
-                }
-
-    def _if_best(self, trial: int) -> dict[str, Any]:
-        """Settings, score and weights of a trial; empty unless it scores above all before it."""
-        settings = self._settings(trial)
-        training = self.train(trial, replace(self.phase, **dict[str, Any](settings)))
-        # Saved before the first step, since the number of trials depends on the noise's secret.
-        self.stages.save()
-        if not self.told:
-            say(f"{self.job.spec.id}: the number of trials is secret: no progress is shown")
-            self.told = True
-        self.stages.finish(training)
-        right = self.right(training.model)
-        if self.choice.score is None:
-            score = right / self.validated
-        else:
-            score = self.choice.score.released(right, self.noise, trial)
-        if self.best is not None and score <= self.best["score"]:
-            return {}
-        weights = {
-            f"weights/{name}": value.detach().cpu().numpy().copy()
-            for name, value in training.model.state_dict().items()
-        }
-        best = {"settings": settings, "score": score}
-        return {"best": best, "ran": training.ran.facts(), **weights}
-
-    def _settings(self, trial: int) -> dict[str, float]:
-        draws = self.noise.generator(repetition=trial, step=0, use="settings")
+    def settings(self, noise: Noise, trial: int) -> dict[str, float]:
+        """What a trial draws, by the name of the setting."""
+        draws = noise.generator(repetition=trial, step=0, use="settings")
         return {
             name: low * (high / low) ** float(draws.random())
-            for name, (low, high) in self.choice.ranges.items()
+            for name, (low, high) in self.ranges.items()
         }
 
-    def load_best(self, model: nn.Module) -> nn.Module:
-        """`model` with the weights and buffers of the best trial."""
-        stored = {name: torch.from_numpy(value) for name, value in self.weights.items()}
-        model.load_state_dict(stored)
-        return model
+    def ledger(self, ran: Ran, delta: float, relation: str) -> dict[str, Any]:
+        """The ledger of the released trial `ran`, with the guarantee of one trial alone beside it.
 
-    def ledger(self, delta: float, relation: str) -> dict[str, Any]:
-        """The ledger of the released trial, with the guarantee of one trial alone beside it.
-
-        Based on the phases that ran, or on the planned ones where no trial was drawn. Raises
-        InputError for trials without a guarantee.
+        Raises InputError for trials without a guarantee.
         """
         accounts: dict[str, Any] = {"delta": delta, "relation": relation}
-        law, score = self.choice.law, self.choice.score
-        planned, bound = self.phase.accounted_phases, self.phase.max_grad_norm
-        ran = self.ran or Ran("DP-SGD", planned, (bound,) * len(planned), self.noise.source)
+        law, score = self.law, self.score
         guarantee = selected_guarantee(ran.phases, law, score=score, **accounts)
-        selected = guarantee.selected
-        paid = ""
+        selected, paid = guarantee.selected, ""
         if guarantee.validation is not None:
             paid = f"a validation record pays epsilon {rounded_up(guarantee.validation)}"
-        drawn = ", ".join(
-            f"{name} from {low:g} to {high:g}" for name, (low, high) in self.choice.ranges.items()
-        )
+        ends = self.ranges.items()
+        drawn = ", ".join(f"{name} from {low:g} to {high:g}" for name, (low, high) in ends)
         tuning = private_selection(
             f"{law.describe()}, each with {drawn} drawn log-uniformly",
             epsilon=selected.epsilon,

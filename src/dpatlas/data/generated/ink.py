@@ -1,7 +1,8 @@
-"""From a field of distances on the 32 x 32 bitmap to an 8 x 8 image of block counts."""
+"""What generators of images share: ink in blocks, sizes, levels, a blur."""
 
 import functools
 import operator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,3 +43,29 @@ def _between_knots() -> np.ndarray:
     """(32, KNOTS): linear interpolation from evenly spaced knots to pixels."""
     distances = (PIXEL / BITMAP * (KNOTS - 1))[:, None] - np.arange(KNOTS)
     return np.maximum(0, 1 - np.abs(distances)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class SquareImages:
+    """Images of `side` x `side` pixels, in grey or, with three channels, in colour."""
+
+    channels: int
+    side: int
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        return self.channels, self.side, self.side
+
+
+def stretched(images: np.ndarray) -> np.ndarray:
+    """Images (images, pixels) uint8 from 0, each one's darkest pixel, to 16, its lightest."""
+    low, high = images.min(1, keepdims=True), images.max(1, keepdims=True)
+    return np.rint(LEVELS * (images - low) / (high - low)).astype(np.uint8)
+
+
+def blurred(maps: np.ndarray) -> np.ndarray:
+    """Maps (channels, side, side, images) after a 3 x 3 blur, edges held."""
+    padded = np.pad(maps, [(0, 0), (1, 1), (1, 1), (0, 0)], mode="edge")
+    rows = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
+    return (rows[:, :, :-2] + 2 * rows[:, :, 1:-1] + rows[:, :, 2:]) / 16

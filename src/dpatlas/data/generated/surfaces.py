@@ -5,11 +5,12 @@ runs over whole rows.
 """
 
 import functools
-from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 
 from dpatlas.base.seeds import generator, seed
+from dpatlas.data.generated.ink import blurred
 
 SHAPES = ("disc", "bar", "triangle", "ring", "square", "star")
 # The tiles that a surface of each texture may be covered with.
@@ -30,8 +31,7 @@ SHAPE_CELLS, REACH = 128, 1.25
 TILE_CELLS = 64
 
 
-@dataclass(frozen=True)
-class Surfaces:
+class Surfaces(NamedTuple):
     """What falls on each image, from the bottom up: arrays (..., LAYERS, images) float32.
 
     shape, tile: positions in SHAPES and TILES, int32. x, y, radius, period: pixels. squeeze: ratio
@@ -53,11 +53,11 @@ class Surfaces:
 
     def layer(self, number: int) -> "Surfaces":
         """One layer: arrays (..., images)."""
-        return Surfaces(*(getattr(self, field.name)[..., number, :] for field in fields(self)))
+        return Surfaces(*(each[..., number, :] for each in self))
 
     def images(self, part: slice) -> "Surfaces":
         """The surfaces of some of the images."""
-        return Surfaces(*(getattr(self, field.name)[..., part] for field in fields(self)))
+        return Surfaces(*(each[..., part] for each in self))
 
 
 def render(surfaces: Surfaces, side: int) -> np.ndarray:
@@ -120,11 +120,8 @@ def photograph(draws: np.random.Generator, shown: np.ndarray) -> np.ndarray:
     position = np.linspace(-1, 1, side, dtype=np.float32)[:, None]
     slope = draws.uniform(-SHADE, SHADE, (2, images)).astype(np.float32)
     shown = shown * (1 + (slope[0] * position)[:, None] + slope[1] * position)
-    padded = np.pad(shown, [(0, 0), (1, 1), (1, 1), (0, 0)], mode="edge")
-    rows = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
-    blurred = (rows[:, :, :-2] + 2 * rows[:, :, 1:-1] + rows[:, :, 2:]) / 16
     weight = draws.uniform(0, BLUR, (images,)).astype(np.float32)
-    shown += weight * (blurred - shown)
+    shown += weight * (blurred(shown) - shown)
     grain = draws.uniform(0, GRAIN, (images,)).astype(np.float32)
     shown += grain * draws.standard_normal(shown.shape, dtype=np.float32)
     return np.rint(np.clip(shown, 0, 255)).astype(np.uint8)

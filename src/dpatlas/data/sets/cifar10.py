@@ -1,24 +1,37 @@
-"""Readers of CIFAR-10: the official archive, packed or not, or a JPEG copy of it.
+"""Readers of CIFAR-10 and of CIFAR-100 with its 100 fine labels.
 
-Names inside a JPEG copy never become paths either: a member counts if its whole name fits.
+A copy is the official archive, packed or not, or for CIFAR-10 a JPEG copy. It is read in place, and
+not by torchvision, which would unpickle whatever a batch asks for. Names inside a JPEG copy never
+become paths either: a member counts if its whole name fits.
 """
 
 import hashlib
+import io
 import lzma
+import pickle
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
 
 from dpatlas.base.canonical import sha256
-from dpatlas.data.bounded import Bounded, check_size, read_file
-from dpatlas.data.cifar import Layout
+from dpatlas.data.bounded import Bounded, jpeg, read_file
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
-from dpatlas.data.official import DAMAGED, damaged, first_copy, folders, member_bytes, stack
-from dpatlas.data.pictures import jpeg
+from dpatlas.data.official import (
+    DAMAGED,
+    by_class,
+    by_split,
+    damaged,
+    first_copy,
+    folders,
+    member_bytes,
+    official_files,
+    official_marks,
+)
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -56,10 +69,44 @@ CIFAR10 = DataSet(
     },
     pretraining=True,
 )
-SETS = (CIFAR10,)
+FINE_LABELS = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus
+butterfly camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch
+crab crocodile cup dinosaur dolphin elephant flatfish forest fox girl hamster house
+kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle
+mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree
+plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark
+shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table
+tank telephone television tiger tractor train trout tulip turtle wardrobe whale
+willow_tree wolf woman worm
+"""
+CIFAR100 = replace(
+    CIFAR10,
+    name="cifar100",
+    what="60,000 colour photographs of 32 x 32 pixels in 100 classes, the fine labels",
+    classes=tuple(FINE_LABELS.split()),
+    counts={"train": (500,) * 100, "test": (100,) * 100},
+    files=(
+        RemoteFile(
+            name="cifar-100-python.tar.gz",
+            md5="eb9058c3a382ffc7106e4002c42a8d85",
+            address="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+            size=169_001_437,
+        ),
+    ),
+    accepts=("cifar-100-python.tar.gz", "cifar-100-python/"),
+    unpacked_md5={
+        "train": "16019d7e3df5f24257cddd939b257f8d",
+        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+    },
+    whole_by_default=True,
+    only_public=True,
+)
+SETS = (CIFAR10, CIFAR100)
 
-
-LAYOUT = Layout("cifar-10-batches-py", test="test_batch", labels=b"labels")
+# Keys of the labels in a batch.
+LABELS = {"cifar10": b"labels", "cifar100": b"fine_labels"}
+SPLITS = ("train", "test")
 IMAGE_NAME = re.compile(r"(?:\./)?(?P<split>train|test)/(?P<label>[a-z]+)/(?P<number>\d{4})\.jpg")
 
 JPEG_TAR = "JPEG copy from a tar file"
@@ -71,11 +118,9 @@ LARGEST_TAR = 1 << 29
 
 def locate(data_set: DataSet, searched: Sequence[Path]) -> Source | None:
     """The best copy in `searched` or in their sub-folders `cifar10`: official before JPEG."""
-    marks = {
-        **LAYOUT.marks(data_set),
-        JPEG_TAR: "cifar10_images.tar.xz",
-        JPEG_FOLDER: f"train/{data_set.classes[0]}/",
-    }
+    marks = official_marks(data_set)
+    if data_set.name == "cifar10":
+        marks |= {JPEG_TAR: "cifar10_images.tar.xz", JPEG_FOLDER: f"train/{data_set.classes[0]}/"}
     source = first_copy(marks, folders(searched, data_set.name))
     if source is not None and source.kind == JPEG_FOLDER:
         return Source(JPEG_FOLDER, source.required_path.parents[1])
@@ -92,7 +137,56 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     readers = {JPEG_TAR: _read_tar, JPEG_FOLDER: _read_folder}
     if source.kind in readers:
         return readers[source.kind](source.required_path, data_set, classes)
-    return LAYOUT.read(source, data_set, classes)
+    files, checksum = official_files(source, data_set)
+    batches: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {split: [] for split in SPLITS}
+    for name in data_set.unpacked_md5:
+        where, split = f"{source.where}: {name}", "test" if name.startswith("test") else "train"
+        batch = _unpickle(where, files[name], data_set, LABELS[data_set.name])
+        batches[split].append(batch)
+    codes = [data_set.classes.index(name) for name in classes]
+    splits = {}
+    for split, pairs in batches.items():
+        pixels, labels = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+        splits[split] = by_class(pixels, labels, codes)
+    return Images(splits, checksum)
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Builds lists, dictionaries, strings, numbers and numpy arrays, and nothing else."""
+
+    # The official files were written by numpy 1, which named its core module differently.
+    ALLOWED = frozenset(
+        {
+            ("numpy.core.multiarray", "_reconstruct"),
+            ("numpy._core.multiarray", "_reconstruct"),
+            ("numpy", "ndarray"),
+            ("numpy", "dtype"),
+        }
+    )
+
+    def find_class(self, module: str, name: str) -> object:
+        if (module, name) not in self.ALLOWED:
+            raise pickle.UnpicklingError(f"a pickle that asks for {module}.{name}")
+        return super().find_class(module.replace("numpy.core.", "numpy._core."), name)
+
+
+def _unpickle(
+    where: str, content: bytes, data_set: DataSet, key: bytes
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (n, d) uint8 and labels (n,) of one batch, the labels under `key`."""
+    size = int(np.prod(data_set.image_shape))
+    allowed = f"a batch of {data_set.name}: n x {size} bytes and n labels"
+    try:
+        batch = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
+        pixels, labels = batch[b"data"], np.array(batch[key], dtype=np.int64)
+    # A damaged pickle can raise nearly anything, and every one of them means the same.
+    except Exception as error:
+        found = str(error) if isinstance(error, pickle.UnpicklingError) else "a damaged pickle"
+        raise InputError(where, found, allowed) from None
+    fits = isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8
+    if not fits or pixels.shape != (labels.size, size) or labels.ndim != 1:
+        raise InputError(where, "arrays of another kind or shape", allowed)
+    return pixels, labels
 
 
 def _read_tar(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
@@ -103,8 +197,7 @@ def _read_tar(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
                 for member in archive:
                     match = _wanted(member.name, classes)
                     if member.isreg() and match is not None:
-                        check_size(f"{path}: {member.name}", member.size, LARGEST_MEMBER)
-                        yield match, member_bytes(archive, member)
+                        yield match, member_bytes(str(path), archive, member, LARGEST_MEMBER)
 
     try:
         splits = _from_images(path, members(), data_set, classes)
@@ -116,7 +209,7 @@ def _read_tar(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
 def _read_folder(path: Path, data_set: DataSet, classes: Sequence[str]) -> Images:
     missing = [
         f"{split}/{name}"
-        for split in ("train", "test")
+        for split in SPLITS
         for name in classes
         if not (path / split / name).is_dir()
     ]
@@ -125,7 +218,7 @@ def _read_folder(path: Path, data_set: DataSet, classes: Sequence[str]) -> Image
     digest = hashlib.sha256()
 
     def files() -> Iterator[tuple[re.Match[str], bytes]]:
-        for split in ("train", "test"):
+        for split in SPLITS:
             for label in classes:
                 for file in sorted((path / split / label).iterdir()):
                     match = _wanted(f"{split}/{label}/{file.name}", classes)
@@ -149,26 +242,15 @@ def _from_images(
     data_set: DataSet,
     classes: Sequence[str],
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    size = int(np.prod(data_set.image_shape))
-    by_number: dict[tuple[str, str], dict[str, np.ndarray]] = {
-        (split, name): {} for split in ("train", "test") for name in classes
-    }
+    """The images of each class in the order of their numbers."""
+    images: dict[tuple[str, ...], np.ndarray] = {}
     for match, content in files:
-        where, images = f"{path}: {match[0]}", by_number[match["split"], match["label"]]
-        if match["number"] in images:
+        where, place = f"{path}: {match[0]}", match.groups()
+        if place in images:
             raise InputError(where, "this image a second time", "every image once")
-        images[match["number"]] = _decode(where, content, data_set)
-    return {
-        split: stack(
-            [
-                np.array(
-                    [pixels for _, pixels in sorted(by_number[split, name].items())], np.uint8
-                ).reshape(-1, size)
-                for name in classes
-            ]
-        )
-        for split in ("train", "test")
-    }
+        images[place] = _decode(where, content, data_set)
+    listed = [(split, name, images[split, name, each]) for split, name, each in sorted(images)]
+    return by_split(listed, SPLITS, data_set, classes)
 
 
 def _decode(where: str, content: bytes, data_set: DataSet) -> np.ndarray:

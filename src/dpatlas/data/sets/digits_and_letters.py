@@ -3,10 +3,9 @@
 import numpy as np
 
 from dpatlas.data.definitions import Drawn
-from dpatlas.data.generated import fonts, generated_set, strokes
+from dpatlas.data.generated import generated_set
 from dpatlas.data.generated.ink import SIDE
-from dpatlas.data.sets.fonts import DRAW_DIGITS, DRAW_LETTERS
-from dpatlas.data.sets.strokes import SKELETONS
+from dpatlas.data.sets import fonts, strokes
 
 
 def draw(draws: np.random.Generator, labels: np.ndarray) -> np.ndarray:
@@ -16,8 +15,8 @@ def draw(draws: np.random.Generator, labels: np.ndarray) -> np.ndarray:
     pixels = np.empty((len(labels), SIDE * SIDE), np.uint8)
     for members, draw, first in (
         (digit & by_pen, strokes.draw, 0),
-        (digit & ~by_pen, DRAW_DIGITS, 0),
-        (~digit, DRAW_LETTERS, len(fonts.DIGITS)),
+        (digit & ~by_pen, fonts.DRAW_DIGITS, 0),
+        (~digit, fonts.DRAW_LETTERS, len(fonts.DIGITS)),
     ):
         pixels[members] = draw(draws, labels[members] - first)
     return pixels
@@ -27,7 +26,7 @@ SETS = (
     generated_set(
         "digits-and-letters",
         "digits by pen and in 16 free fonts, and 36 letters",
-        Drawn(fonts.DIGITS + fonts.LETTERS, draw, SKELETONS),
+        Drawn(fonts.DIGITS + fonts.LETTERS, draw, strokes.LOOKED_UP),
         only_public=True,
     ),
 )

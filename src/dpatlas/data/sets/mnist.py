@@ -5,7 +5,6 @@ How a file is packed does not matter: its content must be the official one to th
 
 import gzip
 import hashlib
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from dpatlas.base.canonical import canonical_json, sha256
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
-from dpatlas.data.official import by_class, folders
+from dpatlas.data.official import DAMAGED, by_class, folders
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
 
@@ -59,7 +58,6 @@ IMAGES = {"train": "train-images-idx3-ubyte", "test": "t10k-images-idx3-ubyte"}
 LABELS = {"train": "train-labels-idx1-ubyte", "test": "t10k-labels-idx1-ubyte"}
 UNSIGNED_BYTES = 0x08
 OFFICIAL_CONTENT = "idx files, official content"
-DAMAGED = (gzip.BadGzipFile, zlib.error, EOFError)
 
 
 def locate(data_set: DataSet, searched: Sequence[Path]) -> Source | None:
@@ -132,6 +130,5 @@ def _content(path: Path, size: int) -> bytes:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             return stream.read(size + 1)
     except DAMAGED as error:
-        raise InputError(
-            str(path), f"a truncated or damaged gzip file ({error})", "a whole file"
-        ) from None
+        found = f"a truncated or damaged gzip file ({error})"
+        raise InputError(str(path), found, "a whole file") from None

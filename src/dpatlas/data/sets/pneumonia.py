@@ -3,36 +3,40 @@
 PneumoniaMNIST is the archive at 28 x 28 pixels; its training and validation parts together are the
 archive's training part. Files are read in place. Nothing is unpacked to disk, so names inside an
 archive never become paths: a member counts if its whole name is one that is expected.
-A list of images and labels beside a copy may choose from it: `dpatlas.data.xray_labels`.
+A list of images and labels beside a copy may choose from it: it decides which images belong to the
+data set and what they show, whatever their folders and names say.
 
 A record is an image. Some children have several, so a guarantee per record is not one per child.
 """
 
 import contextlib
+import csv
 import hashlib
 import io
 import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from dpatlas.base.canonical import sha256
-from dpatlas.data import xray_labels
-from dpatlas.data.bounded import check_size, read_file
+from dpatlas.data.bounded import central_square, check_size, jpeg, read_file, undamaged
 from dpatlas.data.definitions import DataSet, Scaling
 from dpatlas.data.official import (
     OFFICIAL_ARCHIVE,
     OFFICIAL_BATCHES,
     by_class,
+    by_split,
+    damaged,
     first_copy,
     folders,
+    official_marks,
 )
-from dpatlas.data.pictures import central_square, jpeg
 from dpatlas.data.sources import Images, Source, file_digest
 from dpatlas.errors import InputError
 
@@ -86,19 +90,16 @@ def _cleaned(entry: DataSet) -> DataSet:
     )
 
 
-PNEUMONIA_CAUSES_CLEANED = _cleaned(PNEUMONIA_CAUSES)
-PNEUMONIA_224_CLEANED = _cleaned(PNEUMONIA_224)
 SETS = (
     PNEUMONIA,
     PNEUMONIA_CAUSES,
     PNEUMONIA_224,
-    PNEUMONIA_CAUSES_CLEANED,
-    PNEUMONIA_224_CLEANED,
+    _cleaned(PNEUMONIA_CAUSES),
+    _cleaned(PNEUMONIA_224),
 )
 
 
 FOLDER = "pneumonia"
-ARCHIVE_NAME = "ChestXRay2017.zip"
 UNPACKED_NAME = "chest_xray"
 NPZ_NAME = "pneumoniamnist.npz"
 # As the authors of MedMNIST publish it.
@@ -108,7 +109,8 @@ MEMBER = re.compile(
     r"chest_xray/(?P<split>train|test)/(?P<folder>NORMAL|PNEUMONIA)/"
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]*)\.jpe?g"
 )
-PARTS = [(split, name) for split in ("train", "test") for name in ("NORMAL", "PNEUMONIA")]
+SPLITS = ("train", "test")
+PARTS = [(split, name) for split in SPLITS for name in ("NORMAL", "PNEUMONIA")]
 CAUSES = ("bacteria", "virus")
 # The errors that zipfile raises for damaged bytes.
 DAMAGED = (
@@ -118,7 +120,6 @@ DAMAGED = (
     EOFError,
     OSError,
     RuntimeError,
-    UnicodeDecodeError,
     ValueError,
 )
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -129,6 +130,9 @@ SMALLEST_SIDE = 28
 LARGEST_MEMBER = 1 << 24
 LARGEST_IMAGE = 1 << 24
 MOST_IMAGES = 1 << 14
+COLUMNS = ["file", "label"]
+# The list of all published images would have 0.5 MB.
+LARGEST_LIST = 1 << 23
 
 OFFICIAL_NPZ = "PneumoniaMNIST"
 OTHER_NPZ = "PneumoniaMNIST, not the published file"
@@ -169,7 +173,7 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
 
 def _marks(data_set: DataSet) -> dict[str, str]:
     """Names that a copy goes by, by kind of source; PneumoniaMNIST knows no causes."""
-    marks = {OFFICIAL_ARCHIVE: ARCHIVE_NAME, OFFICIAL_BATCHES: f"{UNPACKED_NAME}/"}
+    marks = official_marks(PNEUMONIA)
     return marks | ({OFFICIAL_NPZ: NPZ_NAME} if "pneumonia" in data_set.classes else {})
 
 
@@ -177,8 +181,7 @@ def _read_archive(path: Path, data_set: DataSet, classes: Sequence[str]) -> Imag
     listing = _listing(path, data_set)
     with _archive(path) as archive:
         labels = _labels(path, set(archive.namelist()), data_set, classes, listing)
-        contents = ((name, _member(archive, name)) for name in labels)
-        splits = _splits(path, contents, labels, data_set, classes)
+        splits = _splits(path, labels, partial(_member, archive), data_set, classes)
     digest = file_digest(path, "sha256")
     if listing is not None:
         lines = f"{path.name} {digest}\n{data_set.label_file} {sha256(listing)}\n"
@@ -200,13 +203,12 @@ def _read_folder(path: Path, data_set: DataSet, classes: Sequence[str]) -> Image
     labels = _labels(path, members, data_set, classes, listing)
     digest = hashlib.sha256()
 
-    def contents() -> Iterator[tuple[str, bytes]]:
-        for name in labels:
-            content = read_file(path.parent / name, LARGEST_MEMBER)
-            digest.update(f"{name} {sha256(content)}\n".encode())
-            yield name, content
+    def content_of(name: str) -> bytes:
+        content = read_file(path.parent / name, LARGEST_MEMBER)
+        digest.update(f"{name} {sha256(content)}\n".encode())
+        return content
 
-    splits = _splits(path, contents(), labels, data_set, classes)
+    splits = _splits(path, labels, content_of, data_set, classes)
     if listing is not None:
         digest.update(f"{data_set.label_file} {sha256(listing)}\n".encode())
     return Images(splits, f"sha256:{digest.hexdigest()}")
@@ -216,7 +218,7 @@ def _listing(path: Path, data_set: DataSet) -> bytes | None:
     """The list of labels beside a copy, for data sets that are defined by one."""
     if not data_set.label_file:
         return None
-    return read_file(path.parent / data_set.label_file, xray_labels.LARGEST_LIST)
+    return read_file(path.parent / data_set.label_file, LARGEST_LIST)
 
 
 def _labels(
@@ -232,35 +234,78 @@ def _labels(
         labels = {name: _class_of(match, data_set) for name, match in matches.items() if match}
     else:
         label_file = path.parent / data_set.label_file
-        labels = xray_labels.listed(label_file, listing, MEMBER, data_set.classes)
-        xray_labels.check(label_file, labels, members, data_set.totals)
+        labels = _listed(label_file, listing, data_set.classes)
+        _check_listed(label_file, labels, members, data_set.totals)
     if len(labels) > MOST_IMAGES:
         raise InputError(str(path), f"{len(labels)} images", f"{MOST_IMAGES} at most")
     return {name: label for name, label in sorted(labels.items()) if label in classes}
 
 
+def _listed(path: Path, content: bytes, classes: Sequence[str]) -> dict[str, str]:
+    """Path in the archive -> class, in the order of the list in `content`, a csv with a header.
+
+    Raises InputError with the line, for another header, a line that is no path and label, an
+    unknown label, and an image that is listed twice.
+    """
+    try:
+        reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        rows = [(reader.line_num, row) for row in reader if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(str(path), f"no csv file ({error})", "a csv file in UTF-8") from None
+    if not rows or rows[0][1] != COLUMNS:
+        found = ",".join(rows[0][1]) if rows else "an empty file"
+        raise InputError(f"{path}: line 1", repr(found[:80]), ",".join(COLUMNS))
+    labels: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    for line, row in rows[1:]:
+        where = f"{path}: line {line}"
+        if len(row) != len(COLUMNS):
+            raise InputError(where, f"{len(row)} columns", " and ".join(COLUMNS))
+        file, label = row
+        if not MEMBER.fullmatch(file):
+            allowed = "chest_xray/, train/ or test/, NORMAL/ or PNEUMONIA/, and a name in .jpeg"
+            raise InputError(where, repr(file[:200]), allowed)
+        if label not in classes:
+            raise InputError(where, f"label {label[:80]!r}", " | ".join(classes))
+        if file in labels:
+            found = f"{file}, which line {lines[file]} has too"
+            raise InputError(where, found, "every image once")
+        labels[file], lines[file] = label, line
+    return labels
+
+
+def _check_listed(
+    path: Path, labels: Mapping[str, str], members: Collection[str], totals: Mapping[str, int]
+) -> None:
+    """InputError unless all images of the list are `members` and each split has its total."""
+    counts = dict.fromkeys(totals, 0)
+    for file in labels:
+        split = file.split("/")[1]
+        counts[split] += 1
+        if file in members:
+            continue
+        others = (file.replace(f"/{split}/", f"/{other}/", 1) for other in totals)
+        elsewhere = next((other for other in others if other in members), None)
+        hint = f", but {elsewhere} is" if elsewhere else ""
+        allowed = "images of the copy beside this list, each in its own split"
+        raise InputError(str(path), f"{file}, which is not in the copy{hint}", allowed)
+    for split, total in totals.items():
+        if counts[split] != total:
+            raise InputError(str(path), f"{counts[split]} {split} images", f"{total} of them")
+
+
 def _splits(
     path: Path,
-    contents: Iterable[tuple[str, bytes]],
     labels: Mapping[str, str],
+    content_of: Callable[[str], bytes],
     data_set: DataSet,
     classes: Sequence[str],
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    images: dict[str, list[np.ndarray]] = {"train": [], "test": []}
-    names: dict[str, list[str]] = {"train": [], "test": []}
-    for name, content in contents:
-        split = name.split("/")[1]
-        images[split].append(_decode(f"{path}: {name}", content, data_set))
-        names[split].append(labels[name])
-    size = int(np.prod(data_set.image_shape))
-    return {
-        split: by_class(
-            np.array(images[split], dtype=np.uint8).reshape(-1, size),
-            np.array(names[split], dtype=object),
-            classes,
-        )
-        for split in images
-    }
+    images = (
+        (name.split("/")[1], label, _decode(f"{path}: {name}", content_of(name), data_set))
+        for name, label in labels.items()
+    )
+    return by_split(images, SPLITS, data_set, classes)
 
 
 def _class_of(match: re.Match[str], data_set: DataSet) -> str:
@@ -317,14 +362,9 @@ def _labelled(
 def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     if name not in archive.namelist():
         raise InputError(str(archive.filename), f"no {name}", "the six arrays of PneumoniaMNIST")
-    content = _member(archive, name)
-    try:
+    content, where = _member(archive, name), f"{archive.filename}: {name}"
+    with undamaged(where, "a damaged array or one of objects", "an array of bytes"):
         return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-    # A damaged header can raise nearly anything, and every one of them means the same.
-    except Exception:
-        raise InputError(
-            f"{archive.filename}: {name}", "a damaged array or one of objects", "an array of bytes"
-        ) from None
 
 
 @contextlib.contextmanager
@@ -336,9 +376,7 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
         except InputError:
             raise
         except DAMAGED as error:
-            raise InputError(
-                str(path), f"a truncated or damaged archive ({error})", "a whole archive"
-            ) from None
+            raise damaged(path, error) from None
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from dpatlas.data.definitions import DataSet, RemoteFile, Scaling
-from dpatlas.data.official import first_copy, folders, official_files, official_marks, stack
+from dpatlas.data.official import by_class, first_copy, folders, official_files, official_marks
 from dpatlas.data.sets.cifar10 import CIFAR10
 from dpatlas.data.sources import Images, Source
 from dpatlas.errors import InputError
@@ -55,14 +55,11 @@ STL10_32 = replace(
     image_shape=CIFAR10.image_shape,
     scaling=CIFAR10.scaling,
 )
-SETS = (
-    STL10,
-    STL10_32,
-)
+SETS = (STL10, STL10_32)
 
 
-# Folder inside the archive, and sub-folder for local copies, for both data sets.
-FOLDER, FAMILY = "stl10_binary", "stl10"
+# Sub-folder for local copies of both data sets.
+FAMILY = "stl10"
 CHANNELS, SIDE = 3, 96
 IMAGE_BYTES = CHANNELS * SIDE**2
 
@@ -70,7 +67,7 @@ IMAGE_BYTES = CHANNELS * SIDE**2
 def locate(data_set: DataSet, searched: Sequence[Path]) -> Source | None:
     """The best copy in `searched` or in their sub-folders `stl10`: packed before unpacked."""
     candidates = folders(searched, FAMILY, data_set.name)
-    return first_copy(official_marks(data_set, FOLDER), candidates)
+    return first_copy(official_marks(data_set), candidates)
 
 
 def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
@@ -79,13 +76,12 @@ def read(source: Source, data_set: DataSet, classes: Sequence[str]) -> Images:
     Raises InputError, with the file and what is wrong, for a wrong md5, a truncated or damaged
     archive, a missing file, and for labels or images that do not fit together.
     """
-    files, checksum = official_files(source, data_set, FOLDER)
+    files, checksum = official_files(source, data_set)
     codes = [data_set.classes.index(name) for name in classes]
     splits = {}
     for split in data_set.counts:
         pixels, labels = _split(source.required_path, files, split, len(data_set.classes))
-        side = data_set.image_shape[1]
-        splits[split] = stack([_averaged(pixels[labels == code], side) for code in codes])
+        splits[split] = by_class(_averaged(pixels, data_set.image_shape[1]), labels, codes)
     return Images(splits, checksum)
 
 
