@@ -267,7 +267,7 @@ class TrainingBySettings:
         choice.ledger(ran, **self.accounts)
         # Settings and score, facts for the ledger, and weights of the best trial so far.
         best: dict[str, Any] = {}
-        told = False
+        say(f"{job.spec.id}: the number of trials is secret: no progress is shown")
 
         def secret_network(trial: int) -> nn.Module:
             """A network whose initial weights are as secret as the noise."""
@@ -275,15 +275,11 @@ class TrainingBySettings:
 
         def if_best(trial: int) -> dict[str, Any]:
             """What the job keeps of a trial; nothing unless it scores above all before it."""
-            nonlocal told
             settings: dict[str, Any] = choice.settings(noise, trial)
             phase = replace(self.phase, **settings)
             training = self._training(secret_network(trial), noise, phase, trial)
             # Saved before the first step, since the number of trials depends on the noise's secret.
             stages.save()
-            if not told:
-                say(f"{job.spec.id}: the number of trials is secret: no progress is shown")
-                told = True
             stages.finish(training)
             right = inputs.right(training.model, job.device)
             score = right / validated
