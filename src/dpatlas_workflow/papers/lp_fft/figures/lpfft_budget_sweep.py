@@ -9,14 +9,12 @@ from dpatlas_workflow.papers.lp_fft.figures.arms import (
     PLACE,
     STRATEGIES,
     arms,
-    level,
-    series_looks,
-    series_name,
-)
-from dpatlas_workflow.papers.lp_fft.figures.strategy_panels import (
     common_note,
     in_lines,
+    level,
     panel_title,
+    series_looks,
+    series_name,
 )
 from dpatlas_workflow.show.look import MUTED, Look, ramp
 from dpatlas_workflow.show.panel import Axis, Legend, Panel, ShownFigure, accuracy, points, series
@@ -43,11 +41,6 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
     clipped = _clip_panels(arms(records, "clip_sweep"), trained)
     if not swept:
         raise InputError("--records", "no strategy of two phases", "at least one lp-fft")
-    return sweep_figure(swept, clipped)
-
-
-def sweep_figure(swept: list[list[Row]], clipped: list[list[Row]]) -> ShownFigure:
-    """The figure of these panels, rows of its csv: along the share of LP, and the clip bound."""
     front, rest = _front(swept)
     heading = "Scenarios whose best shares of LP differ at the largest noise" if rest else ""
     looks = _looks(row for rows in swept for row in rows)

@@ -9,13 +9,11 @@ from dpatlas_workflow.papers.lp_fft.figures.arms import (
     PAPER_SHARE,
     PLACE,
     arms,
-    series_looks,
-    series_name,
-)
-from dpatlas_workflow.papers.lp_fft.figures.strategy_panels import (
     common_note,
     in_lines,
     panel_title,
+    series_looks,
+    series_name,
 )
 from dpatlas_workflow.papers.lp_fft.published import BY_METHOD, printed_of
 from dpatlas_workflow.show.panel import Axis, Panel, ShownFigure, accuracy, points, printed
@@ -38,11 +36,8 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
     scenarios = grouped(arms(records, "strategies", "lora"), *PLACE)
     if not scenarios:
         raise InputError("--records", "no strategies", "at least one record of kind strategies")
-    return utility_figure([row for rows in scenarios.values() for row in _with_printed(rows)])
-
-
-def utility_figure(rows: list[Row]) -> ShownFigure:
-    """The figure of these rows of its csv: all panels have the same axes and looks."""
+    rows = [row for shown in scenarios.values() for row in _with_printed(shown)]
+    # All panels have the same axes and looks.
     epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"]})
     free, line = _aside(epsilons)
     ticks = {epsilon: f"{epsilon:.2g}" for epsilon in epsilons}
@@ -61,8 +56,8 @@ def utility_figure(rows: list[Row]) -> ShownFigure:
         drawn += points(private, at, looks, series_name)
         drawn += printed(where(shown, source=PRINTED), at, looks, series_name)
         both = private and any(row["epsilon"] is None for row in shown)
-        title = panel_title(shown[0])
-        panels.append(Panel(title, x, accuracy(), drawn, upright=[line] if both else []))
+        upright = [line] if both else []
+        panels.append(Panel(panel_title(shown[0]), x, accuracy(), drawn, upright=upright))
     grid = in_lines(panels, MANY if len(panels) > FEW else FEW)
     return ShownFigure([grid], ("source", *ARM_COLUMNS), rows, _utility_notes(rows))
 
