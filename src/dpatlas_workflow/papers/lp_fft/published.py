@@ -54,6 +54,15 @@ class PrintedAccuracy:
         """Epsilon at that noise; infinite without privacy."""
         return EPSILONS.get(self.noise_multiplier, math.inf)
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The accuracy as a fraction, as columns of a row, with our name of the strategy."""
+        return {
+            "strategy": BY_METHOD[self.method],
+            "value": round(self.accuracy / 100, 4),
+            "standard_error": round(self.standard_error / 100, 4),
+        }
+
 
 def _cells(table: int, file: str) -> tuple[PrintedAccuracy, ...]:
     return tuple(

@@ -69,11 +69,9 @@ def _with_printed(rows: Sequence[Row]) -> list[Row]:
         {
             **{name: first[name] for name in (*SCENARIO, "runs")},
             "source": PRINTED,
-            "strategy": BY_METHOD[cell.method],
+            **cell.shown,
             "share": SHARES.get(BY_METHOD[cell.method], PAPER_SHARE),
             "epsilon": None if math.isinf(cell.epsilon) else cell.epsilon,
-            "value": round(cell.accuracy / 100, 4),
-            "standard_error": round(cell.standard_error / 100, 4),
         }
         for cell in printed_of(first)
     ]

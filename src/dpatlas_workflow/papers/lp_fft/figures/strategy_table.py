@@ -21,7 +21,6 @@ from dpatlas_workflow.papers.lp_fft.figures.arms import (
 from dpatlas_workflow.papers.lp_fft.published import (
     BACKBONES,
     BATCH,
-    BY_METHOD,
     EPOCHS,
     PRIVATE_DATA,
     TABLE_1,
@@ -73,9 +72,7 @@ def _printed_rows(cells: Sequence[PrintedAccuracy], runs: Sequence[str]) -> list
             "pretrained_on": BACKBONES[cell.backbone][1],
             "n_train": N,
             "batch": BATCH,
-            "strategy": BY_METHOD[cell.method],
-            "value": round(cell.accuracy / 100, 4),
-            "standard_error": round(cell.standard_error / 100, 4),
+            **cell.shown,
             "printed_epsilon": None if math.isinf(cell.epsilon) else cell.epsilon,
             "noise_multiplier": cell.noise_multiplier,
             "epsilon": cell.recomputed_epsilon if cell.noise_multiplier else None,

@@ -22,24 +22,7 @@ from dpatlas.formulas.lp_fft.relu import (
     lp_relu_loss_bounds,
 )
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas_workflow.papers.lp_fft.jobs.linear import (
-    fine_tuning,
-    largest_noise,
-    least_head_variance,
-    linear_problem,
-    probing,
-    step_deviations,
-)
-from dpatlas_workflow.papers.lp_fft.jobs.relu import (
-    ReluNet,
-    class_sums,
-    diffusion_losses,
-    directions,
-    hidden,
-    labels,
-    log_losses,
-    zeroth_order_losses,
-)
+from dpatlas_workflow.papers.lp_fft.jobs import linear, relu
 from dpatlas_workflow.papers.lp_fft.jobs.theory import LEDGER, draws, means_with_errors
 from dpatlas_workflow.papers.lp_fft.records.dynamics import (
     RECORD,
@@ -99,15 +82,15 @@ def _relu_rows(job: Job, fields: ReluNets, phase: Phase, heads: Heads, number: i
     sigmas, times = np.array(plan.sigmas, float)[:, None], np.array(fields.times)
     every = max(1, round(fields.times[0] / fields.step))
     clock: dict[str, Any] = {"step": fields.step, "every": every, "count": len(times)}
-    zeroth = zeroth_order_losses(net, x, y, phase, sigma=sigmas, **clock)
+    zeroth = relu.zeroth_order_losses(net, x, y, phase, sigma=sigmas, **clock)
     names: dict[str, Any] = {"phase": phase, "heads": heads, "draw": number}
     rng = draws(job, "diffusion", **names)
     paths = (len(sigmas), plan.paths)
     v = np.broadcast_to(net.v, (*paths, *net.v.shape))
     W = net.W if phase == "head" else np.broadcast_to(net.W, (*paths, *net.W.shape))
-    losses = diffusion_losses(ReluNet(v, W), x, y, phase, sigma=sigmas, rng=rng, **clock)
+    losses = relu.diffusion_losses(relu.ReluNet(v, W), x, y, phase, sigma=sigmas, rng=rng, **clock)
     mean, error = losses.mean(2), losses.std(2, ddof=1) / math.sqrt(plan.paths)
-    starts = class_sums(np.exp(log_losses(net, x, y)), y)
+    starts = relu.class_sums(np.exp(relu.log_losses(net, x, y)), y)
     rows = []
     for i, sigma in enumerate(plan.sigmas):
         for k, label in enumerate(CLASSES):
@@ -130,26 +113,26 @@ def _relu_rows(job: Job, fields: ReluNets, phase: Phase, heads: Heads, number: i
 
 def _network(
     job: Job, fields: ReluNets, phase: Phase, heads: Heads, number: int
-) -> tuple[np.ndarray, np.ndarray, ReluNet]:
+) -> tuple[np.ndarray, np.ndarray, relu.ReluNet]:
     """Unit records and features in two opposite cones, the same for every phase and head.
 
     For FFT each class's head entries are scaled to the norm of its features (a balanced start).
     `aligned` heads have the signs of their classes.
     """
     rng = draws(job, "networks", draw=number)
-    y, c = labels(fields.records), labels(fields.hidden)
-    x = y[:, None] * directions(rng, y.shape, fields.inputs, fields.angle)
-    W = c[:, None] * directions(rng, c.shape, fields.inputs, fields.angle)
+    y, c = relu.labels(fields.records), relu.labels(fields.hidden)
+    x = y[:, None] * relu.directions(rng, y.shape, fields.inputs, fields.angle)
+    W = c[:, None] * relu.directions(rng, c.shape, fields.inputs, fields.angle)
     v = math.sqrt(fields.head_variance) * rng.standard_normal(c.shape)
     if phase == "all":
         for label in CLASSES:
             members = c == label
             v[members] *= np.linalg.norm(W[members]) / np.linalg.norm(v[members])
-    return x, y, ReluNet(c * np.abs(v) if heads == "aligned" else v, W)
+    return x, y, relu.ReluNet(c * np.abs(v) if heads == "aligned" else v, W)
 
 
 def _bracket(
-    net: ReluNet,
+    net: relu.ReluNet,
     x: np.ndarray,
     y: np.ndarray,
     label: int,
@@ -158,10 +141,10 @@ def _bracket(
     times: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Thm 4.2 or 4.3 for the loss of one class at all times."""
-    records, neurons = y == label, labels(len(net.v)) == label
-    start = float(np.exp(log_losses(net, x, y))[records].sum())
+    records, neurons = y == label, relu.labels(len(net.v)) == label
+    start = float(np.exp(relu.log_losses(net, x, y))[records].sum())
     if phase == "head":
-        features = hidden(net, x)[records][:, neurons]
+        features = relu.hidden(net, x)[records][:, neurons]
         return lp_relu_loss_bounds(features, start, sigma, times)
     v, W = net.v[neurons], net.W[neurons]
     return fft_relu_loss_bounds(1.0, data_coherence(x, y), v, W.T, start, sigma, times)
@@ -202,9 +185,9 @@ def _probing(job: Job, fields: LinearProbing) -> dict[str, list[float]]:
     rng = draws(job, "linear")
     h, variance, sigma2 = fields.hidden, fields.head_variance, fields.sigma2
     times = np.array(fields.times, float)
-    problem = linear_problem(rng, fields.records, fields.inputs, h, reached=fields.b_norm2)
+    problem = linear.linear_problem(rng, fields.records, fields.inputs, h, reached=fields.b_norm2)
     v = math.sqrt(variance) * rng.standard_normal((fields.paths, h))
-    heads = list(probing(problem, v, sigma2, fields.times, rng))
+    heads = list(linear.probing(problem, v, sigma2, fields.times, rng))
     norms, norm_errors = means_with_errors(np.sum(each**2, axis=1) for each in heads)
     losses, loss_errors = means_with_errors(map(problem.losses, heads))
     y_norm2, b_norm2 = float(problem.Y @ problem.Y), float(problem.b @ problem.b)
@@ -238,19 +221,19 @@ def _fine_tuning(job: Job, fields: LinearFineTuning, d: int, h: int) -> Row:
     `noise_share` of the largest. Euler steps have the size `step` / (h beta).
     """
     rng = draws(job, "fine-tuning", d=d, h=h)
-    problem = linear_problem(rng, d, d, h, reached=h / d)
+    problem = linear.linear_problem(rng, d, d, h, reached=h / d)
     xty_norm, b_norm2 = float(np.linalg.norm(problem.u)), float(problem.b @ problem.b)
-    variance = fields.head_excess * least_head_variance(h, d, xty_norm)
-    sigma2 = fields.noise_share * largest_noise(h, d, variance, xty_norm, b_norm2)
+    variance = fields.head_excess * linear.least_head_variance(h, d, xty_norm)
+    sigma2 = fields.noise_share * linear.largest_noise(h, d, variance, xty_norm, b_norm2)
     rate = float(fft_linear_rate(h * variance, sigma2, d))
     step = fields.step / (h * variance)
     every = max(1, round(fields.span / rate / step / fields.points))
-    states = fine_tuning(
+    states = linear.fine_tuning(
         math.sqrt(variance) * rng.standard_normal((fields.paths, h)),
         np.broadcast_to(problem.B, (fields.paths, h, d)),
         problem.residual,
         step=step,
-        deviations=step_deviations("layer-wise", sigma2, step, d),
+        deviations=linear.step_deviations("layer-wise", sigma2, step, d),
         steps=every * fields.points,
         rng=rng,
         every=every,

@@ -130,8 +130,4 @@ class QualityRun:
         return [*seen, *self.curves.tune(*given)[: len(late)]]
 
 
-KIND = Kind(
-    feature_quality,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-)
+KIND = Kind(feature_quality, record=RECORD, packages=("torch", "numpy", "scipy", "dp-accounting"))
