@@ -59,7 +59,15 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
     grids[0] = replace(grids[0], height=grids[0].height + HEADING_HEIGHT)
     rows = [row for panel in (*front, *rest, *clipped) for row in panel]
     legend = [*looks.values(), *_controls(where(rows, panel="share"))]
-    return ShownFigure(grids, ("panel", *ARM_COLUMNS), rows, _sweep_notes(rows), legend)
+    note = (
+        common_note(rows) + "; the darker, the more noise; a curve leads from FFT at 0 to LP at 100"
+    )
+    if any(row["strategy"] in CONTROLS for row in rows):
+        note += (
+            "; the controls change the learning rate at the step at which LP-FFT changes the phase "
+            "and nothing else: at the same share, their marks moved left and right of its marks"
+        )
+    return ShownFigure(grids, ("panel", *ARM_COLUMNS), rows, [note], legend)
 
 
 def _share_panels(rows: Sequence[Row]) -> list[list[Row]]:
@@ -82,14 +90,12 @@ def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[list[Row]]
     names = ("scenario", "data", "backbone", "noise_multiplier", "target_epsilon")
     panels = []
     for swept in grouped([row for row in rows if row["noise_multiplier"]], *names).values():
-        arms_swept = {(row["strategy"], row["share"]) for row in swept}
+        arms_swept = {series_name(row) for row in swept}
         clips = {row["max_grad_norm"] for row in swept}
         unswept = [
             row
-            for row in trained
-            if all(row[name] == swept[0][name] for name in names)
-            and (row["strategy"], row["share"]) in arms_swept
-            and row["max_grad_norm"] not in clips
+            for row in where(trained, **{name: swept[0][name] for name in names})
+            if series_name(row) in arms_swept and row["max_grad_norm"] not in clips
         ]
         panels.append([{"panel": "clip", **row} for row in [*swept, *unswept]])
     return panels
@@ -172,15 +178,3 @@ def _privacy(rows: Sequence[Row]) -> str:
     noise = f"{rows[0]['data']}: noise {rows[0]['noise_multiplier']:.3g}"
     epsilons = [row["epsilon"] for row in rows if row["epsilon"] is not None]
     return f"{noise}, $\\varepsilon$ = {span(epsilons, 3)}" if epsilons else f"{noise}, not private"
-
-
-def _sweep_notes(rows: Sequence[Row]) -> list[str]:
-    note = (
-        common_note(rows) + "; the darker, the more noise; a curve leads from FFT at 0 to LP at 100"
-    )
-    if any(row["strategy"] in CONTROLS for row in rows):
-        note += (
-            "; the controls change the learning rate at the step at which LP-FFT changes the phase "
-            "and nothing else: at the same share, their marks moved left and right of its marks"
-        )
-    return [note]

@@ -44,11 +44,9 @@ def theory_figure(
     return ShownFigure(grids, COLUMNS, rows, notes)
 
 
-def drawn(rows: Sequence[Row], looks: Iterable[Look], **style: Any) -> list[Series]:
+def drawn(rows: Sequence[Row], looks: Iterable[Look]) -> list[Series]:
     """The series that the rows name by the labels of the looks."""
-    return series(
-        rows, "x", {look.label: replace(look, size=MARKER_SIZE) for look in looks}, **style
-    )
+    return series(rows, "x", {look.label: replace(look, size=MARKER_SIZE) for look in looks})
 
 
 def mean_rows(

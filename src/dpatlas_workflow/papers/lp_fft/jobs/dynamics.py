@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -228,17 +229,11 @@ def _fine_tuning(job: Job, fields: LinearFineTuning, d: int, h: int) -> Row:
     rate = float(fft_linear_rate(h * variance, sigma2, d))
     step = fields.step / (h * variance)
     every = max(1, round(fields.span / rate / step / fields.points))
-    states = linear.fine_tuning(
-        math.sqrt(variance) * rng.standard_normal((fields.paths, h)),
-        np.broadcast_to(problem.B, (fields.paths, h, d)),
-        problem.residual,
-        step=step,
-        deviations=linear.step_deviations("layer-wise", sigma2, step, d),
-        steps=every * fields.points,
-        rng=rng,
-        every=every,
-    )
-    losses, errors = means_with_errors(problem.losses(*state) for state in states)
+    v = math.sqrt(variance) * rng.standard_normal((fields.paths, h))
+    start = v, np.broadcast_to(problem.B, (fields.paths, h, d))
+    plan: dict[str, Any] = {"sigma2": sigma2, "step": step, "steps": every * fields.points}
+    states = linear.diffusion(problem, start, "layer-wise", rng, every=every, **plan)
+    losses, errors = means_with_errors(problem.losses(*state) for state in islice(states, 1, None))
     times = step * every * np.arange(1, fields.points + 1)
     y_norm2 = float(problem.Y @ problem.Y)
     bound = fft_linear_loss_bound(times, h, variance, y_norm2, xty_norm, sigma2, d)

@@ -17,9 +17,9 @@ from dpatlas.formulas.lp_fft.imbalance import (
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas_workflow.papers.lp_fft.jobs.linear import (
     LinearProblem,
+    diffusion,
     fine_tuning,
     linear_problem,
-    step_deviations,
 )
 from dpatlas_workflow.papers.lp_fft.jobs.theory import LEDGER, draws, means_with_errors
 from dpatlas_workflow.papers.lp_fft.records.imbalance import (
@@ -90,28 +90,18 @@ def _gap_error(eigenvalues: np.ndarray) -> float:
 def _mean_eigenvalue(job: Job, fields: ImbalanceDrift, noise: LayerNoise) -> Row:
     """Change of the mean eigenvalue in time by Euler steps, with both formulas for it."""
     rng = draws(job, "imbalance-drift", noise=noise)
-    sigma2, step, d = fields.sigma2, fields.step, fields.inputs
     problem, v, B = _paths(rng, fields)
-    states = fine_tuning(
-        v,
-        B,
-        problem.residual,
-        step=step,
-        deviations=step_deviations(noise, sigma2, step, d),
-        steps=fields.steps,
-        rng=rng,
-        every=fields.every,
-    )
     start = _diagonal_mean(v, B)
-    changes, errors = means_with_errors(
-        _diagonal_mean(*state) - start for state in chain([(v, B)], states)
-    )
-    times = [taken * step for taken in range(0, fields.steps + 1, fields.every)]
+    plan = {name: getattr(fields, name) for name in ("sigma2", "step", "steps", "every")}
+    states = diffusion(problem, (v, B), noise, rng, **plan)
+    changes, errors = means_with_errors(_diagonal_mean(*state) - start for state in states)
+    times = fields.step * np.arange(0, fields.steps + 1, fields.every)
     lines = {
-        convention: (imbalance_drift(d, sigma2, noise, convention) * np.array(times)).tolist()
-        for convention in ("paper", "exact")
+        name: (imbalance_drift(fields.inputs, fields.sigma2, noise, name) * times).tolist()
+        for name in ("paper", "exact")
     }
-    return {"noise": noise, "times": times, "change": changes, "error": errors, **lines}
+    row = {"noise": noise, "times": times.tolist(), "change": changes, "error": errors}
+    return {**row, **lines}
 
 
 def _diagonal_mean(v: np.ndarray, B: np.ndarray) -> np.ndarray:

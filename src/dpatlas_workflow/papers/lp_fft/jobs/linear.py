@@ -135,15 +135,30 @@ def fine_tuning(
             yield v, B
 
 
+def diffusion(
+    problem: LinearProblem,
+    start: State,
+    noise: str,
+    rng: np.random.Generator,
+    *,
+    sigma2: float,
+    step: float,
+    **count: int,
+) -> Iterator[State]:
+    """The start, and states by Euler steps of Eq. 122 (uniform noise) or 127 (layer-wise).
+
+    count: `steps` and `every` of `fine_tuning`.
+    """
+    deviation = math.sqrt(2 * sigma2 * step)
+    head = deviation * (math.sqrt(problem.B.shape[1]) if noise == "layer-wise" else 1.0)
+    sizes = (head, deviation)
+    yield start
+    yield from fine_tuning(*start, problem.residual, step=step, deviations=sizes, rng=rng, **count)
+
+
 def predictor(v: np.ndarray, B: np.ndarray) -> np.ndarray:
     """B^T v, (paths, d)."""
     return (v[:, None, :] @ B)[:, 0]
-
-
-def step_deviations(noise: str, sigma2: float, step: float, d: int) -> tuple[float, float]:
-    """Deviations of head and features in an Euler step of Eq. 122 (uniform) or 127 (layer-wise)."""
-    deviation = math.sqrt(2 * sigma2 * step)
-    return deviation * (math.sqrt(d) if noise == "layer-wise" else 1.0), deviation
 
 
 def least_head_variance(h: int, d: int, xty_norm: float) -> float:

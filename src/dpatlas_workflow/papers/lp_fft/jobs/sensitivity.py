@@ -1,7 +1,6 @@
 """lp_fft: gradient sensitivities of the layers of a linear network (Fig. 9)."""
 
 import math
-from itertools import chain
 
 import numpy as np
 
@@ -11,9 +10,8 @@ from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas_workflow.papers.lp_fft.jobs.linear import (
     LinearProblem,
     State,
-    fine_tuning,
+    diffusion,
     linear_problem,
-    step_deviations,
 )
 from dpatlas_workflow.papers.lp_fft.jobs.theory import (
     LEDGER,
@@ -126,17 +124,8 @@ def _drift(job: Job, fields: SensitivityDrift, noise: LayerNoise) -> Row:
         head, features = record_sensitivities(problem, *state)
         return head / features
 
-    states = fine_tuning(
-        v,
-        B,
-        problem.residual,
-        step=fields.step,
-        deviations=step_deviations(noise, fields.sigma2, fields.step, fields.d),
-        steps=fields.steps,
-        rng=rng,
-        every=fields.every,
-    )
-    ratios, errors = means_with_errors(map(ratio, chain([(v, B)], states)))
+    plan = {name: getattr(fields, name) for name in ("sigma2", "step", "steps", "every")}
+    ratios, errors = means_with_errors(map(ratio, diffusion(problem, (v, B), noise, rng, **plan)))
     row = {"noise": noise, "d": fields.d, "h": fields.hidden, "reading": fields.reading}
     steps = list(range(0, fields.steps + 1, fields.every))
     return {**row, "steps": steps, "ratio": ratios, "error": errors}
