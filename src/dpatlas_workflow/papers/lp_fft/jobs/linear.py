@@ -8,6 +8,7 @@ linear nets: theta moves by -grad dt + sqrt(2 sigma^2) dQ.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -143,7 +144,7 @@ def diffusion(
     *,
     sigma2: float,
     step: float,
-    **count: int,
+    **count: Any,
 ) -> Iterator[State]:
     """The start, and states by Euler steps of Eq. 122 (uniform noise) or 127 (layer-wise).
 

@@ -134,7 +134,7 @@ def zeroth_order_losses(
         return (*velocity(ReluNet(v, W), x, y, phase), drift)
 
     start = np.exp(log_losses(net, x, y))
-    state = (*net, np.broadcast_to(start, (len(sigma), len(y))))
+    state: State = (*net, np.broadcast_to(start, (len(sigma), len(y))))
     at_times = []
     for _ in range(count):
         for _ in range(every):
