@@ -53,16 +53,16 @@ def dynamics(job: Job) -> Outcome:
     and the loss of FFT for every d and h.
     """
     fields: DynamicsSpec = job.fields
-    draws = [
+    drawn = [
         (phase, heads, number)
         for phase, kinds in HEADS.items()
         for heads in kinds
         for number in range(getattr(fields.relu.phases, phase).draws)
     ]
     sizes = fields.fine_tuning.sizes
-    with Progress(len(draws) + 1 + len(sizes), job.spec.id) as progress:
+    with Progress(len(drawn) + 1 + len(sizes), job.spec.id) as progress:
         rows: list[Row] = []
-        for draw in draws:
+        for draw in drawn:
             rows += _relu_rows(job, fields.relu, *draw)
             progress.advance(draw[0])
         probed = _probing(job, fields.probing)
