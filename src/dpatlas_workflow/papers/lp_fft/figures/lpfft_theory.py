@@ -198,8 +198,8 @@ def _bracket(title: str, losses: Row, times: Sequence[float], phase: str) -> Mad
     values = {label: [losses["start"], *losses[label]] for label in curves}
     rows = [row for label in curves for row in curve_rows(name, Look(label, ""), at, values[label])]
     points = mean_rows(name, DIFFUSION, times, losses["diffusion"], losses["standard_error"])
-    ends = {"low": values["lower"], "high": values["upper"]}
-    between = Series(Look("", RED, "", ""), at, [math.nan] * len(at), **ends, band=True)
+    low, high, nothing = values["lower"], values["upper"], [math.nan] * len(at)
+    between = Series(Look("", RED, "", ""), at, nothing, low=low, high=high, band=True)
     shown = [between, *series(rows, "x", curves), *drawn(points, [DIFFUSION])]
     loss = Axis(f"loss of a class in {phase}", log=True)
     return Panel(title, Axis("time $t$"), loss, shown, legend=Legend()), rows + points
