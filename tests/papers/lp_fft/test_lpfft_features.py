@@ -30,8 +30,7 @@ from dpatlas.errors import InputError
 from dpatlas.models import backbone
 from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.papers.lp_fft.jobs import features
-from dpatlas_workflow.papers.lp_fft.jobs.curves import SHARED
-from dpatlas_workflow.papers.lp_fft.jobs.features import features_of, knn_accuracy
+from dpatlas_workflow.papers.lp_fft.jobs.features import SHARED, features_of, knn_accuracy
 
 MEASURED = ("private", "public", "accuracy")
 CONDITIONS = [(1.0, "fft"), (1.0, "lp-fft"), (4.0, "fft"), (4.0, "lp-fft")]

@@ -110,7 +110,7 @@ def lp_relu_coefficients(features, sigma) -> LossCoefficients:
     neuron's largest and smallest feature; B1 = sigma^2/2 (sum_i ||phi_i||^-2)^-1 and B2 =
     sigma^2/2 (sum_i ||phi_i||^4)^(1/2). A record that activates nothing makes B1 zero.
     """
-    features = _matrix("features", features)
+    features = _array("features", features, 2)
     norms2 = np.sum(features**2, axis=1)
     with np.errstate(divide="ignore"):
         least = 1 / np.sum(1 / norms2)
@@ -170,7 +170,7 @@ def fft_upper_coefficients(R, mu, v, W, sigma) -> FftUpperCoefficients:
 
     A = sum_j (v_j^2 + ||w_j||^2) at the start, B = R^2 mu^2, C = R^2 sigma^2 / 2.
     """
-    v, W = _vector("v", v), _matrix("W", W)
+    v, W = _array("v", v, 1), _array("W", W, 2)
     check_shape("v", v, W.shape[1:])
     return FftUpperCoefficients(
         float(np.sum(v**2) + np.sum(W**2)), R**2 * mu**2, R**2 * sigma**2 / 2
@@ -196,7 +196,7 @@ def data_coherence(x, y):
 
     x: (n, d) without zero rows, y: (n,).
     """
-    x, y = _matrix("x", x), _vector("y", y)
+    x, y = _array("x", x, 2), _array("y", y, 1)
     check_labels(y)
     check_shape("y", y, x.shape[:1])
     units = x / np.linalg.norm(x, axis=1, keepdims=True)
@@ -211,7 +211,7 @@ def tangent_kernel(x, W, v, trained="all"):
     W: (d, h), v: (h,). `head`: phi_i . phi_k. `all` adds x_i . x_k times the sum of v_j^2 over the
     neurons that both activate.
     """
-    x, W, v = _matrix("x", x), _matrix("W", W), _vector("v", v)
+    x, W, v = _array("x", x, 2), _array("W", W, 2), _array("v", v, 1)
     check_shape("v", v, W.shape[1:])
     outputs = x @ W
     features = np.maximum(outputs, 0.0)
@@ -239,17 +239,9 @@ def check_shape(name, values, shape):
         raise InputError(name, f"an array of shape {values.shape}", f"shape {tuple(shape)}")
 
 
-def _matrix(name, values):
-    return _of_dimension(name, values, 2)
-
-
-def _vector(name, values):
-    return _of_dimension(name, values, 1)
-
-
-def _of_dimension(name, values, count):
+def _array(name, values, axes):
     values = np.asarray(values, float)
-    if values.ndim != count or values.size == 0:
-        allowed = f"{count} axes and at least one element"
+    if values.ndim != axes or values.size == 0:
+        allowed = f"{axes} axes and at least one element"
         raise InputError(name, f"an array of shape {values.shape}", allowed)
     return values

@@ -9,22 +9,18 @@ from typing import Any
 from dpatlas.base.files import read_rows
 
 PRINTED = Path(__file__).parent / "printed"
+# By the name in the tables: the backbone and the data of its pre-training as printed; then ours, as
+# a part of the name of the architecture, and the name of the data.
 BACKBONES = {
-    "resnet18": ("ResNet18", "CIFAR-10"),
-    "mobilenetv3": ("MobileNet-v3", "CIFAR-10"),
-    "deit": ("Mini-DeiT-Ti", "ImageNet-1K"),
+    "resnet18": ("ResNet18", "CIFAR-10", "resnet18", "cifar10"),
+    "mobilenetv3": ("MobileNet-v3", "CIFAR-10", "mobilenet", "cifar10"),
+    "deit": ("Mini-DeiT-Ti", "ImageNet-1K", "deit", "imagenet"),
 }
 (_DATA,) = read_rows(PRINTED / "data.csv")
 PRIVATE_DATA = _DATA["dataset"]
-# Names of ours: strategies by the printed method; the private data and its number of
-# classes; by backbone, a part of the name of the architecture, and the data of the pre-training.
+# Names of ours: strategies by the printed method; the private data and its number of classes.
 BY_METHOD = {"LP": "lp", "LP-FFT": "lp-fft", "FFT": "fft", "LP-LoRA": "lp-lora", "LoRA": "lora"}
 _OUR_DATA = _DATA["data"], int(_DATA["classes"])
-_OURS = {
-    "resnet18": ("resnet18", "cifar10"),
-    "mobilenetv3": ("mobilenet", "cifar10"),
-    "deit": ("deit", "imagenet"),
-}
 # The setting in which noise multipliers are compared with the printed epsilons: Poisson batches,
 # one record added or removed, delta = 1 / n. The paper states the batch size, and the number of
 # epochs for one backbone alone.
@@ -58,6 +54,15 @@ class PrintedAccuracy:
         """Epsilon at that noise; infinite without privacy."""
         return EPSILONS.get(self.noise_multiplier, math.inf)
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The accuracy as a fraction, as columns of a row, with our name of the strategy."""
+        return {
+            "strategy": BY_METHOD[self.method],
+            "value": round(self.accuracy / 100, 4),
+            "standard_error": round(self.standard_error / 100, 4),
+        }
+
 
 def _cells(table: int, file: str) -> tuple[PrintedAccuracy, ...]:
     return tuple(
@@ -65,9 +70,7 @@ def _cells(table: int, file: str) -> tuple[PrintedAccuracy, ...]:
             table,
             row["backbone"],
             row["method"],
-            float(row["epsilon"]),
-            float(row["accuracy_percent"]),
-            float(row["standard_error"]),
+            *(float(row[name]) for name in ("epsilon", "accuracy_percent", "standard_error")),
         )
         for row in read_rows(PRINTED / file)
     )
@@ -84,7 +87,7 @@ def printed_of(setting: Mapping[str, Any]) -> list[PrintedAccuracy]:
     data = setting["data"].partition("-")[0], setting["classes"]
     names = [
         name
-        for name, (kind, source) in _OURS.items()
+        for name, (_, _, kind, source) in BACKBONES.items()
         if data == _OUR_DATA
         and kind in setting["architecture"]
         and setting["pretrained_on"] == source

@@ -42,7 +42,6 @@ from dpatlas_workflow.papers.lp_fft.records.strategies import (
     EmaDecay,
     LoraRank,
     StrategiesSpec,
-    Strategy,
     StrategyTraining,
 )
 from dpatlas_workflow.papers.lp_fft.records.strategies_tuning import (
@@ -195,8 +194,15 @@ class LpFftSettings(Privacy, StrategyTraining):
             raise InputError("accountant", found, "pld or auto; rdp with add_remove")
         swept = {"clip_sweep": self.swept} if self.swept else {}
         for path, scenario in {**_entries(self, *OF_SCENARIOS), **swept}.items():
-            fields = self.fields(scenario, StrategiesTuningSpec)
-            _check_strategies(path, scenario.strategies, fields)
+            fields, names = self.fields(scenario, StrategiesTuningSpec), scenario.strategies
+            check_rank(f"{path}.strategies", names, fields["lora_rank"])
+            tried = {part: len(fields["lrs"][part]) for name in names for part in STRATEGIES[name]}
+            if len(set(tried.values())) > 1:
+                found = ", ".join(f"{count} for {part}" for part, count in tried.items())
+                allowed = (
+                    "equally many for all that is trained, so that every strategy tries as many"
+                )
+                raise InputError(f"{path}.lrs", found, allowed)
         return self
 
 
@@ -225,16 +231,6 @@ def _check_names(scenarios: Mapping[str, Scenario]) -> None:
                 levels.add(level)
 
 
-def _check_strategies(path: str, names: list[Strategy], fields: Mapping[str, Any]) -> None:
-    """Check that LoRA's rank is there, and that strategies try as many rates."""
-    check_rank(f"{path}.strategies", names, fields["lora_rank"])
-    tried = {part: len(fields["lrs"][part]) for name in names for part in STRATEGIES[name]}
-    if len(set(tried.values())) > 1:
-        found = ", ".join(f"{count} for {part}" for part, count in tried.items())
-        allowed = "equally many for all that is trained, so that every strategy tries as many"
-        raise InputError(f"{path}.lrs", found, allowed)
-
-
 def groups(config: General) -> dict[str, list[Spec]]:
     """The paper's specs by group.
 
@@ -247,14 +243,12 @@ def groups(config: General) -> dict[str, list[Spec]]:
         check_private(config, f"{KEY}.{path}", entry.backbone, entry.data)
     _check_names(_entries(block, *OF_SCENARIOS))
     return {
-        **{group: _reported(tuned) for group, tuned in _tuned(config).items()},
-        "feature_quality": [
-            spec
-            for entry in block.feature_quality
-            for noise in entry.noise_multipliers
-            for spec in _quality(config, entry, noise)
-        ],
-        "umap": [spec for entry in block.umap for spec in _umap(config, entry)],
+        **{
+            group: [spec for tuned in of_group for spec in tuned.reported]
+            for group, of_group in _tuned(config).items()
+        },
+        "feature_quality": list(_quality(config)),
+        "umap": list(_umap(config)),
         **{
             kind: [run_spec(config, KEY, kind, getattr(block, kind).plain(), kind)]
             for kind in COMPUTED
@@ -277,21 +271,16 @@ def _tuned(config: General) -> dict[str, list[TunedRuns]]:
     }
 
 
-def _reported(tuned: list[TunedRuns]) -> list[Spec]:
-    return [spec for of_condition in tuned for spec in of_condition.reported]
-
-
 def _levels(config: General, scenarios: list[Scenario], group: str) -> Iterator[TunedRuns]:
     """Scenarios at every noise multiplier and at every epsilon that they name."""
     for scenario in scenarios:
         fields = _scenario(config, scenario, group)
         levels = [
-            *(("noise_multiplier", "noise", noise) for noise in scenario.noise_multipliers),
-            *(("epsilon", "eps", epsilon) for epsilon in scenario.epsilons),
+            *((f"noise{z:g}", {"noise_multiplier": z}) for z in scenario.noise_multipliers),
+            *((f"eps{epsilon:g}", {"epsilon": epsilon}) for epsilon in scenario.epsilons),
         ]
-        for key, short, value in levels:
-            name = f"{scenario.name}-{short}{value:g}"
-            yield _runs(config, scenario, {**fields, "level": {key: value}}, name)
+        for name, level in levels:
+            yield _runs(config, scenario, {**fields, "level": level}, f"{scenario.name}-{name}")
 
 
 def _clip_sweep(config: General) -> Iterator[TunedRuns]:
@@ -323,19 +312,23 @@ def _scenario(config: General, scenario: Scenario, group: str) -> dict[str, Any]
     return {**fields, "group": group, "scenario": scenario.name}
 
 
-def _quality(config: General, entry: FeatureQuality, noise: float) -> list[Spec]:
-    public = _pretraining_data(config, "feature_quality", entry)
-    fields = _private(config, entry, FeatureQualitySpec)
-    fields |= {"public_data": public, "noise_multiplier": noise}
-    name = f"quality-{entry.backbone}-noise{noise:g}"
-    runs = entry.runs, entry.runs_per_job
-    return run_blocks(config, KEY, "feature_quality", fields, name, *runs)
+def _quality(config: General) -> Iterator[Spec]:
+    """Feature quality, of every entry at every noise multiplier."""
+    for entry in config.lp_fft.feature_quality:
+        fields = _private(config, entry, FeatureQualitySpec)
+        fields["public_data"] = _pretraining_data(config, "feature_quality", entry)
+        for noise in entry.noise_multipliers:
+            at_noise = {**fields, "noise_multiplier": noise}
+            name = f"quality-{entry.backbone}-noise{noise:g}"
+            runs = entry.runs, entry.runs_per_job
+            yield from run_blocks(config, KEY, "feature_quality", at_noise, name, *runs)
 
 
-def _umap(config: General, entry: Umap) -> list[Spec]:
-    name = f"umap-{entry.data.name}-{entry.backbone}"
-    fields = _private(config, entry, UmapSpec)
-    return run_blocks(config, KEY, "umap", fields, name, entry.runs, entry.runs_per_job)
+def _umap(config: General) -> Iterator[Spec]:
+    for entry in config.lp_fft.umap:
+        name = f"umap-{entry.data.name}-{entry.backbone}"
+        fields = _private(config, entry, UmapSpec)
+        yield from run_blocks(config, KEY, "umap", fields, name, entry.runs, entry.runs_per_job)
 
 
 def _pretraining_data(config: General, where: str, entry: TrainedRecords) -> dict[str, Any]:

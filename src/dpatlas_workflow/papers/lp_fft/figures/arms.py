@@ -1,5 +1,7 @@
 """Records of lp_fft's strategies as rows of a csv: one strategy at one share and privacy level.
 
+With the looks, grid, titles and notes that panels of their accuracies share.
+
 `share` is the share of the steps in the first phase: 1 for LP, 0 for FFT and LoRA.
 """
 
@@ -13,7 +15,8 @@ from dpatlas.errors import InputError
 from dpatlas_workflow import rows
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.look import BLUE, GREEN, ORANGE, PINK, RED, Look
-from dpatlas_workflow.show.rows import Records, Row, of_kind, over_runs
+from dpatlas_workflow.show.panel import Panel, PanelGrid
+from dpatlas_workflow.show.rows import Records, Row, averaged, grouped, of_kind, over_runs, span
 
 SKY = "#56B4E9"
 STRATEGIES = {
@@ -25,6 +28,8 @@ STRATEGIES = {
     "lp-lora": Look("LP-LoRA", SKY, "P", "-"),
     "lora": Look("LoRA", "black", "D", "--"),
 }
+# Height in inches of a line of panels.
+LINE_HEIGHT = 2.2
 # Of the steps in the first phase: 5 of 20 epochs, as in Table 1.
 PAPER_SHARE = 0.25
 # Each further share of a strategy's first phase has another marker and a darker colour.
@@ -95,13 +100,11 @@ def arms(records: Records, *groups: str) -> list[Row]:
         if record.spec.group in groups
         for row in arm_rows(record)
     ]
-    seen: dict[tuple[Any, ...], str] = {}
-    for row in found:
-        key, name = tuple(row[column] for column in _UNIQUE), row["runs"][0]
-        if key in seen:
-            repeated = f"{row['strategy']} at share {row['share']:g}, as in {seen[key]}"
-            raise InputError(f"--records {name}", repeated, "each strategy once at each level")
-        seen[key] = name
+    for first, *others in grouped(found, *_UNIQUE).values():
+        if others:
+            repeated = f"{first['strategy']} at share {first['share']:g}, as in {first['runs'][0]}"
+            name = f"--records {others[0]['runs'][0]}"
+            raise InputError(name, repeated, "each strategy once at each level")
     return found
 
 
@@ -154,6 +157,44 @@ def series_looks(rows: Sequence[Row]) -> dict[tuple[str, float], Look]:
             color = to_hex((red, green, blue))
             looks[strategy, share] = replace(look, label=label, color=color, marker=marker)
     return looks
+
+
+def in_lines(
+    panels: Sequence[Panel], most: int, heading: str = "", above: float = 0.3
+) -> PanelGrid:
+    """A grid of `most` columns; above: inches for what stands there."""
+    lines: list[list[Panel | None]] = [
+        [*panels[at : at + most]] for at in range(0, len(panels), most)
+    ]
+    lines[-1] += [None] * (most - len(lines[-1]))
+    return PanelGrid(lines, LINE_HEIGHT * len(lines) + above, heading)
+
+
+def panel_title(row: Row) -> str:
+    """Scenario, rank of LoRA if it has one, private data and data of the pre-training."""
+    lora = f", LoRA of rank {row['lora_rank']}" if row["lora_rank"] else ""
+    told = f"{row['data']}, backbone {row['pretrained_on']}"
+    if row["pretrained_on"] == row["data"]:
+        told = f"{row['classes']} classes of {row['data']}, backbone: other classes"
+    return f"{row['scenario']}{lora}\n{told}"
+
+
+def common_note(rows: Sequence[Row]) -> str:
+    """Numbers of runs and records, the guarantee, and how learning rates were tuned."""
+    private = [row for row in rows if row["noise_multiplier"]]
+    privacy = "no run is private"
+    if private:
+        neighbours = " or ".join(sorted({NEIGHBOURS[row["relation"]] for row in private}))
+        privacy = (
+            rf"$\varepsilon$ covers both phases, {neighbours}, $\delta$ = "
+            f"{span(row['delta'] for row in private)}"
+        )
+    return (
+        f"{averaged(row['runs_used'] for row in rows)} on {span(row['n_test'] for row in rows)} "
+        f"test records, last iterate; n = {span(row['n_train'] for row in rows)}; {privacy}; "
+        f"learning rates were chosen for every point on {CHOSEN_ON}; runs share records, head, "
+        "batches and noise among strategies; a share in % is that of the steps in the first phase"
+    )
 
 
 def _by_phase(name: str, values: Sequence[float]) -> dict[str, float | None]:

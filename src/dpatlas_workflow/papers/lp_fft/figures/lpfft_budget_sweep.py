@@ -9,14 +9,12 @@ from dpatlas_workflow.papers.lp_fft.figures.arms import (
     PLACE,
     STRATEGIES,
     arms,
-    level,
-    series_looks,
-    series_name,
-)
-from dpatlas_workflow.papers.lp_fft.figures.strategy_panels import (
     common_note,
     in_lines,
+    level,
     panel_title,
+    series_looks,
+    series_name,
 )
 from dpatlas_workflow.show.look import MUTED, Look, ramp
 from dpatlas_workflow.show.panel import Axis, Legend, Panel, ShownFigure, accuracy, points, series
@@ -43,11 +41,6 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
     clipped = _clip_panels(arms(records, "clip_sweep"), trained)
     if not swept:
         raise InputError("--records", "no strategy of two phases", "at least one lp-fft")
-    return sweep_figure(swept, clipped)
-
-
-def sweep_figure(swept: list[list[Row]], clipped: list[list[Row]]) -> ShownFigure:
-    """The figure of these panels, rows of its csv: along the share of LP, and the clip bound."""
     front, rest = _front(swept)
     heading = "Scenarios whose best shares of LP differ at the largest noise" if rest else ""
     looks = _looks(row for rows in swept for row in rows)
@@ -66,7 +59,15 @@ def sweep_figure(swept: list[list[Row]], clipped: list[list[Row]]) -> ShownFigur
     grids[0] = replace(grids[0], height=grids[0].height + HEADING_HEIGHT)
     rows = [row for panel in (*front, *rest, *clipped) for row in panel]
     legend = [*looks.values(), *_controls(where(rows, panel="share"))]
-    return ShownFigure(grids, ("panel", *ARM_COLUMNS), rows, _sweep_notes(rows), legend)
+    note = (
+        common_note(rows) + "; the darker, the more noise; a curve leads from FFT at 0 to LP at 100"
+    )
+    if any(row["strategy"] in CONTROLS for row in rows):
+        note += (
+            "; the controls change the learning rate at the step at which LP-FFT changes the phase "
+            "and nothing else: at the same share, their marks moved left and right of its marks"
+        )
+    return ShownFigure(grids, ("panel", *ARM_COLUMNS), rows, [note], legend)
 
 
 def _share_panels(rows: Sequence[Row]) -> list[list[Row]]:
@@ -89,14 +90,12 @@ def _clip_panels(rows: Sequence[Row], trained: Sequence[Row]) -> list[list[Row]]
     names = ("scenario", "data", "backbone", "noise_multiplier", "target_epsilon")
     panels = []
     for swept in grouped([row for row in rows if row["noise_multiplier"]], *names).values():
-        arms_swept = {(row["strategy"], row["share"]) for row in swept}
+        arms_swept = {series_name(row) for row in swept}
         clips = {row["max_grad_norm"] for row in swept}
         unswept = [
             row
-            for row in trained
-            if all(row[name] == swept[0][name] for name in names)
-            and (row["strategy"], row["share"]) in arms_swept
-            and row["max_grad_norm"] not in clips
+            for row in where(trained, **{name: swept[0][name] for name in names})
+            if series_name(row) in arms_swept and row["max_grad_norm"] not in clips
         ]
         panels.append([{"panel": "clip", **row} for row in [*swept, *unswept]])
     return panels
@@ -179,15 +178,3 @@ def _privacy(rows: Sequence[Row]) -> str:
     noise = f"{rows[0]['data']}: noise {rows[0]['noise_multiplier']:.3g}"
     epsilons = [row["epsilon"] for row in rows if row["epsilon"] is not None]
     return f"{noise}, $\\varepsilon$ = {span(epsilons, 3)}" if epsilons else f"{noise}, not private"
-
-
-def _sweep_notes(rows: Sequence[Row]) -> list[str]:
-    note = (
-        common_note(rows) + "; the darker, the more noise; a curve leads from FFT at 0 to LP at 100"
-    )
-    if any(row["strategy"] in CONTROLS for row in rows):
-        note += (
-            "; the controls change the learning rate at the step at which LP-FFT changes the phase "
-            "and nothing else: at the same share, their marks moved left and right of its marks"
-        )
-    return [note]

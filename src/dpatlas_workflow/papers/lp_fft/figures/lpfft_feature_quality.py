@@ -46,8 +46,6 @@ from dpatlas_workflow.statistics import (
     simultaneous_confidence,
 )
 
-QualityRecord = Record[Any]
-
 TASK_NAMES = {"private": "private task", "public": "pre-training task"}
 CURVES = {
     ("fft", "private"): Look("FFT, private task", RED, "s", "--", size=3),
@@ -102,9 +100,9 @@ def lpfft_feature_quality(records: Records, settings: Settings) -> ShownFigure:
     return ShownFigure(grids, COLUMNS, [*curves, *losses], _notes(families, losses), legend)
 
 
-def _families(records: Records) -> list[list[QualityRecord]]:
+def _families(records: Records) -> list[list[Record[Any]]]:
     """Records in families that differ in their noise alone, the least noise first."""
-    families: dict[tuple[Any, ...], list[QualityRecord]] = {}
+    families: dict[tuple[Any, ...], list[Record[Any]]] = {}
     for record in records:
         spec = record.spec
         setting = (spec.data.name, *(getattr(spec, name) for name in SETTING[1:]))
@@ -121,7 +119,7 @@ def _in_order(rows: Sequence[Row]) -> list[Row]:
     return [row for family in grouped(rows, *SETTING).values() for row in sorted(family, key=order)]
 
 
-def curve_rows(record: QualityRecord) -> list[Row]:
+def curve_rows(record: Record[Any]) -> list[Row]:
     """Rows of kNN accuracy over runs at every evaluated step, on both tasks."""
     return [
         {
@@ -179,7 +177,7 @@ def loss_rows(records: Records) -> list[Row]:
     return rows
 
 
-def _setting(record: QualityRecord, head_scale: float, lr: float) -> Row:
+def _setting(record: Record[Any], head_scale: float, lr: float) -> Row:
     spec, facts = record.spec, record.facts
     of_spec = ("noise_multiplier", "delta", "feature_scale", "neighbours")
     return {
@@ -248,12 +246,18 @@ def _noise(row: Row) -> str:
     return f"noise {row['noise_multiplier']:g} ($\\varepsilon$ = {row['epsilon']:.3g})"
 
 
-def _nearest(neighbours: int) -> str:
-    return "the nearest neighbour" if neighbours == 1 else f"the {neighbours} nearest neighbours"
-
-
-def _notes(families: Sequence[Sequence[QualityRecord]], losses: Sequence[Row]) -> list[str]:
-    notes = [_note(family) for family in families]
+def _notes(families: Sequence[Sequence[Record[Any]]], losses: Sequence[Row]) -> list[str]:
+    notes = []
+    for family in families:
+        facts, spec = family[0].facts, family[0].spec
+        nearest = f"the {spec.neighbours} nearest neighbours"
+        notes.append(
+            f"{spec.data.name} from {backbone_of(family[0])}, pre-trained on "
+            f"{spec.public_data.name}: n = {facts['n_train']}, $\\delta$ = {spec.delta:g}; "
+            f"accuracy by {nearest if spec.neighbours > 1 else 'the nearest neighbour'} among "
+            f"penultimate features; features multiplied by {spec.feature_scale:g}, LP at rate "
+            f"{spec.lp_lr:g}; {averaged(record.spec.runs for record in family)}"
+        )
     notes.append(
         "grey: steps in which LP-FFT trains the head alone, so that features do not change; both "
         "strategies take all steps; the initial head is multiplied by the head scale; "
@@ -268,14 +272,3 @@ def _notes(families: Sequence[Sequence[QualityRecord]], losses: Sequence[Row]) -
             f"simultaneously at {1 - FAMILY:.0%}; right of 0 LP first saves quality"
         )
     return notes
-
-
-def _note(family: Sequence[QualityRecord]) -> str:
-    record, spec = family[0], family[0].spec
-    return (
-        f"{spec.data.name} from {backbone_of(record)}, pre-trained on "
-        f"{spec.public_data.name}: n = {record.facts['n_train']}, $\\delta$ = "
-        f"{spec.delta:g}; accuracy by {_nearest(spec.neighbours)} among penultimate "
-        f"features; features multiplied by {spec.feature_scale:g}, LP at rate "
-        f"{spec.lp_lr:g}; {averaged(record.spec.runs for record in family)}"
-    )

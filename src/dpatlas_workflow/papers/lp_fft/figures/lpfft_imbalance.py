@@ -1,5 +1,6 @@
 """lp_fft: eigenvalues of the imbalance between the layers of a linear network."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle
 from typing import Any
@@ -8,6 +9,7 @@ from dpatlas_workflow.papers.lp_fft.figures.theory_series import (
     EXACT,
     NOISES,
     PRINTED,
+    Made,
     curve_rows,
     drawn,
     mean_rows,
@@ -34,16 +36,17 @@ def lpfft_imbalance(records: Records, settings: Settings) -> ShownFigure:
         rf"$\sigma^2$ = {drift.sigma2:g}, {drift.paths} paths; under layer-wise noise the printed "
         "and the corrected formula are both zero; bars: 95% normal intervals over paths",
     ]
-    return theory_figure(record, {"": (_jensen, _eigenvalue_drift)}, notes, height=2.8)
+    line = _jensen(record.tables["gap"]), _eigenvalue_drift(record.tables["drift"])
+    return theory_figure(record, {"": line}, notes, height=2.8)
 
 
-def _jensen(record: Record[Any]) -> tuple[Panel, list[Row]]:
+def _jensen(gaps: Sequence[Row]) -> Made:
     rows: list[Row] = []
     looks: list[Look] = []
-    for row, style in zip(record.tables["gap"], cycle(SERIES), strict=False):
+    for row, style in zip(gaps, cycle(SERIES), strict=False):
         looks.append(replace(style, label=rf"$\sigma$ = {row['sigma']:g}"))
         percent = [[100 * value for value in values] for values in (row["gap"], row["error"])]
-        rows += mean_rows(record, "Jensen gap in percent", looks[-1], row["steps"], *percent)
+        rows += mean_rows("Jensen gap in percent", looks[-1], row["steps"], *percent)
     panel = Panel(
         "Jensen gap of the least eigenvalue in DP-SGD",
         Axis("steps of DP-SGD"),
@@ -55,17 +58,17 @@ def _jensen(record: Record[Any]) -> tuple[Panel, list[Row]]:
     return panel, rows
 
 
-def _eigenvalue_drift(record: Record[Any]) -> tuple[Panel, list[Row]]:
+def _eigenvalue_drift(drifts: Sequence[Row]) -> Made:
     name = "change of the mean eigenvalue"
     rows: list[Row] = []
     looks: list[Look] = []
-    for row in record.tables["drift"]:
+    for row in drifts:
         looks.append(replace(NOISES[row["noise"]], linestyle=""))
-        rows += mean_rows(record, name, looks[-1], row["times"], row["change"], row["error"])
+        rows += mean_rows(name, looks[-1], row["times"], row["change"], row["error"])
         if row["noise"] == "uniform":
             for look, values in ((PRINTED, row["paper"]), (EXACT, row["exact"])):
                 looks.append(replace(look, label=f"{look.label}, uniform"))
-                rows += curve_rows(record, name, looks[-1], row["times"], values)
+                rows += curve_rows(name, looks[-1], row["times"], values)
     title = r"Drift of $v v^T - B B^T$ under noise, Eq. 125"
     x, y = Axis("time $t$"), Axis(name)
     return Panel(title, x, y, drawn(rows, looks), legend=Legend("lower left")), rows

@@ -9,13 +9,11 @@ from dpatlas_workflow.papers.lp_fft.figures.arms import (
     PAPER_SHARE,
     PLACE,
     arms,
-    series_looks,
-    series_name,
-)
-from dpatlas_workflow.papers.lp_fft.figures.strategy_panels import (
     common_note,
     in_lines,
     panel_title,
+    series_looks,
+    series_name,
 )
 from dpatlas_workflow.papers.lp_fft.published import BY_METHOD, printed_of
 from dpatlas_workflow.show.panel import Axis, Panel, ShownFigure, accuracy, points, printed
@@ -38,33 +36,35 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
     scenarios = grouped(arms(records, "strategies", "lora"), *PLACE)
     if not scenarios:
         raise InputError("--records", "no strategies", "at least one record of kind strategies")
-    return utility_figure([row for rows in scenarios.values() for row in _with_printed(rows)])
-
-
-def utility_figure(rows: list[Row]) -> ShownFigure:
-    """The figure of these rows of its csv: all panels have the same axes and looks."""
+    rows = [row for shown in scenarios.values() for row in _with_printed(shown)]
+    # All panels have the same axes and looks.
     epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"]})
     free, line = _aside(epsilons)
     ticks = {epsilon: f"{epsilon:.2g}" for epsilon in epsilons}
-    if any(row["epsilon"] is None for row in rows):
+    if where(rows, epsilon=None):
         ticks[free] = r"$\infty$"
+
+    def at(row: Row) -> float:
+        return free if row["epsilon"] is None else float(row["epsilon"])
+
     x = Axis(r"privacy budget $\varepsilon$", log=True, ticks=ticks, margin=0.1)
     looks, panels = series_looks(rows), []
     for shown in grouped(rows, *PLACE).values():
         ours = where(shown, source=OURS)
         private = [row for row in ours if row["epsilon"] is not None]
-
-        def at(row: Row) -> float:
-            return free if row["epsilon"] is None else float(row["epsilon"])
-
         drawn = points(where(ours, epsilon=None), at, looks, series_name)
         drawn += points(private, at, looks, series_name)
         drawn += printed(where(shown, source=PRINTED), at, looks, series_name)
-        both = private and any(row["epsilon"] is None for row in shown)
-        title = panel_title(shown[0])
-        panels.append(Panel(title, x, accuracy(), drawn, upright=[line] if both else []))
+        both = private and where(shown, epsilon=None)
+        upright = [line] if both else []
+        panels.append(Panel(panel_title(shown[0]), x, accuracy(), drawn, upright=upright))
     grid = in_lines(panels, MANY if len(panels) > FEW else FEW)
-    return ShownFigure([grid], ("source", *ARM_COLUMNS), rows, _utility_notes(rows))
+    note = common_note(where(rows, source=OURS))
+    if where(rows, source=PRINTED):
+        note += "; printed: Tables 1 and 2 at their epsilons, some of which contradict each other"
+    if where(rows, epsilon=None):
+        note += r"; at $\infty$: without privacy"
+    return ShownFigure([grid], ("source", *ARM_COLUMNS), rows, [note])
 
 
 def _with_printed(rows: Sequence[Row]) -> list[Row]:
@@ -74,11 +74,9 @@ def _with_printed(rows: Sequence[Row]) -> list[Row]:
         {
             **{name: first[name] for name in (*SCENARIO, "runs")},
             "source": PRINTED,
-            "strategy": BY_METHOD[cell.method],
+            **cell.shown,
             "share": SHARES.get(BY_METHOD[cell.method], PAPER_SHARE),
             "epsilon": None if math.isinf(cell.epsilon) else cell.epsilon,
-            "value": round(cell.accuracy / 100, 4),
-            "standard_error": round(cell.standard_error / 100, 4),
         }
         for cell in printed_of(first)
     ]
@@ -91,12 +89,3 @@ def _aside(epsilons: Sequence[float]) -> tuple[float, float]:
         return 1.0, 1.0
     gap = max(LEAST_ASIDE, ASIDE * math.log10(epsilons[-1] / epsilons[0]))
     return epsilons[-1] * 10**gap, epsilons[-1] * 10 ** (gap / 2)
-
-
-def _utility_notes(rows: Sequence[Row]) -> list[str]:
-    note = common_note([row for row in rows if row["source"] == OURS])
-    if any(row["source"] == PRINTED for row in rows):
-        note += "; printed: Tables 1 and 2 at their epsilons, some of which contradict each other"
-    if any(row["epsilon"] is None for row in rows):
-        note += r"; at $\infty$: without privacy"
-    return [note]

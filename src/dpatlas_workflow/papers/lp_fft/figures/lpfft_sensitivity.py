@@ -1,11 +1,13 @@
 """lp_fft: gradient sensitivities of the layers of a linear network."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from dpatlas_workflow.papers.lp_fft.figures.theory_series import (
     GUIDE,
     NOISES,
+    Made,
     drawn,
     mean_rows,
     theory_figure,
@@ -13,7 +15,7 @@ from dpatlas_workflow.papers.lp_fft.figures.theory_series import (
 from dpatlas_workflow.records import Record
 from dpatlas_workflow.show.look import BLUE, GREEN, PINK, RED, Look
 from dpatlas_workflow.show.panel import Axis, Legend, Panel, Series, ShownFigure
-from dpatlas_workflow.show.rows import Records, Row, Settings, only
+from dpatlas_workflow.show.rows import Records, Row, Settings, only, where
 
 LAYERS = {
     "head": Look("head", BLUE, "o", "-"),
@@ -46,29 +48,30 @@ def lpfft_sensitivity(records: Records, settings: Settings) -> ShownFigure:
         rf"$h/\sqrt{{d}}$, steps of {moving.step:g}, $\sigma^2$ = {moving.sigma2:g}, "
         f"{moving.seeds} paths",
     ]
-    panels = {"": (_layer_sizes, _start_ratios, _ratio_drift)}
-    return theory_figure(record, panels, notes, height=2.7)
+    start, drift = record.tables["start"], record.tables["drift"]
+    line = _layer_sizes(start), _start_ratios(start), _ratio_drift(drift)
+    return theory_figure(record, {"": line}, notes, height=2.7)
 
 
 def _inputs(rows: list[Row]) -> Axis:
     return Axis("number of inputs $d$", log=True, ticks=sorted({row["x"] for row in rows}))
 
 
-def _layer_sizes(record: Record[Any]) -> tuple[Panel, list[Row]]:
+def _layer_sizes(start: Sequence[Row]) -> Made:
     """Largest gradient norm of a record in either layer, h / sqrt(d) being the variance."""
     rows: list[Row] = []
     for name, look in LAYERS.items():
-        rows += _start_rows(record, "sensitivity", look, "variance", f"record_{name}")
+        rows += _start_rows(start, "sensitivity", look, "variance", f"record_{name}")
     norm = Axis("largest gradient norm of a record", log=True)
     shown = drawn(rows, LAYERS.values())
     return Panel("Sensitivity of each layer", _inputs(rows), norm, shown, legend=Legend()), rows
 
 
-def _start_ratios(record: Record[Any]) -> tuple[Panel, list[Row]]:
+def _start_ratios(start: Sequence[Row]) -> Made:
     """Head over features before training, by definition of sensitivity and reading of E.10."""
     rows: list[Row] = []
     for (records, reading), look in READINGS.items():
-        rows += _start_rows(record, "ratio at the start", look, reading, f"{records}_ratio")
+        rows += _start_rows(start, "ratio at the start", look, reading, f"{records}_ratio")
     at = sorted({row["x"] for row in rows})
     low = min(row["value"] for row in rows)
     slope = Series(GUIDE, at, [low * math.sqrt(d / at[0]) for d in at])
@@ -79,19 +82,19 @@ def _start_ratios(record: Record[Any]) -> tuple[Panel, list[Row]]:
     return Panel(title, _inputs(rows), ratio, shown, across=[1.0], legend=legend), rows
 
 
-def _start_rows(record: Record[Any], panel: str, look: Look, reading: str, name: str) -> list[Row]:
+def _start_rows(start: Sequence[Row], panel: str, look: Look, reading: str, name: str) -> list[Row]:
     """Rows of one column of the record, for one reading, against d."""
-    rows = [row for row in record.tables["start"] if row["reading"] == reading]
-    values, errors = ([row[column] for row in rows] for column in (name, f"{name}_error"))
-    return mean_rows(record, panel, look, [row["d"] for row in rows], values, errors)
+    read = where(start, reading=reading)
+    at, values, errors = ([row[column] for row in read] for column in ("d", name, f"{name}_error"))
+    return mean_rows(panel, look, at, values, errors)
 
 
-def _ratio_drift(record: Record[Any]) -> tuple[Panel, list[Row]]:
+def _ratio_drift(drifts: Sequence[Row]) -> Made:
     """The ratio during noisy gradient descent."""
     rows: list[Row] = []
-    for row in record.tables["drift"]:
+    for row in drifts:
         look = NOISES[row["noise"]]
-        rows += mean_rows(record, "ratio in DP-GD", look, row["steps"], row["ratio"], row["error"])
+        rows += mean_rows("ratio in DP-GD", look, row["steps"], row["ratio"], row["error"])
     x = Axis("steps of DP-GD")
     ratio = Axis("sensitivity of head over features", ends=(0, None))
     shown = drawn(rows, NOISES.values())

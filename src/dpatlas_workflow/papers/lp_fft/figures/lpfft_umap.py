@@ -40,54 +40,32 @@ def lpfft_umap(records: Records, settings: Settings) -> ShownFigure:
 
     LP leaves the features as they are: of every record one panel shows them before FFT.
     """
-    pictures = some(records, "umap")
-    rows: list[list[Row]] = []
-    for record in pictures:
-        steps = _lp_steps(record.tables["panels"])
-        shown = [row for each in steps for row in panel_rows(record, each)]
-        rows.append([row for row in shown if (row["moment"], row["lp_steps"]) not in _same(steps)])
-    classes = [record.facts["classes"] for record in pictures]
-    return umap_figure(rows, classes, [_note(record) for record in pictures])
-
-
-def umap_figure(
-    pictures: Sequence[list[Row]], classes: Sequence[Sequence[str]], notes: list[str]
-) -> ShownFigure:
-    """The figure of these rows of its csv, by record, with the classes of each record."""
+    pictures: list[UmapRecord] = some(records, "umap")
+    rows: list[Row] = []
     lines: list[list[Panel | None]] = []
-    for rows, names in zip(pictures, classes, strict=True):
-        looks, steps = class_looks(names), _lp_steps(rows)
+    for record in pictures:
+        looks = class_looks(record.facts["classes"])
+        steps = sorted({row["lp_steps"] for row in record.tables["panels"]})
         for each in steps:
-            shown = where(rows, lp_steps=each)
-            legend = (
-                Legend("beside", list(looks.values()), rows[0]["data"])
-                if each == steps[0]
-                else None
-            )
+            first = each == steps[0]
+            shown = [row for row in _panel_rows(record, each) if first or row["moment"] != "before"]
             labels = {"before": "UMAP of the features, no unit", "early": _line_label(shown[0])}
             line = {
                 moment: _panel(of_moment, moment, labels.get(moment, ""), looks)
                 for moment in MOMENTS
                 if (of_moment := where(shown, moment=moment))
             }
-            if "before" in line:
+            if first:
+                legend = Legend("beside", list(looks.values()), record.spec.data.name)
                 line["before"] = replace(line["before"], lines=len(steps))
-            if "late" in line and each == steps[0]:
-                legend = Legend("beside", list(looks.values()), rows[0]["data"])
                 line["late"] = replace(line["late"], legend=legend)
             lines.append([line.get(moment) for moment in MOMENTS])
-    rows = [row for picture in pictures for row in picture]
-    return ShownFigure(
-        [PanelGrid(lines, PANEL_HEIGHT * len(lines))], COLUMNS, rows, notes, legend=()
-    )
+            rows += shown
+    grid = PanelGrid(lines, PANEL_HEIGHT * len(lines))
+    return ShownFigure([grid], COLUMNS, rows, list(map(_note, pictures)), legend=())
 
 
-def _same(steps: Sequence[int]) -> set[tuple[str, int]]:
-    """Panels that would show again what the first does: the features before FFT."""
-    return {("before", each) for each in steps[1:]}
-
-
-def panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
+def _panel_rows(record: UmapRecord, lp_steps: int) -> list[Row]:
     """For every panel after `lp_steps` of LP one row of its measures and one for each point.
 
     Of the first run: a picture shows one.
@@ -124,15 +102,15 @@ def _panel(rows: Sequence[Row], moment: str, label: str, looks: Mapping[str, Loo
     panel, points = rows[0], rows[1:]
     # Above the points, which it would hide.
     names = [
-        Words(name, centre, look.color, ("center", "bottom"), bold=True)
+        Words(name, _centre(of_class), look.color, ("center", "bottom"), bold=True)
         for name, look in looks.items()
-        if (centre := _centre(where(points, **{"class": name})))
+        if (of_class := where(points, **{"class": name}))
     ]
     measured = f"kNN {100 * panel['knn']:.1f}%, silhouette {panel['silhouette']:.2f}"
     across, up = _limits(points)
     return Panel(
         TITLES[moment],
-        Axis(f"{_steps(panel)}\n{measured}", ends=across, ticks=()),
+        Axis(f"after {panel['fft_steps']} steps of FFT\n{measured}", ends=across, ticks=()),
         Axis(label, ends=up, ticks=()),
         series(points, "x", looks, "class", y="y"),
         words=names,
@@ -140,9 +118,9 @@ def _panel(rows: Sequence[Row], moment: str, label: str, looks: Mapping[str, Loo
     )
 
 
-def _centre(points: Sequence[Row]) -> tuple[float, float] | None:
-    x, y = ([row[name] for row in points] for name in "xy")
-    return (float(np.median(x)), float(np.median(y))) if points else None
+def _centre(points: Sequence[Row]) -> tuple[float, float]:
+    x, y = (float(np.median([row[name] for row in points])) for name in "xy")
+    return x, y
 
 
 def _limits(points: Sequence[Row]) -> list[tuple[float, float]]:
@@ -156,14 +134,6 @@ def _limits(points: Sequence[Row]) -> list[tuple[float, float]]:
 def _line_label(panel: Row) -> str:
     text, epsilon = f"LP: {panel['lp_steps']} steps", panel["epsilon_of_all_steps"]
     return text if epsilon is None else f"{text}\n$\\varepsilon$ = {epsilon:.3g}"
-
-
-def _steps(panel: Row) -> str:
-    return f"after {panel['fft_steps']} steps of FFT"
-
-
-def _lp_steps(rows: Sequence[Row]) -> list[int]:
-    return sorted({row["lp_steps"] for row in rows})
 
 
 def _note(record: UmapRecord) -> str:

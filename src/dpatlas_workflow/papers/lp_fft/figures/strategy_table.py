@@ -16,11 +16,11 @@ from dpatlas_workflow.papers.lp_fft.figures.arms import (
     STRATEGIES,
     arms,
     level,
+    series_name,
 )
 from dpatlas_workflow.papers.lp_fft.published import (
     BACKBONES,
     BATCH,
-    BY_METHOD,
     EPOCHS,
     PRIVATE_DATA,
     TABLE_1,
@@ -52,14 +52,16 @@ def strategy_table(records: Records, printed: Sequence[PrintedAccuracy], group: 
     rows = arms(records, group)
     if records and not rows:
         raise InputError("--records", f"none of group {group}", "at least one strategies record")
-    ours = [{"source": OURS, **_without_interval(row)} for row in rows]
-    paper = printed_rows(printed, sorted({name for row in rows for name in row["runs"]}))
+    ours = [{"source": OURS, **row} for row in rows]
+    for row in ours:
+        del row["low"], row["high"]
+    paper = _printed_rows(printed, sorted({name for row in rows for name in row["runs"]}))
     blocks = grouped(ours, *PLACE).values()
-    parts = [part(block) for block in blocks for part in (accuracy_part, rates_part)]
-    return ShownTable(COLUMNS, [*ours, *paper], [*parts, printed_part(paper)])
+    parts = [part for block in blocks for part in _parts(block)]
+    return ShownTable(COLUMNS, [*ours, *paper], [*parts, _printed_part(paper)])
 
 
-def printed_rows(cells: Sequence[PrintedAccuracy], runs: Sequence[str]) -> list[Row]:
+def _printed_rows(cells: Sequence[PrintedAccuracy], runs: Sequence[str]) -> list[Row]:
     """A row for every printed accuracy, as a fraction, with the noise that fits its epsilon."""
     return [
         {
@@ -70,9 +72,7 @@ def printed_rows(cells: Sequence[PrintedAccuracy], runs: Sequence[str]) -> list[
             "pretrained_on": BACKBONES[cell.backbone][1],
             "n_train": N,
             "batch": BATCH,
-            "strategy": BY_METHOD[cell.method],
-            "value": round(cell.accuracy / 100, 4),
-            "standard_error": round(cell.standard_error / 100, 4),
+            **cell.shown,
             "printed_epsilon": None if math.isinf(cell.epsilon) else cell.epsilon,
             "noise_multiplier": cell.noise_multiplier,
             "epsilon": cell.recomputed_epsilon if cell.noise_multiplier else None,
@@ -85,21 +85,26 @@ def printed_rows(cells: Sequence[PrintedAccuracy], runs: Sequence[str]) -> list[
     ]
 
 
-def accuracy_part(rows: Sequence[Row]) -> Part:
-    """Accuracies of one scenario and backbone."""
-    return _part(rows, f"{_name(rows[0])}. {_accuracy_caption(rows)}", _percent)
-
-
-def rates_part(rows: Sequence[Row]) -> Part:
-    """The learning rates behind `accuracy_part`."""
-    caption = (
-        f"{_name(rows[0])}: learning rates, of the first phase then the second, chosen on "
+def _parts(rows: Sequence[Row]) -> list[Part]:
+    """Accuracies of one scenario and backbone, and the learning rates behind them."""
+    first = rows[0]
+    lora = f", LoRA of rank {first['lora_rank']}" if first["lora_rank"] else ""
+    name = (
+        f"{first['scenario']}{lora}: {first['data']} (n = {first['n_train']}, {first['classes']} "
+        f"classes) from the backbone {first['backbone']} ({first['architecture']}, pre-trained on "
+        f"{first['pretrained_on']})"
+    )
+    rates = (
+        f"{name}: learning rates, of the first phase then the second, chosen on "
         f"{CHOSEN_ON}; the ledgers of the tunings count the trials"
     )
-    return _part(rows, caption, _rates)
+    return [
+        _part(rows, f"{name}. {_accuracy_caption(rows)}", _percent),
+        _part(rows, rates, _rates),
+    ]
 
 
-def printed_part(rows: Sequence[Row]) -> Part:
+def _printed_part(rows: Sequence[Row]) -> Part:
     """The printed table with the noise that fits, and what contradicts it."""
     names = [name for name in STRATEGIES if any(row["strategy"] == name for row in rows)]
     lines = []
@@ -137,16 +142,12 @@ def printed_part(rows: Sequence[Row]) -> Part:
 def _part(rows: Sequence[Row], caption: str, cell: Callable[[Row | None], Cell]) -> Part:
     """A line per privacy level, from none to the strongest, and a column per strategy."""
     order = list(STRATEGIES)
-    series = sorted(
-        {(row["strategy"], row["share"]) for row in rows},
-        key=lambda series: (order.index(series[0]), series[1]),
-    )
+    series = sorted({series_name(row) for row in rows}, key=lambda at: (order.index(at[0]), at[1]))
     targets = any(row["target_epsilon"] for row in rows)
     lines = []
     for privacy in sorted({level(row) for row in rows}):
-        at_level = [row for row in rows if level(row) == privacy]
-        by_series = {(row["strategy"], row["share"]): row for row in at_level}
-        first = at_level[0]
+        by_series = {series_name(row): row for row in rows if level(row) == privacy}
+        first = next(iter(by_series.values()))
         lines.append(
             (
                 OURS,
@@ -184,15 +185,6 @@ def _accuracy_caption(rows: Sequence[Row]) -> str:
     )
 
 
-def _name(row: Row) -> str:
-    lora = f", LoRA of rank {row['lora_rank']}" if row["lora_rank"] else ""
-    return (
-        f"{row['scenario']}{lora}: {row['data']} (n = {row['n_train']}, {row['classes']} classes) "
-        f"from the backbone {row['backbone']} ({row['architecture']}, pre-trained on "
-        f"{row['pretrained_on']})"
-    )
-
-
 def _heading(strategy: str, share: float) -> str:
     phases = "" if share in (0.0, 1.0) else f", {100 * share:g}% first"
     return f"{STRATEGIES[strategy].label}{phases}"
@@ -221,7 +213,3 @@ def _rates(row: Row | None) -> Cell:
 
 def _or_infinity(epsilon: float | None) -> Cell:
     return math.inf if epsilon is None else epsilon
-
-
-def _without_interval(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name not in ("low", "high")}

@@ -1,7 +1,7 @@
 """Series of lp_fft's simulated theory, as rows of a csv and drawn into a panel."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,8 @@ from dpatlas_workflow.statistics import Estimate
 MARKER_SIZE = 3
 # Height in inches of a line of panels under its heading.
 HEIGHT = 2.35
-# Makes a panel of a record, and its rows.
-Make = Callable[[Any], tuple[Panel, list[Row]]]
+# A panel and its rows, which the record's ids are added to.
+Made = tuple[Panel, list[Row]]
 COLUMNS = ("panel", "series", "x", "value", "low", "high", "count", "trials")
 PRINTED = Look("printed", RED, "", "--")
 EXACT = Look("corrected", BLUE)
@@ -30,28 +30,26 @@ NOISES = {
 
 def theory_figure(
     record: Record[Any],
-    panels: Mapping[str, Sequence[Make]],
+    lines: Mapping[str, Sequence[Made]],
     notes: list[str],
     height: float = HEIGHT,
 ) -> ShownFigure:
-    """A line of panels under every heading."""
-    grids, rows = [], []
-    for heading, line in panels.items():
-        made = [make(record) for make in line]
-        grids.append(PanelGrid([[panel for panel, _ in made]], height, heading))
-        rows += [row for _, of_panel in made for row in of_panel]
+    """A line of panels of the record under every heading."""
+    grids = [
+        PanelGrid([[panel for panel, _ in line]], height, heading)
+        for heading, line in lines.items()
+    ]
+    made = [row for line in lines.values() for _, of_panel in line for row in of_panel]
+    rows = [{**row, "runs": list(record.ids)} for row in made]
     return ShownFigure(grids, COLUMNS, rows, notes)
 
 
-def drawn(rows: Sequence[Row], looks: Iterable[Look], **style: Any) -> list[Series]:
+def drawn(rows: Sequence[Row], looks: Iterable[Look]) -> list[Series]:
     """The series that the rows name by the labels of the looks."""
-    return series(
-        rows, "x", {look.label: replace(look, size=MARKER_SIZE) for look in looks}, **style
-    )
+    return series(rows, "x", {look.label: replace(look, size=MARKER_SIZE) for look in looks})
 
 
 def mean_rows(
-    record: Record[Any],
     panel: str,
     look: Look,
     at: Iterable[float],
@@ -62,21 +60,15 @@ def mean_rows(
     rows = []
     for x, value, error in zip(at, values, errors, strict=True):
         low, high = Estimate(value, error, math.inf, 2).interval(CONFIDENCE)
-        rows.append({**row_of(record, panel, look, x, value), "low": low, "high": high})
+        rows.append({**row_of(panel, look, x, value), "low": low, "high": high})
     return rows
 
 
-def curve_rows(
-    record: Record[Any],
-    panel: str,
-    look: Look,
-    at: Iterable[float],
-    values: Iterable[float],
-) -> list[Row]:
+def curve_rows(panel: str, look: Look, at: Iterable[float], values: Iterable[float]) -> list[Row]:
     """Rows of computed values, which have no interval."""
-    return [row_of(record, panel, look, x, value) for x, value in zip(at, values, strict=True)]
+    return [row_of(panel, look, x, value) for x, value in zip(at, values, strict=True)]
 
 
-def row_of(record: Record[Any], panel: str, look: Look, x: Any, value: float) -> Row:
+def row_of(panel: str, look: Look, x: Any, value: float) -> Row:
     """The row of one value of a series; x: a number, or a category."""
-    return {"panel": panel, "series": look.label, "x": x, "value": value, "runs": list(record.ids)}
+    return {"panel": panel, "series": look.label, "x": x, "value": value}

@@ -6,7 +6,7 @@ grows like the logarithm of the time; all durations (spans) are given as differe
 """
 
 import math
-from collections.abc import Iterable
+from collections import deque
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +16,6 @@ from scipy.special import betaincinv
 from dpatlas.base.guard import checked, integer, real
 from dpatlas.base.progress import Progress
 from dpatlas.base.records import Row
-from dpatlas.base.seeds import generator, seed
 from dpatlas.errors import InputError
 from dpatlas.formulas.lp_fft.alignment import (
     distortion_probability,
@@ -31,7 +30,7 @@ from dpatlas_workflow.papers.lp_fft.jobs.relu import (
     flow,
     labels,
 )
-from dpatlas_workflow.papers.lp_fft.jobs.theory import LEDGER
+from dpatlas_workflow.papers.lp_fft.jobs.theory import LEDGER, draws
 from dpatlas_workflow.papers.lp_fft.records.distortion import (
     RECORD,
     AfterProbing,
@@ -115,7 +114,7 @@ def _distorts(
 
 def _clusters(job: Job, fields: Clusters, h: int) -> list[Row]:
     """Distortion at the start on random clusters; the same heads, scaled, for every variance."""
-    rng = generator(seed(job.spec.key, use="clusters", base=job.fields.seed, h=h))
+    rng = draws(job, "clusters", h=h)
     x, y, c, W = _problem(rng, fields, fields.trials, h, fields.angle, fields.angle)
     heads = rng.standard_normal(c.shape)
     rows = []
@@ -152,7 +151,7 @@ def _two_records(job: Job, fields: TwoRecords) -> list[Row]:
 
     The other class is the mirror image of the first and does not activate the feature.
     """
-    rng = generator(seed(job.spec.key, use="two-records", base=job.fields.seed))
+    rng = draws(job, "two-records")
     spread, ratio = fields.spread, fields.ratio
     first_class = np.array([[1 + spread, -LOWER], [1.0, ratio * LOWER]])
     if first_class[0] @ first_class[1] <= 0:
@@ -179,17 +178,16 @@ def _after_probing(job: Job, fields: AfterProbing, angle: float) -> list[Row]:
 
     A network is aligned if every head entry has the sign of its feature's class when LP ends.
     """
-    keys = {"base": job.fields.seed, "angle": angle}
-    rng = generator(seed(job.spec.key, use="after-probing", **keys))
+    rng = draws(job, "after-probing", angle=angle)
     runs, h = fields.runs, fields.hidden
     x, y, c, W = _problem(rng, fields, runs, h, angle, fields.feature_angle)
     net = ReluNet(math.sqrt(fields.head_variance) * rng.standard_normal(c.shape), W)
     at_once = int(_distorts(net, x, y, c, ROUNDING).sum())
-    steps = _steps(fields.lp_span, fields.lp_step)
-    net = _last(flow(net, x, y, "head", fields.lp_span, steps))
+    net = _probed(net, x, y, fields.lp_span, fields.lp_step)
     aligned = np.all(c * net.v > 0, axis=-1)
     if not aligned.any():
         raise InputError("lp_span", fields.lp_span, "a span that aligns heads with classes")
+    counts = {"networks": runs, "aligned": int(aligned.sum()), "distorted_at_once": at_once}
     x, c, net = x[aligned], c[aligned], ReluNet(net.v[aligned], net.W[aligned])
     rows, rising = [], ~_distorts(net, x, y, c, ROUNDING)
     for before, span in pairwise([0.0, *fields.fft_spans]):
@@ -197,11 +195,6 @@ def _after_probing(job: Job, fields: AfterProbing, angle: float) -> list[Row]:
         for state in flow(net, x, y, "all", span - before, steps):
             rising &= ~_distorts(state, x, y, c, ROUNDING)
         net = state
-        counts = {
-            "networks": runs,
-            "aligned": int(aligned.sum()),
-            "distorted_at_once": at_once,
-        }
         rows.append({"angle": angle, "fft_span": span, **counts, **_share(rising)})
     return rows
 
@@ -211,11 +204,9 @@ def _steps(span: float, step: float) -> int:
     return max(1, round(span / step))
 
 
-def _last(states: Iterable[ReluNet]) -> ReluNet:
-    """The final state."""
-    for state in states:
-        last = state
-    return last
+def _probed(net: ReluNet, x: np.ndarray, y: np.ndarray, span: float, step: float) -> ReluNet:
+    """The network after LP."""
+    return deque(flow(net, x, y, "head", span, _steps(span, step)), maxlen=1).pop()
 
 
 def _counterexample(fields: DistortionCounterexample) -> list[Row]:
@@ -228,7 +219,7 @@ def _counterexample(fields: DistortionCounterexample) -> list[Row]:
     steps = _steps(span, fields.step)
     rows = []
     for lp_span in fields.lp_spans:
-        net = _last(flow(start, x, y, "head", lp_span, _steps(lp_span, fields.step)))
+        net = _probed(start, x, y, lp_span, fields.step)
         states = [net, *flow(net, x, y, "all", span, steps)]
         cosines = np.array([_cosine(state, x, y, c) for state in states])
         every = max(1, steps // CURVE_POINTS)

@@ -5,35 +5,21 @@ nearest neighbours on the features, on the private and on the pre-training task.
 """
 
 import math
-from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import product
 
 from torch import nn
 
-from dpatlas.accounting.guarantees import Phase
-from dpatlas.accounting.samplers import Poisson
 from dpatlas.base.guard import integer
 from dpatlas.base.progress import Progress
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas.models.backbone import Backbone
-from dpatlas.privacy.training import PrivateTraining
-from dpatlas_workflow.papers.lp_fft.jobs.curves import Curves
-from dpatlas_workflow.papers.lp_fft.jobs.features import (
-    Task,
-    backbone_used,
-    check_accountant,
-    ledger_of,
-    private_task,
-    public_task,
-)
-from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, Seen, public_images
+from dpatlas.models.network import Network
+from dpatlas_workflow.papers.lp_fft.jobs.features import Curves, Task, private_task, public_task
+from dpatlas_workflow.papers.lp_fft.jobs.networks import public_images
 from dpatlas_workflow.papers.lp_fft.records.feature_quality import RECORD, FeatureQualitySpec
 from dpatlas_workflow.papers.lp_fft.records.private import FULL, HEAD
 from dpatlas_workflow.run.arms import OneRun
 from dpatlas_workflow.run.branches import Stem
-from dpatlas_workflow.run.deals import Deals
-from dpatlas_workflow.run.private_records import load_backbone
 
 COMPARED = ("fft", "lp-fft")
 
@@ -47,29 +33,23 @@ def feature_quality(job: Job) -> Outcome:
     was not trained on, and for a mechanism that no accountant covers.
     """
     fields: FeatureQualitySpec = job.fields
-    deals = Deals(job)
-    backbone = load_backbone(job)
-    images = public_images(job, backbone)
-    sampler = Poisson(deals.sizes["train"], fields.batch)
+    curves = Curves(job)
+    images = public_images(job, curves.backbone)
     public = public_task(images, job.device, fields.public_known, fields.public_asked)
-    for votes in (deals.sizes["train"], len(public.labels)):
+    for votes in (curves.deals.sizes["train"], len(public.labels)):
         integer(ge=1, le=votes).check("neighbours", fields.neighbours)
-    check_accountant(fields, [Phase(sampler, fields.noise_multiplier, fields.steps)])
+    curves.check((fields.noise_multiplier, fields.steps))
     conditions = list(product(fields.head_scales, fields.lrs, COMPARED))
-    with Progress(len(conditions) * fields.runs, job.spec.id) as progress:
-        curves = Curves(job, progress)
+    with Progress(len(conditions) * fields.runs, job.spec.id) as curves.progress:
         runs = []
-        for number in fields.run_numbers:
-            seen = Seen(deals.of(number), backbone, job.device)
-            quality = QualityRun(backbone, public, curves, curves.of(number, seen))
+        for one in curves.runs():
+            quality = QualityRun(curves, public, one)
             runs.append([quality.train(*condition) for condition in conditions])
-    ledgers = [ledger_of(fields, ran) for ran in dict.fromkeys(curves.ran)]
+    ledgers = [curves.ledger(ran) for ran in dict.fromkeys(curves.ran)]
     epsilons = [math.inf if arm["epsilon"] is None else arm["epsilon"] for arm in ledgers]
     weakest = ledgers[epsilons.index(max(epsilons))]
     facts = {
-        "n_train": deals.sizes["train"],
-        "n_test": deals.sizes["test"],
-        "backbone": backbone_used(backbone),
+        **curves.facts,
         "public": {name: images.manifest[name] for name in ("name", "sha256")},
         "epsilon": weakest["epsilon"],
     }
@@ -89,16 +69,11 @@ class QualityRun:
     evaluated once, and LP, which is the same for every rate of FFT, trains the head on them.
     """
 
-    def __init__(self, backbone: Backbone, public: Task, curves: Curves, one: OneRun):
-        self.backbone, self.public, self.curves, self.one = backbone, public, curves, one
+    def __init__(self, curves: Curves, public: Task, one: OneRun):
+        self.curves, self.public, self.one = curves, public, one
         self.fields: FeatureQualitySpec = one.job.fields
         self.images = private_task(one.records)
         self._probed: dict[float, Stem] = {}
-
-    def _networks(self, head_scale: float) -> BackboneNetworks:
-        scale = self.fields.feature_scale
-        job = self.one.job
-        return BackboneNetworks(job, self.backbone, head_scale=head_scale, feature_scale=scale)
 
     def _quality(self, private: Task, public: Task) -> dict[str, float]:
         """Quality by task, whose records are features."""
@@ -108,81 +83,51 @@ class QualityRun:
     @cached_property
     def _frozen(self) -> Task:
         """The features of the backbone."""
-        return self.images.features(self._networks(1.0).fresh(self.one.number))
+        return self.images.features(self.curves.networks(1.0).fresh(self.one.number))
 
     @cached_property
     def _initial(self) -> dict[str, float]:
         """Their quality by task."""
-        untrained = self._networks(1.0).fresh(self.one.number)
+        untrained = self.curves.networks(1.0).fresh(self.one.number)
         return self._quality(self._frozen, self.public.features(untrained))
 
     def _at_first(self, head: nn.Module) -> dict[str, float]:
         """What is seen before the features move."""
         return {**self._initial, "accuracy": self._frozen.accuracy(head)}
 
+    def _look(self, network: Network, moved: bool) -> dict[str, float]:
+        if not moved:
+            return self._at_first(network.head)
+        private = self.images.features(network)
+        quality = self._quality(private, self.public.features(network))
+        return {**quality, "accuracy": private.accuracy(network.head)}
+
     def train(self, head_scale: float, lr: float, strategy: str) -> list[dict[str, float]]:
         """Quality by task, and accuracy, at every evaluated step.
 
         lr: of FFT, alone or after LP.
         """
-        fields, networks = self.fields, self._networks(head_scale)
-        if strategy == "fft":
-            return self._tune(networks, lr, fields.at)
-        early = [step for step in fields.at if step <= fields.lp_steps]
+        fields, one, networks = self.fields, self.one, self.curves.networks(head_scale)
+        before = fields.lp_steps if strategy == "lp-fft" else 0
+        tuning = networks.phase(FULL, fields.steps - before, fields.noise_multiplier, lr)
+        if not before:
+            return self.curves.tune(one, self.images, networks, tuning, fields.at, self._look)
+        early = [step for step in fields.at if step <= before]
         if head_scale not in self._probed:
-            self._probed[head_scale] = self._probe(networks, sorted({*early, fields.lp_steps}))
+            probing = networks.phase(HEAD, before, fields.noise_multiplier, fields.lp_lr)
+            at = sorted({*early, before})
+            stem = self.curves.probe(one, self._frozen, networks, probing, at)
+            self._probed[head_scale] = stem
         stem = self._probed[head_scale]
         seen = []
         for step in early:
-            head = networks.fresh_head(self.one.number)
+            head = networks.fresh_head(one.number)
             head.load_state_dict(stem.weights[step])
             seen.append(self._at_first(head))
-        late = [step - fields.lp_steps for step in fields.at[len(seen) :]]
         # Without a later evaluation FFT takes no step.
-        return [*seen, *self._tune(networks, lr, late or [0], stem)[: len(late)]]
-
-    def _probe(self, networks: BackboneNetworks, at: Sequence[int]) -> Stem:
-        """LP, kept after steps `at`."""
-        fields, one = self.fields, self.one
-        phase = networks.phase(HEAD, fields.lp_steps, fields.noise_multiplier, fields.lp_lr)
-
-        def training() -> PrivateTraining:
-            head, records = networks.fresh_head(one.number), self._frozen
-            return PrivateTraining(head, [phase], records.known, records.labels, **one.draws)
-
-        return self.curves.stem(one, training, at)
-
-    def _tune(
-        self, networks: BackboneNetworks, lr: float, at: Sequence[int], stem: Stem | None = None
-    ) -> list[dict[str, float]]:
-        """FFT, from the end of LP if there is one, and what is seen after its steps `at`."""
-        fields, one, task = self.fields, self.one, self.images
-        before = fields.lp_steps if stem else 0
-        phase = networks.phase(FULL, fields.steps - before, fields.noise_multiplier, lr)
-
-        def make() -> tuple[PrivateTraining, Callable[[], dict[str, float]]]:
-            network = networks.fresh(one.number)
-            if stem is not None:
-                network.load_state_dict(stem.weights[before], strict=False)
-            after = stem.ran if stem else None
-            training = PrivateTraining(
-                network, [phase], task.known, task.labels, after=after, **one.draws
-            )
-
-            def look() -> dict[str, float]:
-                if training.steps_done == 0:
-                    return self._at_first(network.head)
-                private = task.features(network)
-                quality = self._quality(private, self.public.features(network))
-                return {**quality, "accuracy": private.accuracy(network.head)}
-
-            return training, look
-
-        return self.curves.train(one, make, at)
+        late = [step - before for step in fields.at[len(seen) :]]
+        given = one, self.images, networks, tuning, late or [0], self._look, (stem, before)
+        return [*seen, *self.curves.tune(*given)[: len(late)]]
 
 
-KIND = Kind(
-    feature_quality,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-)
+KIND = Kind(feature_quality, record=RECORD, packages=("torch", "numpy", "scipy", "dp-accounting"))

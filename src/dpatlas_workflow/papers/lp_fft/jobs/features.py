@@ -1,11 +1,14 @@
 """lp_fft: features during private fine-tuning, which the jobs feature_quality and umap evaluate.
 
 Features are the inputs of the head. Their quality is the accuracy of nearest neighbours: a task's
-known records vote on the classes of its queries.
+known records vote on the classes of its queries. Evaluations at several steps see intermediate
+iterates. The ledger's epsilon therefore composes all steps, which covers the release of every
+iterate.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,14 +17,23 @@ from torch.nn.functional import one_hot
 
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.ledger import Ran, ledger
+from dpatlas.accounting.samplers import Poisson
+from dpatlas.base.progress import Progress
+from dpatlas.base.seeds import Noise
 from dpatlas.data.prepared import Prepared
-from dpatlas.models.backbone import CHUNK, Backbone
+from dpatlas.jobs.job import Job
+from dpatlas.jobs.resume import Stages
+from dpatlas.models.backbone import CHUNK
 from dpatlas.models.network import Network
-from dpatlas_workflow.papers.lp_fft.jobs.networks import Seen
-from dpatlas_workflow.papers.lp_fft.records.private import PrivateFields
-from dpatlas_workflow.run.arms import accuracy, outputs
-from dpatlas_workflow.run.private_records import identity
+from dpatlas.privacy.phases import TrainingPhase
+from dpatlas.privacy.training import PrivateTraining
+from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks, Seen
+from dpatlas_workflow.run.arms import OneRun, accuracy, outputs
+from dpatlas_workflow.run.branches import Stem, stem_of
+from dpatlas_workflow.run.deals import Deals
+from dpatlas_workflow.run.private_records import identity, load_backbone
 
+SHARED = "the trainings of one run"
 # The shipped rates and steps were chosen by earlier curves on the same data set (claims.yaml).
 GIVEN = {
     "what": "nothing in this job: its settings are given, and it does not know on which records "
@@ -100,23 +112,108 @@ def knn_accuracy(
     return accuracy(torch.cat(votes), truth)
 
 
-def check_accountant(fields: PrivateFields, phases: Sequence[Phase]) -> None:
-    """Raise InputError, before anything is trained, for phases that no accountant covers."""
-    guarantee(phases, fields.delta, fields.relation, fields.accountant)
+class Curves:
+    """The private trainings of a job, in a fixed order, each evaluated at several of its steps.
 
+    The trainings of a run share its batches and noise, so only one of them may be released. ran:
+    for the ledger, what every training did, in their order. progress: to be set before the first.
+    """
 
-def ledger_of(fields: PrivateFields, ran: Ran) -> dict[str, Any]:
-    """The ledger of a run whose iterates are all evaluated."""
-    return ledger(
-        ran,
-        delta=fields.delta,
-        relation=fields.relation,
-        accountant=fields.accountant,
-        chosen_on_private_data=[GIVEN],
-        released=RELEASED,
-    )
+    progress: Progress
 
+    def __init__(self, job: Job):
+        self.job, self.fields = job, job.fields
+        self.deals, self.backbone = Deals(job), load_backbone(job)
+        self.noise = Noise(job.spec.digest, self.fields.noise_source)
+        self.stages = Stages(job, self.noise)
+        self.ran: list[Ran] = []
+        self._stems = 0
 
-def backbone_used(backbone: Backbone) -> dict[str, str]:
-    """The backbone, for a record."""
-    return {**identity(backbone), "architecture": backbone.architecture}
+    def check(self, *noises: tuple[float, int]) -> None:
+        """Raise InputError, before anything is trained, for noise that no accountant covers.
+
+        noises: a training, as noise multipliers and numbers of steps.
+        """
+        fields, sampler = self.fields, Poisson(self.deals.sizes["train"], self.fields.batch)
+        phases = [Phase(sampler, noise, steps) for noise, steps in noises]
+        guarantee(phases, fields.delta, fields.relation, fields.accountant)
+
+    def runs(self) -> Iterator[OneRun]:
+        """The runs of the job, with their records."""
+        for number in self.fields.run_numbers:
+            seen = Seen(self.deals.of(number), self.backbone, self.job.device)
+            yield OneRun(self.job, self.stages, self.noise, seen, number, number, SHARED)
+
+    def networks(self, head_scale: float) -> BackboneNetworks:
+        """The backbone with a random head of this scale."""
+        scales = {"head_scale": head_scale, "feature_scale": self.fields.feature_scale}
+        return BackboneNetworks(self.job, self.backbone, **scales)
+
+    def probe(
+        self,
+        one: OneRun,
+        frozen: Task,
+        networks: BackboneNetworks,
+        phase: TrainingPhase,
+        at: Sequence[int],
+    ) -> Stem:
+        """LP on the features of the frozen backbone, kept after steps `at`."""
+
+        def training() -> PrivateTraining:
+            head = networks.fresh_head(one.number)
+            return PrivateTraining(head, [phase], frozen.known, frozen.labels, **one.draws)
+
+        name, self._stems = f"stem-{self._stems}", self._stems + 1
+        return stem_of(one, partial(self.stages.result, name), training, at)
+
+    def tune(
+        self,
+        one: OneRun,
+        images: Task,
+        networks: BackboneNetworks,
+        phase: TrainingPhase,
+        at: Sequence[int],
+        look: Callable[[Network, bool], dict[str, Any]],
+        probed: tuple[Stem, int] | None = None,
+    ) -> list[dict[str, Any]]:
+        """FFT, from the end of so many steps of LP if any, and what is seen after its steps `at`.
+
+        look: takes the network, and whether its features may have moved.
+        """
+
+        def train() -> dict[str, Any]:
+            network, after = networks.fresh(one.number), None
+            if probed is not None:
+                stem, before = probed
+                network.load_state_dict(stem.weights[before], strict=False)
+                after = stem.ran_in(before)
+            training = PrivateTraining(
+                network, [phase], images.known, images.labels, after=after, **one.draws
+            )
+            seen = one.finish(training, lambda: look(network, training.steps_done > 0), at)
+            return {"seen": seen, "ran": training.ran.facts()}
+
+        result = self.stages.result(f"training-{len(self.ran)}", train)
+        self.ran.append(Ran.of(result["ran"]))
+        self.progress.advance()
+        return result["seen"]
+
+    def ledger(self, ran: Ran) -> dict[str, Any]:
+        """The ledger of a training whose iterates are all evaluated."""
+        return ledger(
+            ran,
+            delta=self.fields.delta,
+            relation=self.fields.relation,
+            accountant=self.fields.accountant,
+            chosen_on_private_data=[GIVEN],
+            released=RELEASED,
+        )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The records and the backbone, for a record."""
+        return {
+            "n_train": self.deals.sizes["train"],
+            "n_test": self.deals.sizes["test"],
+            "backbone": {**identity(self.backbone), "architecture": self.backbone.architecture},
+        }

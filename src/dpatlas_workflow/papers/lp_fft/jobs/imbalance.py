@@ -2,12 +2,12 @@
 
 import math
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from dpatlas.base.progress import Progress
 from dpatlas.base.records import Row
-from dpatlas.base.seeds import generator, seed
 from dpatlas.formulas.lp_fft.imbalance import (
     imbalance_drift,
     imbalance_eigenvalues,
@@ -17,12 +17,11 @@ from dpatlas.formulas.lp_fft.imbalance import (
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas_workflow.papers.lp_fft.jobs.linear import (
     LinearProblem,
-    every_nth,
+    diffusion,
     fine_tuning,
     linear_problem,
-    step_deviations,
 )
-from dpatlas_workflow.papers.lp_fft.jobs.theory import LEDGER, mean_with_error
+from dpatlas_workflow.papers.lp_fft.jobs.theory import LEDGER, draws, means_with_errors
 from dpatlas_workflow.papers.lp_fft.records.imbalance import (
     RECORD,
     ImbalanceDrift,
@@ -54,30 +53,29 @@ def imbalance(job: Job) -> Outcome:
 
 def _gap(job: Job, fields: ImbalanceGap, sigma: float) -> Row:
     """The gap in full-batch DP-SGD: summed clipped gradients with noise sigma times the bound."""
-    keys = {"base": job.fields.seed, "sigma": sigma}
-    rng = generator(seed(job.spec.key, use="imbalance-gap", **keys))
-    norm = fields.max_grad_norm
+    rng = draws(job, "imbalance-gap", sigma=sigma)
     problem, v, B = _paths(rng, fields)
     step = fields.lr / len(problem.Y)
-    deviation = step * sigma * norm
+    deviation = step * sigma * fields.max_grad_norm
     states = fine_tuning(
         v,
         B,
-        partial(problem.clipped_residual, norm=norm),
+        partial(problem.clipped_residual, norm=fields.max_grad_norm),
         step=step,
         deviations=(deviation, deviation),
         steps=fields.steps,
         rng=rng,
+        every=fields.every,
     )
-    steps, gaps, errors, eigenvalues = [], [], [], []
-    for taken, state in every_nth(states, (v, B), fields.every):
-        least = imbalance_eigenvalues(*state)[:, 0]
-        steps.append(taken)
-        gaps.append(float(jensen_gap(least)))
-        errors.append(_gap_error(least))
-        eigenvalues.append(float(least.mean()))
-    row = {"sigma": sigma, "paths": fields.paths, "steps": steps, "gap": gaps, "error": errors}
-    return {**row, "eigenvalue": eigenvalues}
+    least = [imbalance_eigenvalues(*state)[:, 0] for state in chain([(v, B)], states)]
+    return {
+        "sigma": sigma,
+        "paths": fields.paths,
+        "steps": list(range(0, fields.steps + 1, fields.every)),
+        "gap": [float(jensen_gap(each)) for each in least],
+        "error": [_gap_error(each) for each in least],
+        "eigenvalue": [float(each.mean()) for each in least],
+    }
 
 
 def _gap_error(eigenvalues: np.ndarray) -> float:
@@ -91,31 +89,19 @@ def _gap_error(eigenvalues: np.ndarray) -> float:
 
 def _mean_eigenvalue(job: Job, fields: ImbalanceDrift, noise: LayerNoise) -> Row:
     """Change of the mean eigenvalue in time by Euler steps, with both formulas for it."""
-    keys = {"base": job.fields.seed, "noise": noise}
-    rng = generator(seed(job.spec.key, use="imbalance-drift", **keys))
-    sigma2, step, d = fields.sigma2, fields.step, fields.inputs
+    rng = draws(job, "imbalance-drift", noise=noise)
     problem, v, B = _paths(rng, fields)
-    states = fine_tuning(
-        v,
-        B,
-        problem.residual,
-        step=step,
-        deviations=step_deviations(noise, sigma2, step, d),
-        steps=fields.steps,
-        rng=rng,
-    )
-    times, changes, errors = [], [], []
     start = _diagonal_mean(v, B)
-    for taken, state in every_nth(states, (v, B), fields.every):
-        change, error = mean_with_error(_diagonal_mean(*state) - start)
-        times.append(taken * step)
-        changes.append(change)
-        errors.append(error)
+    plan = {name: getattr(fields, name) for name in ("sigma2", "step", "steps", "every")}
+    states = diffusion(problem, (v, B), noise, rng, **plan)
+    changes, errors = means_with_errors(_diagonal_mean(*state) - start for state in states)
+    times = fields.step * np.arange(0, fields.steps + 1, fields.every)
     lines = {
-        convention: (imbalance_drift(d, sigma2, noise, convention) * np.array(times)).tolist()
-        for convention in ("paper", "exact")
+        name: (imbalance_drift(fields.inputs, fields.sigma2, noise, name) * times).tolist()
+        for name in ("paper", "exact")
     }
-    return {"noise": noise, "times": times, "change": changes, "error": errors, **lines}
+    row = {"noise": noise, "times": times.tolist(), "change": changes, "error": errors}
+    return {**row, **lines}
 
 
 def _diagonal_mean(v: np.ndarray, B: np.ndarray) -> np.ndarray:

@@ -6,8 +6,9 @@ linear nets: theta moves by -grad dt + sqrt(2 sigma^2) dQ.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +38,12 @@ class LinearProblem:
 
     def losses(self, v: np.ndarray, B: np.ndarray | None = None) -> np.ndarray:
         """Loss (paths,) of heads v (paths, h) on features B (paths, h, d) or the initial."""
-        weights = v @ self.B if B is None else predictor(v, B)
-        return np.sum((weights @ self.X.T - self.Y) ** 2, axis=-1) / 2
+        errors = v @ self.B @ self.X.T - self.Y if B is None else self.errors(v, B)
+        return np.sum(errors**2, axis=-1) / 2
+
+    def errors(self, v: np.ndarray, B: np.ndarray) -> np.ndarray:
+        """What the outputs for the records are off their labels, (paths, n)."""
+        return predictor(v, B) @ self.X.T - self.Y
 
     def residual(self, v: np.ndarray, B: np.ndarray) -> np.ndarray:
         """B^T v - u, from which the gradients of the loss follow, (paths, d)."""
@@ -46,7 +51,7 @@ class LinearProblem:
 
     def clipped_residual(self, v: np.ndarray, B: np.ndarray, norm: float) -> np.ndarray:
         """The residual of the sum of per-record gradients, each clipped to `norm`, (paths, d)."""
-        errors = predictor(v, B) @ self.X.T - self.Y
+        errors = self.errors(v, B)
         sizes = np.hypot(
             np.linalg.norm(B @ self.X.T, axis=1),
             np.linalg.norm(v, axis=1, keepdims=True) * np.linalg.norm(self.X, axis=1),
@@ -114,38 +119,47 @@ def fine_tuning(
     deviations: tuple[float, float],
     steps: int,
     rng: np.random.Generator,
+    every: int = 1,
 ) -> Iterator[State]:
-    """(v, B) after each of `steps` noisy gradient steps on all layers.
+    """(v, B) after every `every` of `steps` noisy gradient steps on all layers.
 
     v (paths, h), B (paths, h, d). residual: gives g (paths, d), the gradients being B g and v g^T.
     deviations: standard deviations of the noise that a step adds to an entry of v and of B.
     """
-    for _ in range(steps):
+    for taken in range(1, steps + 1):
         g = residual(v, B)
         head = (B @ g[..., None])[..., 0]
         features = v[..., None] * g[:, None, :]
         v = v - step * head + deviations[0] * rng.standard_normal(v.shape)
         B = B - step * features + deviations[1] * rng.standard_normal(B.shape)
-        yield v, B
-
-
-def every_nth(states: Iterable[State], start: State, every: int) -> Iterator[tuple[int, State]]:
-    """(steps taken, state) at the start and after every `every` steps."""
-    yield 0, start
-    for taken, state in enumerate(states, 1):
         if taken % every == 0:
-            yield taken, state
+            yield v, B
+
+
+def diffusion(
+    problem: LinearProblem,
+    start: State,
+    noise: str,
+    rng: np.random.Generator,
+    *,
+    sigma2: float,
+    step: float,
+    **count: Any,
+) -> Iterator[State]:
+    """The start, and states by Euler steps of Eq. 122 (uniform noise) or 127 (layer-wise).
+
+    count: `steps` and `every` of `fine_tuning`.
+    """
+    deviation = math.sqrt(2 * sigma2 * step)
+    head = deviation * (math.sqrt(problem.B.shape[1]) if noise == "layer-wise" else 1.0)
+    sizes = (head, deviation)
+    yield start
+    yield from fine_tuning(*start, problem.residual, step=step, deviations=sizes, rng=rng, **count)
 
 
 def predictor(v: np.ndarray, B: np.ndarray) -> np.ndarray:
     """B^T v, (paths, d)."""
     return (v[:, None, :] @ B)[:, 0]
-
-
-def step_deviations(noise: str, sigma2: float, step: float, d: int) -> tuple[float, float]:
-    """Deviations of head and features in an Euler step of Eq. 122 (uniform) or 127 (layer-wise)."""
-    deviation = math.sqrt(2 * sigma2 * step)
-    return deviation * (math.sqrt(d) if noise == "layer-wise" else 1.0), deviation
 
 
 def least_head_variance(h: int, d: int, xty_norm: float) -> float:

@@ -1,6 +1,6 @@
 """lp_fft: a public backbone with a random head, what phases train of it, and a run's records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -58,22 +58,20 @@ class Seen:
 
 
 class Standardise(nn.Module):
-    """Features less a mean, times a factor, by feature; nothing of it is trained."""
+    """To mean 0 and standard deviation 1 on `features` (records, features); 0 if constant.
+
+    Nothing of it is trained.
+    """
 
     mean: Tensor
     factor: Tensor
 
-    def __init__(self, mean: Tensor, factor: Tensor):
+    def __init__(self, features: np.ndarray):
         super().__init__()
-        self.register_buffer("mean", mean)
-        self.register_buffer("factor", factor)
-
-    @classmethod
-    def on(cls, features: np.ndarray) -> "Standardise":
-        """To mean 0 and standard deviation 1 on `features` (records, features); 0 if constant."""
         mean, deviation = (getattr(features, name)(0, dtype=np.float64) for name in ("mean", "std"))
         factor = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-        return cls(*(torch.from_numpy(part.astype(np.float32)) for part in (mean, factor)))
+        for name, part in (("mean", mean), ("factor", factor)):
+            self.register_buffer(name, torch.from_numpy(part.astype(np.float32)))
 
     def forward(self, x: Tensor) -> Tensor:
         """(records, features) to the same."""
@@ -112,7 +110,7 @@ class BackboneNetworks:
         self.standardise: Standardise | None = None
         if standardised:
             images = public_images(job, backbone).x_train
-            self.standardise = Standardise.on(features(backbone.network, images)).to(job.device)
+            self.standardise = Standardise(features(backbone.network, images)).to(job.device)
         self.head_scale, self.feature_scale, self.rank = head_scale, feature_scale, rank
 
     def seen(self, dealt: Dealt) -> Seen:
@@ -131,8 +129,7 @@ class BackboneNetworks:
             body.append(("scale", Scale(self.feature_scale)))
         if self.standardise is not None:
             body.append(("standardise", self.standardise))
-        network = Network([*body, head])
-        return network.to(self.job.device)
+        return Network([*body, head]).to(self.job.device)
 
     def fresh_head(self, run: int) -> Network:
         """The head of `fresh` alone, with the names that its parameters have there.
@@ -143,21 +140,17 @@ class BackboneNetworks:
         _, head = self.fresh(run).split(["head.weight"])
         return head
 
-    def trained(self, part: Part) -> tuple[str, ...]:
-        """Prefixes of the names of the parameters that a phase trains."""
-        if part == HEAD:
-            return ("head",)
-        return ("",) if part == FULL else lora_parameters(self.fresh(0))
-
     def phase(self, part: Part, steps: int, noise_multiplier: float, lr: float) -> TrainingPhase:
         """Steps on one part of the network, on the records of a run."""
         fields: PrivateFields = self.job.fields
+        # Prefixes of the names of the parameters.
+        trained: dict[Part, Sequence[str]] = {HEAD: ("head",), FULL: ("",)}
         return dp_sgd_phase(
             Poisson(len(self.job.prepared.y_train), fields.batch),
             noise_multiplier,
             fields.max_grad_norm,
             steps,
             lr,
-            trainable=self.trained(part),
+            trainable=trained[part] if part in trained else lora_parameters(self.fresh(0)),
             max_physical_batch=fields.max_physical_batch,
         )

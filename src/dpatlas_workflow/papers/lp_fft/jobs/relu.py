@@ -7,39 +7,23 @@ lp_fft. Arrays: records x (..., n, d), labels y (n,) of +1 and -1, head v (..., 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from dpatlas.errors import InputError
 from dpatlas.formulas.lp_fft.relu import tangent_kernel, zeroth_order_loss_drift
 
+# The arrays of a state, or of its velocity.
+State = tuple[np.ndarray, ...]
 
-@dataclass(frozen=True)
-class ReluNet:
+
+class ReluNet(NamedTuple):
     """Head `v` (..., h) and features `W` (..., h, d); also a velocity in the same space."""
 
     v: np.ndarray
     W: np.ndarray
-
-    def moved(self, by: "ReluNet", step: float) -> "ReluNet":
-        """self + step * by."""
-        return ReluNet(self.v + step * by.v, self.W + step * by.W)
-
-
-@dataclass(frozen=True)
-class _ZerothOrder:
-    """A noise-free network, and the losses that carry the noise's drift."""
-
-    net: ReluNet
-    losses: np.ndarray
-
-    def moved(self, by: "_ZerothOrder", step: float) -> "_ZerothOrder":
-        return _ZerothOrder(self.net.moved(by.net, step), self.losses + step * by.losses)
-
-
-State = TypeVar("State", ReluNet, _ZerothOrder)
 
 
 def directions(
@@ -85,12 +69,7 @@ def velocity(
     """
     phi = hidden(net, x)
     logs = -y * (phi @ net.v[..., None])[..., 0]
-    if unit_loss:
-        logs = logs - logs.max(-1, keepdims=True)
-    weights = np.exp(logs)
-    if unit_loss:
-        weights /= weights.sum(-1, keepdims=True)
-    pull = y * weights
+    pull = y * (softmax(logs, axis=-1) if unit_loss else np.exp(logs))
     head = (pull[..., None, :] @ phi)[..., 0, :]
     if phase == "head":
         return ReluNet(head, np.zeros_like(net.W))
@@ -105,22 +84,27 @@ def flow(
     Runge-Kutta of order 4 in equal steps of s.
     """
 
-    def rate(state: ReluNet) -> ReluNet:
-        return velocity(state, x, y, phase, unit_loss=True)
+    def rate(state: State) -> State:
+        return velocity(ReluNet(*state), x, y, phase, unit_loss=True)
 
     for _ in range(steps):
-        net = _runge_kutta(net, rate, span / steps)
+        net = ReluNet(*_runge_kutta(net, rate, span / steps))
         yield net
+
+
+def _moved(state: State, by: State, step: float) -> State:
+    """state + step * by."""
+    return tuple(part + step * of_part for part, of_part in zip(state, by, strict=True))
 
 
 def _runge_kutta(state: State, rate: Callable[[State], State], step: float) -> State:
     """One step of the classical method of order 4."""
     first = rate(state)
-    second = rate(state.moved(first, step / 2))
-    third = rate(state.moved(second, step / 2))
-    fourth = rate(state.moved(third, step))
+    second = rate(_moved(state, first, step / 2))
+    third = rate(_moved(state, second, step / 2))
+    fourth = rate(_moved(state, third, step))
     for slope, weight in ((first, 1), (second, 2), (third, 2), (fourth, 1)):
-        state = state.moved(slope, weight * step / 6)
+        state = _moved(state, slope, weight * step / 6)
     return state
 
 
@@ -142,21 +126,22 @@ def zeroth_order_losses(
     which losses overflow or are no longer positive.
     """
 
-    def rate(state: _ZerothOrder) -> _ZerothOrder:
-        kernel = tangent_kernel(x, state.net.W.T, state.net.v, phase)
+    def rate(state: State) -> State:
+        v, W, losses = state
+        kernel = tangent_kernel(x, W.T, v, phase)
         # A stage of the method may have losses below zero, where the drift is not defined.
-        drift = zeroth_order_loss_drift(np.maximum(state.losses, 0), y, kernel, sigma)
-        return _ZerothOrder(velocity(state.net, x, y, phase), drift)
+        drift = zeroth_order_loss_drift(np.maximum(losses, 0), y, kernel, sigma)
+        return (*velocity(ReluNet(v, W), x, y, phase), drift)
 
-    losses = np.exp(log_losses(net, x, y))
-    state = _ZerothOrder(net, np.broadcast_to(losses, (len(sigma), len(y))))
+    start = np.exp(log_losses(net, x, y))
+    state: State = (*net, np.broadcast_to(start, (len(sigma), len(y))))
     at_times = []
-    for taken in range(count * every):
-        state = _runge_kutta(state, rate, step)
-        if not np.isfinite(state.losses).all() or (state.losses <= 0).any():
-            raise InputError("step", step, "a step at which the zeroth-order losses are stable")
-        if (taken + 1) % every == 0:
-            at_times.append(class_sums(state.losses, y))
+    for _ in range(count):
+        for _ in range(every):
+            state = _runge_kutta(state, rate, step)
+            if not np.isfinite(state[-1]).all() or (state[-1] <= 0).any():
+                raise InputError("step", step, "a step at which the zeroth-order losses are stable")
+        at_times.append(class_sums(state[-1], y))
     return np.stack(at_times)
 
 
@@ -179,16 +164,15 @@ def diffusion_losses(
     """
     spread = np.asarray(sigma)[..., None] * np.sqrt(step)
     at_times = []
-    for taken in range(count * every):
-        kick = ReluNet(spread * rng.standard_normal(net.v.shape[1:]), np.zeros_like(net.W))
-        if phase == "all":
-            noise = spread[..., None] * rng.standard_normal(net.W.shape[1:])
-            kick = ReluNet(kick.v, noise)
-        kicked, first = net.moved(kick, 1.0), velocity(net, x, y, phase)
-        second = velocity(kicked.moved(first, step), x, y, phase)
-        net = kicked.moved(first, step / 2).moved(second, step / 2)
-        if (taken + 1) % every == 0:
-            at_times.append(class_sums(np.exp(log_losses(net, x, y)), y))
+    for _ in range(count):
+        for _ in range(every):
+            v, W = net.v + spread * rng.standard_normal(net.v.shape[1:]), net.W
+            if phase == "all":
+                W = W + spread[..., None] * rng.standard_normal(W.shape[1:])
+            first = velocity(net, x, y, phase)
+            second = velocity(ReluNet(*_moved((v, W), first, step)), x, y, phase)
+            net = ReluNet(*_moved(_moved((v, W), first, step / 2), second, step / 2))
+        at_times.append(class_sums(np.exp(log_losses(net, x, y)), y))
     return np.stack(at_times)
 
 

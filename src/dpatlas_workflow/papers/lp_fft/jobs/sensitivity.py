@@ -6,16 +6,19 @@ import numpy as np
 
 from dpatlas.base.progress import Progress
 from dpatlas.base.records import Row
-from dpatlas.base.seeds import generator, seed
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas_workflow.papers.lp_fft.jobs.linear import (
     LinearProblem,
-    every_nth,
-    fine_tuning,
+    State,
+    diffusion,
     linear_problem,
-    step_deviations,
 )
-from dpatlas_workflow.papers.lp_fft.jobs.theory import LEDGER, mean_with_error
+from dpatlas_workflow.papers.lp_fft.jobs.theory import (
+    LEDGER,
+    draws,
+    mean_with_error,
+    means_with_errors,
+)
 from dpatlas_workflow.papers.lp_fft.records.sensitivity import (
     READINGS,
     RECORD,
@@ -57,7 +60,7 @@ def record_sensitivities(
     problem: LinearProblem, v: np.ndarray, B: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Largest gradient norm over the problem's records, of head and of features, (paths,) each."""
-    errors = np.abs((v[:, None, :] @ B)[:, 0] @ problem.X.T - problem.Y)
+    errors = np.abs(problem.errors(v, B))
     inputs = np.linalg.norm(problem.X, axis=1)
     head = errors * np.linalg.norm(B @ problem.X.T, axis=1)
     features = errors * inputs * np.linalg.norm(v, axis=1, keepdims=True)
@@ -77,8 +80,7 @@ def ball_sensitivities(v: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.nda
 
 def _start(job: Job, fields: SensitivityStart, d: int, reading: Reading) -> Row:
     """Means over networks of the sensitivities before training; records are drawn once."""
-    keys = {"base": job.fields.seed, "d": d, "reading": reading}
-    rng = generator(seed(job.spec.key, use="sensitivity", **keys))
+    rng = draws(job, "sensitivity", d=d, reading=reading)
     problem, v, B = _networks(rng, fields, d, reading)
     columns: dict[str, float] = {}
     for name, (head, features) in (
@@ -115,25 +117,17 @@ def _drift(job: Job, fields: SensitivityDrift, noise: LayerNoise) -> Row:
 
     Both kinds of noise use the same initial networks and the same random numbers.
     """
-    rng = generator(seed(job.spec.key, use="sensitivity-drift", base=job.fields.seed))
+    rng = draws(job, "sensitivity-drift")
     problem, v, B = _networks(rng, fields, fields.d, fields.reading)
-    states = fine_tuning(
-        v,
-        B,
-        problem.residual,
-        step=fields.step,
-        deviations=step_deviations(noise, fields.sigma2, fields.step, fields.d),
-        steps=fields.steps,
-        rng=rng,
-    )
-    steps, ratios, errors = [], [], []
-    for taken, (head, features) in every_nth(states, (v, B), fields.every):
-        above, below = record_sensitivities(problem, head, features)
-        ratio, error = mean_with_error(above / below)
-        steps.append(taken)
-        ratios.append(ratio)
-        errors.append(error)
+
+    def ratio(state: State) -> np.ndarray:
+        head, features = record_sensitivities(problem, *state)
+        return head / features
+
+    plan = {name: getattr(fields, name) for name in ("sigma2", "step", "steps", "every")}
+    ratios, errors = means_with_errors(map(ratio, diffusion(problem, (v, B), noise, rng, **plan)))
     row = {"noise": noise, "d": fields.d, "h": fields.hidden, "reading": fields.reading}
+    steps = list(range(0, fields.steps + 1, fields.every))
     return {**row, "steps": steps, "ratio": ratios, "error": errors}
 
 

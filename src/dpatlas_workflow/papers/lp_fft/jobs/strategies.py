@@ -94,15 +94,12 @@ def compared(fields: Strategies) -> Iterator[StrategyArm]:
         if len(parts) == 1:
             yield StrategyArm(name, 1.0 if parts == (HEAD,) else 0.0)
             continue
-        control = parts[0] == parts[1]
-        for share in fields.control_shares if control else fields.shares:
+        for share in fields.control_shares if parts[0] == parts[1] else fields.shares:
             arm = StrategyArm(name, share)
             if 0 < share < 1:
                 if 0 in arm.steps(fields.steps):
-                    allowed = (
-                        f"a share that gives each phase at least one of the {fields.steps} steps"
-                    )
-                    raise InputError("share", share, allowed)
+                    least = f"at least one of the {fields.steps} steps"
+                    raise InputError("share", share, f"a share that gives each phase {least}")
                 yield arm
 
 
@@ -180,7 +177,11 @@ class StrategyTrainings:
                 "epsilon": self.stated.guaranteed_epsilon,
                 "relation": self.stated.relation,
                 "guaranteed_by": self.stated.guaranteed_by,
-                "trained_parameters": self._trained_parameters(phases[-1]),
+                "trained_parameters": sum(
+                    value.numel()
+                    for name, value in self.networks.fresh(0).named_parameters()
+                    if any(belongs(name, prefix) for prefix in phases[-1].trainable)
+                ),
             }
 
         return Arm(train, row)
@@ -191,13 +192,6 @@ class StrategyTrainings:
             self.networks.phase(part, count, self.noise_multiplier, float(lr))
             for part, lr, count in zip(arm.parts, chosen["lrs"], steps, strict=True)
         ]
-
-    def _trained_parameters(self, phase: TrainingPhase) -> int:
-        return sum(
-            value.numel()
-            for name, value in self.networks.fresh(0).named_parameters()
-            if any(belongs(name, prefix) for prefix in phase.trainable)
-        )
 
     def _trained(self, one: OneRun, phases: Sequence[TrainingPhase]) -> tuple[Network, Tensor, Ran]:
         """The model of a run after all steps, its test records, and what was done."""
@@ -295,8 +289,4 @@ def _joined(phases: Sequence[TrainingPhase]) -> list[TrainingPhase]:
     return [first, *rest]
 
 
-KIND = Kind(
-    strategies,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-)
+KIND = Kind(strategies, record=RECORD, packages=("torch", "numpy", "scipy", "dp-accounting"))

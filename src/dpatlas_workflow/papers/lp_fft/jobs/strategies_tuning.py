@@ -34,8 +34,4 @@ def strategies_tuning(job: Job) -> Outcome:
     return tune(job, trainings.arms, grid_of, after)
 
 
-KIND = Kind(
-    strategies_tuning,
-    record=RECORD,
-    packages=("torch", "numpy", "scipy", "dp-accounting"),
-)
+KIND = Kind(strategies_tuning, record=RECORD, packages=("torch", "numpy", "scipy", "dp-accounting"))

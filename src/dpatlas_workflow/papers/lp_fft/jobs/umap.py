@@ -6,35 +6,20 @@ compared.
 
 import functools
 import warnings
-from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import numpy as np
 
-from dpatlas.accounting.guarantees import Phase
-from dpatlas.accounting.samplers import Poisson
 from dpatlas.base.guard import integer
 from dpatlas.base.progress import Progress
 from dpatlas.base.records import Row
 from dpatlas.base.seeds import generator, seed
 from dpatlas.jobs.job import Job, Kind, Outcome
-from dpatlas.privacy.training import PrivateTraining
-from dpatlas_workflow.papers.lp_fft.jobs.curves import Curves
-from dpatlas_workflow.papers.lp_fft.jobs.features import (
-    Task,
-    backbone_used,
-    check_accountant,
-    finite,
-    ledger_of,
-    private_task,
-)
-from dpatlas_workflow.papers.lp_fft.jobs.networks import BackboneNetworks
+from dpatlas.models.network import Network
+from dpatlas_workflow.papers.lp_fft.jobs.features import Curves, Task, finite, private_task
 from dpatlas_workflow.papers.lp_fft.records.private import FULL, HEAD
-from dpatlas_workflow.papers.lp_fft.records.umap import MOMENTS, RECORD, Moment, UmapSpec
+from dpatlas_workflow.papers.lp_fft.records.umap import MOMENTS, RECORD, UmapSpec
 from dpatlas_workflow.run.arms import OneRun
-from dpatlas_workflow.run.deals import Deals
-from dpatlas_workflow.run.private_records import load_backbone
 
 # Decimals recorded of a coordinate.
 DECIMALS = 4
@@ -50,93 +35,58 @@ def umap(job: Job) -> Outcome:
     no accountant covers.
     """
     fields: UmapSpec = job.fields
-    deals = Deals(job)
-    integer(ge=3, le=deals.sizes["test"]).check("points", fields.points)
-    integer(ge=1, le=deals.sizes["train"]).check("neighbours", fields.neighbours)
-    backbone = load_backbone(job)
-    networks = BackboneNetworks(
-        job, backbone, head_scale=fields.head_scale, feature_scale=fields.feature_scale
-    )
-    sampler = Poisson(deals.sizes["train"], fields.batch)
+    curves = Curves(job)
+    integer(ge=3, le=curves.deals.sizes["test"]).check("points", fields.points)
+    integer(ge=1, le=curves.deals.sizes["train"]).check("neighbours", fields.neighbours)
     for first in fields.lp_steps:
-        noises = ((first, fields.noise_lp), (fields.fft_steps, fields.noise_fft))
-        check_accountant(fields, [Phase(sampler, noise, steps) for steps, noise in noises])
+        curves.check((fields.noise_lp, first), (fields.noise_fft, fields.fft_steps))
     labels: list[Row] = []
     panels: list[Row] = []
-    places = list(product(fields.lp_steps, _done(fields).items()))
-    with Progress(len(fields.lp_steps) * fields.runs, job.spec.id) as progress:
-        curves = Curves(job, progress)
-        for number in fields.run_numbers:
-            seen = networks.seen(deals.of(number))
-            shown = seen.dealt.labels["test"][: fields.points].tolist()
-            labels.append({"run": number, "labels": shown})
-            pictures = _pictures(curves, networks, curves.of(number, seen))
-            panels += [
-                {"run": number, "lp_steps": first, "moment": moment, "fft_steps": steps, **picture}
-                for (first, (moment, steps)), picture in zip(places, pictures, strict=True)
-            ]
+    with Progress(len(fields.lp_steps) * fields.runs, job.spec.id) as curves.progress:
+        for one in curves.runs():
+            shown = one.records.dealt.labels["test"][: fields.points].tolist()
+            labels.append({"run": one.number, "labels": shown})
+            panels += _panels(curves, one)
     # All runs take the same steps; the trainings of the first stand for all.
-    ledgers = [ledger_of(fields, ran) for ran in curves.ran[: len(fields.lp_steps)]]
-    facts = {
-        "n_train": deals.sizes["train"],
-        "n_test": deals.sizes["test"],
-        "backbone": backbone_used(backbone),
-        "classes": list(job.prepared.classes),
-    }
+    ledgers = [curves.ledger(ran) for ran in curves.ran[: len(fields.lp_steps)]]
     budgets = [
         {"lp_steps": first, "epsilon": arm["epsilon"]}
         for first, arm in zip(fields.lp_steps, ledgers, strict=True)
     ]
+    facts = {**curves.facts, "classes": list(job.prepared.classes)}
     tables = {"labels": labels, "panels": panels, "budgets": budgets}
     shared = {name: ledgers[0][name] for name in ("mechanism", "delta", "clip", "holds_for")}
     shared |= {"epsilon": None, "guaranteed": "as each arm says", "claimed": None, "arms": ledgers}
     return Outcome({**facts, **tables}, shared)
 
 
-def _done(fields: UmapSpec) -> dict[Moment, int]:
-    """Steps of FFT before each picture."""
-    return dict(zip(MOMENTS, (0, fields.early, fields.fft_steps), strict=True))
-
-
-def _pictures(curves: Curves, networks: BackboneNetworks, one: OneRun) -> list[dict[str, Any]]:
+def _panels(curves: Curves, one: OneRun) -> list[Row]:
     """The pictures before, early and late in FFT, after every number of steps of LP."""
     fields: UmapSpec = one.job.fields
-    images = private_task(one.records)
+    networks, images = curves.networks(fields.head_scale), private_task(one.records)
     # All trainings start with the same features, which LP leaves unchanged.
     frozen = images.features(networks.fresh(one.number))
     before = functools.cache(lambda: _picture(frozen, fields))
-    probed = sorted({steps for steps in fields.lp_steps if steps})
 
-    def probe() -> PrivateTraining:
-        phase = networks.phase(HEAD, probed[-1], fields.noise_lp, fields.lr_lp)
-        head = networks.fresh_head(one.number)
-        return PrivateTraining(head, [phase], frozen.known, frozen.labels, **one.draws)
+    def look(network: Network, moved: bool) -> dict[str, Any]:
+        features = images.features(network) if moved else frozen
+        picture = _picture(features, fields) if moved else before()
+        return {**picture, "accuracy": features.accuracy(network.head)}
 
-    stem = curves.stem(one, probe, probed) if probed else None
-
-    def tuned(first: int) -> list[dict[str, Any]]:
-        def make() -> tuple[PrivateTraining, Callable[[], dict[str, Any]]]:
-            network = networks.fresh(one.number)
-            after = None
-            if first and stem is not None:
-                network.load_state_dict(stem.weights[first], strict=False)
-                after = stem.ran_in(first)
-            phase = networks.phase(FULL, fields.fft_steps, fields.noise_fft, fields.lr_fft)
-            training = PrivateTraining(
-                network, [phase], images.known, images.labels, after=after, **one.draws
-            )
-
-            def look() -> dict[str, Any]:
-                moved = training.steps_done > 0
-                features = images.features(network) if moved else frozen
-                picture = _picture(features, fields) if moved else before()
-                return {**picture, "accuracy": features.accuracy(network.head)}
-
-            return training, look
-
-        return curves.train(one, make, list(_done(fields).values()))
-
-    return [picture for first in fields.lp_steps for picture in tuned(first)]
+    lengths = sorted({steps for steps in fields.lp_steps if steps})
+    if lengths:
+        probing = networks.phase(HEAD, lengths[-1], fields.noise_lp, fields.lr_lp)
+        stem = curves.probe(one, frozen, networks, probing, lengths)
+    tuning = networks.phase(FULL, fields.fft_steps, fields.noise_fft, fields.lr_fft)
+    moments = dict(zip(MOMENTS, (0, fields.early, fields.fft_steps), strict=True))
+    given = one, images, networks, tuning, list(moments.values()), look
+    return [
+        {"run": one.number, "lp_steps": n, "moment": moment, "fft_steps": steps, **picture}
+        for n in fields.lp_steps
+        for (moment, steps), picture in zip(
+            moments.items(), curves.tune(*given, (stem, n) if n else None), strict=True
+        )
+    ]
 
 
 def _picture(features: Task, fields: UmapSpec) -> dict[str, Any]:

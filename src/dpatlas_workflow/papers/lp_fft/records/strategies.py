@@ -42,9 +42,7 @@ Augmented = Annotated[
 ]
 EmaDecay = Annotated[
     Annotated[float, Field(ge=0, lt=1)] | None,
-    setting(
-        "Decay of the average of the weights that is reported; null for the last iterate.",
-    ),
+    setting("Decay of the average of the weights that is reported; null for the last iterate."),
 ]
 LoraRank = Annotated[
     Annotated[int, Field(ge=1, le=10_000)] | None,
