@@ -5,10 +5,9 @@ may name it, plans count it, and jobs build or import it. Nothing here loads tor
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 TORCHVISION_FILES = "https://download.pytorch.org/models/"
-DEIT_FILES = "https://dl.fbaipublicfiles.com/deit/"
 # What an address begins with whose file is part of an installed Python package.
 PACKAGE = "package:"
 
@@ -62,12 +61,10 @@ class NetworkEntry:
     weights: PublishedWeights | None = None
 
 
-def _moco() -> NetworkEntry:
-    weights = PublishedWeights("moco", "resnet50", classifies=False)
-    builder = "dpatlas.models.imagenet:imagenet_resnet50"
-    return NetworkEntry(builder, 150_528, 4_089_000_000, 21_230_000, weights=weights)
-
-
+RESNET50 = NetworkEntry(
+    "dpatlas.models.imagenet:imagenet_resnet50", 150_528, 4_089_000_000, 21_230_000
+)
+MOCO = replace(RESNET50, weights=PublishedWeights("moco", "resnet50", classifies=False))
 # In the order in which a config's schema and messages list them.
 NETWORKS: Mapping[str, NetworkEntry] = {
     "linear": NetworkEntry("dpatlas.models.network:linear", 64, 640, 10, flat=True, body=False),
@@ -97,11 +94,8 @@ NETWORKS: Mapping[str, NetworkEntry] = {
             "imagenet", "resnet18", f"{TORCHVISION_FILES}resnet18-f37072fd.pth"
         ),
     ),
-    "imagenet-resnet50": NetworkEntry(
-        "dpatlas.models.imagenet:imagenet_resnet50",
-        150_528,
-        4_089_000_000,
-        21_230_000,
+    "imagenet-resnet50": replace(
+        RESNET50,
         weights=PublishedWeights(
             "imagenet", "resnet50", f"{TORCHVISION_FILES}resnet50-0676ba61.pth"
         ),
@@ -126,7 +120,7 @@ NETWORKS: Mapping[str, NetworkEntry] = {
         weights=PublishedWeights(
             "imagenet",
             "DeiT-tiny",
-            f"{DEIT_FILES}deit_tiny_patch16_224-a1311bcf.pth",
+            "https://dl.fbaipublicfiles.com/deit/deit_tiny_patch16_224-a1311bcf.pth",
             head="heads.head",
         ),
     ),
@@ -155,8 +149,8 @@ NETWORKS: Mapping[str, NetworkEntry] = {
             head="head",
         ),
     ),
-    "moco-v2-resnet50": _moco(),
-    "moco-v3-resnet50": _moco(),
+    "moco-v2-resnet50": MOCO,
+    "moco-v3-resnet50": MOCO,
 }
 # Those with published weights, and the names of these by their publisher in a config.
 PUBLISHED = {name: network.weights for name, network in NETWORKS.items() if network.weights}
