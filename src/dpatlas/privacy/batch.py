@@ -29,7 +29,7 @@ from dpatlas.errors import InputError
 from dpatlas.privacy.derived import Derived, derived_from
 from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix, Stored
-from dpatlas.privacy.operations import Convolve, Operation, Product, Watched, operation_of
+from dpatlas.privacy.operations import Operation, Product, Watched, operation_of
 from dpatlas.privacy.trace import RecordGraph, drop_unused, part_of, reached, where_of
 
 aten = torch.ops.aten
@@ -65,14 +65,8 @@ class Use:
 
     def back(self, gradient: Tensor, like: Tensor) -> Tensor:
         """A gradient of the operation's weight (out, in) or bias as one of the parameter `like`."""
-        if self.role == "weight" and isinstance(self.operation, Product):
+        if self.role == "weight":
             gradient = self.operation.as_argument(gradient)
-        elif (
-            isinstance(self.operation, Convolve)
-            and self.role == "weight"
-            and gradient.dim() > self.operation.kernel_dims == 3
-        ):
-            gradient = gradient.squeeze(2)
         views = [node for node in self.views if node.target is not aten._to_copy.default]
         if all(node.target is aten.t.default for node in views):
             return gradient.t() if len(views) % 2 else gradient

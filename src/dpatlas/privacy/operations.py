@@ -63,6 +63,10 @@ class Operation:
             for role, each in zip(roles, kept, strict=True)
         }
 
+    def as_argument(self, gradient: Tensor) -> Tensor:
+        """A gradient of the weight in the shape that the operation has it in."""
+        return gradient
+
 
 class Product(Operation):
     """x (positions, in) times a matrix (in, out): aten.mm, addmm, and bmm of one matrix."""
@@ -98,7 +102,7 @@ class Product(Operation):
         return found
 
     def as_argument(self, gradient: Tensor) -> Tensor:
-        """A gradient (out, in) in the shape of the operation's matrix."""
+        """Of (out, in) as the matrix."""
         gradient = gradient.t()
         return gradient.unsqueeze(0) if self.node.target is aten.bmm.default else gradient
 
@@ -142,6 +146,10 @@ class Convolve(Operation):
             sums = delta.flatten(2).sum(2)
             found["bias"] = Stored(sums.view(units, -1, sums.shape[1]).sum(1))
         return found
+
+    def as_argument(self, gradient: Tensor) -> Tensor:
+        """Without the height of one."""
+        return gradient.squeeze(2) if gradient.dim() > self.kernel_dims == 3 else gradient
 
 
 class LookUp(Operation):

@@ -415,7 +415,9 @@ class _Watch(TorchFunctionMode):
             )
         result = function(*args, **kwargs)
         view = name in _VIEWS
-        if off and _is_new(result, tensors) and (learned or not view):
+        # Not of an argument that was changed in place.
+        new = off and not any(result is each for each in tensors)
+        if new and (learned or not view):
             result = pytree.tree_map_only(Tensor, _without_gradient, result)
         found = [*tensors_of(result), *written]
         if of_record:
@@ -564,11 +566,6 @@ _IN_PLACE_OF: dict[Any, Callable[..., Any]] = {
         "grad_fn, which a hook could change", "gradients as torch computes them"
     ),
 }
-
-
-def _is_new(result: Any, tensors: Sequence[Tensor]) -> bool:
-    """Whether a result is no argument that was changed in place."""
-    return not any(result is each for each in tensors)
 
 
 def _without_gradient(value: Tensor) -> Tensor:
