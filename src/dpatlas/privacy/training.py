@@ -700,8 +700,7 @@ class PrivateTraining:
         if self.augmentation is None:
             return None
         settings = {k: v for k, v in vars(self.augmentation).items() if not callable(v)}
-        traced = self._views_digest[:16] if self._views_of else ""
-        return f"{type(self.augmentation).__name__} {digest(settings)[:16]} {traced}"
+        return f"{type(self.augmentation).__name__} {digest(settings)[:16]} {self._views_digest}"
 
     @cached_property
     def _records(self) -> str | None:
@@ -795,7 +794,9 @@ class PrivateTraining:
         """Trace the loss of one record, and its views, once for all phases and before any noise."""
         self.record: RecordGraph | None = None
         self._kernels: dict[int, NetworkGradients | SoftmaxGradients] = {}
+        # The views of records, those of each one consecutively; and a digest of how they are made.
         self._views_of: Callable[[Tensor, Tensor], Tensor] | None = None
+        self._views_digest = ""
         x, target = self.data.sample()
         held = dict(self.model.named_buffers()) | {
             name: value.data for name, value in self._own.items()
@@ -830,6 +831,7 @@ class PrivateTraining:
             raise InputError(where, "two results of `draw` for the same numbers", allowed)
         parameters = to_device(one, self.device)
         if type(augmentation) is ShiftAndFlip and not vars(augmentation).keys() & {"draw", "apply"}:
+            self._views_of = augmentation.apply
             return torch.empty_like(x[:1])
         views_of = trace_views(augmentation.apply, x[:1], parameters)
         refuse_held(self.data, views_of.graph.origins)
@@ -837,7 +839,7 @@ class PrivateTraining:
         if len(made) != self.views:
             where = f"augmentation ({type(augmentation).__name__})"
             raise InputError(where, f"{len(made)} views of one record", f"{self.views}, as it says")
-        self._views_of, self._views_digest = views_of, views_of.graph.digest
+        self._views_of, self._views_digest = views_of, views_of.graph.digest[:16]
         return torch.empty_like(made[:1])
 
     def _kernel_of(self, phase: TrainingPhase) -> NetworkGradients | SoftmaxGradients:
@@ -893,8 +895,9 @@ class PrivateTraining:
                 where = rows if isinstance(rows, slice) else to_device(rows, device)
                 x, labels = self.data.take(rows, where)
                 constants = self._constants_at(where, x)
-                if views is not None:
-                    x = self._with_views(x, views[start : start + len(x)])
+                if self._views_of is not None and views is not None:
+                    if len(x):
+                        x = self._views_of(x, views[start : start + len(x)])
                     labels = pytree.tree_map_only(
                         Tensor, lambda each: each.repeat_interleave(self.views, 0), labels
                     )
@@ -907,13 +910,6 @@ class PrivateTraining:
         if self.processes is not None:
             self.processes.add(total, step)
         return total
-
-    def _with_views(self, x: Tensor, parameters: Tensor) -> Tensor:
-        """The views of records, those of each one consecutively."""
-        if self._views_of is None:
-            assert self.augmentation is not None
-            return self.augmentation.apply(x, parameters)
-        return self._views_of(x, parameters) if len(x) else x
 
     def _draws_of(self, rows: Any, step: int) -> Callable[[int, int], list[Tensor]] | None:
         """The random numbers of the network for some of these rows, keyed by record and step."""
