@@ -122,27 +122,9 @@ def hold(instance: object, name: str, domain: Domain, label: str | None = None) 
     object.__setattr__(instance, name, value)
 
 
-def real(
-    *,
-    gt: float | None = None,
-    ge: float | None = None,
-    lt: float | None = None,
-    le: float | None = None,
-    finite: bool = True,
-) -> Domain:
-    """Real numbers between the given limits."""
-    return Domain("real", gt, ge, lt, le, finite=finite)
-
-
-def integer(
-    *,
-    gt: int | None = None,
-    ge: int | None = None,
-    lt: int | None = None,
-    le: int | None = None,
-) -> Domain:
-    """Whole numbers between the given limits."""
-    return Domain("integer", gt, ge, lt, le)
+# Real and whole numbers between limits, such as real(gt=0) and integer(ge=1, le=9).
+real = functools.partial(Domain, "real")
+integer = functools.partial(Domain, "integer")
 
 
 def one_of(*choices: str) -> Domain:

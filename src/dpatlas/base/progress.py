@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from dpatlas.base.rounding import rounded_up
@@ -35,12 +34,7 @@ class Progress:
         """Start counting."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Report the final count, also after an error, unless nothing was done before it."""
         if error is None or self.done:
             self._show(last=True)

@@ -158,9 +158,8 @@ class Noise:
         if secret is not None:
             if secret != self.secret and any(root == self._root for root, _ in _claims):
                 found = "a run of another secret, after noise of this one was drawn"
-                raise InputError(
-                    "checkpoint", found, "its own Noise(), and a training made with it"
-                )
+                allowed = "its own Noise(), and a training made with it"
+                raise InputError("checkpoint", found, allowed)
             self.secret = self._root = secret
         self._process = os.getpid()
 
@@ -179,11 +178,9 @@ class Noise:
         self._process = os.getpid()
         first, name, _ = _claims.setdefault((self._root, repetition), (training, shared, {}))
         if (first, name) != (training, shared) and (shared is None or name != shared):
-            raise InputError(
-                "noise",
-                f"repetition {repetition} of noise that another training has drawn",
-                "a Noise or a repetition of its own, or in both trainings the same shared_noise",
-            )
+            found = f"repetition {repetition} of noise that another training has drawn"
+            own = "a Noise or a repetition of its own"
+            raise InputError("noise", found, f"{own}, or in both trainings the same shared_noise")
         if shared is not None:
             note_stream("shared_noise", shared)
 
@@ -201,11 +198,9 @@ class Noise:
             return
         one, other = complex(before), complex(number)
         if abs(one - other) > SAME_NOISE * scale + SAME_SUM * abs(one):
-            raise InputError(
-                "noise",
-                f"that of step {step}, which was added to another sum before",
-                "the same training to the bit, or a Noise or a repetition of its own",
-            )
+            found = f"that of step {step}, which was added to another sum before"
+            allowed = "the same training to the bit, or a Noise or a repetition of its own"
+            raise InputError("noise", found, allowed)
 
     def check_process(self) -> None:
         """InputError in another process than the one that made, restored or claimed this noise.

@@ -9,6 +9,8 @@ batch sizes as are needed.
 """
 
 import contextlib
+import functools
+import itertools
 import operator
 import re
 import warnings
@@ -27,8 +29,8 @@ from dpatlas.errors import InputError
 from dpatlas.privacy.derived import Derived, derived_from
 from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix, Stored
-from dpatlas.privacy.operations import Convolve, Operation, Product, Watched, operation_of
-from dpatlas.privacy.trace import RecordGraph, drop_unused, reached, where_of
+from dpatlas.privacy.operations import Operation, Product, Watched, operation_of
+from dpatlas.privacy.trace import RecordGraph, drop_unused, part_of, reached, where_of
 
 aten = torch.ops.aten
 # Operations through which a weight reaches its product with every number in one place.
@@ -63,14 +65,8 @@ class Use:
 
     def back(self, gradient: Tensor, like: Tensor) -> Tensor:
         """A gradient of the operation's weight (out, in) or bias as one of the parameter `like`."""
-        if self.role == "weight" and isinstance(self.operation, Product):
+        if self.role == "weight":
             gradient = self.operation.as_argument(gradient)
-        elif (
-            isinstance(self.operation, Convolve)
-            and self.role == "weight"
-            and gradient.dim() > self.operation.kernel_dims == 3
-        ):
-            gradient = gradient.squeeze(2)
         views = [node for node in self.views if node.target is not aten._to_copy.default]
         if all(node.target is aten.t.default for node in views):
             return gradient.t() if len(views) % 2 else gradient
@@ -100,20 +96,16 @@ class Gradient:
 
     def norms2(self, small: float) -> Tensor:
         """As `Factored.norms2`."""
-        total = self.parts[0][1].norms2(small)
-        for _, part in self.parts[1:]:
-            total = total + part.norms2(small)
-        return total
+        return functools.reduce(operator.add, (part.norms2(small) for _, part in self.parts))
 
     def weighted(self, factors: Tensor) -> Tensor:
         """sum_i c_i g_i in the parameter's shape."""
-        total: Tensor | None = None
-        for use, part in self.parts:
+
+        def of(use: Use | None, part: Factored) -> Tensor:
             each = part.weighted(factors)
-            each = each.view(self.like.shape) if use is None else use.back(each, self.like)
-            total = each if total is None else total + each
-        assert total is not None
-        return total
+            return each.view(self.like.shape) if use is None else use.back(each, self.like)
+
+        return functools.reduce(operator.add, itertools.starmap(of, self.parts))
 
     def discard(self, bad: Tensor) -> None:
         """As `Factored.discard`."""
@@ -140,8 +132,8 @@ class BatchGraph:
         self._own = dict(zip(self.holders, record.parameters, strict=False))
         self._data = self.holders[count + len(record.buffers) :]
         self.operations, self.uses, self.copied, self.derived = self._plan(graph)
-        buffers = len(record.buffers)
-        self._derive = [each.of(graph, list(record.parameters), buffers) for each in self.derived]
+        own = count + len(record.buffers)
+        self._derive = [part_of(record.loss, each.nodes, own).forward for each in self.derived]
         self._layout: list[tuple[Any, int]] = []
         # Operations whose parameters are read by no other one.
         several = {
@@ -190,19 +182,12 @@ class BatchGraph:
                     if any(use.operation.node not in of_record for use in found):
                         alone.add(name)
 
-            def uses_beyond(node: Node) -> list[Use] | None:
-                users = {each: operations[each] for each in operations if each in of_record}  # noqa: B023
-                return _uses_of(node, users, of_record)  # noqa: B023
-
+            users = {each: operations[each] for each in operations if each in of_record}
+            uses_beyond = functools.partial(_uses_of, operations=users, among=of_record)
             free = {name: node_of[name] for name in self.trained if name not in copied}
             derived: list[Derived] = []
             if more | alone:
-                derived = derived_from(
-                    list(more | alone),
-                    free,
-                    of_record,
-                    lambda node: uses_beyond(node) is not None,
-                )
+                derived = derived_from(list(more | alone), free, of_record, uses_beyond)
             more -= {name for each in derived for name in each.names}
             if not more:
                 break
@@ -402,12 +387,8 @@ def _of_uses(
     if len(uses) == 1:
         return [(uses[0], of(uses[0]))]
     parts = [use.part() for use in uses]
-    first = parts[0]
-    if (
-        first
-        and all(part and part[0] is first[0] for part in parts)
-        and len(set(parts)) == len(uses)
-    ):
+    first, apart = parts[0], len(set(parts)) == len(uses)
+    if first and apart and all(part and part[0] is first[0] for part in parts):
         return [(use, of(use)) for use in uses]
     products = all(isinstance(use.operation, Product) and use.role == "weight" for use in uses)
     if products and len({use.way() for use in uses}) == 1:
@@ -433,16 +414,14 @@ def _held(
 
 def _sum(value: Tensor, parts: Sequence[tuple[Use | None, Factored]]) -> Tensor:
     """The gradients by unit of all parts, in the shape of the parameter."""
-    total: Tensor | None = None
-    for use, part in parts:
+
+    def of(use: Use | None, part: Factored) -> Tensor:
         each = part.each()
         if use is not None:
-            back = vmap(lambda gradient, use=use: use.back(gradient, value))
-            each = back(each)
-        each = each.view(-1, *value.shape)
-        total = each if total is None else total + each
-    assert total is not None
-    return total
+            each = vmap(lambda gradient: use.back(gradient, value))(each)
+        return each.view(-1, *value.shape)
+
+    return functools.reduce(operator.add, itertools.starmap(of, parts))
 
 
 def _uses_of(
@@ -460,11 +439,8 @@ def _uses_of(
             if user.target is aten.detach.default or (among is not None and user not in among):
                 continue
             if operation is not None:
-                roles = [
-                    r
-                    for r, at in operation.parameters.items()
-                    if at < len(user.args) and user.args[at] is node
-                ]
+                places, args = operation.parameters.items(), dict(enumerate(user.args))
+                roles = [role for role, at in places if args.get(at) is node]
                 if any(user.args[at] is node for at in operation.places) or not roles:
                     return None
                 uses += [Use(operation, role, views) for role in roles]
@@ -530,9 +506,8 @@ def _simplify(graph: Graph) -> None:
         source = node.args[0] if node.args else None
         shape = _shape(node)
         same = node.target in (aten.detach.default, aten.alias.default)
-        same |= node.target is aten.permute.default and list(node.args[1]) == list(
-            range(len(shape))
-        )
+        in_order = list(range(len(shape)))
+        same |= node.target is aten.permute.default and list(node.args[1]) == in_order
         if node.target in (aten.view.default, aten._unsafe_view.default):
             while source.target in (aten.view.default, aten._unsafe_view.default):  # type: ignore[union-attr]
                 # A view of a view is one of what that one is of.
@@ -590,20 +565,17 @@ def _for_any_number(graph: GraphModule, other: GraphModule, size: int, other_siz
             return type(one)(either(*pair) for pair in zip(one, two, strict=True))
         if one == two or one != one:
             return one
-        if type(one) is not int or type(two) is not int:
+        whole = type(one) is type(two) is int
+        if not whole or one % size or two != one // size * other_size:
             raise _Apart(f"{one} for {size} records and {two} for {other_size}")
-        times, left = divmod(one, size)
-        if left or two != times * other_size:
-            raise _Apart(f"{one} for {size} records and {two} for {other_size}")
+        times = one // size
         if times not in multiples:
             with nodes.inserting_before(first):
                 multiples[times] = nodes.call_function(operator.mul, (records, times))
         return multiples[times]
 
-    twins = [node for node in other.graph.nodes if node is not records]
-    for node, twin in zip(
-        [node for node in nodes.nodes if node is not records], twins, strict=False
-    ):
+    own, twins = ([n for n in each.nodes if n is not records] for each in (nodes, other.graph))
+    for node, twin in zip(own, twins, strict=False):
         if node.target != twin.target and node.op != "placeholder" and node.op != "get_attr":
             raise _Apart(f"{node.target} and {twin.target}")
         node.args = either(node.args, twin.args)

@@ -55,13 +55,11 @@ def bad_records(norms2: Tensor) -> tuple[Tensor | None, int | Tensor]:
     On a CPU their sum, which is finite only if all of them are, decides for nearly every batch. On
     a GPU the host would have to wait for that sum, so the mask is always returned.
     """
-    if may_look(norms2):
-        if math.isfinite(norms2.sum().item()):
-            return None, 0
-        bad = ~torch.isfinite(norms2)
-        return bad, int(bad.sum())
+    look = may_look(norms2)
+    if look and math.isfinite(norms2.sum().item()):
+        return None, 0
     bad = ~torch.isfinite(norms2)
-    return bad, bad.sum()
+    return bad, int(bad.sum()) if look else bad.sum()
 
 
 def may_look(values: Tensor) -> bool:
@@ -78,6 +76,4 @@ def empty_sum(model: nn.Module, names: list[str], prefix: str = "") -> ClippedSu
     """The clipped sum over no records: zeros by parameter; `names` start with `prefix`."""
     parameters = dict(model.named_parameters())
     zeros = {name: torch.zeros_like(parameters[name.removeprefix(prefix)]) for name in names}
-    zeros = {name: value.detach() for name, value in zeros.items()}
-    first = zeros[names[0]]
-    return ClippedSum(zeros, first.new_zeros(0), 0)
+    return ClippedSum(zeros, zeros[names[0]].new_zeros(0), 0)

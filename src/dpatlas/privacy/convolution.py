@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dpatlas.models.precision import exact
 from dpatlas.privacy import clipping
 from dpatlas.privacy.factors import Factored, gram, gram_roundings, slices
 
@@ -37,6 +36,12 @@ class Shape:
     transposed: bool
     output_padding: tuple[int, ...]
     groups: int
+
+    def of_height_one(self) -> "Shape":
+        """The same of maps of height one."""
+        stride, padding, dilation = (1, *self.stride), (0, *self.padding), (1, *self.dilation)
+        output_padding = (0, *self.output_padding)
+        return Shape(stride, padding, dilation, self.transposed, output_padding, self.groups)
 
     def gradients(
         self, delta: Tensor, x: Tensor, weight: Tensor, of: str, records: int = 1
@@ -72,19 +77,7 @@ class Convolution(Factored):
     def __init__(self, weight: Tensor, shape: Shape, x: Tensor, delta: Tensor, rows: int):
         self.weight, self.shape, self.rows = weight, shape, rows
         self.kernel = tuple(weight.shape[2:])
-        if self._keeps_factors(delta, x):
-            self.inputs, self.delta = x, delta
-        else:
-            with exact():
-                self.stored = self._per_record(x, delta)
-
-    def each(self) -> Tensor:
-        """As `Factored.each`."""
-        if self.stored is not None:
-            return self.stored
-        inputs, delta = self.gradient_factors()
-        with exact():
-            return self._per_record(inputs, delta)
+        self.hold(self._keeps_factors(delta, x), x, delta)
 
     def _keeps_factors(self, delta: Tensor, x: Tensor) -> bool:
         """Whether x and delta are stored, because per-record gradients would cost more."""
@@ -112,12 +105,12 @@ class Convolution(Factored):
         gram = phases * phase**2 * into + positions**2 * out
         return gram < GRAM_SHARE * products
 
-    def _per_record(self, x: Tensor, delta: Tensor) -> Tensor:
-        """(records, *weight.shape): one call with a group per record, or a call per record.
+    def multiplied_out(self, inputs: Tensor, delta: Tensor) -> Tensor:
+        """By one call with a group per record, or a call per record.
 
-        On a GPU products of patches, where there are patches.
+        On a GPU by products of patches, where there are patches.
         """
-        weight, rows, shape = self.weight, self.rows, self.shape
+        x, weight, rows, shape = inputs, self.weight, self.rows, self.shape
         records = len(x) // rows
         plain = x.dim() == 4 and not shape.transposed and shape.groups == max(shape.dilation) == 1
         if plain and not clipping.may_look(delta):

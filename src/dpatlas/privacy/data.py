@@ -107,7 +107,7 @@ class FromDataset:
         self._kinds: set[tuple[str, bool]] = set()
         self._first: tuple[Any, Any] | None = None
         first, again = self._fetch([0]), self._fetch([0])
-        for one, other in zip(_tensors_of(first), _tensors_of(again), strict=True):
+        for one, other in zip(tensors_of(first), tensors_of(again), strict=True):
             if not torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)):
                 found = "two results for item 0"
                 raise InputError("dataset", found, "the same item every time; an `augmentation`")
@@ -153,7 +153,7 @@ class FromDataset:
             raise InputError("dataset", "items with a target and items without", allowed)
         stacked = _stacked(inputs), None if missing == {True} else _stacked(targets)
         if self._first:
-            for one, other in zip(_tensors_of(stacked), _tensors_of(self._first), strict=True):
+            for one, other in zip(tensors_of(stacked), tensors_of(self._first), strict=True):
                 _refuse_other_shape(one.shape[1:], other.shape[1:])
         return stacked
 
@@ -378,5 +378,6 @@ def _tensor(value: Any) -> Tensor:
         raise InputError("data", f"{found}", "numbers that torch takes") from None
 
 
-def _tensors_of(item: Any) -> list[Tensor]:
+def tensors_of(item: Any) -> list[Tensor]:
+    """The tensors in tuples, lists and dicts."""
     return [each for each in tree_leaves(item) if isinstance(each, Tensor)]

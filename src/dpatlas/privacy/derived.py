@@ -7,13 +7,12 @@ gradient of that layer alone is held for every record, never one of the whole ne
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import vjp, vmap
-from torch.fx import Graph, GraphModule, Node
-
-from dpatlas.privacy.trace import drop_unused
+from torch.fx import Node
 
 aten = torch.ops.aten
 
@@ -30,20 +29,6 @@ class Derived:
     nodes: list[Node]
     inside: set[Node]
 
-    def of(self, graph: Graph, names: Sequence[str], buffers: int) -> Callable[..., list[Tensor]]:
-        """The function from parameters `names` and that many buffers to `nodes`."""
-        part = Graph()
-        copies: dict[Node, Node] = {}
-        part.graph_copy(graph, copies)
-        part.output([copies[node] for node in self.nodes])
-        drop_unused(part)
-        for holder in part.find_nodes(op="placeholder")[len(names) + buffers :]:
-            part.erase_node(holder)
-        module = graph.owning_module
-        assert module is not None
-        found: Callable[..., list[Tensor]] = GraphModule(module, part).forward
-        return found
-
     def pull(
         self,
         function: Callable[..., list[Tensor]],
@@ -53,7 +38,8 @@ class Derived:
     ) -> dict[str, Tensor]:
         """Every record's gradients of the parameters, (records, *shape).
 
-        function: of `of`. gradients: from the nodes' values, every record's gradients of each.
+        function: from parameters and buffers to `nodes`. gradients: from the nodes' values, every
+        record's gradients of each.
         """
 
         def nodes(*own: Tensor) -> tuple[Tensor, ...]:
@@ -70,13 +56,12 @@ def derived_from(
     names: Sequence[str],
     node_of: Mapping[str, Node],
     of_record: set[Node],
-    reads: Callable[[Node], bool],
+    uses: Callable[[Node], list[Any] | None],
 ) -> list[Derived]:
     """What follows from the parameters `names`, with all parameters that meet them on the way.
 
-    node_of: of every trained parameter without copies. reads: whether each user of a node that is
-    of a record is an operation that reads the node as a weight; groups with another node are left
-    out.
+    node_of: of every trained parameter without copies. uses: of a node by operations of records;
+    None where it is read otherwise than as a weight, and its group is left out.
     """
     ways = {name: _reached(node, of_record) for name, node in node_of.items()}
     wanted = set(names)
@@ -95,7 +80,9 @@ def derived_from(
         # In the graph's order.
         order = [node for node in next(iter(group.inside)).graph.nodes if node in group.inside]
         group.nodes = [node for node in order if any(user in of_record for user in node.users)]
-    return [each for each in joined if each.nodes and all(map(reads, each.nodes))]
+    return [
+        each for each in joined if each.nodes and all(uses(node) is not None for node in each.nodes)
+    ]
 
 
 def _reached(source: Node, of_record: set[Node]) -> set[Node]:

@@ -43,12 +43,16 @@ def values_of(model: nn.Module) -> str:
 
 def content_of(value: Tensor) -> str:
     """Digest of a tensor, read anew: writing to `.data` leaves its version as it was."""
+    return f"{value.dtype} {tuple(value.shape)} {_hash(numbers_of(value))}"
+
+
+def numbers_of(value: Tensor) -> Any:
+    """The bytes of a tensor's numbers."""
     host = value.detach()
     if host.layout != torch.strided:
         host = host.to_dense()
     host = host.cpu().contiguous()
-    numbers = host.reshape(-1).view(torch.uint8).numpy() if host.numel() else b""
-    return f"{value.dtype} {tuple(value.shape)} {_hash(numbers)}"
+    return host.reshape(-1).view(torch.uint8).numpy() if host.numel() else b""
 
 
 def is_mapped(value: Any) -> bool:

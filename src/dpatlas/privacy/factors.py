@@ -29,6 +29,7 @@ import math
 import torch
 from torch import Tensor
 
+from dpatlas.models.precision import exact
 from dpatlas.privacy import clipping
 from dpatlas.privacy.clipping import SUM_BLOCK
 from dpatlas.privacy.norms import in_blocks, rounding, rows_norm2, stored_sum
@@ -59,6 +60,14 @@ class Factored:
     delta: Tensor | None = None
     loose: Tensor | None = None
 
+    def hold(self, factors: bool, inputs: Tensor, delta: Tensor) -> None:
+        """Keep the factors, or the gradient of every record that they multiply out to."""
+        if factors:
+            self.inputs, self.delta = inputs, delta
+        else:
+            with exact():
+                self.stored = self.multiplied_out(inputs, delta)
+
     def norms2(self, small: float) -> Tensor:
         """Upper bounds on ||g_i||^2, float64 (records,).
 
@@ -75,6 +84,13 @@ class Factored:
 
     def each(self) -> Tensor:
         """The gradient of every record, (records, *weight.shape)."""
+        if self.stored is not None:
+            return self.stored
+        with exact():
+            return self.multiplied_out(*self.gradient_factors())
+
+    def multiplied_out(self, inputs: Tensor, delta: Tensor) -> Tensor:
+        """`each`, from the factors."""
         raise NotImplementedError
 
     def gradient_factors(self) -> tuple[Tensor, Tensor]:
@@ -115,29 +131,26 @@ class Factored:
         if not loose.any():
             return bounds
         self.loose = loose.nonzero()[:, 0]
-        exact = self._norms(self.loose) + rounding(positions, torch.float64) * spread[self.loose]
-        return bounds.index_copy(0, self.loose, exact.square_())
+        norms = self._norms(self.loose) + rounding(positions, torch.float64) * spread[self.loose]
+        return bounds.index_copy(0, self.loose, norms.square_())
 
     def weighted_factors(self, factors: Tensor) -> Tensor:
         """sum_i c_i g_i of the weight; the records in `loose` are multiplied out in float64."""
         inputs, output_gradients = self.gradient_factors()
         if not clipping.may_look(output_gradients):
-            return (
-                self.in_weight_shape(self._weighted_by_products(factors))
-                .to(inputs.dtype)
-                .contiguous()
-            )
+            products = self.in_weight_shape(self._weighted_by_products(factors))
+            return products.to(inputs.dtype).contiguous()
         ordinary = factors if self.loose is None else factors.index_fill(0, self.loose, 0)
         scaled = output_gradients * ordinary.view(-1, *[1] * (output_gradients.dim() - 1))
         total = in_blocks(self.product, self.positions(), scaled, inputs)
         if self.loose is None:
             return total
-        exact = total.new_zeros(len(total), total[0].numel(), dtype=torch.float64)
+        in_float64 = total.new_zeros(len(total), total[0].numel(), dtype=torch.float64)
         for rows in self.loose.split(self._at_once()):
             a, delta = (factor.double() for factor in self.pairs(rows))
             delta = delta * factors[rows, None, None].double()
-            exact.addmm_(delta.flatten(0, 1).T, a.flatten(0, 1))
-        return (total + self.in_weight_shape(exact)).to(total.dtype)
+            in_float64.addmm_(delta.flatten(0, 1).T, a.flatten(0, 1))
+        return (total + self.in_weight_shape(in_float64)).to(total.dtype)
 
     def product(self, delta: Tensor, inputs: Tensor) -> Tensor:
         """sum_it delta_it a_it^T in the records' type, in the shape of the weight."""
@@ -197,13 +210,9 @@ class Factored:
             a, delta = self.pairs(rows)
             whole = len(a) // size * size
             pair = delta * factors[rows, None, None], a
-            rest = (factor[whole:].flatten(0, 1) for factor in pair)
-            by_block = (
-                factor[:whole].reshape(-1, size * positions, factor.shape[2]) for factor in pair
-            )
-            delta, a = by_block
+            delta, a = (each[:whole].reshape(-1, size * positions, each.shape[2]) for each in pair)
             total += torch.bmm(delta.transpose(1, 2), a).sum(0, dtype=torch.float64)
-            delta, a = rest
+            delta, a = (each[whole:].flatten(0, 1) for each in pair)
             total += delta.T @ a
         return total
 
@@ -222,9 +231,8 @@ def _lengths(rows: Tensor) -> Tensor:
     """Upper bounds on lengths of (records, positions, features), float64 (records, positions)."""
     features = rows.shape[2]
     # What vanishes as it is squared, and what rounding loses.
-    lengths2 = (
-        torch.linalg.vector_norm(rows, dim=2).square_() + features * torch.finfo(rows.dtype).tiny
-    )
+    vanished = features * torch.finfo(rows.dtype).tiny
+    lengths2 = torch.linalg.vector_norm(rows, dim=2).square_() + vanished
     return lengths2.double().mul_(1 + rounding(features + 5, rows.dtype)).sqrt_()
 
 

@@ -168,7 +168,6 @@ class LangevinRun:
         self.steps_done += 1
 
     def _plan(self) -> dict[str, Any]:
-        """The settings as JSON values."""
         settings, sampler = self.settings, self.settings.sampler
         return {
             "sampler": [sampler.name, int(sampler.n), int(sampler.batch)],

@@ -105,5 +105,4 @@ def _of_shape(output: Tensor, targets: Tensor, name: str) -> Tensor:
 
 
 def _mean(losses: Tensor) -> Tensor:
-    """The mean of a record's losses."""
     return losses.reshape(len(losses), -1).mean(1)

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from dpatlas.models.precision import exact
 from dpatlas.privacy.factors import Factored, gram, gram_roundings, multiplied
 from dpatlas.privacy.norms import in_blocks, inputs_norms2, rows_norm2
 
@@ -22,19 +21,12 @@ class Matrix(Factored):
     def __init__(self, weight: Tensor, a: Tensor, delta: Tensor):
         self.weight = weight
         positions, into, out = *a.shape[1:], delta.shape[2]
-        if positions == 1 or positions * (into + out) < GRAM_SHARE * into * out:
-            self.inputs, self.delta = a, delta
-        else:
-            with exact():
-                self.stored = multiplied(delta, a)
+        small = positions == 1 or positions * (into + out) < GRAM_SHARE * into * out
+        self.hold(small, a, delta)
 
-    def each(self) -> Tensor:
-        """As `Factored.each`."""
-        if self.stored is not None:
-            return self.stored
-        inputs, delta = self.gradient_factors()
-        with exact():
-            return multiplied(delta, inputs)
+    def multiplied_out(self, inputs: Tensor, delta: Tensor) -> Tensor:
+        """Sums over positions."""
+        return multiplied(delta, inputs)
 
     def norms2(self, small: float) -> Tensor:
         """||delta||^2 ||a||^2 for one position; <delta delta^T, a a^T>, or of gradients."""
@@ -106,7 +98,6 @@ class Table(Factored):
         """The scaled sums, added up by row."""
         if self.read is None or self.stored is None:
             return super().weighted(factors)
-        assert self.stored is not None
         return in_blocks(self._by_row, 1, factors.to(self.stored.dtype), self.stored, self.read)
 
     def _by_row(self, factors: Tensor, sums: Tensor, read: Tensor) -> Tensor:
@@ -119,11 +110,6 @@ class Stored(Factored):
 
     def __init__(self, gradients: Tensor):
         self.stored, self.weight = gradients, gradients[0] if len(gradients) else gradients
-
-    def each(self) -> Tensor:
-        """As `Factored.each`."""
-        assert self.stored is not None
-        return self.stored
 
 
 def _summed_by(indices: Tensor, rows: Tensor, count: int) -> Tensor:

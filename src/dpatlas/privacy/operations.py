@@ -17,6 +17,7 @@ from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix, Stored, Table
 
 aten = torch.ops.aten
+Tensors = Sequence[Tensor]
 
 
 class Operation:
@@ -47,17 +48,24 @@ class Operation:
         """The output, and more for `backward`; x: the input, or a tuple of several."""
         raise NotImplementedError
 
-    def backward(
-        self, delta: Tensor, x: Any, saved: Sequence[Tensor], needs_x: bool, *others: Any
-    ) -> Any:
+    def backward(self, delta: Tensor, x: Any, saved: Tensors, needs_x: bool, *others: Any) -> Any:
         """The gradient of x, from that of the output; None where it is not needed."""
         raise NotImplementedError
 
-    def gradients(
-        self, kept: Sequence[Tensor], units: int, weight: Tensor | None
-    ) -> dict[str, Factored]:
-        """Gradients of weight and bias as wanted, by unit; each unit is as many rows as another."""
-        raise NotImplementedError
+    def gradients(self, kept: Tensors, units: int, weight: Tensor | None) -> dict[str, Factored]:
+        """Gradients of weight and bias as wanted, by unit; each unit is as many rows as another.
+
+        Here of an operation that keeps those of every row, (records * rows, *shape).
+        """
+        roles = (role for role in ("weight", "bias") if role in self.wanted)
+        return {
+            role: Stored(each.view(units, -1, *each.shape[1:]).sum(1))
+            for role, each in zip(roles, kept, strict=True)
+        }
+
+    def as_argument(self, gradient: Tensor) -> Tensor:
+        """A gradient of the weight in the shape that the operation has it in."""
+        return gradient
 
 
 class Product(Operation):
@@ -75,18 +83,14 @@ class Product(Operation):
         out = torch.addmm(others[0], rows, matrix) if self.adds else rows @ matrix
         return (out.view(*x.shape[:-1], -1),)
 
-    def backward(
-        self, delta: Tensor, x: Tensor, saved: Sequence[Tensor], needs_x: bool, *others: Any
-    ) -> Tensor | None:
+    def backward(self, delta: Tensor, x: Any, saved: Tensors, needs_x: bool, *others: Any) -> Any:
         """delta W^T; keeps both factors."""
         self.kept = ([x] if "weight" in self.wanted else []) + [delta]
         if not needs_x:
             return None
         return (delta.reshape(-1, delta.shape[-1]) @ others[-1].flatten(0, -2).t()).view(x.shape)
 
-    def gradients(
-        self, kept: Sequence[Tensor], units: int, weight: Tensor | None
-    ) -> dict[str, Factored]:
+    def gradients(self, kept: Tensors, units: int, weight: Tensor | None) -> dict[str, Factored]:
         """Of a matrix (out, in), and sums over positions."""
         delta = kept[-1].reshape(units, -1, kept[-1].shape[-1])
         found: dict[str, Factored] = {}
@@ -98,7 +102,7 @@ class Product(Operation):
         return found
 
     def as_argument(self, gradient: Tensor) -> Tensor:
-        """A gradient (out, in) in the shape of the operation's matrix."""
+        """Of (out, in) as the matrix."""
         gradient = gradient.t()
         return gradient.unsqueeze(0) if self.node.target is aten.bmm.default else gradient
 
@@ -111,15 +115,8 @@ class Convolve(Operation):
     def __init__(self, node: Node):
         super().__init__(node)
         values: tuple[Any, ...] = node.args
-        stride, padding, dilation, transposed, output_padding, groups = values[3:9]
-        self.shape = Shape(
-            tuple(stride),
-            tuple(padding),
-            tuple(dilation),
-            bool(transposed),
-            tuple(output_padding),
-            int(groups),
-        )
+        lists: Any = (tuple(each) if isinstance(each, list) else each for each in values[3:9])
+        self.shape = Shape(*lists)
         self.kernel_dims = len(values[1].meta["shape"])
 
     def forward(self, x: Tensor, *others: Any) -> tuple[Tensor, ...]:
@@ -127,9 +124,7 @@ class Convolve(Operation):
         out = torch.convolution(x.flatten(0, 1), *others)
         return (out.unflatten(0, x.shape[:2]),)
 
-    def backward(
-        self, delta: Tensor, x: Tensor, saved: Sequence[Tensor], needs_x: bool, *others: Any
-    ) -> Tensor | None:
+    def backward(self, delta: Tensor, x: Any, saved: Tensors, needs_x: bool, *others: Any) -> Any:
         """The transposed convolution of delta; keeps both."""
         images, delta = x.flatten(0, 1), delta.flatten(0, 1)
         self.kept = ([images] if "weight" in self.wanted else []) + [delta]
@@ -137,35 +132,24 @@ class Convolve(Operation):
             return None
         return self.shape.gradients(delta, images, others[0], "input").view(x.shape)
 
-    def gradients(
-        self, kept: Sequence[Tensor], units: int, weight: Tensor | None
-    ) -> dict[str, Factored]:
+    def gradients(self, kept: Tensors, units: int, weight: Tensor | None) -> dict[str, Factored]:
         """Of the kernel, and sums over positions."""
         delta, found = kept[-1], dict[str, Factored]()
         if "weight" in self.wanted and weight is not None:
-            image, rows = kept[0], len(delta) // units
-            if image.dim() == 3 and not self.shape.transposed:
+            kernel, image, high, shape = weight, kept[0], delta, self.shape
+            if image.dim() == 3 and not shape.transposed:
                 # Maps of height one.
-                kernel, image, high = (each.unsqueeze(2) for each in (weight, image, delta))
-                shape = _of_height_one(self.shape)
-                found["weight"] = Convolution(kernel, shape, image, high, rows)
-            else:
-                found["weight"] = Convolution(weight, self.shape, image, delta, rows)
+                kernel, image, high = (each.unsqueeze(2) for each in (kernel, image, high))
+                shape = shape.of_height_one()
+            found["weight"] = Convolution(kernel, shape, image, high, len(delta) // units)
         if "bias" in self.wanted:
             sums = delta.flatten(2).sum(2)
             found["bias"] = Stored(sums.view(units, -1, sums.shape[1]).sum(1))
         return found
 
-
-def _of_height_one(shape: Shape) -> Shape:
-    return Shape(
-        (1, *shape.stride),
-        (0, *shape.padding),
-        (1, *shape.dilation),
-        shape.transposed,
-        (0, *shape.output_padding),
-        shape.groups,
-    )
+    def as_argument(self, gradient: Tensor) -> Tensor:
+        """Without the height of one."""
+        return gradient.squeeze(2) if gradient.dim() > self.kernel_dims == 3 else gradient
 
 
 class LookUp(Operation):
@@ -178,16 +162,12 @@ class LookUp(Operation):
         """The rows."""
         return (torch.embedding(others[0], x),)
 
-    def backward(
-        self, delta: Tensor, x: Tensor, saved: Sequence[Tensor], needs_x: bool, *others: Any
-    ) -> Tensor | None:
+    def backward(self, delta: Tensor, x: Any, saved: Tensors, needs_x: bool, *others: Any) -> Any:
         """Keeps indices and delta."""
         self.kept = [x.long().contiguous(), delta]
         return None
 
-    def gradients(
-        self, kept: Sequence[Tensor], units: int, weight: Tensor | None
-    ) -> dict[str, Factored]:
+    def gradients(self, kept: Tensors, units: int, weight: Tensor | None) -> dict[str, Factored]:
         """Sums of delta over equal indices."""
         indices, delta = kept
         assert weight is not None
@@ -213,13 +193,11 @@ class GroupNorm(Operation):
         )
         return out.unflatten(0, x.shape[:2]), mean, inverse
 
-    def backward(
-        self, delta: Tensor, x: Tensor, saved: Sequence[Tensor], needs_x: bool, *others: Any
-    ) -> Tensor | None:
+    def backward(self, delta: Tensor, x: Any, saved: Tensors, needs_x: bool, *others: Any) -> Any:
         """The gradient of x; keeps those of weight and bias, (records * rows, channels)."""
         weight, _, _, channels, size, groups, _ = others
         flat, delta = x.flatten(0, 1).contiguous(), delta.flatten(0, 1).contiguous()
-        count, back = len(flat), torch.ops.aten.native_group_norm_backward
+        count, back = len(flat), aten.native_group_norm_backward
         if not self.wanted:
             sizes = count, channels, size, groups
             below = back(delta, flat, *saved, weight, *sizes, [True, False, False])[0]
@@ -240,15 +218,6 @@ class GroupNorm(Operation):
         self.kept = [each.view(count, channels) for role, each in roles if role in self.wanted]
         return below.reshape(x.shape) if needs_x else None
 
-    def gradients(
-        self, kept: Sequence[Tensor], units: int, weight: Tensor | None
-    ) -> dict[str, Factored]:
-        """Summed over a unit's rows."""
-        return {
-            role: Stored(each.view(units, -1, each.shape[1]).sum(1))
-            for role, each in zip(_in_order(self.wanted), kept, strict=True)
-        }
-
 
 class LayerNorm(Operation):
     """aten.native_layer_norm over the last dimensions."""
@@ -259,9 +228,7 @@ class LayerNorm(Operation):
         """Normalised x, and the mean and 1/std of each row."""
         return torch.native_layer_norm(x, *others)
 
-    def backward(
-        self, delta: Tensor, x: Tensor, saved: Sequence[Tensor], needs_x: bool, *others: Any
-    ) -> Tensor | None:
+    def backward(self, delta: Tensor, x: Any, saved: Tensors, needs_x: bool, *others: Any) -> Any:
         """The gradient of x; keeps sums over positions of delta x^ and of delta."""
         shape, weight, bias, _ = others
         positions = tuple(range(1, x.dim() - len(shape)))
@@ -273,24 +240,9 @@ class LayerNorm(Operation):
             self.kept.append(delta.sum(positions) if positions else delta)
         if not needs_x:
             return None
-        return torch.ops.aten.native_layer_norm_backward(
-            delta.contiguous(),
-            x.contiguous(),
-            list(shape),
-            *saved,
-            weight,
-            bias,
-            [True, False, False],
-        )[0]
-
-    def gradients(
-        self, kept: Sequence[Tensor], units: int, weight: Tensor | None
-    ) -> dict[str, Factored]:
-        """Summed over a unit's rows."""
-        return {
-            role: Stored(each.view(units, -1, *each.shape[1:]).sum(1))
-            for role, each in zip(_in_order(self.wanted), kept, strict=True)
-        }
+        delta, x, only_x = delta.contiguous(), x.contiguous(), [True, False, False]
+        back = aten.native_layer_norm_backward
+        return back(delta, x, list(shape), *saved, weight, bias, only_x)[0]
 
 
 class FusedAttention(Operation):
@@ -310,9 +262,7 @@ class FusedAttention(Operation):
         )
         return out.unflatten(0, x[0].shape[:2]), sums, out
 
-    def backward(
-        self, delta: Tensor, x: Any, saved: Sequence[Tensor], needs_x: bool, *others: Any
-    ) -> Any:
+    def backward(self, delta: Tensor, x: Any, saved: Tensors, needs_x: bool, *others: Any) -> Any:
         """Gradients of query, key and value."""
         rows = [each.flatten(0, 1) for each in x[:3]]
         sums, out = saved
@@ -327,10 +277,6 @@ class FusedAttention(Operation):
         if len(x) > 3:
             mask = x[3].unsqueeze(1) if x[3].dim() == 3 else x[3].flatten(0, 1)
         return {"attn_mask": mask, "scale": self.node.kwargs.get("scale")}
-
-
-def _in_order(roles: Sequence[str]) -> list[str]:
-    return [role for role in ("weight", "bias") if role in roles]
 
 
 OPERATIONS: dict[Any, Callable[[Node], Operation]] = {

@@ -138,19 +138,16 @@ class FromTorch(Optimizer):
     """
 
     def __init__(self, factory: Factory, *args: Any):
-        self._inner: Any = None
         super().__init__(*args)
         by_setting: dict[Setting, list[Tensor]] = {}
         for name, setting in self.settings.items():
             by_setting.setdefault(setting, []).append(self.parameters[name])
         self._inner = made(factory, [{"params": p, **vars(s)} for s, p in by_setting.items()])
         self._by_group, self._options = list(by_setting), options_of(self._inner)
-        if any(each.weight_decay for each in by_setting) and not self._decays():
+        decays = "weight_decay" in self._inner.defaults
+        if any(each.weight_decay for each in by_setting) and not decays:
             allowed = f"0 with {type(self._inner).__name__}, which has none"
             raise InputError("weight_decay", "a number > 0", allowed)
-
-    def _decays(self) -> bool:
-        return "weight_decay" in self._inner.defaults
 
     def take(self, gradients: Mapping[str, Tensor]) -> None:
         """As torch's optimizer does."""
@@ -165,20 +162,19 @@ class FromTorch(Optimizer):
     @property
     def state(self) -> dict[str, Tensor]:
         """By slot/name; InputError for a state of other things than tensors of parameters."""
-        found = {}
-        inner = self._inner
+        found, inner = {}, self._inner
         # By constants of its groups, as some rules count steps, or of no parameter.
-        elsewhere = inner and not all(isinstance(key, Tensor) for key in inner.state)
-        if inner and (elsewhere or options_of(inner) != self._options):
+        elsewhere = not all(isinstance(key, Tensor) for key in inner.state)
+        if elsewhere or options_of(inner) != self._options:
             kind = f"{type(inner).__name__}, which keeps state elsewhere than by parameter"
             raise InputError("optimizer", kind, "tensors of parameters, which a checkpoint holds")
         for name, value in self.parameters.items():
-            for slot, each in (self._inner.state.get(value, {}) if self._inner else {}).items():
-                if each is not None and not isinstance(each, Tensor):
+            for slot, each in inner.state.get(value, {}).items():
+                if isinstance(each, Tensor):
+                    found[f"{slot}/{name}"] = each
+                elif each is not None:
                     kind = f"{slot} of type {type(each).__name__} in its state"
                     raise InputError("optimizer", kind, "tensors, which a checkpoint holds")
-                if each is not None:
-                    found[f"{slot}/{name}"] = each
         return found
 
     @state.setter

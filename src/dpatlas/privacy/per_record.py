@@ -8,6 +8,8 @@ traced for all records of its batch (`dpatlas.privacy.batch`), and clips.
 """
 
 import copy
+import functools
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,8 +34,8 @@ from dpatlas.privacy.clipping import (
 )
 from dpatlas.privacy.losses import Loss, cross_entropy
 from dpatlas.privacy.rule_check import check_rules
-from dpatlas.privacy.sums import ClippedSum
-from dpatlas.privacy.trace import RecordGraph, trace_record
+from dpatlas.privacy.sums import ClippedSum, added
+from dpatlas.privacy.trace import RecordGraph, layer_of, trace_record
 
 # Number of gradient entries, of all records together, that are held at a time; and the size from
 # which copies of a parameter for every record are worth a word.
@@ -111,24 +113,17 @@ class NetworkGradients:
     def trace(self, x: Any, labels: Any) -> RecordGraph:
         """Trace the loss of one record of the shape and type of these rows; none is read."""
         x, labels = pytree.tree_map_only(Tensor, lambda each: each[:1], (x, labels))
-        self._take(trace_record(self.model, self.loss, x, labels, self.autocast))
-        assert self.record is not None
-        return self.record
+        record = trace_record(self.model, self.loss, x, labels, self.autocast)
+        self._take(record)
+        return record
 
     def _take(self, record: RecordGraph) -> None:
         with without_autocast(next(iter(record.parameters.values())).device):
-            self._make(record)
-
-    def _make(self, record: RecordGraph) -> None:
-        self.record, self._graph = record, _graph_of(record, tuple(self.order), self.autocast)
+            self.record, self._graph = record, _graph_of(record, tuple(self.order), self.autocast)
         for name in self._graph.unreached():
-            place = name.rpartition(".")[0]
-            kind = type(self.model.get_submodule(place)).__name__
-            raise InputError(
-                f"layer {place or 'model'} ({kind})",
-                f"{name} is trainable, but no gradient of the loss reaches it",
-                "parameters that the loss depends on, or that are frozen",
-            )
+            found = f"{name} is trainable, but no gradient of the loss reaches it"
+            allowed = "parameters that the loss depends on, or that are frozen"
+            raise InputError(layer_of(self.model, name), found, allowed)
         sizes = {name: record.parameters[name].numel() for name in self._graph.held}
         # The C library gives memory back above twice the largest block that was freed so far, and
         # each step would fetch it anew: twice the time of a small network's step.
@@ -142,14 +137,14 @@ class NetworkGradients:
         told_of.update(large, slow)
         for each in slow:
             told = f"{each} is computed record by record: torch has no rule for many at once"
-            warnings.warn(told, PerRecordWarning, stacklevel=4)
+            warnings.warn(told, PerRecordWarning, stacklevel=3)
         if large:
             warnings.warn(
                 f"every record's gradient of {', '.join(large)} is held, which the loss reads by "
                 f"other operations than products, convolutions and look-ups: {held:,} numbers each "
                 f"({4e-6 * held:,.2g} MB; at most {self.at_once:,} records at a time)",
                 PerRecordWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
 
     def constants(self, x: Tensor) -> None:
@@ -174,45 +169,25 @@ class NetworkGradients:
         network needs them; without it they are torch's.
         """
         leaves = pytree.tree_leaves((x,) if labels is None else (x, labels))
-        with without_autocast(leaves[0].device):
-            return self._clipped_sum(leaves, x, labels, max_grad_norm, draws)
-
-    def _clipped_sum(
-        self,
-        leaves: Sequence[Tensor],
-        x: Any,
-        labels: Any,
-        max_grad_norm: float,
-        draws: Callable[[int, int], list[Tensor]] | None,
-    ) -> ClippedSum:
         rows = len(leaves[0])
         if rows == 0:
             return self.empty()
-        if self._graph is None:
-            self.trace(x, labels)
-        assert self.record is not None
-        size = self.views * self.at_once if self.at_once else rows
-        total: ClippedSum | None = None
-        for start in range(0, rows, size):
-            stop = min(start + size, rows)
-            own = draws(start, stop) if draws else self._unkeyed(stop - start)
-            data = [each[start:stop].unsqueeze(1) for each in leaves] + own
-            part = self._clipped_part(data, max_grad_norm)
-            if total is None:
-                total = part
-            else:
-                total.add(part)
-        assert total is not None
-        return total
 
-    def _unkeyed(self, rows: int) -> list[Tensor]:
-        assert self.record is not None
-        if not self.record.draws:
-            return []
-        device = self.model.get_parameter(self.order[0]).device
-        make = {"uniform": torch.rand, "normal": torch.randn}
-        kind: Any = {"dtype": torch.float32, "device": device}
-        return [make[draw.kind](rows, *draw.shape, **kind) for draw in self.record.draws]
+        def part(start: int) -> ClippedSum:
+            assert self.record is not None
+            stop, device = min(start + size, rows), leaves[0].device
+            data = [each[start:stop].unsqueeze(1) for each in leaves]
+            if draws:
+                data += draws(start, stop)
+            else:
+                data += [draw.numbers(device, stop - start) for draw in self.record.draws]
+            return self._clipped_part(data, max_grad_norm)
+
+        with without_autocast(leaves[0].device):
+            if self._graph is None:
+                self.trace(x, labels)
+            size = self.views * self.at_once if self.at_once else rows
+            return added(map(part, range(0, rows, size)))
 
     def _clipped_part(self, data: Sequence[Tensor], max_grad_norm: float) -> ClippedSum:
         """`clipped_sum` of rows that are passed through together."""
@@ -247,12 +222,10 @@ class NetworkGradients:
 
     def _norms2(self, gradients: dict[str, Gradient], small: float) -> Tensor:
         """Upper bounds on the squared norms of each layer's gradients, (layers, units)."""
-        by_layer: list[Tensor | None] = [None] * len(self.layers)
+        by_layer: list[list[Tensor]] = [[] for _ in self.layers]
         for name, gradient in gradients.items():
-            at, each = self.layers[name.rpartition(".")[0]], gradient.norms2(small)
-            before = by_layer[at]
-            by_layer[at] = each if before is None else before + each
-        return torch.stack([each for each in by_layer if each is not None])
+            by_layer[self.layers[name.rpartition(".")[0]]].append(gradient.norms2(small))
+        return torch.stack([functools.reduce(operator.add, each) for each in by_layer])
 
     def empty(self) -> ClippedSum:
         """The clipped sum over no records."""

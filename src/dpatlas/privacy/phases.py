@@ -10,12 +10,7 @@ from torch import nn
 from dpatlas.accounting.clip_bounds import AdaptiveClip, Clipping, LayerBounds, clipping_facts
 from dpatlas.accounting.guarantees import MOST_STATED_NOISE, Phase
 from dpatlas.accounting.samplers import Sampler, check_sampler
-from dpatlas.accounting.schedules import (
-    Schedule,
-    accounted_levels,
-    public_schedule,
-    schedule_facts,
-)
+from dpatlas.accounting.schedules import Schedule, accounted_levels, public_schedule, schedule_facts
 from dpatlas.base.guard import hold, integer, one_of, real
 from dpatlas.errors import InputError
 from dpatlas.privacy.clipping import CLIPPINGS
@@ -115,15 +110,11 @@ class TrainingPhase:
             levels = accounted_levels(noises)
             equal = groupby(levels[noise] for noise in noises)
             runs = [(noise, len(list(run))) for noise, run in equal]
+        adaptive = self.clipping if isinstance(self.clipping, AdaptiveClip) else None
         return tuple(
-            (Phase(self.sampler, self._joint_noise(noise), steps), noise) for noise, steps in runs
+            (Phase(self.sampler, adaptive.joint_noise(noise) if adaptive else noise, steps), noise)
+            for noise, steps in runs
         )
-
-    def _joint_noise(self, noise_multiplier: float) -> float:
-        """Noise multiplier of all that a step releases."""
-        if isinstance(self.clipping, AdaptiveClip):
-            return self.clipping.joint_noise(noise_multiplier)
-        return noise_multiplier
 
     @property
     def noisy(self) -> bool:

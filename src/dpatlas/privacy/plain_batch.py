@@ -62,11 +62,9 @@ def refuse_meeting(
         parts = [outputs[at][1] for outputs, _ in alone if at < len(outputs)]
         whole = torch.cat(parts) if len(parts) == RECORDS else output
         if whole.shape == output.shape and not _same(output, whole):
-            raise InputError(
-                name,
-                "a batch whose records meet: its outputs are not those of each record alone",
-                "records that do not, or isolate=True to train on each record alone",
-            )
+            found = "a batch whose records meet: its outputs are not those of each record alone"
+            allowed = "records that do not, or isolate=True to train on each record alone"
+            raise InputError(name, found, allowed)
     each = torch.cat([losses.reshape(1) for _, losses in alone])
     # A loss may add up the records, or take their mean.
     totals = each, each.mean()[None], each.sum()[None]
@@ -97,7 +95,6 @@ def _is_ours(model: nn.Module, loss: Callable[..., Any]) -> bool:
 
 
 def _only(batch: Any, at: int) -> Any:
-    """The record at this place of a batch, as a batch of one."""
     return pytree.tree_map_only(Tensor, lambda values: values[at : at + 1].clone(), batch)
 
 

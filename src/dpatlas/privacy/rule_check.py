@@ -47,14 +47,7 @@ def check_rules(graph: BatchGraph, record: RecordGraph, low: bool) -> None:
     ]
     # A logarithm or a root takes positive numbers alone.
     for span, positive in itertools.product(WHOLE, (False, True)):
-        data = [
-            [
-                _made_up(shape, dtype, span, positive, draws, state[0])
-                for shape, dtype in graph.leaves
-            ]
-            + [torch.from_numpy(draws.random(each.shape)).to(state[0]) for each in graph.draws]
-            for _ in range(RECORDS)
-        ]
+        data = [_made_up(graph, span, positive, draws, state[0]) for _ in range(RECORDS)]
         try:
             alone = [_by_autograd(graph, state, one) for one in data]
         except (IndexError, RuntimeError):
@@ -156,16 +149,15 @@ def _near(value: Tensor, draws: np.random.Generator) -> Tensor:
 
 
 def _made_up(
-    shape: Sequence[int],
-    dtype: torch.dtype,
-    span: tuple[int, int],
-    positive: bool,
-    draws: np.random.Generator,
-    like: Tensor,
-) -> Tensor:
-    if dtype.is_floating_point:
-        drawn = draws.standard_normal(shape)
-        numbers = torch.from_numpy(np.abs(drawn) + 0.1 if positive else drawn)
-    else:
-        numbers = torch.from_numpy(draws.integers(*span, shape))
-    return numbers.to(device=like.device, dtype=dtype)
+    graph: BatchGraph, span: tuple[int, int], positive: bool, draws: np.random.Generator, on: Tensor
+) -> list[Tensor]:
+    """Leaves and draws of one record, on the device of a tensor; whole numbers are in the span."""
+    record = []
+    for shape, dtype in graph.leaves:
+        if dtype.is_floating_point:
+            drawn = draws.standard_normal(shape)
+            numbers: np.ndarray = np.abs(drawn) + 0.1 if positive else drawn
+        else:
+            numbers = draws.integers(*span, shape)
+        record.append(torch.from_numpy(numbers).to(device=on.device, dtype=dtype))
+    return record + [torch.from_numpy(draws.random(each.shape)).to(on) for each in graph.draws]

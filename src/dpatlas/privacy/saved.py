@@ -241,7 +241,6 @@ def _guarantee(ledger: Mapping[str, Any]) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    """A value in one cell of a table."""
     text = value if isinstance(value, str) else json.dumps(value)
     text = text.replace("|", "\\|").replace("\n", " ")
     return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 4]} ..."

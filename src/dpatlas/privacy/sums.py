@@ -1,5 +1,6 @@
 """The sum of clipped gradients, and what an update takes: that sum with its noise."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -24,12 +25,17 @@ class ClippedSum:
     norms: Tensor
     skipped: int | Tensor
 
-    def add(self, other: "ClippedSum") -> None:
-        """Add the sum over another chunk of the same batch."""
-        for name, gradient in other.gradients.items():
-            self.gradients[name] += gradient
-        self.norms = torch.cat([self.norms, other.norms])
-        self.skipped += other.skipped
+
+def added(chunks: Iterable[ClippedSum]) -> ClippedSum:
+    """The sum over a batch from those over its chunks, one after the other, in the first one."""
+    chunks = iter(chunks)
+    total = next(chunks)
+    for chunk in chunks:
+        for name, gradient in chunk.gradients.items():
+            total.gradients[name] += gradient
+        total.norms = torch.cat([total.norms, chunk.norms])
+        total.skipped += chunk.skipped
+    return total
 
 
 @dataclass

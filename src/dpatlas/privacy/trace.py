@@ -44,7 +44,8 @@ from torch.nn.modules import module as modules
 from torch.overrides import TorchFunctionMode
 
 from dpatlas.errors import InputError
-from dpatlas.privacy.data import overlap
+from dpatlas.privacy.data import overlap, tensors_of
+from dpatlas.privacy.digest import numbers_of
 
 aten = torch.ops.aten
 # A checkpoint goes on with another device.
@@ -86,7 +87,14 @@ _PACKED = (
     "out, _ = rnn(x); mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]; "
     "pooled = (out * mask.unsqueeze(2)).sum(1) / lengths[:, None]"
 )
+_OWN_BACKWARD = "an autograd.Function with a backward of its own"
 _KNOWN = "operations of torch, whose gradients torch knows; checkpoint(use_reentrant=False)"
+# Of torch's errors: at a function with a backward of its own, and where Python reads a value.
+_OWN_FUNCTION = ("autograd.Function", "AutogradFunction", "custom_function_call")
+_READING = (
+    *("unallocated storage", "value out of a tracing tensor", ".item()", "data-dependent"),
+    *("Cannot access data", "data is not allocated"),
+)
 _INDEX = "torch.where(mask, x, 0), or a product with the mask, in place of x[mask]"
 _KEEPS = "a forward pass that keeps nothing from one call to the next"
 _BATCH_NORM = "GroupNorm (dpatlas.privacy.to_group_norm(model) replaces it), or evaluation mode"
@@ -98,6 +106,14 @@ class Draw:
 
     kind: str
     shape: tuple[int, ...]
+
+    def numbers(
+        self, device: torch.device, *rows: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Such numbers, (*rows, *shape)."""
+        make = torch.rand if self.kind == UNIFORM else torch.randn
+        shape = (*rows, *self.shape)
+        return make(shape, generator=generator, dtype=torch.float32, device=device)
 
 
 @dataclass(frozen=True)
@@ -243,19 +259,12 @@ def trace_record(
     }
     for name, node in new.items():
         if node in moved_by_records:
-            where_from = _layer(model, name)
-            raise InputError(where_from, f"{name}, a buffer that a record moves", _BATCH_NORM)
+            found = f"{name}, a buffer that a record moves"
+            raise InputError(layer_of(model, name), found, _BATCH_NORM)
     updates = None
     if new:
-        output.args = (list(new.values()),)
-        part = Graph()
-        part.output(part.graph_copy(nodes, {}))
-        for node in part.find_nodes(op="placeholder")[len(names) :]:
-            part.erase_node(node) if not node.users else None
-        _tidy(part)
-        for node in part.find_nodes(op="placeholder")[len(names) :]:
-            part.erase_node(node)
-        updates = GraphModule(graph, part)
+        updates = part_of(graph, list(new.values()), len(names))
+        _tidy(updates.graph)
     output.args = (value,)
     _tidy(nodes)
     graph.recompile()
@@ -265,7 +274,8 @@ def trace_record(
     ]
     digest = hashlib.sha256("\n".join(told).encode())
     for name, tensor in constants.items():
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode() + _bytes(tensor))
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(numbers_of(tensor))
     return RecordGraph(
         loss=graph,
         parameters=parameters,
@@ -287,13 +297,18 @@ def outputs_alone(model: nn.Module, x: Any) -> Callable[[Any], Tensor]:
     x: one record's tensors, (1, ...) each. Raises InputError as `trace_record`.
     """
     graph = trace_record(model, lambda output, _: output, x, None, one_number=False)
-    state, leaves = graph.state(), len(graph.leaves)
     if graph.draws:
         raise InputError("model", "random numbers in the forward pass", "a network without them")
+    return _of_each(graph)
+
+
+def _of_each(graph: RecordGraph) -> Callable[..., Tensor]:
+    """A function that gives what the graph gives of each of many records' tensors, one by one."""
+    state, leaves = graph.state(), len(graph.leaves)
     each = vmap(graph.loss.forward, in_dims=(*[None] * len(state), *[0] * leaves))
 
-    def outputs(x: Any) -> Tensor:
-        found: Tensor = each(*state, *(leaf.unsqueeze(1) for leaf in pytree.tree_leaves(x)))
+    def outputs(*data: Any) -> Tensor:
+        found: Tensor = each(*state, *(leaf.unsqueeze(1) for leaf in pytree.tree_leaves(data)))
         return found.flatten(0, 1)
 
     outputs.graph = graph  # type: ignore[attr-defined]
@@ -304,7 +319,7 @@ def trace_views(apply: Callable[[Tensor, Tensor], Tensor], x: Tensor, parameters
     """A function that gives the views of many records as apply(x, parameters) gives one record's.
 
     x (1, ...), parameters (1, ...): only shapes and types are used. The function takes (records,
-    ...) of both and gives (records, views, ...). Raises InputError as `trace_record`.
+    ...) of both and gives (records * views, ...). Raises InputError as `trace_record`.
     """
 
     class Views(nn.Module):
@@ -315,24 +330,15 @@ def trace_views(apply: Callable[[Tensor, Tensor], Tensor], x: Tensor, parameters
         def forward(self, rows: Tensor, parameters: Tensor) -> Tensor:
             return apply(rows, parameters)
 
+    taken = x, parameters
     try:
-        graph = trace_record(
-            Views(), lambda views, _: views, (x, parameters), None, one_number=False
-        )
+        graph = trace_record(Views(), lambda views, _: views, taken, None, one_number=False)
     except InputError as error:
-        raise InputError(
-            error.where.replace("model", "augmentation"), error.found, error.allowed
-        ) from None
+        where = error.where.replace("model", "augmentation")
+        raise InputError(where, error.found, error.allowed) from None
     if graph.draws:
         raise InputError("augmentation", "random numbers in apply", "`draw`, whose draws are keyed")
-    each = vmap(graph.loss.forward, in_dims=(None, 0, 0))
-
-    def views_of(x: Tensor, parameters: Tensor) -> Tensor:
-        found: Tensor = each(*graph.state(), x.unsqueeze(1), parameters.unsqueeze(1))
-        return found
-
-    views_of.graph = graph  # type: ignore[attr-defined]
-    return views_of
+    return _of_each(graph)
 
 
 def reached(graph: Graph, sources: Iterable[Node]) -> set[Node]:
@@ -353,6 +359,17 @@ def drop_unused(graph: Graph) -> None:
     graph.eliminate_dead_code(
         lambda node: node.op in ("placeholder", "output") or _is_mutable(node)
     )
+
+
+def part_of(graph: GraphModule, outputs: Sequence[Node], inputs: int) -> GraphModule:
+    """The part of a graph that these nodes need, as a function of so many of its first inputs."""
+    part, copies = Graph(), dict[Node, Node]()
+    part.graph_copy(graph.graph, copies)
+    part.output([copies[node] for node in outputs])
+    drop_unused(part)
+    for holder in part.find_nodes(op="placeholder")[inputs:]:
+        part.erase_node(holder)
+    return GraphModule(graph, part)
 
 
 class _Watch(TorchFunctionMode):
@@ -381,7 +398,7 @@ class _Watch(TorchFunctionMode):
         if name in _READS and args and isinstance(args[0], Tensor):
             raise InputError("", f"the numbers of a tensor read by .{name}()", _WITHOUT_READING)
         function = _IN_PLACE_OF.get(function, function)
-        tensors, off = _tensors((args, kwargs)), not torch.is_grad_enabled()
+        tensors, off = tensors_of((args, kwargs)), not torch.is_grad_enabled()
         written = _written(name, args, kwargs)
         for each in written:
             if id(each) in self.aliases or (off and id(each) in self.learned):
@@ -398,15 +415,17 @@ class _Watch(TorchFunctionMode):
             )
         result = function(*args, **kwargs)
         view = name in _VIEWS
-        if off and _is_new(result, tensors) and (learned or not view):
+        # Not of an argument that was changed in place.
+        new = off and not any(result is each for each in tensors)
+        if new and (learned or not view):
             result = pytree.tree_map_only(Tensor, _without_gradient, result)
-        found = [*_tensors(result), *written]
+        found = [*tensors_of(result), *written]
         if of_record:
             self._remember(self.of_record, found)
         if learned and not (off or function is _detached or name.endswith("_like")):
             self._remember(self.learned, [each for each in found if each.is_floating_point()])
         if function is _detached or (view and (alias or (off and learned))):
-            self._remember(self.aliases, _tensors(result))
+            self._remember(self.aliases, tensors_of(result))
         return result
 
     def alive(self) -> list[Tensor]:
@@ -423,16 +442,12 @@ def _forget(known: dict[int, Any], key: int, _: Any) -> None:
     known.pop(key, None)
 
 
-def _tensors(values: Any) -> list[Tensor]:
-    return [each for each in pytree.tree_leaves(values) if isinstance(each, Tensor)]
-
-
 def _written(name: str, args: Any, kwargs: Any) -> list[Tensor]:
     """The arguments that a function of this name writes into."""
-    given = _tensors(kwargs.get("out"))
+    given = tensors_of(kwargs.get("out"))
     in_place = name in _WRITES or (name.endswith("_") and not name.endswith("__"))
     in_place &= name != "requires_grad_"
-    return given + _tensors(args[:1] if in_place or kwargs.get("inplace") else ())
+    return given + tensors_of(args[:1] if in_place or kwargs.get("inplace") else ())
 
 
 def _bag(
@@ -553,11 +568,6 @@ _IN_PLACE_OF: dict[Any, Callable[..., Any]] = {
 }
 
 
-def _is_new(result: Any, tensors: Sequence[Tensor]) -> bool:
-    """Whether a result is no argument that was changed in place."""
-    return not any(result is each for each in tensors)
-
-
 def _without_gradient(value: Tensor) -> Tensor:
     return _detached(value) if value.is_floating_point() or value.is_complex() else value
 
@@ -597,11 +607,8 @@ class _Where:
             return "loss" if self.names else "model"
         module = self.within[-1]
         name = self.names.get(id(module), "")
-        return (
-            f"layer {name} ({type(module).__name__})"
-            if name
-            else f"model ({type(module).__name__})"
-        )
+        place = f"layer {name}" if name else "model"
+        return f"{place} ({type(module).__name__})"
 
 
 @contextlib.contextmanager
@@ -616,10 +623,8 @@ def _in_place_of(
     known = dict(model.named_parameters()) | dict(model.named_buffers())
     by_id = {id(value): values[name] for name, value in known.items()}
     before = [(module, dict(vars(module))) for module in model.modules()]
-    places: list[dict[str, Any]] = []
-    for module, _ in before:
-        places += [module._parameters, module._buffers]
-    held = [(place, dict(place)) for place in places]
+    places = (place for each, _ in before for place in (each._parameters, each._buffers))
+    held: list[tuple[dict[str, Any], Any]] = [(place, dict(place)) for place in places]
     for place, values_before in held:
         for name, value in values_before.items():
             if value is not None:
@@ -655,7 +660,7 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
     fast, dnn = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
 
     def refuse(kind: type, *_: Any, **__: Any) -> None:
-        found = f"{kind.__name__}, an autograd.Function with a backward of its own"
+        found = f"{kind.__name__}, {_OWN_BACKWARD}"
         if kind.__name__ == "BackwardHookFunction":
             found = "a backward hook"
         elif kind.__name__ == "CheckpointFunction":
@@ -693,28 +698,16 @@ def _refusal(where: str, error: Exception) -> InputError:
     """What an error of a trace says to whom wrote the network."""
     line = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     if isinstance(error, DynamicOutputShapeException):
-        packed = error.func is aten._pack_padded_sequence.default
+        if error.func is aten._pack_padded_sequence.default:
+            return InputError(where, "a packed sequence", _PACKED)
         found = f"{error.func}, whose result is as large as a record's values say"
-        return InputError(
-            where, "a packed sequence" if packed else found, _PACKED if packed else _INDEX
-        )
-    if "autograd.Function" in line or "AutogradFunction" in line:
-        return InputError(where, "an autograd.Function with a backward of its own", _KNOWN)
+        return InputError(where, found, _INDEX)
+    if any(text in line for text in _OWN_FUNCTION):
+        return InputError(where, _OWN_BACKWARD, _KNOWN)
     if "non-functional tensor" in line:
         found = "a write into a tensor that is no part of the network"
         return InputError(where, found, "buffers, and no writes into anything else")
-    if "custom_function_call" in line:
-        found = "an autograd.Function with a backward of its own"
-        return InputError(where, found, _KNOWN)
-    texts = (
-        "unallocated storage",
-        "value out of a tracing tensor",
-        ".item()",
-        "data-dependent",
-        "Cannot access data",
-        "data is not allocated",
-    )
-    if isinstance(error, DataDependentOutputException) or any(text in line for text in texts):
+    if isinstance(error, DataDependentOutputException) or any(text in line for text in _READING):
         found = "a value of a record, or of a tensor that depends on it, read into Python"
         return InputError(where, found, _WITHOUT_READING)
     return InputError(where, f"an error as a record's loss is traced: {line}", "a call without one")
@@ -761,8 +754,17 @@ def _drop_writes(graph: Graph, own: dict[Node, str], parameters: Sequence[str]) 
         if own.get(target) in parameters:
             found = f"a forward pass that writes into the parameter {own[target]}"
             raise InputError("model", found, "parameters that only the training changes")
-        node.replace_all_uses_with(node.args[1])
-        graph.erase_node(node)
+        _put(graph, node, node.args[1])
+
+
+def _put(graph: Graph, node: Node, made: Any) -> None:
+    """Put a node in the place of another one, or of a tuple one for each of its results."""
+    if isinstance(made, tuple):
+        for user in list(node.users):
+            _put(graph, user, made[user.args[1]])  # type: ignore[index]
+    else:
+        node.replace_all_uses_with(made)
+    graph.erase_node(node)
 
 
 def _drop_profiling(graph: Graph) -> None:
@@ -786,8 +788,7 @@ def _refuse_operations(graph: Graph) -> None:
 def _drop_detached(graph: GraphModule) -> None:
     """Drop what autograd detaches for a gradient inside, which the graph is to differentiate."""
     for node in graph.graph.find_nodes(op="call_function", target=aten.detach.default):
-        node.replace_all_uses_with(node.args[0])
-        graph.graph.erase_node(node)
+        _put(graph.graph, node, node.args[0])
     graph.recompile()
 
 
@@ -810,8 +811,7 @@ def _without_copies(graph: Graph) -> None:
                 source = graph.call_function(aten._to_copy.default, (source,), {"dtype": to.dtype})
             if source.meta.get("val") is None or source.meta["val"].shape != to.shape:
                 source = graph.call_function(aten.expand.default, (source, list(to.shape)))
-        node.replace_all_uses_with(source)
-        graph.erase_node(node)
+        _put(graph, node, source)
 
 
 def _fused(graph: Graph, parameters: Sequence[Node]) -> None:
@@ -835,10 +835,7 @@ def _fused(graph: Graph, parameters: Sequence[Node]) -> None:
             turned = call(aten.transpose.int, (output, 1, 2))
             turned = call(aten.clone.default, (turned,), {"memory_format": torch.contiguous_format})
             output = call(aten.transpose.int, (turned, 1, 2))
-        for user in list(node.users):
-            user.replace_all_uses_with(output)
-            graph.erase_node(user)
-        graph.erase_node(node)
+        _put(graph, node, (output, output))
 
 
 def _with_draws(graph: Graph) -> tuple[Draw, ...]:
@@ -860,13 +857,7 @@ def _with_draws(graph: Graph) -> tuple[Draw, ...]:
         draws.append(Draw(kind, tuple(value.shape)))
         with graph.inserting_before(node):
             made = _of_draws(graph, node, name, last, value.dtype)
-        if isinstance(made, tuple):
-            for user in list(node.users):
-                user.replace_all_uses_with(made[user.args[1]])
-                graph.erase_node(user)
-        else:
-            node.replace_all_uses_with(made)
-        graph.erase_node(node)
+        _put(graph, node, made)
     return tuple(draws)
 
 
@@ -879,10 +870,9 @@ def _of_draws(graph: Graph, node: Node, name: str, draws: Node, dtype: torch.dty
 
     if name in ("rand", "rand_like", "randn", "randn_like"):
         return cast(draws)
-    if name == "bernoulli" and len(args) > 1:
-        return cast(call(aten.lt.Scalar, (draws, args[1])))
     if name == "bernoulli":
-        return cast(call(aten.lt.Tensor, (draws, args[0])))
+        below = aten.lt.Scalar if len(args) > 1 else aten.lt.Tensor
+        return cast(call(below, (draws, args[-1])))
     if name == "native_dropout" and args[2]:
         kept = call(aten.ge.Scalar, (draws, args[1]))
         scaled = call(aten.mul.Tensor, (args[0], cast(kept)))
@@ -961,8 +951,7 @@ def _constants(
             found_here = f"a {type(tensor).__name__} in the forward pass"
             raise InputError(where_of(node), found_here, "operations of torch, and its own draws")
         if id(tensor) in holder_of:
-            node.replace_all_uses_with(holder_of[id(tensor)])
-            graph.graph.erase_node(node)
+            _put(graph.graph, node, holder_of[id(tensor)])
             continue
         name = names.get(id(tensor), key.lstrip("_"))
         for other, value in state:
@@ -1032,12 +1021,10 @@ def _refuse_kept(watch: _Watch, model: nn.Module, loss: Any) -> None:
     if watch.alive():
         gc.collect()
     for kept in watch.alive():
-        holders = [
-            name for name, each in [*_held("model", model), *_held("loss", loss)] if each is kept
-        ]
-        where = holders[0] if holders else "a list, hook or variable outside of the network"
-        found = f"a tensor of a record is kept in {where}"
-        raise InputError("model", found, _KEEPS)
+        everything = [*_held("model", model), *_held("loss", loss)]
+        elsewhere = "a list, hook or variable outside of the network"
+        where = next((name for name, each in everything if each is kept), elsewhere)
+        raise InputError("model", f"a tensor of a record is kept in {where}", _KEEPS)
 
 
 def _tidy(graph: Graph) -> None:
@@ -1050,7 +1037,7 @@ def _tidy(graph: Graph) -> None:
     graph.lint()
 
 
-def _layer(model: nn.Module, name: str) -> str:
+def layer_of(model: nn.Module, name: str) -> str:
     """The module of a parameter or buffer, in words."""
     place = name.rpartition(".")[0]
     return f"layer {place or 'model'} ({type(model.get_submodule(place)).__name__})"
@@ -1066,8 +1053,3 @@ def _python_draws() -> Any:
     legacy: Any = np.random.get_state()  # noqa: NPY002  (what a network may draw from)
     kind, keys, *rest = legacy
     return random.getstate(), kind, keys.tobytes(), rest
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    flat = tensor.detach().cpu().contiguous()
-    return flat.view(-1).view(torch.uint8).numpy().tobytes() if flat.numel() else b""

@@ -13,7 +13,7 @@ divisor is the sampler's expected batch.
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import is_dataclass, replace
 from functools import cached_property
@@ -25,11 +25,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
-from dpatlas.accounting.clip_bounds import (
-    AdaptiveClip,
-    LayerBounds,
-    StatedClip,
-)
+from dpatlas.accounting.clip_bounds import AdaptiveClip, LayerBounds, StatedClip
 from dpatlas.accounting.guarantees import (
     Guarantee,
     Phase,
@@ -51,12 +47,7 @@ from dpatlas.privacy.digest import digest, values_of
 from dpatlas.privacy.logistic import BLOCK, SoftmaxGradients
 from dpatlas.privacy.losses import Loss, cross_entropy
 from dpatlas.privacy.noise import device_generator, noisy_sum
-from dpatlas.privacy.optimizers import (
-    Optimizer,
-    Setting,
-    make_optimizer,
-    settings_by_name,
-)
+from dpatlas.privacy.optimizers import Optimizer, Setting, make_optimizer, settings_by_name
 from dpatlas.privacy.per_record import NetworkGradients
 from dpatlas.privacy.phases import (
     SHOWN_SETTINGS,
@@ -69,7 +60,7 @@ from dpatlas.privacy.phases import (
 from dpatlas.privacy.plain_batch import refuse_meeting
 from dpatlas.privacy.processes import Processes
 from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, remember_values, save_model
-from dpatlas.privacy.sums import ClippedSum, NoisySum
+from dpatlas.privacy.sums import ClippedSum, NoisySum, added
 from dpatlas.privacy.to_device import to_device
 from dpatlas.privacy.trace import RecordGraph, trace_record, trace_views
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
@@ -221,11 +212,8 @@ class PrivateTraining:
         named = "records" if groups is None else "persons"
         for phase in self.phases:
             if phase.sampler.n != self.units.n:
-                raise InputError(
-                    "sampler",
-                    f"batches of {phase.sampler.n} {named}",
-                    f"of {self.units.n}, the data's",
-                )
+                found = f"batches of {phase.sampler.n} {named}"
+                raise InputError("sampler", found, f"of {self.units.n}, the data's")
         self.ema: dict[str, Tensor] | None = None
         self.ema_decay = ema_decay
         if after is not None:
@@ -257,12 +245,10 @@ class PrivateTraining:
     def ran(self) -> Ran:
         """The facts of this run that its ledger needs."""
         phases, before = self.phases_run, self.after
-        texts = [
-            *([before.mechanism] if before else ()),
-            mechanism(self.model, phases, self._frozen),
-        ]
+        texts = [mechanism(self.model, phases, self._frozen)]
         rows: list[tuple[Phase, float, StatedClip | None]] = []
         if before:
+            texts = [before.mechanism, *texts]
             rows += zip(before.phases, before.max_grad_norm, before.clips, strict=True)
         for phase in phases:
             for accounted, noise in phase.accounted_noises:
@@ -320,22 +306,19 @@ class PrivateTraining:
     def _traced(self) -> dict[str, Any]:
         """What the network and loss were made of when they were traced, and what still runs."""
         constants = self.record.constants if self.record else {}
-        still = []
+        sees = {}
         if isinstance(self.data, FromDataset):
-            still.append(
-                {"what": f"dataset {type(self.data.dataset).__name__}", "sees": "one record"}
-            )
+            sees[f"dataset {type(self.data.dataset).__name__}"] = "one record"
         if self.augmentation is not None:
-            still.append({"what": f"draw of {type(self.augmentation).__name__}", "sees": "nothing"})
+            sees[f"draw of {type(self.augmentation).__name__}"] = "nothing"
         if self.on_update is not None:
-            still.append({"what": "on_update", "sees": "noisy sums"})
+            sees["on_update"] = "noisy sums"
+        shapes = {name: list(value.shape) for name, value in constants.items() if value.dim()}
         return {
             "digest": self._network,
-            "constants": {
-                name: list(value.shape) for name, value in constants.items() if value.dim()
-            },
+            "constants": shapes,
             "random_numbers_of_a_record": len(self.record.draws) if self.record else 0,
-            "runs_at_each_step": still,
+            "runs_at_each_step": [{"what": what, "sees": seen} for what, seen in sees.items()],
         }
 
     @property
@@ -533,9 +516,9 @@ class PrivateTraining:
             optimizer = self._start(number)
         noise_multiplier = phase.noise_at(optimizer.steps)
         adaptive = phase.clipping if isinstance(phase.clipping, AdaptiveClip) else None
-        if (noise_multiplier or adaptive) and self._claimed != self.repetition:
-            self._claim()
         if noise_multiplier or adaptive:
+            if self._claimed != self.repetition:
+                self._claim()
             self.noise.check_process()
         step = self.first_step + self.steps_done
         bound = self._max_grad_norm
@@ -580,9 +563,8 @@ class PrivateTraining:
             rate = optimizer.size(optimizer.settings[name].lr, optimizer.steps - 1)
             if rate and value.numel() and torch.equal(value, self._parameters[name]):
                 found = "unmoved by a step, although noise was added to its gradient"
-                raise InputError(
-                    f"parameter {name}", found, "a learning rate that its type can show"
-                )
+                allowed = "a learning rate that its type can show"
+                raise InputError(f"parameter {name}", found, allowed)
             self._moved |= bool(rate)
 
     def _noisy_count(self, norms: Tensor, bound: float, count_noise: float, step: int) -> float:
@@ -603,18 +585,15 @@ class PrivateTraining:
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and facts from which `restore` continues to the same bits."""
-        parameters = dict(self.model.named_parameters())
         self._remember()
-        arrays = {f"weights/{name}": array_of(value) for name, value in parameters.items()}
-        # What the network moves at each call is part of what a step computes.
-        buffers = self.record.buffers if self.record else {}
-        arrays |= {f"buffers/{name}": array_of(value) for name, value in buffers.items()}
-        if self.ema is not None:
-            arrays |= {f"ema/{name}": array_of(value) for name, value in self.ema.items()}
+        held = self._held()
         if self._optimizer is not None:
-            arrays |= {
-                f"optimizer/{key}": array_of(value) for key, value in self._optimizer.state.items()
-            }
+            held["optimizer"] = self._optimizer.state
+        arrays = {
+            f"{kind}/{name}": array_of(value)
+            for kind, values in held.items()
+            for name, value in values.items()
+        }
         facts = {
             "plan": self._plan(),
             "steps_done": self.steps_done,
@@ -634,13 +613,23 @@ class PrivateTraining:
         }
         return arrays, facts
 
+    def _held(self) -> dict[str, Mapping[str, Tensor]]:
+        """What a state holds of model and average, by the beginning of its arrays' names."""
+        return {
+            "weights": dict(self.model.named_parameters()),
+            # What the network moves at each call is part of what a step computes.
+            "buffers": self.record.buffers if self.record else {},
+            "ema": self.ema or {},
+        }
+
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Continue from a state of the same run; InputError if it is of another model or plan.
 
         `max_physical_batch` may differ, which changes results only by rounding.
         """
         names = {name.removeprefix("weights/") for name in arrays if name.startswith("weights/")}
-        parameters = dict(self.model.named_parameters())
+        held = self._held()
+        parameters = held["weights"]
         fits = names == set(parameters) and all(
             arrays[f"weights/{name}"].shape == value.shape for name, value in parameters.items()
         )
@@ -654,14 +643,8 @@ class PrivateTraining:
             found = f"a state with other noise, after {self.steps_released} steps of this training"
             raise InputError("checkpoint", found, "one of the same noise, or a new training")
         self.noise.carry(facts["secret"])
-        buffers = self.record.buffers if self.record else {}
-        kinds: dict[str, Mapping[str, Tensor]] = {
-            "weights": parameters,
-            "buffers": buffers,
-            "ema": self.ema or {},
-        }
         with torch.no_grad():
-            for kind, values in kinds.items():
+            for kind, values in held.items():
                 for name, value in values.items():
                     value.copy_(tensor_of(arrays[f"{kind}/{name}"], value))
         self._claimed, self._began_at, self._agreed = None, facts["began_at"], False
@@ -717,8 +700,7 @@ class PrivateTraining:
         if self.augmentation is None:
             return None
         settings = {k: v for k, v in vars(self.augmentation).items() if not callable(v)}
-        traced = self._views_digest[:16] if self._views_of else ""
-        return f"{type(self.augmentation).__name__} {digest(settings)[:16]} {traced}"
+        return f"{type(self.augmentation).__name__} {digest(settings)[:16]} {self._views_digest}"
 
     @cached_property
     def _records(self) -> str | None:
@@ -812,7 +794,9 @@ class PrivateTraining:
         """Trace the loss of one record, and its views, once for all phases and before any noise."""
         self.record: RecordGraph | None = None
         self._kernels: dict[int, NetworkGradients | SoftmaxGradients] = {}
+        # The views of records, those of each one consecutively; and a digest of how they are made.
         self._views_of: Callable[[Tensor, Tensor], Tensor] | None = None
+        self._views_digest = ""
         x, target = self.data.sample()
         held = dict(self.model.named_buffers()) | {
             name: value.data for name, value in self._own.items()
@@ -847,14 +831,15 @@ class PrivateTraining:
             raise InputError(where, "two results of `draw` for the same numbers", allowed)
         parameters = to_device(one, self.device)
         if type(augmentation) is ShiftAndFlip and not vars(augmentation).keys() & {"draw", "apply"}:
+            self._views_of = augmentation.apply
             return torch.empty_like(x[:1])
         views_of = trace_views(augmentation.apply, x[:1], parameters)
         refuse_held(self.data, views_of.graph.origins)
-        made = views_of(torch.zeros_like(x[:1]), parameters)[0]
+        made = views_of(torch.zeros_like(x[:1]), parameters)
         if len(made) != self.views:
             where = f"augmentation ({type(augmentation).__name__})"
             raise InputError(where, f"{len(made)} views of one record", f"{self.views}, as it says")
-        self._views_of, self._views_digest = views_of, views_of.graph.digest
+        self._views_of, self._views_digest = views_of, views_of.graph.digest[:16]
         return torch.empty_like(made[:1])
 
     def _kernel_of(self, phase: TrainingPhase) -> NetworkGradients | SoftmaxGradients:
@@ -899,40 +884,32 @@ class PrivateTraining:
             draws = self.noise.generator(repetition=self.repetition, step=step, use="views")
             count = sum(row_count(rows) for _, rows in chunks)
             views = to_device(drawn_views(self.augmentation, draws, count), device)
-        total, stop = None, 0
-        for size, rows in chunks:
-            start, stop = stop, stop + row_count(rows)
-            if self.processes is not None:
-                before, rows = self.processes.share(size, rows)
-                start += before
-            where = rows if isinstance(rows, slice) else to_device(rows, device)
-            x, labels = self.data.take(rows, where)
-            constants = self._constants_at(where, x) if self._constants is not None else None
-            if self.augmentation and views is not None:
-                x = self._with_views(x, views[start : start + len(x)])
-                labels = pytree.tree_map_only(Tensor, self._for_views, labels)
-            kernel = self.kernel
-            if isinstance(kernel, NetworkGradients):
-                kernel = kernel.with_rows(size * self.views)
-            part = kernel.clipped_sum(x, labels, bound, constants, self._draws_of(rows, step))
-            if total is None:
-                total = part
-            else:
-                total.add(part)
-        assert total is not None
+
+        def parts() -> Iterator[ClippedSum]:
+            stop = 0
+            for size, rows in chunks:
+                start, stop = stop, stop + row_count(rows)
+                if self.processes is not None:
+                    before, rows = self.processes.share(size, rows)
+                    start += before
+                where = rows if isinstance(rows, slice) else to_device(rows, device)
+                x, labels = self.data.take(rows, where)
+                constants = self._constants_at(where, x)
+                if self._views_of is not None and views is not None:
+                    if len(x):
+                        x = self._views_of(x, views[start : start + len(x)])
+                    labels = pytree.tree_map_only(
+                        Tensor, lambda each: each.repeat_interleave(self.views, 0), labels
+                    )
+                kernel = self.kernel
+                if isinstance(kernel, NetworkGradients):
+                    kernel = kernel.with_rows(size * self.views)
+                yield kernel.clipped_sum(x, labels, bound, constants, self._draws_of(rows, step))
+
+        total = added(parts())
         if self.processes is not None:
             self.processes.add(total, step)
         return total
-
-    def _for_views(self, labels: Tensor) -> Tensor:
-        return labels.repeat_interleave(self.views, 0)
-
-    def _with_views(self, x: Tensor, parameters: Tensor) -> Tensor:
-        """The views of records, those of each one consecutively."""
-        if self._views_of is None:
-            assert self.augmentation is not None
-            return self.augmentation.apply(x, parameters)
-        return self._views_of(x, parameters).flatten(0, 1) if len(x) else x
 
     def _draws_of(self, rows: Any, step: int) -> Callable[[int, int], list[Tensor]] | None:
         """The random numbers of the network for some of these rows, keyed by record and step."""
@@ -941,18 +918,14 @@ class PrivateTraining:
         wanted = self.record.draws
         of_rows = range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
 
+        def of_view(at: int) -> list[Tensor]:
+            record, view = divmod(at, self.views)
+            key = self.noise.key(self.repetition, step, "network", f"{of_rows[record]} {view}")
+            source = device_generator(key, self.device)
+            return [draw.numbers(self.device, generator=source) for draw in wanted]
+
         def draws(start: int, stop: int) -> list[Tensor]:
-            each: list[list[Tensor]] = [[] for _ in wanted]
-            for at in range(start, stop):
-                record, view = divmod(at, self.views)
-                part = f"{of_rows[record]} {view}"
-                key = self.noise.key(self.repetition, step, "network", part)
-                numbers = device_generator(key, self.device)
-                for place, draw in zip(each, wanted, strict=True):
-                    make = torch.rand if draw.kind == "uniform" else torch.randn
-                    kind: Any = {"dtype": torch.float32, "device": self.device}
-                    place.append(make(draw.shape, generator=numbers, **kind))
-            return [torch.stack(place) for place in each]
+            return list(map(torch.stack, zip(*map(of_view, range(start, stop)), strict=True)))
 
         return draws
 
