@@ -226,6 +226,7 @@ def test_a_spec_gives_the_same_record_again_and_another_seed_another(kind):
     [
         ("dynamics", ("relu", "records"), 5, r"relu\.records: found 5; allowed: an even number"),
         ("dynamics", ("relu", "times"), [0.5, 1.2], "equal distances"),
+        ("dynamics", ("relu", "step"), 5e-324, "times: found .* equal distances"),
         ("dynamics", ("probing", "times"), [1.0, 1.0], "increasing times"),
         ("distortion", ("two_records", "ratio"), 20.0, "acute angle"),
         ("sensitivity", ("start", "hidden"), 10, "dims: .* more than hidden = 10"),

@@ -73,10 +73,10 @@ class ReluNets(Model):
                 raise InputError(name, getattr(self, name), "an even number, half for each class")
         steps = self.times[0] / self.step
         # The quotient of two valid numbers may be infinite.
-        width = max(1, round(steps)) * self.step if math.isfinite(steps) else steps
+        width = max(1, round(steps)) * self.step if math.isfinite(steps) else math.nan
         # The tolerances of numpy.allclose.
         for before, time in pairwise([0.0, *self.times]):
-            if abs(time - before - width) > 1e-8 + 1e-5 * width:
+            if not abs(time - before - width) <= 1e-8 + 1e-5 * width:
                 raise InputError("times", self.times, "equal distances, whole numbers of steps")
         return self
 
