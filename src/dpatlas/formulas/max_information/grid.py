@@ -18,7 +18,7 @@ class DpSgdTuple(NamedTuple):
 
 
 def lowest_kappa(grid: Mapping[str, Any], K1: int, n: int, beta: float) -> list[DpSgdTuple]:
-    """The K1 tuples of lowest kappa at level beta / K1 on n records, or all if there are fewer.
+    """The K1 tuples of lowest kappa at level beta / K1 (Eq. 97) on n records, or all of fewer.
 
     grid: `zetas`, `lrs` and `epochs`, with m records in a batch and noise of deviation sigma. Equal
     ones are in the grid's order.
