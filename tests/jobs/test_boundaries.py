@@ -258,6 +258,6 @@ def test_the_kinds_are_all_that_save_a_checkpoint():
     texts = {path.relative_to(source): path.read_text() for path in source.rglob("*.py")}
     assert {path.stem for path, text in texts.items() if "job.save(" in text} == {"resume"}
     with_stages = sorted(path.stem for path, text in texts.items() if "Stages(" in text)
-    of_kinds = ["backbone", "certified", "curves", "simulation", "training"]
+    of_kinds = ["backbone", "certified", "features", "simulation", "training"]
     # The second `training` is of one's own, whose kills are in train/test_train_own.py.
-    assert with_stages == sorted(["tuning", "reports", "trials", "training", *of_kinds])
+    assert with_stages == sorted(["tuning", "reports", "training", *of_kinds])

@@ -133,7 +133,7 @@ SIZES = [
 def test_symbolic_B_of_table_1_is_the_formula(init):
     for size in SIZES:
         network = {key: size[key] for key in "dmL"}
-        value = tex_value(theorems.TABLE_1[init].B, **size, o=10)
+        value = tex_value(theorems.TABLE_1[init]["B"], **size, o=10)
         assert value == pytest.approx(
             theorems.gradient_norm_constant(init, **network, o=10), rel=1e-12
         )
@@ -146,8 +146,8 @@ def test_symbolic_R_and_risk_of_table_1_follow_the_formulas_up_to_constants(init
     for size in SIZES:
         B = theorems.gradient_norm_constant(init, size["d"], size["m"], size["L"], 1)
         for distance, R_tex, risk_tex in (
-            (theorems.lazy_distance, row.R_printed, row.risk_printed),
-            (theorems.lazy_distance_corrected, row.R_corrected, row.risk_corrected),
+            (theorems.lazy_distance, row["R_printed"], row["risk_printed"]),
+            (theorems.lazy_distance_corrected, row["R_corrected"], row["risk_corrected"]),
         ):
             R = distance(init, **size)
             assert 0.249 <= tex_value(R_tex, **size) / R <= 4.001
