@@ -314,8 +314,12 @@ def _attacks(
         for name, with_, without in zip(names, scores[True].T, scores[False].T, strict=True)
     }
     selecting = slice(None, None, SELECTION_STRIDE)
-    best = sorted(names, key=lambda name: -separation(*(e[selecting] for e in columns[name])))
-    best = best[:ADVERSARIES]
+
+    def apart(name: str) -> float:
+        with_, without = columns[name]
+        return separation(with_[selecting], without[selecting])
+
+    best = sorted(names, key=lambda name: -apart(name))[:ADVERSARIES]
     level = 1 - error / (2 * max(1, len(best)))
     epsilons, deltas = claim.profile()
     return [

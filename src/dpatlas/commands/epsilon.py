@@ -4,9 +4,11 @@ import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy)
 
 import argparse
 import json
+import operator
 import os
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +141,8 @@ def read_file(path: str, where: str) -> list[EpsilonClaim]:
         raise InputError(where, "no settings", "settings of a claim, or a list of them")
     claims = []
     for number, entry in enumerate(entries, 1):
-        place = f"{path}: claim {number}, " if isinstance(content, list) else f"{path}: "
-        claims.append(read_claim(entry, place.__add__, plain=False))
+        prefix = f"{path}: claim {number}, " if isinstance(content, list) else f"{path}: "
+        claims.append(read_claim(entry, partial(operator.add, prefix), plain=False))
     return claims
 
 
