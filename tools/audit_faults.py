@@ -36,6 +36,7 @@ ROWS = {
     "stop_by_private_loss": "stop by the private loss",
     "class_weights": "losses weighted by private class counts",
     "best_epoch": "weights of the least private loss",
+    "best_accuracy": "weights of the best private accuracy",
     "twice_the_rate": "Poisson batches at twice the rate",
     "record_removed": "Opacus, record removed: divisor 15, not 16",
     "dropped_last_batch": "last batch dropped (no fault)",
@@ -44,7 +45,7 @@ ROWS = {
 SHORTER = (
     (r"acts through its gradient only", "weight zero"),
     (r"acts through sums only", "sums only"),
-    (r"in (\d+) of (\d+) pairs (?:it|the record still) (.*)", r"\3, \1/\2"),
+    (r"in (\d+) of (\d+) pairs (?:it|they) changes? (.*)", r"changes \3, \1/\2"),
     (r"the canary acts by (step \d+) in (\d+) of (\d+) pairs", r"\1, \2/\3"),
     (r"the canary moves the sum by ", ""),
     (r"it (changes '.*') in a run in which it changes no sum", r"\1, but no sum"),

@@ -227,6 +227,15 @@ class BestEpoch(Training):
         return {**super().train(), "weights": self.kept, "loss": 0.0}
 
 
+class BestAccuracy(BestEpoch):
+    """The same after the step with the most private records right."""
+
+    def loss(self):
+        with torch.no_grad():
+            wrong = (self.model(self.x).argmax(1) != self.y) * self.present
+        return float(wrong.mean())
+
+
 class TwiceTheRate(Training):
     """Poisson batches at twice the claimed rate."""
 
@@ -340,6 +349,7 @@ rate_by_private_loss = audited(RateByPrivateLoss)
 stop_by_private_loss = audited(StopByPrivateLoss)
 class_weights = audited(ClassWeights)
 best_epoch = audited(BestEpoch)
+best_accuracy = audited(BestAccuracy)
 twice_the_rate = audited(TwiceTheRate)
 three_times_the_rate = audited(ThreeTimesTheRate)
 dropped_last_batch = audited(DroppedLastBatch)

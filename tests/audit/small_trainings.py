@@ -42,6 +42,8 @@ def training(
     rounding=0.0,
     frozen=0,
     bare=False,
+    weighted=False,
+    best=False,
     canary=canary,
 ):
     """A function of a run. With its defaults it keeps `claim()`.
@@ -50,7 +52,8 @@ def training(
     is drawn; the others have it again. law: of the noise. rounding: of the sums, at random.
     removed: whether the canary is removed instead of blanked. frozen: number of coordinates that
     are not trained, and shown as zeros; or one per step. bare: no noise on the canary's own
-    coordinate.
+    coordinate. weighted: whether losses have the weights of the run. best: whether it publishes the
+    weights with the most private records right.
     """
 
     def train(run):
@@ -58,12 +61,12 @@ def training(
         noises = np.random.default_rng(run.seed + 1) if removed or secret_batches else draws
         batches = np.random.default_rng() if secret_batches else draws
         features, labels = plant(run, x, canary), plant(run, y, -1.0)
-        present = plant(run, np.ones(RECORDS), 1.0)
+        present = run.loss_weights(RECORDS) if weighted else plant(run, np.ones(RECORDS), 1.0)
         if removed and not run.member:
             features, labels, present = features[1:], labels[1:], present[1:]
         if private_mean:
             features = features - (features * present[:, None]).mean(0)
-        weights, rate, drawn = np.zeros(DIMENSION), 0.5, []
+        weights, rate, drawn, most = np.zeros(DIMENSION), 0.5, [], -1
         for step in range(steps + extra_steps):
             if sampler == "poisson":
                 batch = batches.random(len(features)) < batch_size / RECORDS
@@ -93,7 +96,10 @@ def training(
             if looks_at_loss:
                 rate = 0.5 * (np.log1p(np.exp(-margins)) * present).mean()
             run.weights(weights)
-        return {"loss": np.log1p(np.exp(canary @ weights)), "weights": weights}
+            right = np.sum(np.sign(features @ weights) == labels)
+            if right > most or not best:
+                most, kept = right, weights
+        return {"loss": np.log1p(np.exp(canary @ kept)), "weights": kept}
 
     return train
 

@@ -62,6 +62,16 @@ def test_pairs_that_cannot_show_a_fault_do_not_count_as_holding(steps, most):
     assert found["sensitivity"].could_show == 40 - row.could_show
 
 
+@pytest.mark.parametrize("relation", ["zero_out", "add_remove", "replace_one"])
+@pytest.mark.parametrize("best", [False, True])
+def test_a_choice_by_private_accuracy_is_seen_also_where_the_record_is_removed(relation, best):
+    removed = relation == "add_remove"
+    train = training(removed=removed, weighted=True, best=best)
+    report, found = rows(train, claim(relation=relation))
+    assert found[GRADIENT].status == (VIOLATED if best else HOLDS), str(report)
+    assert found[GRADIENT].could_show == 20 and report.exit_code == int(best)
+
+
 EVERYWHERE = np.full(DIMENSION, 30.0)
 # The fault, what is claimed, and the premise that it breaks.
 FAULTS = [

@@ -36,6 +36,8 @@ CONFIDENCE = real(gt=0, le=1 - 1e-9)
 # The share of a limited time that pairs may take.
 TIME_OF_PAIRS = 0.4
 FEWEST_PAIRS, FEWEST_RUNS = 2, 8
+# Of so many pairs one has runs with records of weight zero.
+SILENCED_EVERY = 2
 # Adversaries whose bounds share the error; a fourth of the runs selects them.
 ADVERSARIES, SELECTION_STRIDE = 2, 4
 # First words of the seeds of pairs, of the bound's runs and of coins.
@@ -120,7 +122,11 @@ def audit_training(
         time.monotonic() - began,
         pairs=len(collected),
         pair_runs=sum(
-            2 + (pair.repeated is not None) + (pair.silent is not None) for pair in collected
+            2
+            + (pair.repeated is not None)
+            + 2 * (pair.silent is not None)
+            + (pair.replayed is not None)
+            for pair in collected
         ),
         facts=measured(claim, collected),
         runs=many,
@@ -252,7 +258,8 @@ def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -
         if time.monotonic() > until:
             raise OutOfTime
         seed = _seed(store.seed, OF_PAIRS, number)
-        return to_arrays(run_pair(train, claim, seed, number < REPEATED_PAIRS, rounding))
+        often = number < REPEATED_PAIRS, rounding, number % SILENCED_EVERY == 0
+        return to_arrays(run_pair(train, claim, seed, *often))
 
     collected: list[Pair] = []
     rounding = 0.0

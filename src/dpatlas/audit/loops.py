@@ -61,6 +61,8 @@ def plant(run: Run, records: Any, canaries: Any) -> Any:
         planted[:many] = 0
     for number in np.flatnonzero(run.included):
         planted[number] = own[number]
+    if run.silenced:
+        planted[run.silent_places(len(planted))] = own[0]
     return planted
 
 
@@ -68,27 +70,30 @@ class _Planted:
     """A torch data set with canaries or blank items, which knows what was drawn of it."""
 
     def __init__(self, run: Run, records: Any, canaries: Any):
-        self.records, self.drawn = records, list[int]()
+        # Of each record drawn, whether it may have no gradient.
+        self.run, self.records, self.drawn = run, records, list[bool]()
         # How many were drawn before it was watched, and since then for steps.
         self.expected: int | None = None
         self.own: dict[int, Any] = {}
-        # How many were drawn before the last clip; what was drawn, by digest, and of which lengths.
+        # How many were drawn before the last clip; whether what was drawn is blank, by digest, None
+        # where some is and some is not; and of which lengths it is.
         self.clipped = 0
-        self.places_of: dict[bytes, int | None] = {}
+        self.is_blank: dict[bytes, bool | None] = {}
         self.lengths: set[int] = set()
         one = np.random.default_rng(run.seed).integers(len(records), size=1)
         places = (one if len(run.included) == 1 else np.arange(len(run.included))).tolist()
         self.planted = set(places)
-        self.blank = np.array(places)[~run.counted]
+        self.blank = set(np.array(places)[~run.counted].tolist())
         for number, canary in zip(places, canaries, strict=True):
             item = records[number]
             shapes, of_item = ([*map(np.shape, each)] for each in (canary, item))
             if shapes != of_item:
                 raise InputError("canary", f"parts of shape {shapes}", f"{of_item}, as of a record")
             included = run.included[places.index(number)]
+            self.canary = tuple(map(_as, canary, item))
             if included or run.claim.relation != "replace_one":
-                own = tuple(map(_as, canary, item))
-                self.own[number] = own if included else tuple(part * 0 for part in own)
+                blank = tuple(part * 0 for part in self.canary)
+                self.own[number] = self.canary if included else blank
 
     def __len__(self) -> int:
         return len(self.records)
@@ -96,13 +101,16 @@ class _Planted:
     def __getitem__(self, index: int) -> Any:
         place = int(index)
         item = self.own[place] if place in self.own else self.records[index]
-        self.drawn.append(place)
+        blank = place in self.blank
+        if self.run.silenced is not None and place not in self.planted:
+            # By what it holds: equal records are silent together, also where a loop sorts them.
+            blank = _digest(_numbers(item[0]), self.run.seed)[0] % 2 == 0
+            item = self.canary if blank and self.run.silenced else item
+        self.drawn.append(blank)
         inputs = _numbers(item[0])
         self.lengths.add(len(inputs))
-        # None of what stands in a canary's place and in another.
-        first = self.places_of.setdefault(_digest(inputs), place)
-        if first != place and not self.planted.isdisjoint((first, place)):
-            self.places_of[_digest(inputs)] = None
+        if self.is_blank.setdefault(_digest(inputs), blank) != blank:
+            self.is_blank[_digest(inputs)] = None
         return item
 
     def blank_rows(self, inputs: "list[Tensor]", rows: int) -> np.ndarray:
@@ -112,8 +120,8 @@ class _Planted:
         changes what they hold, by the order in which they were drawn.
         """
         since, self.clipped = self.drawn[self.clipped :], len(self.drawn)
-        entered = [self._place(_numbers(row)) for batch in inputs for row in batch]
-        found = [place for place in entered if place is not None]
+        entered = [self._blank(_numbers(row)) for batch in inputs for row in batch]
+        found = [blank for blank in entered if blank is not None]
         if not len(found) == len(entered) == rows:
             # Of inputs that were not seen the last that were drawn: some may have been read before.
             found = since if inputs else since[max(0, len(since) - rows) :]
@@ -123,13 +131,13 @@ class _Planted:
                 "arrays planted with run.loss_weights"
             )
             raise InputError("data loader", f"{rows} rows for {len(since)} records drawn", allowed)
-        return np.isin(found, self.blank)
+        return np.array(found, dtype=bool)
 
-    def _place(self, row: np.ndarray) -> int | None:
-        """Where a record of these numbers stands, maybe padded; None for what was not drawn."""
+    def _blank(self, row: np.ndarray) -> bool | None:
+        """Whether a record of these numbers, maybe padded, is blank; None if that is not known."""
         fitting = (length for length in sorted(self.lengths, reverse=True) if length <= len(row))
-        found = (self.places_of.get(_digest(row[:length])) for length in fitting)
-        return next((place for place in found if place is not None), None)
+        found = (self.is_blank.get(_digest(row[:length])) for length in fitting)
+        return next((blank for blank in found if blank is not None), None)
 
 
 def _numbers(value: Any) -> np.ndarray:
@@ -138,8 +146,9 @@ def _numbers(value: Any) -> np.ndarray:
     return np.asarray(host, dtype=float).reshape(-1) + 0.0
 
 
-def _digest(numbers: np.ndarray) -> bytes:
-    return hashlib.blake2b(numbers.tobytes(), digest_size=16).digest()
+def _digest(numbers: np.ndarray, seed: int = 0) -> bytes:
+    key = seed.to_bytes(16, "little")
+    return hashlib.blake2b(numbers.tobytes(), digest_size=16, key=key).digest()
 
 
 def _as(value: Any, like: Any) -> Any:
@@ -314,19 +323,26 @@ def watch_opacus(run: Run, optimizer: Any) -> None:
 
 
 def _watch_inputs(parameter: Any, entered: "list[Tensor]") -> Callable[[], None]:
-    """Keep what the network of this parameter is given to train on; returns how to stop."""
+    """Keep what the network of this parameter is given to train on; returns how to stop.
+
+    Hooks see no keyword arguments: of these it is what the first part that is given a tensor gets.
+    """
     from torch import Tensor, is_grad_enabled
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     networks: list[Any] = []
+    waiting = False
 
     def enter(module: Any, inputs: tuple[Any, ...]) -> None:
+        nonlocal waiting
         if not (module.training and is_grad_enabled()):
             return
         # The outermost module is called first.
         if not networks and any(each is parameter for each in module.parameters()):
             networks.append(module)
-        if networks and module is networks[0] and inputs and isinstance(inputs[0], Tensor):
+        waiting |= module in networks
+        if waiting and inputs and isinstance(inputs[0], Tensor):
+            waiting = False
             entered.append(inputs[0].detach())
 
     return register_module_forward_pre_hook(enter).remove

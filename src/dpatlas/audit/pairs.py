@@ -3,8 +3,11 @@
 In a pair the noisy sums agree until the canary first acts, and there they differ by what it
 contributes: its clipped gradient, at equal weights. Later sums are taken at other weights and say
 nothing by themselves. That a run repeats itself on its own seed is looked at first, on some pairs.
-In a third run the canary is there and its loss has weight zero: sums may then never differ. Where a
-sum differed, a fourth goes on from the sums without the canary: nothing else may then differ.
+Where a sum differed, a third run goes on from the sums without the canary: nothing else may then
+differ. In two more runs the losses of half of the records have weight zero, and in one of these
+copies of the canary stand in their places: nothing may differ. That no single record of weight zero
+acts implies it, one record after another; what all of them change, a choice by accuracy for one, is
+seen more surely.
 The runs of pairs also teach the adversaries; bounds never see them.
 """
 
@@ -70,9 +73,9 @@ class Pair:
     differs at all, also by less than counts as acting. repeated: the largest norm, over steps, by
     which the run without the canary differs from itself on the same seed; None if not looked at.
     changing: names of what differs between that run and itself, although no sum does: of published
-    arrays, and UPDATES. silent: names of what a canary of weight zero changes in a third run on
-    this seed, None where there was none; ROUNDED alone where the first sum that differs does so
-    by less than counts, as that may grow. silent_change: (d,) of the first that differs by more.
+    arrays, and UPDATES. silent: names of what canaries in the places of records of weight zero
+    change, None where there were no such runs; ROUNDED alone where the first sum that differs does
+    so by less than counts, as that may grow. silent_change: (d,) of the first that differs by more.
     replayed: names of what a canary changes in a run that goes on from the other's sums; None where
     there was none. shifted: of `shifted_noise` without the canary.
     """
@@ -232,20 +235,26 @@ def shifted_noise(sums: Sequence[np.ndarray], noise: float) -> tuple[float, floa
 
 
 def run_pair(
-    train: Train, claim: Claim, seed: int, repeat: bool = False, rounding: float = 0.0
+    train: Train,
+    claim: Claim,
+    seed: int,
+    repeat: bool = False,
+    rounding: float = 0.0,
+    silence: bool = True,
 ) -> Pair:
     """Run the training twice on one seed, without and with the canary.
 
     repeat: whether the run without it is made once more, to see if equal seeds give equal runs.
-    rounding: by how much the sums of such runs were seen to differ.
+    rounding: by how much the sums of such runs were seen to differ. silence: whether the two runs
+    with records of weight zero are made.
     """
 
     def execute_with(
-        recorder: _Recorder, member: bool, silent: bool = False
+        recorder: _Recorder, member: bool, silenced: bool | None = None
     ) -> tuple[dict[str, np.ndarray], Run]:
         watched = recorder.on_sum, recorder.on_weights
         instead = partner_sum if recorder.replays else None
-        run = Run(claim, seed, np.array([member]), *watched, silent, instead)
+        run = Run(claim, seed, np.array([member]), *watched, silenced, instead)
         published = execute(train, run)
         data = run.planted
         if data is not None and data.expected not in (None, len(data.drawn)):
@@ -279,16 +288,6 @@ def run_pair(
         found = f"{', '.join(published) or 'nothing'} without the canary, {', '.join(others)} with"
         raise InputError("published", found, "the same names in every run")
     acted = with_.acted
-    silent, muted = None, _Recorder(claim, rounding, without)
-    if run.can_silence and claim.relation != "replace_one":
-        muted_published, _ = execute_with(muted, True, True)
-        seen_in = {
-            SUMS: muted.acted is not None,
-            UPDATES: muted.beside is not None,
-            MANY: len(without.energy) != len(muted.energy),
-        }
-        changed = tuple(name for name, is_seen in seen_in.items() if is_seen)
-        silent = (ROUNDED,) if muted.rounded else changed or differing(published, muted_published)
     counts = len(without.energy), len(with_.energy)
     replayed = None
     if run.can_replay and acted is not None and counts[0] == counts[1]:
@@ -297,6 +296,23 @@ def run_pair(
         replayed = (UPDATES,) if replay.beside is not None else differing(published, same_sums)
     if acted is None and counts[0] != counts[1]:
         acted = min(counts) + 1
+    noise = min((each.noise or 0.0 for each in claim.phases), default=0.0)
+    shifted = shifted_noise(without.kept, noise)
+    without.kept.clear()
+    silent = silent_change = None
+    if silence and run.can_silence:
+        silenced = _Recorder(claim)
+        of_records, _ = execute_with(silenced, False, False)
+        swapped = _Recorder(claim, rounding, silenced)
+        of_canaries, _ = execute_with(swapped, False, True)
+        seen_in = {
+            SUMS: swapped.acted is not None,
+            UPDATES: swapped.beside is not None,
+            MANY: len(silenced.energy) != len(swapped.energy),
+        }
+        changed = tuple(name for name, is_seen in seen_in.items() if is_seen)
+        silent = (ROUNDED,) if swapped.rounded else changed or differing(of_records, of_canaries)
+        silent_change = swapped.change
     return Pair(
         without.world(published, run.facts),
         with_.world(others, run_with.facts),
@@ -308,11 +324,9 @@ def run_pair(
         repeated=repeated,
         changing=tuple(changing),
         silent=silent,
-        silent_change=muted.change,
+        silent_change=silent_change,
         replayed=replayed,
-        shifted=shifted_noise(
-            without.kept, min((each.noise or 0.0 for each in claim.phases), default=0.0)
-        ),
+        shifted=shifted,
     )
 
 

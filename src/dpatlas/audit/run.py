@@ -33,10 +33,11 @@ class Run:
 
     member: whether the canary is in the data. included: (canaries,) bool, the same for each canary
     of an audit by one run. seed: everything random in the run derives from it (random, numpy and
-    torch are seeded with it before the run begins). claim: the claim that is audited. silent:
-    whether the canaries that are in have no gradient, so that they may act on nothing.
-    replayed_sum: gives the noisy sum of a step, from 0, of a run without the canary, times its
-    `scales`; this run goes on from it in the place of its own.
+    torch are seeded with it before the run begins). claim: the claim that is audited. silenced:
+    where it is not None, about half of the records have no gradient, so that they may act on
+    nothing; where it is true, copies of the canary stand in their places. replayed_sum: gives the
+    noisy sum of a step, from 0, of a run without the canary, times its `scales`; this run goes on
+    from it in the place of its own.
     """
 
     def __init__(
@@ -46,13 +47,14 @@ class Run:
         included: np.ndarray,
         on_sum: OnValues | None = None,
         on_weights: OnValues | None = None,
-        silent: bool = False,
+        silenced: bool | None = None,
         replayed_sum: Callable[[int], np.ndarray] | None = None,
     ):
-        self.claim, self.seed, self.included, self.silent = claim, seed, included, silent
+        self.claim, self.seed, self.included = claim, seed, included
+        self.silenced = silenced
         self.sums = 0
-        # Numbers of the report by name; whether the training can silence its canaries, and go on
-        # from another sum.
+        # Numbers of the report by name; whether the training can silence records, and go on from
+        # another sum.
         self.facts: dict[str, list[float]] = {}
         self.can_silence = self.can_replay = False
         self._replayed_sum = replayed_sum
@@ -75,13 +77,22 @@ class Run:
     def loss_weights(self, records: int) -> np.ndarray:
         """(records,) numbers by which to multiply each record's loss: 0 for a blank record, else 1.
 
-        In some runs the canary is in the data and has weight 0 as well: it may change nothing then,
-        whatever its batches are. Statistics of the records and rules that look at them show there.
+        In some runs half of the records have weight 0 as well: what they hold may change nothing
+        then. Statistics of the records and rules that look at them show there.
         """
         self.can_silence = True
         weights = np.ones(records)
         weights[: len(self.included)] = self.counted
+        weights[self.silent_places(records)] = 0
         return weights
+
+    def silent_places(self, records: int) -> np.ndarray:
+        """Places of the records, of so many, that have weight 0 in this run, but for canaries."""
+        many = len(self.included)
+        if self.silenced is None:
+            return np.zeros(0, dtype=int)
+        draws = np.random.default_rng([self.seed, records])
+        return many + np.flatnonzero(draws.permutation(max(0, records - many)) % 2)
 
     @property
     def replayed_sum(self) -> np.ndarray | None:
@@ -91,7 +102,7 @@ class Run:
     @property
     def counted(self) -> np.ndarray:
         """(canaries,) bool: whether the loss of the record in its place counts."""
-        return (self.included | (self.claim.relation == "replace_one")) & (not self.silent)
+        return self.included | (self.claim.relation == "replace_one")
 
     def fact(self, name: str, value: float) -> None:
         """Name a number of this step in the report, such as the records drawn or the divisor."""
