@@ -1,7 +1,12 @@
 import subprocess
 import sys
 
+import pytest
+
 from dpatlas.data.registry import DATA_SETS
+from dpatlas.errors import InputError
+from dpatlas_workflow.config.atlas import Atlas
+from dpatlas_workflow.config.load import TIERS, load_config, project_root
 from dpatlas_workflow.config.types import PRIVATE_SETS
 
 MODULE = """
@@ -38,3 +43,11 @@ def test_sets_that_backbones_are_trained_on_are_not_named_as_private_records():
     public = {"cifar100", "digits-and-letters", "inverted-letters", "leaves", "styles", "scribbles"}
     assert public <= set(DATA_SETS) - set(PRIVATE_SETS)
     assert {"digits", "fonts", "mnist", "cifar10", "stl10", "pneumonia"} <= set(PRIVATE_SETS)
+
+
+def test_a_backbone_of_one_half_serves_the_other_and_one_of_the_whole_does_not():
+    tier = [project_root() / TIERS / "shifted.yaml"]
+    backbones = {"half": {"source": "cifar10"}}
+    assert load_config(tier).lp_fft.scenarios[1].data.name == "cifar10-blurred"
+    with pytest.raises(InputError, match=r"scenarios.0.backbone: found half, .* of cifar10; "):
+        Atlas(load_config(tier, {"pretrain": {"backbones": backbones}}))

@@ -82,6 +82,7 @@ class DataSet:
     whole_by_default: whether it means all classes where none are chosen.
     only_public: whether it is for pre-training alone: no config names it as private records.
     pretraining: whether a config may name it as images to pre-train on.
+    half: (name, h) of the half h, 0 or 1, of another set's training images.
     drawn: how the images of a generated set are drawn.
     """
 
@@ -103,7 +104,15 @@ class DataSet:
     label_file: str = ""
     only_public: bool = False
     pretraining: bool = False
+    half: tuple[str, int] | None = None
     drawn: "Drawn | None" = None
+
+    def shares_images(self, other: "DataSet") -> bool:
+        """Whether a training image may be one of the other set's."""
+        (one, half), (another, other_half) = (
+            each.half or (each.name, None) for each in (self, other)
+        )
+        return one == another and (None in (half, other_half) or half == other_half)
 
 
 @dataclass(frozen=True)

@@ -208,10 +208,11 @@ def _locate(
         lacking = files.lacking(data_set, folders) if hasattr(files, "lacking") else ""
         addresses = ", ".join(file.address for file in data_set.files)
         official = f"official, {data_set.version}: {addresses}"
+        of = data_set.half[0] if data_set.half else data_set.name
         raise InputError(
             "data.root",
-            f"no copy of {data_set.name} in {' or '.join(map(str, folders))}",
-            f"a folder that holds, itself or in {data_set.name}/, {', or '.join(data_set.accepts)}"
+            f"no copy of {of} in {' or '.join(map(str, folders))}",
+            f"a folder that holds, itself or in {of}/, {', or '.join(data_set.accepts)}"
             + (f" ({official}); or permission to download" if data_set.files else "")
             + (f" ({data_set.by_hand})" if data_set.by_hand else "")
             + (f"; {lacking}" if lacking else ""),

@@ -143,7 +143,7 @@ def check_private(
 ) -> None:
     """InputError, naming the config key `place`, for a backbone that cannot serve private records.
 
-    It has to be trained, and on none of the private records: where both come from one data set, on
+    It has to be trained, and on none of the private records: where both may be the same images, on
     other classes.
     """
     block: Backbones = config.pretrain
@@ -158,10 +158,12 @@ def check_private(
     if backbone.source in FROM_FILES and features == "softmax":
         found = f"softmax of {name}, whose weights have no layer for classes"
         raise InputError(f"{place}.features", found, "penultimate")
-    if backbone.source != data.name:
+    if not {backbone.source, data.name} <= DATA_SETS.keys():
+        return
+    if not DATA_SETS[backbone.source].shares_images(DATA_SETS[data.name]):
         return
     if shared := [each for each in data.classes if each in (backbone.classes or data.classes)]:
-        found = f"{name}, trained on {', '.join(map(str, shared))} of {data.name}"
+        found = f"{name}, trained on {', '.join(map(str, shared))} of {backbone.source}"
         allowed = "one that was trained on none of the private classes"
         raise InputError(f"{place}.backbone", found, allowed)
 

@@ -15,7 +15,9 @@ from dpatlas_workflow.config.types import DataSet
 class TransferData(DataSet):
     """Private records, split at random into training and test records."""
 
-    name: Literal["digits", "cifar10"] = setting("Name of the data set.")
+    name: Literal["digits", "cifar10", "cifar10-grey", "cifar10-blurred"] = setting(
+        "Name of the data set."
+    )
     n_train: int = setting("Number of records, before the split.", ge=10, le=60_000)
 
 
