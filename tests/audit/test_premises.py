@@ -46,7 +46,7 @@ def rows(train, claimed=None, **options):
 def test_correct_training_passes_every_premise():
     report, found = rows(training())
     assert [row.name for row in found.values() if row.status != HOLDS] == [GRADIENT]
-    assert "run.loss_weights was not asked for" in found[GRADIENT].found
+    assert found[GRADIENT].found == "it needs run.loss_weights and plant"
     assert len(found) == 9 and report.exit_code == 0
 
 
@@ -60,6 +60,14 @@ def test_pairs_that_cannot_show_a_fault_do_not_count_as_holding(steps, most):
     said = " ".join(str(report).split())
     assert f"{row.could_show} of 40 pairs could show this" in said
     assert found["sensitivity"].could_show == 40 - row.could_show
+
+
+def test_a_canary_that_is_planted_by_hand_leaves_weight_zero_untested():
+    def train(run):
+        run.loss_weights(RECORDS)
+        return seen_in_one_world(STEPS, STEPS)(run)
+
+    assert rows(train)[1][GRADIENT].status == UNTESTED
 
 
 @pytest.mark.parametrize("relation", ["zero_out", "add_remove", "replace_one"])

@@ -35,7 +35,7 @@ def plant(run: Run, records: Any, canaries: Any) -> Any:
     be in the first micro-batch of a sampler that draws in order.
     Raises InputError for canaries that do not fit the records, their type or their number.
     """
-    many = len(run.included)
+    many, run.has_planted = len(run.included), True
     if not hasattr(records, "shape"):
         run.planted = _Planted(run, records, [canaries] if many == 1 else canaries)
         return run.planted

@@ -300,7 +300,7 @@ def run_pair(
     shifted = shifted_noise(without.kept, noise)
     without.kept.clear()
     silent = silent_change = None
-    if silence and run.can_silence:
+    if silence and run.can_silence and run.has_planted:
         silenced = _Recorder(claim)
         of_records, _ = execute_with(silenced, False, False)
         swapped = _Recorder(claim, rounding, silenced)

@@ -372,7 +372,7 @@ def _gradient_only(claim: Claim, pairs: Sequence[Pair]) -> Premise:
     if not reason and sums and _as_other_noise(claim, sums):
         reason = OTHER_NOISE
     if reason or not made:
-        words = "sums differ by rounding" if asked else "run.loss_weights was not asked for"
+        words = "sums differ by rounding" if asked else "it needs run.loss_weights and plant"
         note = ""
         if asked and not reason:
             note = (

@@ -53,10 +53,10 @@ class Run:
         self.claim, self.seed, self.included = claim, seed, included
         self.silenced = silenced
         self.sums = 0
-        # Numbers of the report by name; whether the training can silence records, and go on from
-        # another sum.
+        # Numbers of the report by name; whether the training can silence records, has planted the
+        # canary by `plant`, and can go on from another sum.
         self.facts: dict[str, list[float]] = {}
-        self.can_silence = self.can_replay = False
+        self.can_silence = self.has_planted = self.can_replay = False
         self._replayed_sum = replayed_sum
         # By step what a sum in units of C has to be multiplied by, to be the optimizer's gradient.
         self.scales: list[float] = []
