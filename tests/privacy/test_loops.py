@@ -148,6 +148,28 @@ def test_a_hugging_face_trainer_takes_the_steps_of_a_private_training(tmp_path, 
 
 
 @of("transformers")
+def test_a_hugging_face_trainer_on_two_processes_comes_to_the_weights_of_one(tmp_path):
+    script = tmp_path / "two.py"
+    script.write_text(
+        f"import sys\nsys.path[:] = {sys.path}\n"
+        "from test_loops import trainer\n"
+        f"made = trainer({str(tmp_path)!r}, per_device_train_batch_size=2, ddp_backend='gloo')\n"
+        "made.train()\nmade.save_model()\n"
+    )
+    start = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [sys.executable, *start, script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-800:]
+    one = trainer(tmp_path / "one")
+    one.train()
+    two = type(one.model).from_pretrained(tmp_path)
+    assert torch.allclose(flat(weights(one.model)), flat(weights(two)), rtol=0, atol=1e-6)
+    ledgers = json.loads((tmp_path / "ledger.json").read_text()), one.private.ledger()
+    assert ledgers[0]["epsilon"] == ledgers[1]["epsilon"]
+
+
+@of("transformers")
 def test_a_hugging_face_trainer_leaves_frozen_parameters_alone(tmp_path):
     model = bert()
     model.bert.embeddings.requires_grad_(False)
