@@ -20,7 +20,7 @@ from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.optimizers import ParameterGroup
 from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.training import PrivateTraining
+from dpatlas.privacy.training import FOLLOWED, PrivateTraining
 from shown_commands import written_files
 
 pytestmark = pytest.mark.slow
@@ -161,9 +161,13 @@ def test_a_hugging_face_trainer_on_two_processes_comes_to_the_weights_of_one(tmp
         [sys.executable, *start, script], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-800:]
+    two, again = (type(bert()).from_pretrained(tmp_path) for _ in range(2))
+    # What another process trained privately is known by its folder.
+    following = trainer(tmp_path / "next", model=again, max_steps=1)
+    following.train()
+    assert FOLLOWED in json.dumps(following.private.ledger())
     one = trainer(tmp_path / "one")
     one.train()
-    two = type(one.model).from_pretrained(tmp_path)
     assert torch.allclose(flat(weights(one.model)), flat(weights(two)), rtol=0, atol=1e-6)
     ledgers = json.loads((tmp_path / "ledger.json").read_text()), one.private.ledger()
     assert ledgers[0]["epsilon"] == ledgers[1]["epsilon"]

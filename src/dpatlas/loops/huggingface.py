@@ -29,6 +29,7 @@ from dpatlas.loops.shared import Items, PrivateSteps
 from dpatlas.privacy.calibration import at_epsilon
 from dpatlas.privacy.optimizers import BETA1, BETA2, EPSILON, ParameterGroup
 from dpatlas.privacy.phases import TrainingPhase
+from dpatlas.privacy.saved import LEDGER, remember_values
 from dpatlas.privacy.training import PrivateTraining
 
 # Arguments that no private step follows, with the values that ask for nothing.
@@ -91,6 +92,9 @@ class PrivateTrainer(Trainer):
         self.noise_multiplier, self.epsilon, self.delta = noise_multiplier, epsilon, delta
         self.noise, self.groups = noise or Noise(), groups
         self.private: PrivateTraining | None = None
+        loaded_from = getattr(self.model, "name_or_path", "")
+        if loaded_from and Path(loaded_from, LEDGER).is_file():
+            remember_values(self.model.parameters())
         if self.args.optim not in OPTIMIZERS:
             raise InputError("optim", str(self.args.optim), ", ".join(OPTIMIZERS))
         for name, own in (
@@ -176,7 +180,7 @@ class PrivateTrainer(Trainer):
         super().save_model(output_dir, **named)
         if self.private is not None and self.args.should_save:
             folder = Path(output_dir or self.args.output_dir)
-            write_json(folder / "ledger.json", self.private.ledger(self.delta))
+            write_json(folder / LEDGER, self.private.ledger(self.delta))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
