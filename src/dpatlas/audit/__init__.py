@@ -25,7 +25,7 @@ MODULES = {
     "dpatlas.audit.membership": ("attack_model",),
     "dpatlas.audit.loops": ("opacus", "plant", "torch_loop", "watch_opacus"),
     "dpatlas.accounting.one_run": ("one_run_profile_test",),
-    "dpatlas.privacy.side_door": (
+    "dpatlas.models.side_door": (
         "SideDoor",
         "side_door_canaries",
         "side_door_records",

@@ -1,6 +1,6 @@
 """The audit of one private training by canaries.
 
-Each canary has an input coordinate of its own (`privacy.side_door`), and a fair coin decides
+Each canary has an input coordinate of its own (`models.side_door`), and a fair coin decides
 whether it joins the training set. The attacker sees the published network alone: how much each
 canary's loss falls when its coordinate is given. How many coins such an attacker guesses tests the
 guaranteed privacy profile as a whole.
@@ -19,7 +19,7 @@ from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.one_run import PROFILE_DELTAS, one_run_profile_test
 from dpatlas.accounting.samplers import Poisson
 from dpatlas.base.seeds import Noise, generator, seed
-from dpatlas.privacy.side_door import (
+from dpatlas.models.side_door import (
     SideDoor,
     side_door_canaries,
     side_door_records,

@@ -14,14 +14,14 @@ from dpatlas.accounting.one_run import PROFILE_DELTAS, one_run_profile_test
 from dpatlas.accounting.samplers import Poisson
 from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
-from dpatlas.privacy.phases import TrainingPhase
-from dpatlas.privacy.side_door import (
+from dpatlas.models.side_door import (
     SideDoor,
     side_door_canaries,
     side_door_evidence,
     side_door_records,
     side_door_scores,
 )
+from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import PrivateTraining
 
 SHAPE, CLASSES, RECORDS = (1, 6, 6), 3, 40

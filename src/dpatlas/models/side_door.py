@@ -27,11 +27,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from dpatlas.accounting.gaussian_dp import log_mixture
 from dpatlas.base.guard import checked, integer, real
 from dpatlas.errors import InputError
-from dpatlas.privacy.losses import cross_entropy
 
 # Large enough that a canary's gradient is nearly all in its own coordinate, and small enough that
 # the noise on its weights does not decide its logits, which would end its gradient.
@@ -111,7 +111,9 @@ def side_door_scores(model: nn.Module, canaries: Tensor, labels: Tensor) -> np.n
     """
     closed = canaries.clone()
     closed[:, -len(canaries) :] = 0
-    losses = [cross_entropy(model(x).double(), labels) for x in (closed, canaries)]
+    losses = [
+        cross_entropy(model(x).double(), labels, reduction="none") for x in (closed, canaries)
+    ]
     return (losses[0] - losses[1]).cpu().numpy()
 
 
