@@ -75,6 +75,8 @@ TIERS = {
     "photographs-controls": "lp_fft's strategies on photographs without noise, and on standardised "
     "features",
     "imagenet": "lp_fft alone, on CIFAR-10 with a network pre-trained on ImageNet",
+    "imagenet-noiseless": "the same without noise",
+    "shifted": "lp_fft alone, from half of CIFAR-10 to the other half, in grey or blurred",
     "paper": "the papers' own data, networks and settings",
 }
 # Line breaks that no browser shows, a hundredth of the page.
