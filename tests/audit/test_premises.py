@@ -13,15 +13,17 @@ from small_trainings import (
     BATCH,
     DIMENSION,
     NOISE,
+    OWN,
     RECORDS,
     STEPS,
     canary,
     claim,
     principal_component,
     training,
+    x,
 )
 
-from dpatlas.audit import Claim, audit_training
+from dpatlas.audit import Claim, audit_training, plant
 from dpatlas.audit.pairs import shifted_noise
 from dpatlas.audit.premises import (
     GRADIENT,
@@ -60,6 +62,16 @@ def test_pairs_that_cannot_show_a_fault_do_not_count_as_holding(steps, most):
     said = " ".join(str(report).split())
     assert f"{row.could_show} of 40 pairs could show this" in said
     assert found["sensitivity"].could_show == 40 - row.could_show
+
+
+def test_what_only_some_records_make_a_training_publish_is_a_change():
+    def train(run):
+        published = training(weighted=True)(run)
+        many = int((plant(run, x, canary)[:, OWN] > 0).sum())
+        return published | ({"warning": 1.0} if many > 1 else {})
+
+    row = rows(train)[1][GRADIENT]
+    assert row.status == VIOLATED and "in 20 of 20 pairs they change warning" in row.found
 
 
 def test_a_canary_that_is_planted_by_hand_leaves_weight_zero_untested():

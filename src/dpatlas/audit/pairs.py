@@ -333,8 +333,13 @@ def run_pair(
 def differing(
     published: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]
 ) -> tuple[str, ...]:
-    """Names of what two runs published otherwise."""
-    return tuple(name for name in published if not same(published[name], others[name]))
+    """Names of what two runs published otherwise, or what one of them did not publish."""
+    both = published.keys() & others.keys()
+    return tuple(
+        name
+        for name in (*published, *(others.keys() - published.keys()))
+        if name not in both or not same(published[name], others[name])
+    )
 
 
 def _names(array: np.ndarray) -> tuple[str, ...]:
