@@ -74,6 +74,18 @@ def test_what_only_some_records_make_a_training_publish_is_a_change():
     assert row.status == VIOLATED and "in 20 of 20 pairs they change warning" in row.found
 
 
+def test_a_loop_that_cannot_have_records_of_weight_zero_leaves_that_untested():
+    def train(run):
+        weights = run.loss_weights(RECORDS)
+        if (weights == 0).sum() > 1:
+            raise ZeroDivisionError
+        return training()(run)
+
+    report, found = rows(train)
+    assert found[GRADIENT].status == UNTESTED and "end with bad input" in found[GRADIENT].found
+    assert report.exit_code == 0
+
+
 def test_a_canary_that_is_planted_by_hand_leaves_weight_zero_untested():
     def train(run):
         run.loss_weights(RECORDS)

@@ -42,7 +42,7 @@ REPEATED_PAIRS = 3
 SHIFTED_STEPS, SHIFTED_COORDINATES, SHIFTED_MOST, SHIFTED_BY_CHANCE = 6, 500, 2**19, 1e-9
 # What a run gives to `run.weights`, among the names of what it publishes; and what else may differ.
 UPDATES, SUMS, MANY = "the weights after an update", "a sum", "the number of sums"
-ROUNDED = "rounding"
+ROUNDED, FAILED = "rounding", "failed"
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,16 @@ class Pair:
     acted: the first step, from 1, at which their sums differ; None if none does. change: (d,) the
     difference there, None if the runs differ by their number of sums alone. first: (coordinates,)
     the difference of the first sums. beside: the first step after which their weights differ
-    although no sum did; None if none, or if no weights were given. touched: whether any sum
-    differs at all, also by less than counts as acting. repeated: the largest norm, over steps, by
-    which the run without the canary differs from itself on the same seed; None if not looked at.
-    changing: names of what differs between that run and itself, although no sum does: of published
-    arrays, and UPDATES. silent: names of what canaries in the places of records of weight zero
-    change, None where there were no such runs; ROUNDED alone where the first sum that differs does
-    so by less than counts, as that may grow. silent_change: (d,) of the first that differs by more.
-    replayed: names of what a canary changes in a run that goes on from the other's sums; None where
-    there was none. shifted: of `shifted_noise` without the canary.
+    although no sum did; None if none, or if no weights were given. touched: whether any sum differs
+    at all, also by less than counts as acting. repeated: the largest norm, over steps, by which the
+    run without the canary differs from itself on the same seed; None if not looked at. changing:
+    names of what differs between that run and itself, although no sum does: of published arrays,
+    and UPDATES. silent: names of what canaries in the places of records of weight zero change, None
+    where there were no such runs; ROUNDED alone where the first sum that differs does so by less
+    than counts, as that may grow, and FAILED where these runs end with bad input. silent_change:
+    (d,) of the first that differs by more. replayed: names of what a canary changes in a run that
+    goes on from the other's sums; None where there was none. shifted: of `shifted_noise` without
+    the canary.
     """
 
     without: World
@@ -299,20 +300,26 @@ def run_pair(
     noise = min((each.noise or 0.0 for each in claim.phases), default=0.0)
     shifted = shifted_noise(without.kept, noise)
     without.kept.clear()
-    silent = silent_change = None
+    silent: tuple[str, ...] | None = None
+    silent_change = None
     if silence and run.can_silence and run.has_planted:
         silenced = _Recorder(claim)
-        of_records, _ = execute_with(silenced, False, False)
         swapped = _Recorder(claim, rounding, silenced)
-        of_canaries, _ = execute_with(swapped, False, True)
-        seen_in = {
-            SUMS: swapped.acted is not None,
-            UPDATES: swapped.beside is not None,
-            MANY: len(silenced.energy) != len(swapped.energy),
-        }
-        changed = tuple(name for name, is_seen in seen_in.items() if is_seen)
-        silent = (ROUNDED,) if swapped.rounded else changed or differing(of_records, of_canaries)
-        silent_change = swapped.change
+        try:
+            of_records, _ = execute_with(silenced, False, False)
+            of_canaries, _ = execute_with(swapped, False, True)
+        except InputError:
+            silent = (FAILED,)
+        else:
+            seen_in = {
+                SUMS: swapped.acted is not None,
+                UPDATES: swapped.beside is not None,
+                MANY: len(silenced.energy) != len(swapped.energy),
+            }
+            changed = tuple(name for name, is_seen in seen_in.items() if is_seen)
+            of_outputs = differing(of_records, of_canaries)
+            silent = (ROUNDED,) if swapped.rounded else changed or of_outputs
+            silent_change = swapped.change
     return Pair(
         without.world(published, run.facts),
         with_.world(others, run_with.facts),

@@ -17,6 +17,7 @@ from dpatlas.audit.claim import Claim
 from dpatlas.audit.pairs import (
     ANOTHER,
     EQUAL_SHARE,
+    FAILED,
     ROUNDED,
     UPDATES,
     Pair,
@@ -366,15 +367,19 @@ def _gradient_only(claim: Claim, pairs: Sequence[Pair]) -> Premise:
     name, claimed = GRADIENT, "records of loss weight zero change nothing"
     changing = {each for pair in pairs for each in pair.changing}
     asked = [pair for pair in pairs if pair.silent is not None]
-    made = [pair for pair in asked if pair.silent != (ROUNDED,)]
+    made = [pair for pair in asked if pair.silent not in ((ROUNDED,), (FAILED,))]
+    rounded = any(pair.silent == (ROUNDED,) for pair in asked)
     found_in = [pair for pair in made if {*(pair.silent or ())} - changing]
     sums = [pair.silent_change for pair in found_in if pair.silent_change is not None]
     if not reason and sums and _as_other_noise(claim, sums):
         reason = OTHER_NOISE
     if reason or not made:
-        words = "sums differ by rounding" if asked else "it needs run.loss_weights and plant"
+        words = "it needs run.loss_weights and plant"
+        if asked:
+            failed = "runs with half of the records at weight zero end with bad input"
+            words = "sums differ by rounding" if rounded else failed
         note = ""
-        if asked and not reason:
+        if rounded and not reason:
             note = (
                 f"so they do in all {len(asked)} pairs: do class weights or means look at records? "
                 "A larger clip bound, or a canary of another class, would show more"
