@@ -258,8 +258,15 @@ def _pairs(train: Train, claim: Claim, many: int, store: _Store, until: float) -
         if time.monotonic() > until:
             raise OutOfTime
         seed = _seed(store.seed, OF_PAIRS, number)
-        often = number < REPEATED_PAIRS, rounding, number % SILENCED_EVERY == 0
-        return to_arrays(run_pair(train, claim, seed, *often))
+        pair = run_pair(
+            train,
+            claim,
+            seed,
+            repeat=number < REPEATED_PAIRS,
+            rounding=rounding,
+            silence=number % SILENCED_EVERY == 0,
+        )
+        return to_arrays(pair)
 
     collected: list[Pair] = []
     rounding = 0.0

@@ -70,7 +70,7 @@ class _Planted:
     """A torch data set with canaries or blank items, which knows what was drawn of it."""
 
     def __init__(self, run: Run, records: Any, canaries: Any):
-        # Of each record drawn, whether it may have no gradient.
+        # Of each record drawn, whether its gradient is set to zero.
         self.run, self.records, self.drawn = run, records, list[bool]()
         # How many were drawn before it was watched, and since then for steps.
         self.expected: int | None = None
@@ -325,7 +325,8 @@ def watch_opacus(run: Run, optimizer: Any) -> None:
 def _watch_inputs(parameter: Any, entered: "list[Tensor]") -> Callable[[], None]:
     """Keep what the network of this parameter is given to train on; returns how to stop.
 
-    Hooks see no keyword arguments: of these it is what the first part that is given a tensor gets.
+    Hooks of all modules are not given keyword arguments. Of a network that is called with these the
+    first tensor is kept that one of its modules is called with by position.
     """
     from torch import Tensor, is_grad_enabled
     from torch.nn.modules.module import register_module_forward_pre_hook

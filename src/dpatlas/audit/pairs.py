@@ -5,9 +5,10 @@ contributes: its clipped gradient, at equal weights. Later sums are taken at oth
 nothing by themselves. That a run repeats itself on its own seed is looked at first, on some pairs.
 Where a sum differed, a third run goes on from the sums without the canary: nothing else may then
 differ. In two more runs the losses of half of the records have weight zero, and in one of these
-copies of the canary stand in their places: nothing may differ. That no single record of weight zero
-acts implies it, one record after another; what all of them change, a choice by accuracy for one, is
-seen more surely.
+copies of the canary stand in their places: nothing may differ. If no single record of weight zero
+changes anything, replacing them one after the other changes nothing either, so that a difference
+refutes this. Many records turn a choice, such as the epoch of the best accuracy, more often than
+one.
 The runs of pairs also teach the adversaries; bounds never see them.
 """
 

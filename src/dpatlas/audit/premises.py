@@ -368,7 +368,7 @@ def _gradient_only(claim: Claim, pairs: Sequence[Pair]) -> Premise:
     changing = {each for pair in pairs for each in pair.changing}
     asked = [pair for pair in pairs if pair.silent is not None]
     made = [pair for pair in asked if pair.silent not in ((ROUNDED,), (FAILED,))]
-    rounded = any(pair.silent == (ROUNDED,) for pair in asked)
+    rounded = sum(pair.silent == (ROUNDED,) for pair in asked)
     found_in = [pair for pair in made if {*(pair.silent or ())} - changing]
     sums = [pair.silent_change for pair in found_in if pair.silent_change is not None]
     if not reason and sums and _as_other_noise(claim, sums):
@@ -381,8 +381,8 @@ def _gradient_only(claim: Claim, pairs: Sequence[Pair]) -> Premise:
         note = ""
         if rounded and not reason:
             note = (
-                f"so they do in all {len(asked)} pairs: do class weights or means look at records? "
-                "A larger clip bound, or a canary of another class, would show more"
+                f"so they do in {rounded} of {len(asked)} pairs: do class weights or means look at "
+                "records? A larger clip bound, or a canary of another class, would show more"
             )
         return Premise(name, UNTESTED, reason or words, claimed, note=note, could_show=0)
     read = any(OUTSIDE in pair.without.facts for pair in pairs)
