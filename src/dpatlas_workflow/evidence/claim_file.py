@@ -109,8 +109,8 @@ class ClaimKeys(Model):
         default=None,
     )
     elsewhere: dict[Text, dict[Text, Any]] = setting(
-        "By tier, arguments of the test that take another value there: scenarios and levels that "
-        "this tier has in the place of the others.",
+        "By tier, arguments of the test that take another value there, or `expected`: scenarios "
+        "and levels that this tier has in the place of the others.",
         default=None,
     )
     restated: Restated = setting(
@@ -248,7 +248,7 @@ class ClaimEntry(Statement):
     test: str
     arguments: Mapping[str, Any]
     margin: float = 0.0
-    elsewhere: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    elsewhere: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,7 +337,7 @@ def read_claims(files: Mapping[str, Path] | None = None, tests: Tests = TESTS) -
 
 def at_tier(claims: Claims, tier: str) -> Claims:
     """The claims with the arguments that their tests take at a tier."""
-    return claims.changed(lambda e: replace(e, arguments=e.elsewhere.get(tier, e.arguments)))
+    return claims.changed(lambda entry: replace(entry, **entry.elsewhere.get(tier, {})))
 
 
 def with_margins(claims: Claims, factor: float) -> Claims:
@@ -391,14 +391,17 @@ def _entry(claim: str, given: dict[str, Any], tests: Tests) -> ClaimEntry:
     if entry.test not in tests:
         raise InputError(f"test of {entry.id}", entry.test, "one of " + ", ".join(tests))
     model = tests[entry.test]
-    elsewhere = {
-        tier: validated(model, {**given, **other}, place=f"{entry.id} elsewhere.{tier}: ").plain()
-        for tier, other in entry.elsewhere.items()
-    }
-    arguments = validated(model, given, place=f"{entry.id}: ").plain()
-    entry = replace(entry, arguments=arguments, elsewhere=elsewhere)
-    expected_text(entry)
-    return entry
+
+    def fields(other: Mapping[str, Any], place: str) -> dict[str, Any]:
+        other = {"expected": entry.expected, **other}
+        expected = other.pop("expected")
+        arguments = validated(model, {**given, **other}, place=f"{entry.id}{place}: ").plain()
+        changed = {"arguments": arguments, "expected": expected}
+        expected_text(replace(entry, **changed))
+        return changed
+
+    elsewhere = {t: fields(other, f" elsewhere.{t}") for t, other in entry.elsewhere.items()}
+    return replace(entry, elsewhere=elsewhere, **fields({}, ""))
 
 
 def _fields_of(kind: type[Statement], given: Mapping[str, Any]) -> dict[str, Any]:
