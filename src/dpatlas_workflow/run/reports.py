@@ -23,7 +23,6 @@ from dpatlas_workflow.run.arms import Arm, Arms, Chosen, OneRun
 from dpatlas_workflow.run.deals import FIXED, Deals, is_generated
 
 SHARED = "the arms of one run"
-RELEASED = "the last iterate of one run of one arm"
 IN_ARMS = "as each arm says"
 
 
@@ -83,13 +82,14 @@ def report(job: Job, record: RecordShape, arms: Arms) -> Outcome:
         "accountant": IN_ARMS,
         "epsilon": None,
         "delta": job.fields.delta,
-        "guaranteed": f"{IN_ARMS}, for the records that one run trains on and for its last "
-        f"iterate; all arms together have no guarantee here, as they share noise{_other_runs(job)}",
+        "guaranteed": f"{IN_ARMS}, for the records that one run trains on and for its "
+        f"{arms.judged}; all arms together have no guarantee here, as they share "
+        f"noise{_other_runs(job)}",
         "claimed": IN_ARMS,
         "clip": arms.clip,
         "noise_multiplier": None,
         "chosen_on_private_data": [_chosen_elsewhere(job)],
-        "holds_for": holds_for(noise.source, RELEASED, SHARED),
+        "holds_for": holds_for(noise.source, _released(arms), SHARED),
         "arms": ledgers,
     }
     return Outcome(tables, all_arms)
@@ -129,9 +129,13 @@ def _ledger(job: Job, arms: Arms, arm: Arm, row: Row, ran: Ran) -> dict[str, Any
         constants=dict.fromkeys(arms.constants, PUBLIC),
         claimed=claimed,
         chosen_on_private_data=[_chosen_elsewhere(job)],
-        released=RELEASED,
+        released=_released(arms),
         require_private=row["relation"] is not None,
     )
+
+
+def _released(arms: Arms) -> str:
+    return f"the {arms.judged} of one run of one arm"
 
 
 def _chosen_elsewhere(job: Job) -> dict[str, str]:

@@ -109,7 +109,7 @@ def arms(records: Records, *groups: str) -> list[Row]:
 
 
 def arm_rows(record: Record[Any]) -> list[Row]:
-    """The rows of one record; `value` is the accuracy of the last iterate on test records."""
+    """The rows of one record; `value` is the accuracy on test records, of the weights `judged`."""
     spec, facts = record.spec, record.facts
     shared = {name: getattr(spec, name) for name in OF_SPEC} | {
         **{name: facts[name] for name in ("n_train", "n_test", "classes")},
@@ -119,6 +119,7 @@ def arm_rows(record: Record[Any]) -> list[Row]:
         "architecture": facts["backbone"]["architecture"],
         "tuned_by": spec.tuning,
         "rates_chosen_on": CHOSEN_ON,
+        "judged": spec.judged,
         "runs": list(record.ids),
     }
     return [
@@ -189,9 +190,10 @@ def common_note(rows: Sequence[Row]) -> str:
             rf"$\varepsilon$ covers both phases, {neighbours}, $\delta$ = "
             f"{span(row['delta'] for row in private)}"
         )
+    judged = " or ".join(sorted({row["judged"] for row in rows}))
     return (
         f"{averaged(row['runs_used'] for row in rows)} on {span(row['n_test'] for row in rows)} "
-        f"test records, last iterate; n = {span(row['n_train'] for row in rows)}; {privacy}; "
+        f"test records, {judged}; n = {span(row['n_train'] for row in rows)}; {privacy}; "
         f"learning rates were chosen for every point on {CHOSEN_ON}; runs share records, head, "
         "batches and noise among strategies; a share in % is that of the steps in the first phase"
     )

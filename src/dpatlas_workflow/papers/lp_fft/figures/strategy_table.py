@@ -179,9 +179,9 @@ def _accuracy_caption(rows: Sequence[Row]) -> str:
         )
     steps = first["steps_first"] + (first["steps_second"] or 0)
     return (
-        f"Accuracy in % on {first['n_test']} test records, last iterate, mean ± standard error of "
-        f"{' or '.join(map(str, runs))} runs; {steps} steps, expected batch {first['batch']}; "
-        f"{privacy}"
+        f"Accuracy in % on {first['n_test']} test records, {first['judged']}, mean ± standard "
+        f"error of {' or '.join(map(str, runs))} runs; {steps} steps, expected batch "
+        f"{first['batch']}; {privacy}"
     )
 
 

@@ -94,6 +94,11 @@ class StrategyTraining(Model):
     ema_decay: EmaDecay
     lora_rank: LoraRank
 
+    @property
+    def judged(self) -> str:
+        """The weights whose accuracy is reported."""
+        return "last iterate" if self.ema_decay is None else "average of the iterates"
+
 
 class Strategies(PrivateFields, Compared, StrategyTraining):
     """One privacy level of a scenario, of reported runs and of their tuning.
