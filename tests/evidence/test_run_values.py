@@ -67,8 +67,8 @@ def test_a_number_that_does_not_follow_is_named(tmp_path, column):
 def test_a_changed_run_is_named(tmp_path):
     values = np.random.default_rng(2).normal(size=12)
     (row,) = written(tmp_path, decided(lambda look: mean_estimate(values[:look])))
-    first = row["values"].split()[0]
-    changed = {**row, "values": row["values"].replace(first, f"{float(first) + 0.01:.8g}")}
+    first, _, others = row["values"].partition(" ")
+    changed = {**row, "values": f"{float(first) + 0.01:.8g} {others}"}
     named = [line.split()[0] for line in differences_from_values(changed)]
     assert named == ["observed", "low", "high"]
 

@@ -17,8 +17,6 @@ from verdict_rates import (
     LAWS,
     SHOWN,
     simulate,
-    table,
-    written,
 )
 
 from dpatlas_workflow.evidence.claims import FAMILY_ERROR
@@ -110,10 +108,3 @@ def test_larger_effects_are_decided_sooner_and_every_normal_entry_in_the_end():
         for arms in ("normal arms correlated by .9", "independent normal arms")
     )
     assert shared > 2 * alone
-
-
-def test_the_table_is_written_between_its_marks():
-    rates = [simulate("normal", 0, 3)]
-    text = written(f"before\n{BEGIN}\nold\n{END}\nafter", rates)
-    assert text.startswith("before\n") and text.endswith(f"{END}\nafter")
-    assert table(rates) in text and "old" not in text
