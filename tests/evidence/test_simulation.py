@@ -95,12 +95,12 @@ def test_the_text_says_where_the_promise_is_not_kept():
 def test_the_promise_would_break_if_entries_and_looks_did_not_share_the_error(monkeypatch):
     monkeypatch.setattr(verdict_rates, "FAMILY_ERROR", FAMILY_ERROR * ENTRIES * 4)
     for effect in (0, 1):
-        wrong = simulate("normal", effect, 100).wrong_papers
-        assert wrong > FAMILY_ERROR + margin_of(FAMILY_ERROR, 100)
+        wrong = simulate("normal", effect, 50).wrong_papers
+        assert wrong > FAMILY_ERROR + margin_of(FAMILY_ERROR, 50)
 
 
 def test_larger_effects_are_decided_sooner_and_every_normal_entry_in_the_end():
-    normal = {effect: simulate("normal", effect, 20) for effect in (-1, 0, 1, 2)}
+    normal = {effect: simulate("normal", effect, 10) for effect in (-1, 0, 1, 2)}
     assert all(rates.right[-1] > 0.99 for rates in normal.values())
     assert normal[2].right[0] > normal[1].right[0]
     shared, alone = (
