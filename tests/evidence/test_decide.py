@@ -192,7 +192,6 @@ def test_a_tier_that_has_not_run_is_named_and_what_was_asked_for_stands(tmp_path
     ("arguments", "named"),
     [
         ((), "--hours"),
-        (("--hours", "0"), "--hours"),
         (("--hours", "nan"), "--hours"),
         (("--hours", "1", "--cores", "0"), "--cores"),
         (("--hours", "1", "--cores", "many"), "--cores"),

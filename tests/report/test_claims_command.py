@@ -178,7 +178,6 @@ def test_a_verdict_without_its_evidence_is_an_error(folders, refusal_of):
     ("arguments", "named"),
     [
         (("--tier", "../secret", "--published"), "claims.csv"),
-        (("--paper", "other"), "--paper: found 'other'; allowed: one of kl_privacy, "),
         (("--check", "--published"), "--published"),
         (("--check", "--markdown"), "--check: found --markdown as well; allowed: --json"),
         (("--badge", "--check"), "--check: found --badge as well; allowed: --json"),

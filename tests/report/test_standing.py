@@ -80,6 +80,7 @@ def test_on_a_terminal_the_state_is_one_line_that_is_gone_before_an_error(
     told("JOB_ERROR", logging.ERROR, jobid=1)
     assert stream.getvalue().endswith("\r\x1b[K")
     # The job is not named again.
+    monkeypatch.setenv("COLUMNS", "80")
     told("JOB_STARTED", jobs=[3])
     assert "simulation a" not in stream.getvalue().rpartition("\r")[2]
 
