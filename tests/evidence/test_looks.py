@@ -55,12 +55,17 @@ def looking(values, margin=0.0, **limits):
     return decide(at, ERROR)
 
 
-def point(value, error=1e-6, **limits):
-    return Comparison("effect", Estimate(value, error, 11.0, 12), **limits)
+def point(value, error=1e-6, df=11.0, runs=12, **limits):
+    return Comparison("effect", Estimate(value, error, df, runs), **limits)
 
 
-def at_a_point(value, margin=0.0, **limits):
-    return decide(lambda look: with_margin(Evidence([[point(value, **limits)]]), margin), ERROR)
+def always(*alternatives, margin=0.0, error=ERROR):
+    """The decision on comparisons that are the same at every look."""
+    return decide(lambda look: with_margin(Evidence([*alternatives]), margin), error)
+
+
+def needed(*alternatives, after=12):
+    return runs_to_decide(Evidence([*alternatives]), ERROR, after)
 
 
 @pytest.mark.parametrize(
@@ -73,32 +78,35 @@ def at_a_point(value, margin=0.0, **limits):
     ],
 )
 def test_an_effect_is_compared_with_zero_and_with_the_margin(value, answer, because):
-    for sign, limits in ((1, {"above": 0.0}), (-1, {"below": 0.0})):
-        found = at_a_point(sign * value, margin=1.0, **limits)
+    for effect in (point(value, above=0.0), point(-value, below=0.0)):
+        found = always([effect], margin=1.0)
         assert (found.answer, found.because) == (answer, because)
 
 
-def test_an_interval_between_zero_and_beyond_the_margin_is_open_and_one_below_the_margin_refutes():
-    spread = {"spread": 1.0, "runs": 12}
-    assert looking(runs_around(0.6, **spread), margin=1.0, above=0.0).answer == OPEN
-    assert looking(runs_around(-0.6, **spread), margin=1.0, above=0.0).because == AT_MOST
-    assert looking(runs_around(-0.6, **spread), margin=0.0, above=0.0).answer == OPEN
-    for mean, because, failure in (
-        (-0.6, AT_MOST, "smaller"),
-        (0.1, CLAIMED_SIDE, "smaller"),
-        (-6.0, SEEN, "opposite"),
-    ):
-        found = looking(runs_around(mean, **spread), margin=2.0, above=0.0)
-        assert (found.because, found.failure) == (because, failure)
-    below = looking(runs_around(1.5, **spread), margin=2.0, above=0.0)
-    assert (below.answer, below.because) == (HOLDS, "estimated effect 1.5 is below the margin 2")
+@pytest.mark.parametrize(
+    ("mean", "margin", "answer", "because", "failure"),
+    [
+        # Between zero and beyond the margin it is open.
+        (0.6, 1.0, OPEN, "", ""),
+        (-0.6, 0.0, OPEN, "", ""),
+        # Below the margin it is refuted.
+        (-0.6, 1.0, FAILS, AT_MOST, "smaller"),
+        (-0.6, 2.0, FAILS, AT_MOST, "smaller"),
+        (0.1, 2.0, FAILS, CLAIMED_SIDE, "smaller"),
+        (-6.0, 2.0, FAILS, SEEN, "opposite"),
+        (1.5, 2.0, HOLDS, "estimated effect 1.5 is below the margin 2", ""),
+    ],
+)
+def test_where_an_interval_lies_decides(mean, margin, answer, because, failure):
+    found = looking(runs_around(mean, spread=1.0, runs=12), margin=margin, above=0.0)
+    assert (found.answer, found.because, found.failure) == (answer, because, failure)
 
 
 def test_two_sided_ranges_and_vetoes_have_no_margin():
     inside = {"above": -1.0, "below": 1.0}
-    assert at_a_point(0.9, margin=5.0, **inside).answer == HOLDS
-    assert at_a_point(1.1, margin=5.0, **inside).because == OUTSIDE
-    assert at_a_point(0.5, margin=5.0, above=0.0, veto=True).answer == HOLDS
+    assert always([point(0.9, **inside)], margin=5.0).answer == HOLDS
+    assert always([point(1.1, **inside)], margin=5.0).because == OUTSIDE
+    assert always([point(0.5, above=0.0, veto=True)], margin=5.0).answer == HOLDS
 
 
 def test_fewer_runs_than_the_first_look_decide_nothing_and_are_shown():
@@ -109,8 +117,7 @@ def test_fewer_runs_than_the_first_look_decide_nothing_and_are_shown():
     assert looking(runs_around(100.0, 1.0, runs=LOOKS[0]), above=0.0).answer == HOLDS
     # Of several comparisons the one with the fewest runs counts.
     values = runs_around(100.0, 1.0, runs=24)
-    group = [comparison(values, above=0.0), comparison(values[:few], above=0.0)]
-    assert decide(lambda look: Evidence([group]), ERROR).look == 0
+    assert always([comparison(values, above=0.0), comparison(values[:few], above=0.0)]).look == 0
 
 
 def test_the_first_verdict_stands_whatever_later_runs_say():
@@ -126,11 +133,9 @@ def test_runs_between_two_looks_wait_for_the_next_one():
 
 def test_intervals_of_looks_are_intersected():
     values = runs_around(0.3, 1.0)
-    levels = 1 - ERROR
-    expected = [mean_estimate(values[:look]).interval(levels) for look in LOOKS]
-    # No look decides: between the limits -10 and 10 there is a veto for each side.
-    limits = {"above": -10.0, "veto": True}
-    found = decide(lambda look: Evidence([[comparison(values[:look], **limits)]]), ERROR)
+    expected = [mean_estimate(values[:look]).interval(1 - ERROR) for look in LOOKS]
+    # A veto alone decides at no look.
+    found = looking(values, above=-10.0, veto=True)
     assert found.look == 96
     assert found.decisive.low == max(low for low, _ in expected)
     assert found.decisive.high == min(high for _, high in expected)
@@ -144,29 +149,25 @@ def test_intervals_of_different_quantities_are_not_intersected():
     ((judged,),) = intervals.judge(other, 0.95)
     assert judged.low < 5.0 < judged.high
     # The same quantity far from where it was seen: both intervals cannot be right.
-    ((judged,),) = intervals.judge([[point(5.0, error=1e-3, above=0.0)]], 0.95)
-    assert (judged.low, judged.high) == (-math.inf, math.inf)
-    ((judged,),) = intervals.judge(first, 0.95)
-    assert (judged.low, judged.high) == (-math.inf, math.inf)
+    for each in ([[point(5.0, error=1e-3, above=0.0)]], first):
+        ((judged,),) = intervals.judge(each, 0.95)
+        assert (judged.low, judged.high) == (-math.inf, math.inf)
 
 
 def test_looks_that_exclude_each_other_leave_an_entry_open_and_say_so():
     values = np.concatenate([runs_around(-1.0, 1.0, runs=12), runs_around(30.0, 0.1, runs=84)])
-    inside = {"above": -2.0, "below": 2.0}
-    found = looking(values, **inside)
+    found = looking(values, above=-2.0, below=2.0)
     assert found.answer == OPEN and "exclude each other" in found.without_interval
 
 
 def test_equal_runs_decide_nothing_and_an_exact_number_does():
-    assert looking(np.full(96, 3.0), above=0.0).answer == OPEN
+    for value in (3.0, -3.0):
+        found = looking(np.full(96, value), above=0.0)
+        assert found.answer == OPEN and "equal" in found.without_interval
     assert looking(np.full(5, 3.0), above=0.0).decisive.low == -math.inf
-    assert looking(np.full(96, -3.0), above=0.0).answer == OPEN
-    assert "equal" in looking(np.full(96, -3.0), above=0.0).without_interval
     assert looking(runs_around(0.0, 1.0), above=0.0).without_interval == ""
-    exact = Evidence(
-        [[Comparison("number", Estimate(3.0, 0.0, math.inf, 1), above=0.0), point(1.0, above=0.0)]]
-    )
-    assert decide(lambda look: exact, ERROR).answer == HOLDS
+    exact = point(3.0, error=0.0, df=math.inf, runs=1, above=0.0)
+    assert always([exact, point(1.0, above=0.0)]).answer == HOLDS
     equal = Evidence([[comparison([3.0] * 12, above=0.0)]])
     assert decide_once(equal, ERROR).answer == HOLDS
 
@@ -180,10 +181,9 @@ def test_runs_most_of_which_are_equal_decide_nothing(differing, answer):
     assert bool(found.without_interval) == (answer == OPEN)
     # As differences of two arms, which round.
     first = np.linspace(0.1, 0.9, 12)
-    pairs = difference_estimate(values + first, first, paired=True)
-    evidence = Evidence([[Comparison("lead", pairs, above=0.0)]])
-    assert decide(lambda look: evidence, ERROR).answer == answer
-    assert (runs_to_decide(evidence, ERROR, 12) is None) == (answer == OPEN)
+    lead = Comparison("lead", difference_estimate(values + first, first, paired=True), above=0.0)
+    assert always([lead]).answer == answer
+    assert (needed([lead]) is None) == (answer == OPEN)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,7 @@ def test_of_two_arms_the_one_with_the_larger_error_must_differ(once, noise, answ
     first, second = np.full(12, 5.0), np.full(12, 1.0) + np.linspace(0, noise, 12)
     first[0] = once
     estimate = difference_estimate(first, second, paired=False)
-    evidence = Evidence([[Comparison("lead", estimate, above=0.0)]])
-    assert decide(lambda look: evidence, ERROR).answer == answer
+    assert always([Comparison("lead", estimate, above=0.0)]).answer == answer
 
 
 def test_to_refute_one_of_several_the_error_is_shared_and_to_hold_all_it_is_not():
@@ -203,8 +202,7 @@ def test_to_refute_one_of_several_the_error_is_shared_and_to_hold_all_it_is_not(
     error = 0.01
 
     def decision(mean, others):
-        group = [comparison(values + mean, above=0.0), *[far] * others]
-        return decide(lambda look: Evidence([group]), error)
+        return always([comparison(values + mean, above=0.0), *[far] * others], error=error)
 
     half = mean_estimate(values).interval(1 - error)[1]
     shared = mean_estimate(values).interval(1 - error / 6)[1]
@@ -217,9 +215,9 @@ def test_to_refute_one_of_several_the_error_is_shared_and_to_hold_all_it_is_not(
     assert decision(-1.01 * shared, 5).answer == FAILS
     assert decision(between, 5).answer == HOLDS
     # Of alternatives, any of which would do, the error is shared to hold.
-    several = [[comparison(values + between, above=0.0)], *[[point(-50.0, above=0.0)]] * 5]
-    assert decide(lambda look: Evidence(several), error).answer == OPEN
-    assert decide(lambda look: Evidence(several[:1]), error).answer == HOLDS
+    alone, others = [comparison(values + between, above=0.0)], [[point(-50.0, above=0.0)]] * 5
+    assert always(alone, *others, error=error).answer == OPEN
+    assert always(alone, error=error).answer == HOLDS
 
 
 def test_each_comparison_holds_or_fails_by_the_interval_that_counts_for_that():
@@ -228,8 +226,8 @@ def test_each_comparison_holds_or_fails_by_the_interval_that_counts_for_that():
     alone, shared = (mean_estimate(values).interval(1 - each)[1] for each in (error, error / 2))
     between = (alone + shared) / 2
     # Two alternatives: each interval that can reproduce has half the error, and contains 0.
-    several = [[comparison(values + between, above=0.0)], [point(-1.0, above=0.0)]]
-    decision = decide(lambda look: with_margin(Evidence(several), 10.0), error)
+    several = [comparison(values + between, above=0.0)], [point(-1.0, above=0.0)]
+    decision = always(*several, margin=10.0, error=error)
     assert decision.answer == FAILS
     (close, *flags), (clear, *others) = decision.closest(2)
     assert close.low > 0 > clear.high and flags == others == [False, True]
@@ -237,21 +235,16 @@ def test_each_comparison_holds_or_fails_by_the_interval_that_counts_for_that():
 
 def test_vetoes_alone_are_looked_at_again_and_may_still_refute():
     values = runs_around(-1.5, 1.0)
-
-    def at(look):
-        return Evidence([[comparison(values[:look], above=-1.0, veto=True)]])
-
-    first = decide(lambda look: at(min(look, 12)), ERROR)
+    first, found = (looking(values[:runs], above=-1.0, veto=True) for runs in (12, 96))
     assert first.answer == HOLDS and only_vetoes(first.evidence, first.answer)
     assert first.decisive.low < -1.0 < first.decisive.high
-    found = decide(at, ERROR)
     assert (found.answer, found.because) == (FAILS, SEEN)
     assert not only_vetoes(found.evidence, found.answer)
 
 
 def test_what_can_only_show_never_refutes():
-    assert at_a_point(-5.0, above=0.0, shows_only=True).answer == OPEN
-    assert at_a_point(5.0, above=0.0, shows_only=True).answer == HOLDS
+    for value, answer in ((-5.0, OPEN), (5.0, HOLDS)):
+        assert always([point(value, above=0.0, shows_only=True)]).answer == answer
 
 
 def test_a_run_that_diverges_after_a_verdict_does_not_undo_it():
@@ -287,35 +280,30 @@ def test_so_many_runs_decide_four_times_in_five(effect, margin):
 
 
 def test_no_number_of_runs_decides_what_lies_on_its_limit_or_has_no_spread():
-    on_its_limit = Evidence([[point(1.0, error=0.1, above=-1.0, below=1.0)]])
-    assert runs_to_decide(on_its_limit, ERROR, 12) is None
-    assert runs_to_decide(Evidence([[comparison([1.0] * 12, above=0.0)]]), ERROR, 12) is None
-    assert runs_to_decide(Evidence([[comparison([1.0], above=0.0)]]), ERROR, 0) is None
+    assert needed([point(1.0, error=0.1, above=-1.0, below=1.0)]) is None
+    assert needed([comparison([1.0] * 12, above=0.0)]) is None
+    assert needed([comparison([1.0], above=0.0)], after=0) is None
     # What can only show is not decided by failing.
-    only_shows = point(-5.0, error=0.1, above=0.0, shows_only=True)
-    assert runs_to_decide(Evidence([[only_shows]]), ERROR, 12) is None
+    assert needed([point(-5.0, error=0.1, above=0.0, shows_only=True)]) is None
     between = with_margin(Evidence([[point(0.5, error=0.4, above=0.0)]]), 1.0)
     assert runs_to_decide(between, ERROR, 12) > 12
 
 
 def test_runs_to_decide_count_all_comparisons_to_hold_and_the_clearest_to_fail():
     near, far = point(0.3, error=0.2, above=0.0), point(3.0, error=0.2, above=0.0)
-    alone = [runs_to_decide(Evidence([[each]]), ERROR, 0) for each in (near, far)]
-    assert runs_to_decide(Evidence([[near, far]]), ERROR, 0) == alone[0] > alone[1]
+    alone = [needed([each], after=0) for each in (near, far)]
+    assert needed([near, far], after=0) == alone[0] > alone[1]
     against = Comparison("against", Estimate(-3.0, 0.2, 11.0, 12), above=0.0)
-    assert runs_to_decide(Evidence([[near, against]]), ERROR, 0) == LOOKS[0]
-    either = runs_to_decide(Evidence([[near], [far]]), ERROR, 0)
-    assert either == LOOKS[0]
+    assert needed([near, against], after=0) == LOOKS[0]
+    assert needed([near], [far], after=0) == LOOKS[0]
     # To fail, every alternative has to; a veto need not be shown.
-    on_its_limit = point(0.0, error=0.2, above=0.0)
-    assert runs_to_decide(Evidence([[against], [on_its_limit]]), ERROR, 0) is None
+    assert needed([against], [point(0.0, error=0.2, above=0.0)], after=0) is None
     veto = point(0.0, error=0.2, above=0.1, veto=True)
-    assert runs_to_decide(Evidence([[near, veto]]), ERROR, 0) == alone[0]
+    assert needed([near, veto], after=0) == alone[0]
 
 
 def test_draws_without_number_and_unpaired_runs_have_looks_as_well():
-    draws = Evidence([[Comparison("draws", Estimate(1.0, 0.01, math.inf, 2000), above=0.0)]])
-    assert decide(lambda look: draws, ERROR).answer == HOLDS
+    assert always([point(1.0, error=0.01, df=math.inf, runs=2000, above=0.0)]).answer == HOLDS
     values = runs_around(0.0, 1.0)
 
     def at(look):
@@ -329,8 +317,8 @@ def test_draws_without_number_and_unpaired_runs_have_looks_as_well():
 def test_a_look_costs_what_the_documentation_says():
     entries, runs = 20, 24
     values = runs_around(0.0, 1.0, runs=runs)
-    veto = Evidence([[comparison(values, above=-9.0, below=9.0, veto=True)]])
-    found = decide(lambda look: veto, 0.05 / len(LOOKS) / entries)
+    veto = comparison(values, above=-9.0, below=9.0, veto=True)
+    found = always([veto], error=0.05 / len(LOOKS) / entries)
     half = found.decisive.high - values.mean()
     alone = mean_estimate(values).interval(1 - 0.05 / entries)[1] - values.mean()
     quantiles = [scale * math.sqrt(runs) / values.std(ddof=1) for scale in (half, alone)]

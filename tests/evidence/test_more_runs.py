@@ -48,10 +48,9 @@ def test_what_decides_most_for_its_cost_is_run_next(entries, costs, seconds, cho
 
 
 def test_a_round_ends_at_half_of_the_time_and_the_rest_is_planned_by_what_it_shows():
-    entries = [entry(str(n), str(n)) for n in range(10)]
-    costs = conditions(**{str(n): 1 for n in range(10)})
-    assert len(next_round(entries, costs, 80).entries) == 4
-    assert len(next_round(entries, costs, 1000).entries) == 10
+    names = [*"abcdefghij"]
+    entries, costs = [entry(name, name) for name in names], conditions(**dict.fromkeys(names, 1))
+    assert [len(next_round(entries, costs, time).entries) for time in (80, 1000)] == [4, 10]
 
 
 def test_what_does_not_fit_into_the_time_is_left_out_and_cheaper_entries_are_taken():

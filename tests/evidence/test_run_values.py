@@ -64,15 +64,6 @@ def test_a_number_that_does_not_follow_is_named(tmp_path, column):
     assert line in differences(tmp_path)
 
 
-def test_a_changed_run_is_named(tmp_path):
-    values = np.random.default_rng(2).normal(size=12)
-    (row,) = written(tmp_path, decided(lambda look: mean_estimate(values[:look])))
-    first = row["values"].split()[0]
-    changed = {**row, "values": row["values"].replace(first, f"{float(first) + 0.01:.8g}")}
-    named = [line.split()[0] for line in differences_from_values(changed)]
-    assert named == ["observed", "low", "high"]
-
-
 def test_of_a_name_that_changes_with_the_runs_earlier_intervals_need_not_count(tmp_path):
     values = np.concatenate([np.random.default_rng(3).normal(size=12), 1 + 9 * np.arange(12) % 5])
 

@@ -140,15 +140,10 @@ def paper(**points):
     return {"kl_privacy": PaperRecords({}, groups)}
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [without("id", part("a")), {"parts": [part("a"), part("b", evidence=["tables/kl_moon.csv"])]}],
-)
-def test_evidence_that_no_rule_makes_is_refused(tmp_path, fields):
-    claims = read(tmp_path, claim(**fields))
-    made = ["figures/kl_vs_epochs.pdf"] if "parts" in fields else ["tables/kl_moon.csv"]
-    missing = "kl_moon" if "parts" in fields else "kl_vs_epochs"
-    with pytest.raises(InputError, match=missing):
+def test_evidence_of_a_part_that_no_rule_makes_is_refused(tmp_path):
+    claims = read(tmp_path, claim_ab(b={"evidence": ["tables/kl_moon.csv"]}))
+    made = ["figures/kl_vs_epochs.pdf"]
+    with pytest.raises(InputError, match="kl_moon"):
         check_evidence(claims, made, ["kl_privacy"])
     check_evidence(claims, made, ["lp_fft"])
 
@@ -161,31 +156,18 @@ def test_an_entry_waits_whose_figure_is_not_drawn(tmp_path):
     assert waiting(claims, both[1:])[entry.id].verdict == NOT_RUN
 
 
-@pytest.mark.parametrize("verdicts", list(product(VERDICTS, repeat=3)))
-def test_conjunction_is_refuted_by_one_part_and_reproduced_only_by_all(verdicts):
-    found = conjunction(verdicts)
-    if NOT_REPRODUCED in verdicts:
-        assert found == NOT_REPRODUCED
-    elif NOT_RUN in verdicts:
-        assert found == NOT_RUN
-    elif INCONCLUSIVE in verdicts:
-        assert found == INCONCLUSIVE
-    else:
-        assert found == (REPRODUCED if REPRODUCED in verdicts else NOT_CONTRADICTED)
+def test_conjunction_is_refuted_by_one_part_and_reproduced_only_by_all():
+    gravest = (NOT_REPRODUCED, NOT_RUN, INCONCLUSIVE, REPRODUCED, NOT_CONTRADICTED)
+    for verdicts in product(VERDICTS, repeat=3):
+        assert conjunction(verdicts) == min(verdicts, key=gravest.index)
 
 
 def test_a_claim_with_parts_has_a_row_per_part_and_one_for_their_conjunction(tmp_path):
     of_b = {"place": "Fig. 2", "evidence": ["figures/kl_vs_depth.pdf"]}
-    claims = read(tmp_path, claim_ab(b=of_b))
-    rows = judge_claims(claims, paper(a=(2, 3), b=(-1, 0)), "t", tests=TESTS)
-    assert [(r["claim"], r["verdict"]) for r in rows] == [
-        ("kl-1a", REPRODUCED),
-        ("kl-1b", NOT_REPRODUCED),
-        ("kl-1", NOT_REPRODUCED),
+    rows = [*rows_of(read(tmp_path, claim_ab(b=of_b)), a=(2, 3), b=(-1, 0)).values()]
+    assert [(row["claim"], row["place"], row["observed"]) for row in rows] == [
+        *(("kl-1a", "Fig. 1", 2), ("kl-1b", "Fig. 2", -1), ("kl-1", "Fig. 1", "1 of 2"))
     ]
-    assert [row["place"] for row in rows] == ["Fig. 1", "Fig. 2", "Fig. 1"]
-    assert rows[2]["observed"] == "1 of 2"
-    assert rows[2]["expected"] == "all 2 parts reproduced"
     assert rows[0]["expected"] == "above 1"
     assert rows[2]["evidence"] == "figures/kl_vs_epochs.pdf;figures/kl_vs_depth.pdf"
 
@@ -235,26 +217,6 @@ def test_main_claims_are_claims_of_the_file(tmp_path, monkeypatch):
         read(tmp_path, alone())
 
 
-def test_a_part_that_is_not_contradicted_does_not_count_against_its_claim(tmp_path):
-    def rows(points, **parts):
-        claims = claim(parts=[part(letter, **fields) for letter, fields in parts.items()])
-        return [*rows_of(read(tmp_path, claims), **points).values()]
-
-    identity, long = {"kind": "identity"}, {"group": "long"}
-    first, second, of_claim = rows({"a": (2, 3), "long": (2, 3)}, a=identity, b=long)
-    verdicts = [row["verdict"] for row in (first, second, of_claim)]
-    assert verdicts == [NOT_CONTRADICTED, REPRODUCED, REPRODUCED]
-    assert of_claim["observed"] == "2 of 2"
-    assert of_claim["runs"] == second["runs"] > first["runs"]
-    assert of_claim["expected"] == "all 2 parts reproduced or not contradicted"
-    # Of several numbers of runs the smallest is the claim's.
-    of_long = rows({"long": (2,), "b": (2,)}, a=long, b={})
-    assert [row["runs"] for row in of_long] == [2 * LOOKS[0], LOOKS[0], LOOKS[0]]
-    # Where no part is of the claim's kind, their runs are the claim's.
-    first, _, of_claim = rows({"a": (2, 3), "b": (2, 3)}, a=identity, b=identity)
-    assert of_claim["runs"] == first["runs"] > 0
-
-
 def test_small_settings_show_what_was_seen_and_carry_no_verdict(tmp_path):
     claims = read(tmp_path, claim_ab())
     rows = judge_claims(claims, paper(a=(2, 3), b=(0, 3)), "t", verdicts=False, tests=TESTS)
@@ -264,92 +226,115 @@ def test_small_settings_show_what_was_seen_and_carry_no_verdict(tmp_path):
 
 
 HALF = {"margin": 0.5, "margin_from": "half of what is printed"}
+TWO = {"margin": 2.0, "margin_from": "its own"}
+IDENTICAL, LONG, VETO = {"kind": "identity"}, {"group": "long"}, {"group": "veto"}
+OTHER_READING, OURS = {"other_reading": True}, {"place": "ours (beside Fig. 1)"}
+SEEN, AT_MOST = "the opposite was seen", "the effect is at most the margin"
+COMPUTED = "a computed number contradicts it"
+SMALL = "estimated effect {} is below the margin {}, as its interval shows"
+# What a part says of itself and what was seen; its verdict, failure, reason and margin.
+PARTS = {
+    "held": ({}, 2, REPRODUCED, "", "", 0.5),
+    "small": ({}, 1.2, REPRODUCED, "", SMALL.format(0.2, 0.5), 0.5),
+    "of its margin": (TWO, 2, REPRODUCED, "", SMALL.format(1, 2), 2.0),
+    "opposite": ({}, 0.5, NOT_REPRODUCED, "opposite", SEEN, 0.5),
+    "smaller": ({}, 1.0, NOT_REPRODUCED, "smaller", AT_MOST, 0.5),
+    "of more runs": (LONG, 2, REPRODUCED, "", "", 0.5),
+    "identity": (IDENTICAL, 2, NOT_CONTRADICTED, "", "", ""),
+    "refuted": (IDENTICAL, 0, NOT_REPRODUCED, "mathematics", COMPUTED, ""),
+    "exact": ({"kind": "exact"}, 2, REPRODUCED, "", "", ""),
+    "computed": ({"kind": "exact"}, 0.5, NOT_REPRODUCED, "mathematics", COMPUTED, ""),
+    # What can only be refuted is at best not contradicted.
+    "veto": (VETO, 2, NOT_CONTRADICTED, "", "", ""),
+    "vetoed": (VETO, 0, NOT_REPRODUCED, "opposite", SEEN, ""),
+    "reading": (OTHER_READING, 0, NOT_REPRODUCED, "opposite", SEEN, 0.5),
+    "ours": (OURS, 0, NOT_REPRODUCED, "opposite", SEEN, 0.5),
+}
 
 
-def test_a_margin_is_that_of_the_entry_and_the_row_says_what_it_did(tmp_path):
-    parts = [part("a"), part("b"), part("c"), part("d", margin=2.0, margin_from="its own")]
-    claims = read(tmp_path, claim(**HALF, parts=parts))
-    rows = rows_of(claims, a=(2,), b=(1.2,), c=(0.5,), d=(2,))
-    assert [rows[f"kl-1{letter}"]["because"] for letter in "abcd"] == [
-        *("", "estimated effect 0.2 is below the margin 0.5, as its interval shows"),
-        "the opposite was seen",
-        "estimated effect 1 is below the margin 2, as its interval shows",
-    ]
-    assert [rows[f"kl-1{letter}"]["margin"] for letter in "abcd"] == [0.5, 0.5, 0.5, 2.0]
-    assert [rows[f"kl-1{letter}"]["verdict"] for letter in "abc"] == [
-        *(REPRODUCED, REPRODUCED, NOT_REPRODUCED),
-    ]
-    assert (rows["kl-1a"]["look"], rows["kl-1a"]["runs_to_decide"]) == (LOOKS[0], "")
-    assert rows["kl-1"]["because"] == "part c: the opposite was seen"
-    (scaled,) = with_margins(claims, 0.5).claims
-    assert [entry.margin for entry in scaled.entries] == [0.25, 0.25, 0.25, 1.0]
+FIRST, SECOND, FEW = f"part a: {AT_MOST}", f"part b: {COMPUTED}", LOOKS[0]
 
 
-def test_a_claim_says_which_parts_failed_why(tmp_path):
-    parts = [part(letter) for letter in "abcd"] + [part("e", other_reading=True)]
-    claims = read(tmp_path, claim(**HALF, parts=parts))
-    for a, c, d, found in (
-        (0.5, 0, 1.2, (NOT_REPRODUCED, "parts a, c: the opposite was seen")),
-        (2, 2, 2, (REPRODUCED, "")),
-    ):
-        whole = rows_of(claims, a=(a,), b=(1.2,), c=(c,), d=(d,), e=(0,))["kl-1"]
-        assert (whole["verdict"], whole["because"]) == found
+def rows_of_parts(folder, *names):
+    """The rows of a claim with these of `PARTS`."""
+    parts, points = [], {}
+    for letter, name in zip("abcde", names, strict=False):
+        of_it, seen, *_ = PARTS[name]
+        parts.append(part(letter, **of_it))
+        points[parts[-1]["group"]] = (seen,)
+    return [*rows_of(read(folder, claim(parts=parts, **HALF)), **points).values()]
 
 
-def test_only_what_is_not_reproduced_has_a_failure_and_a_claim_has_its_gravest(tmp_path):
-    parts = [part(letter) for letter in "abc"] + [without_margin(part("d", kind="exact"))]
-    claims = read(tmp_path, claim(**HALF, parts=parts))
-    for a, b, d, failures in (
-        (2, 1.1, 2, ["", "", "", "", ""]),
-        (0.5, 1.0, 2, ["opposite", "smaller", "", "", "opposite"]),
-        (0.5, 1.0, 0.5, ["opposite", "smaller", "", "mathematics", "mathematics"]),
-    ):
-        rows = rows_of(claims, a=(a,), b=(b,), c=(2,), d=(d,))
-        assert [row["failure"] for row in rows.values()] == failures
-        for row in rows.values():
-            assert bool(row["failure"]) == bool(row["verdict"] == NOT_REPRODUCED)
-    assert rows["kl-1"]["because"] == (
-        "part a: the opposite was seen; part b: the effect is at most the margin; "
-        "part d: a computed number contradicts it"
-    )
+@pytest.mark.parametrize("name", PARTS)
+def test_a_row_says_what_became_of_a_part_and_why(tmp_path, name):
+    row, *_ = rows_of_parts(tmp_path, name, "held")
+    told = ("verdict", "failure", "because", "margin")
+    assert [row[column] for column in told] == [*PARTS[name][2:]]
+    assert row["origin"] == {"reading": "other reading", "ours": "ours"}.get(name, "paper")
+    beside = {"reading": "another reading", "ours": "of our own"}
+    assert beside.get(name, "") in row["note"]
+    assert ("does not count" in row["note"]) == (name in beside)
+    assert row["runs_to_decide"] == "" and (name != "held" or row["look"] == FEW)
 
 
-def test_an_origin_is_the_papers_unless_the_place_or_the_reading_is_ours(tmp_path):
-    mine = "ours (beside Fig. 1)"
-    parts = [part("a"), part("b", other_reading=True), part("c", place=mine)]
-    rows = rows_of(read(tmp_path, claim(parts=parts)), a=(2,), b=(0,), c=(0,))
-    assert [row["origin"] for row in rows.values()] == ["paper", "other reading", "ours", "paper"]
-    # Neither another reading nor a question of ours counts for a claim of the paper.
-    assert (rows["kl-1"]["verdict"], rows["kl-1"]["observed"]) == (REPRODUCED, "1 of 1")
-    assert rows["kl-1"]["expected"] == "its part reproduced"
-    assert rows["kl-1b"]["verdict"] == NOT_REPRODUCED
-    assert "does not count" in rows["kl-1b"]["note"]
-    assert "question of our own" in rows["kl-1c"]["note"]
-    claims = read(tmp_path, claim_ab(place=mine, b={"other_reading": True}))
+@pytest.mark.parametrize(
+    ("names", "verdict", "observed", "failure", "because"),
+    [
+        (["held", "small"], REPRODUCED, "2 of 2", "", ""),
+        (["identity", "held"], REPRODUCED, "2 of 2", "", ""),
+        (["identity", "identity"], NOT_CONTRADICTED, "2 of 2", "", ""),
+        (["held", "small", "reading", "ours"], REPRODUCED, "2 of 2", "", ""),
+        (["held", "ours"], REPRODUCED, "1 of 1", "", ""),
+        (["exact", "refuted"], NOT_REPRODUCED, "1 of 2", "mathematics", f"part b: {COMPUTED}"),
+        (["opposite", "held"] * 2, NOT_REPRODUCED, "2 of 4", "opposite", f"parts a, c: {SEEN}"),
+        (["smaller", "opposite"], NOT_REPRODUCED, "0 of 2", "opposite", f"{FIRST}; part b: {SEEN}"),
+        (["smaller", "computed"], NOT_REPRODUCED, "0 of 2", "mathematics", f"{FIRST}; {SECOND}"),
+    ],
+)
+def test_a_claim_stands_as_the_parts_that_count(
+    tmp_path, names, verdict, observed, failure, because
+):
+    *_, whole = rows_of_parts(tmp_path, *names)
+    told = ("verdict", "observed", "failure", "because")
+    assert [whole[column] for column in told] == [verdict, observed, failure, because]
+
+
+@pytest.mark.parametrize(
+    ("names", "runs", "expected"),
+    [
+        (["held", "of more runs"], FEW, "all 2 parts reproduced"),
+        # Where no part is of the claim's kind, the runs of all are the claim's.
+        (["identity", "of more runs"], 2 * FEW, "all 2 parts reproduced or not contradicted"),
+        (["identity", "identity"], FEW, "all 2 parts reproduced or not contradicted"),
+        (["of more runs", "reading"], 2 * FEW, "its part reproduced"),
+    ],
+)
+def test_a_claim_says_of_how_many_parts_and_runs_it_is(tmp_path, names, runs, expected):
+    *_, whole = rows_of_parts(tmp_path, *names)
+    assert (whole["runs"], whole["expected"]) == (runs, expected)
+
+
+def test_a_claim_of_ours_is_ours_with_all_its_parts(tmp_path):
+    claims = read(tmp_path, claim_ab(**OURS, b=OTHER_READING))
     rows = rows_of(claims, a=(2,), b=(0,))
     assert {row["origin"] for row in rows.values()} == {"ours"}
     assert (rows["kl-1"]["verdict"], rows["kl-1"]["observed"]) == (REPRODUCED, "1 of 1")
 
 
-def test_an_identity_is_at_best_not_contradicted(tmp_path):
-    claims = read(tmp_path, claim_ab(kind="identity"))
-    rows = rows_of(claims, a=(2,), b=(3,))
-    assert {row["verdict"] for row in rows.values()} == {NOT_CONTRADICTED}
-    assert rows_of(claims, a=(2,), b=(0,))["kl-1"]["verdict"] == NOT_REPRODUCED
-    # Its intervals have an error of their own, 5 %.
-    assert {row["level"] for row in compared_of(claims, a=(2,), b=(3,))} == {"0.95"}
-    mixed = read(tmp_path, claim_ab(a={"kind": "identity"}))
-    assert mixed.planned("kl_privacy") == 1
-    assert rows_of(mixed, a=(2,), b=(3,))["kl-1"]["verdict"] == REPRODUCED
+def test_every_margin_can_be_multiplied(tmp_path):
+    (scaled,) = with_margins(read(tmp_path, claim_ab(**HALF, b=TWO)), 0.5).claims
+    assert [entry.margin for entry in scaled.entries] == [0.25, 1.0]
 
 
-def test_what_can_only_be_refuted_is_not_contradicted_and_has_no_margin(tmp_path):
-    claims = read(tmp_path, alone(group="veto"))
-    (row,) = rows_of(claims, veto=(2,)).values()
-    assert (row["verdict"], row["margin"]) == (NOT_CONTRADICTED, "")
-    (compared,) = compared_of(claims, veto=(2,))
-    assert (compared["veto"], compared["margin"]) == (1, "")
-    assert rows_of(claims, veto=(0,))["kl-1"]["verdict"] == NOT_REPRODUCED
+def test_identities_and_what_can_only_be_refuted_are_compared_by_rules_of_their_own(tmp_path):
+    (veto,) = compared_of(read(tmp_path, alone(**VETO)), veto=(2,))
+    assert (veto["veto"], veto["margin"]) == (1, "")
+    # An identity takes nothing of the error that the others share.
+    claims = read(tmp_path, claim_ab(a=IDENTICAL))
+    assert claims.planned("kl_privacy") == 1
+    assert compared_of(claims, a=(2,), b=(3,))[0]["level"] == "0.95"
+    # What is exact needs no word on pilots and no margin.
+    read(tmp_path, without("pilots", without_margin(claim_ab(kind="exact"))))
 
 
 def test_parts_have_what_their_claim_says_unless_they_say_otherwise(tmp_path):
@@ -382,11 +367,6 @@ def test_a_restated_claim_or_part_says_what_it_said_before(tmp_path):
         "kl-1b": "",
         "kl-1": f"read afterwards: {was}",
     }
-
-
-def test_exact_entries_need_no_word_on_pilots_and_no_margin(tmp_path):
-    claims = read(tmp_path, without("pilots", without_margin(claim_ab(kind="exact"))))
-    assert rows_of(claims, a=(2,), b=(3,))["kl-1"]["verdict"] == REPRODUCED
 
 
 def test_a_statistical_comparison_with_one_limit_needs_a_margin(tmp_path):
@@ -506,7 +486,6 @@ def test_draws_that_looks_do_not_divide_have_no_look(tmp_path):
     assert (row["verdict"], row["look"], row["runs"]) == (REPRODUCED, "", 200_000)
 
 
-OTHER_READING, OURS = {"other_reading": True}, {"place": "ours"}
 BAD = [
     (claim_ab(restated={**RESTATED, "verdict": "wrong"}), "restated.verdict"),
     (claim_ab(drop=["margin_from"]), "kl-1 with margin alone"),
@@ -529,6 +508,7 @@ BAD = [
     (claim_ab(b={"target": "0.001"}), "without quotes"),
     (claim_ab(b={"expected": "{goal}"}), "goal"),
     (claim_ab(evidence=["../secret.pdf"]), "secret"),
+    (claim_ab(b={"elsewhere": {"t": {"below": 9.0}}}), r"elsewhere\.t: "),
 ]
 
 
@@ -555,8 +535,11 @@ def command_on_constants(tmp_path, **settings):
     return command(tmp_path, path, kl_privacy=groups, **settings)
 
 
-def test_the_command_writes_the_columns_of_the_contract(tmp_path):
-    assert run_command(main, command_on_constants(tmp_path)) == 0
+@pytest.mark.parametrize(("tier", "asked"), [("printed", "noise 5 "), ("photographs", "noise 2 ")])
+def test_the_command_writes_the_columns_of_the_contract_as_the_tier_asks(tmp_path, tier, asked):
+    words = command_on_constants(tmp_path)
+    words[1] = tier
+    assert run_command(main, words) == 0
     rows = read_rows(tmp_path / "claims.csv")
     header = list(rows[0])
     assert header == list(COLUMNS) and " ".join(header).startswith(f"{CONTRACT} ")
@@ -565,6 +548,8 @@ def test_the_command_writes_the_columns_of_the_contract(tmp_path):
     assert float(row["low"]) < 1.01 < float(row["high"])
     assert (row["runs"], row["evidence"]) == ("2000", "tables/kl_constants.csv")
     assert {row["verdict"] for row in rows} == {REPRODUCED, NOT_RUN}
+    (row,) = (row for row in rows if row["claim"] == "lpfft-1b")
+    assert f"at {asked}" in row["expected"]
 
 
 @pytest.mark.parametrize(
@@ -584,28 +569,13 @@ def test_the_command_judges_as_the_settings_say(tmp_path, capsys, flags, product
         words += ["--products", str(tmp_path / "products.txt")]
     assert run_command(main, words) == (0 if verdict else 2)
     if verdict:
-        (row,) = (row for row in read_rows(tmp_path / "claims.csv") if row["claim"] == "kl-7")
-        assert row["verdict"] == verdict and note in row["note"]
+        rows = {row["claim"]: row for row in read_rows(tmp_path / "claims.csv")}
+        assert rows["kl-7"]["verdict"] == verdict and note in rows["kl-7"]["note"]
+        # Evidence names only files that the run makes.
+        if products:
+            assert {row["evidence"] for row in rows.values()} == {"", products.strip()}
     else:
         assert note in capsys.readouterr().err
-
-
-def test_the_command_asks_what_the_tier_asks(tmp_path):
-    words = command(tmp_path)
-    for tier, asked in (("printed", "at noise 5 "), ("photographs", "at noise 2 ")):
-        words[1] = tier
-        assert run_command(main, words) == 0
-        rows = {row["claim"]: row for row in read_rows(tmp_path / "claims.csv")}
-        assert asked in rows["lpfft-1b"]["expected"]
-
-
-def test_evidence_names_only_files_that_the_run_makes(tmp_path):
-    products = tmp_path / "products.txt"
-    products.write_text("tables/sgld_constants.csv\n")
-    words = [*command(tmp_path), "--products", str(products)]
-    assert run_command(main, words) == 0
-    found = {row["evidence"] for row in read_rows(tmp_path / "claims.csv")}
-    assert found == {"", "tables/sgld_constants.csv"}
 
 
 def test_a_run_that_the_settings_name_and_nobody_gives_is_bad_input(tmp_path, refusal_of):
@@ -622,8 +592,3 @@ def test_at_another_tier_a_test_takes_the_arguments_that_are_given_for_it(tmp_pa
     assert (usual["expected"], there["expected"]) == ("above 0", "above 9")
     assert usual["verdict"] == REPRODUCED and there["verdict"] == NOT_REPRODUCED
     assert at_tier(claims, "u") == claims
-
-
-def test_an_argument_at_another_tier_that_the_test_does_not_take_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"elsewhere\.t: "):
-        read(tmp_path, claim(**EXCEEDS, elsewhere={"t": {"below": 9.0}}), tests=EXCEEDING)

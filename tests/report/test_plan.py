@@ -1,3 +1,4 @@
+import functools
 import inspect
 import json
 import platform
@@ -39,6 +40,12 @@ KIND = (FIELDS["key"], FIELDS["kind"])
 MACHINE = platform.machine()
 
 
+@functools.cache
+def fresh(tier):
+    """A tier of which nothing has run; nobody may change it."""
+    return Atlas(load_tier(tier), Path("no results"))
+
+
 def typed(fields):
     return parse_spec(fields, "test")
 
@@ -67,7 +74,7 @@ def test_work_is_steps_times_records_times_multiplications():
 
 def private_job(key, group):
     """A job's spec and that of the backbone that it trains."""
-    atlas = Atlas(load_tier("embedded"))
+    atlas = fresh("embedded")
     fields = atlas.job(atlas.groups[key][group][0].id).fields
     return fields, atlas.job(fields.backbone).fields
 
@@ -138,16 +145,15 @@ def test_every_kind_was_measured_and_one_without_a_cost_of_its_own_counts_runs(m
         for each in tiers()
     ],
 )
-def test_every_job_of_every_tier_has_a_cost(tier, tmp_path):
-    config = load_tier(tier)
-    jobs = jobs_of(Atlas(config, tmp_path))
-    plan = make_plan(jobs, config.device, (), 2, tier)
+def test_every_job_of_every_tier_has_a_cost(tier):
+    jobs = jobs_of(fresh(tier))
+    plan = make_plan(jobs, fresh(tier).config.device, (), 2, tier)
     assert all(row["cpu_hours"] > 0 and row["disk_mb"] > 0 for row in plan["rows"])
     assert sum(row["jobs"] for row in plan["rows"]) == len(jobs) == plan["total"]["jobs"]
 
 
-def test_a_plan_has_the_cost_of_every_figure_with_what_it_waits_for(tmp_path):
-    atlas = Atlas(load_tier("printed"), tmp_path)
+def test_a_plan_has_the_cost_of_every_figure_with_what_it_waits_for():
+    atlas = fresh("printed")
     targets = targets_of(atlas)
     plan = make_plan(jobs_of(atlas), "cuda", (), 2, "printed", targets=targets)
     rows = {row["target"]: row for row in plan["targets"]}
@@ -225,13 +231,12 @@ def test_other_machines_other_devices_and_broken_records_are_passed_over(tmp_pat
 
 def test_finished_runs_are_counted_as_done_and_cost_nothing(tmp_path):
     atlas = Atlas(load_tier("smoke"), tmp_path)
-    fresh = make_plan(jobs_of(atlas), "cpu", (), 1, "smoke")["total"]
-    spec = next(iter(atlas.specs.values()))
-    write_run(atlas.folder, spec, cost={"machine": "another"})
-    rest = make_plan(jobs_of(atlas), "cpu", (), 1, "smoke")["total"]
-    assert (fresh["done"], rest["done"]) == (0, 1)
-    assert rest["jobs"] == fresh["jobs"]
-    assert rest["cpu_hours"] < fresh["cpu_hours"]
+    write_run(atlas.folder, next(iter(atlas.specs.values())), cost={"machine": "another"})
+    before, after = (
+        make_plan(jobs_of(each), "cpu", (), 1, "smoke")["total"] for each in (fresh("smoke"), atlas)
+    )
+    assert (before["done"], after["done"]) == (0, 1)
+    assert after["jobs"] == before["jobs"] and after["cpu_hours"] < before["cpu_hours"]
 
 
 def test_the_documents_have_the_times_of_the_plan(tmp_path):
@@ -272,11 +277,11 @@ def test_more_gpus_share_the_jobs_and_papers_add_up():
 
 
 def test_a_scheduler_is_asked_for_more_time_for_larger_networks_within_bounds():
-    def asked(**changes):
-        atlas = Atlas(validate({**read_tier("paper"), **changes}))
-        return {name: minutes(job_seconds(atlas, name)) for name in atlas.specs}
-
-    on_gpu, on_cpu = asked(), asked(device="cpu")
+    without = Atlas(fresh("paper").config.model_copy(update={"device": "cpu"}))
+    on_gpu, on_cpu = (
+        {name: minutes(job_seconds(atlas, name)) for name in atlas.specs}
+        for atlas in (fresh("paper"), without)
+    )
     assert set(on_gpu.values()) >= {20, 24 * 60}
     assert all(20 <= each <= 24 * 60 for each in on_gpu.values())
     assert all(on_cpu[name] >= each for name, each in on_gpu.items())
@@ -289,16 +294,16 @@ def test_a_scheduler_is_asked_for_more_time_for_larger_networks_within_bounds():
 
 
 def test_what_would_be_downloaded_is_counted_once_and_not_where_it_is(tmp_path):
-    config = read_tier("paper")
-    everything = command.download_mb(Atlas(validate(config), tmp_path))
+    everything = command.download_mb(fresh("paper"))
     sizes = {file.name: file.size for name in DATA_SETS for file in DATA_SETS[name].files}
     assert everything == pytest.approx(sum(sizes.values()) / 2**20)
     (tmp_path / "stl10_binary.tar.gz").touch()
+    config = read_tier("paper")
     config["data"]["root"] = str(tmp_path)
     local = Atlas(validate(config), tmp_path)
     stl10 = sizes["stl10_binary.tar.gz"] / 2**20
     assert everything - command.download_mb(local) == pytest.approx(stl10)
-    assert command.download_mb(Atlas(load_tier("embedded"), tmp_path)) == 0
+    assert command.download_mb(fresh("embedded")) == 0
 
 
 def test_cores_take_the_longest_job_that_is_left():
@@ -328,7 +333,7 @@ def test_the_plan_is_made_without_torch(tmp_path):
         "import sys; from dpatlas_workflow.commands.plan import main; main(sys.argv[1:]); "
         "assert not {'torch', 'scipy.optimize'} & set(sys.modules)"
     )
-    words = ["--tier", "paper", "--json", "--results", str(tmp_path)]
+    words = ["--tier", "smoke", "--json", "--results", str(tmp_path)]
     run = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout)["tier"] == "paper"
+    assert json.loads(run.stdout)["tier"] == "smoke"

@@ -28,56 +28,60 @@ def clock(monkeypatch):
     return time
 
 
-def event(name, **facts):
-    record = logging.makeLogRecord({"levelno": logging.INFO, "msg": "told by Snakemake", **facts})
-    record.event = SimpleNamespace(name=name)
-    return record
+@pytest.fixture
+def following(clock):
+    """A function that follows the jobs on a stream; it returns a function of Snakemake's events."""
+
+    def begin(stream):
+        standing = Standing(stream)
+        standing.begin(JOBS, cores=2)
+
+        def told(name, level=logging.INFO, **facts):
+            record = logging.makeLogRecord({"levelno": level, "msg": "told by Snakemake", **facts})
+            record.event = SimpleNamespace(name=name)
+            standing.handle(record)
+
+        return standing, told
+
+    return begin
 
 
-def begun(stream, cores=2):
-    following = Standing(stream)
-    following.begin(JOBS, cores)
-    return following
-
-
-def test_what_is_made_is_said_at_once_and_the_state_now_and_then(clock):
+def test_what_is_made_is_said_at_once_and_the_state_now_and_then(clock, following):
     stream = io.StringIO()
-    following = begun(stream)
-    following.handle(event("JOB_STARTED", jobs=[1, 3]))
-    following.handle(event("JOB_FINISHED", job_id=3))
+    standing, told = following(stream)
+    told("JOB_STARTED", jobs=[1, 3])
+    told("JOB_FINISHED", job_id=3)
     shown = ["3 jobs, about 50 s on 2 cores", "results/t/figures/c.pdf"]
     assert stream.getvalue().splitlines() == shown
     clock.now += 40
-    following.handle(event("JOB_STARTED", jobs=[2]))
+    told("JOB_STARTED", jobs=[2])
     # 50 of 100 seconds of work took 40 seconds.
     shown.append("1 of 3 jobs, 40 s left: simulation a, simulation b")
     assert stream.getvalue().splitlines() == shown
     for job in (1, 2):
-        following.handle(event("JOB_FINISHED", job_id=job))
-    following.end()
+        told("JOB_FINISHED", job_id=job)
+    standing.end()
     assert stream.getvalue().splitlines() == [*shown, "3 jobs done in 40 s"]
 
 
-def test_on_a_terminal_the_state_is_one_line_that_is_written_over(clock, monkeypatch):
+def test_on_a_terminal_the_state_is_one_line_that_is_gone_before_an_error(
+    clock, following, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "30")
     stream = Terminal()
-    following = begun(stream)
-    following.handle(event("JOB_STARTED", jobs=[1, 2]))
+    _, told = following(stream)
+    told("JOB_STARTED", jobs=[1, 2])
     clock.now += 10
-    following.handle(event("JOB_FINISHED", job_id=2))
+    told("JOB_FINISHED", job_id=2)
     # 10 seconds for 30 of job 2 and 10 of job 1.
     whole = "1 of 3 jobs, 15 s left: simulation a"
     assert stream.getvalue().rpartition("\r")[2] == f"{whole[:29]}\x1b[K"
     assert stream.getvalue().count("\n") == 1
-
-
-def test_the_state_is_gone_before_an_error_is_shown_and_does_not_name_the_job_again(clock):
-    stream = Terminal()
-    following = begun(stream)
-    following.handle(event("JOB_STARTED", jobs=[1, 2]))
-    following.handle(event("JOB_ERROR", jobid=1, levelno=logging.ERROR))
+    told("JOB_ERROR", logging.ERROR, jobid=1)
     assert stream.getvalue().endswith("\r\x1b[K")
-    following.handle(event("JOB_STARTED", jobs=[3]))
+    # The job is not named again.
+    monkeypatch.setenv("COLUMNS", "80")
+    told("JOB_STARTED", jobs=[3])
     assert "simulation a" not in stream.getvalue().rpartition("\r")[2]
 
 

@@ -69,18 +69,12 @@ def test_points_come_with_their_intervals_and_names():
     assert all(each["aside"] == second["aside"] for each in (opened, lost))
 
 
-def test_points_of_single_runs_have_no_intervals():
+def test_intervals_are_those_that_there_are():
     rows = [{"series": "a", "x": 1, "value": 2.0, "low": None, "high": None}]
-    (series_,) = one(Panel(series=series(rows, "x", LOOKS)))["series"]
-    assert series_["y"] == [2] and "low" not in series_
-
-
-def test_a_band_is_the_interval_of_its_line():
-    first, *_ = one(Panel(series=series(ROWS, "x", LOOKS, band=True)))["series"]
-    assert first["band"] and first["low"] == [0.75, 1.25, 10] and first["high"] == [3, 5, 40]
-
-
-def test_an_interval_along_x_lies_left_and_right():
+    (single,) = one(Panel(series=series(rows, "x", LOOKS)))["series"]
+    assert single["y"] == [2] and "low" not in single
+    band, *_ = one(Panel(series=series(ROWS, "x", LOOKS, band=True)))["series"]
+    assert band["band"] and band["low"] == [0.75, 1.25, 10] and band["high"] == [3, 5, 40]
     along = Series(LOOKS["a"], [1.0], [0.0], left=[0.5], right=[3.0])
     (point,) = one(Panel(series=[along]))["series"]
     assert (point["left"], point["right"]) == ([0.5], [3])

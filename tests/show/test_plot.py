@@ -163,16 +163,3 @@ def test_a_legend_above_all_panels_has_each_name_once_and_those_of_panels_stay_t
     assert [text.get_text() for text in legend.get_texts()] == ["He", "LeCun"]
     assert figure.axes[2].get_legend().get_title().get_text() == "mine"
     assert not figure_of([own]).legends
-
-
-def test_labels_of_a_grid_are_aligned_by_themselves():
-    panels = [Panel("", Axis(), names([name], "y")) for name in ("a", "a long name beside an axis")]
-    figure = drawn(ShownFigure([PanelGrid([[panel]], 2.0) for panel in panels], (), [], []))
-    figure.draw_without_rendering()
-    first, second = [axes.get_window_extent().x0 for axes in figure.axes]
-    assert first < second / 2
-    panels = [Panel("", Axis(), Axis("y", ends=(0, top), of=top)) for top in (1, 10**5)]
-    figure = figure_of(*[[panel] for panel in panels])
-    figure.draw_without_rendering()
-    lefts = [axes.yaxis.label.get_window_extent().x0 for axes in figure.axes]
-    assert lefts[0] == pytest.approx(lefts[1])
