@@ -1,5 +1,6 @@
 """A headless Chromium, driven through its debugging pipe: no port, no further package."""
 
+import base64
 import itertools
 import json
 import os
@@ -117,6 +118,14 @@ class Chromium:
                 "Input.dispatchKeyEvent",
                 **{"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, **text},
             )
+
+    def type(self, text: str) -> None:
+        self.call("Input.insertText", text=text)
+
+    def screenshot(self, path: Path) -> None:
+        """The window."""
+        image = self.call("Page.captureScreenshot", format="png")
+        path.write_bytes(base64.b64decode(image["data"]))
 
     @property
     def requests(self) -> list[str]:

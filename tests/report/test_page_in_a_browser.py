@@ -1,7 +1,9 @@
 """The page in a real browser: Debian's Chromium, where it is installed."""
 
 import base64
+import json
 import math
+import os
 import re
 from pathlib import Path
 
@@ -134,23 +136,14 @@ def test_the_first_tab_leads_past_the_head_and_every_control_can_be_reached(brow
     assert {"SUMMARY", "A", "filter-reset"} <= seen
 
 
-def follow(browser, place):
-    """Follow a link to a place of the page that is open."""
-    browser.evaluate(f"location.hash = {place!r}")
-    browser.wait("Page.navigatedWithinDocument")
-    browser.evaluate("new Promise(done => setTimeout(done))")
-
-
-def test_a_link_to_what_is_folded_or_filtered_away_shows_it(browser, page, index):
+def test_a_link_to_what_is_folded_opens_it(browser, page):
     browser.open(page)
     opened = "document.getElementById('erratum-kl-x').open"
     assert browser.evaluate(opened) is False
-    follow(browser, "erratum-kl-x")
+    browser.evaluate("location.hash = 'erratum-kl-x'")
+    browser.wait("Page.navigatedWithinDocument")
+    assert browser.evaluate(f"new Promise(done => setTimeout(() => done({opened})))") is not None
     assert browser.evaluate(opened) is True
-    browser.open(index)
-    choose(browser, "paper", "dp_sgld")
-    follow(browser, "claim-kl-1b")
-    assert "claim-kl-1b" in browser.evaluate(SHOWN)
 
 
 # What is drawn of the first chart: its points, and what the reader is told of one.
@@ -200,6 +193,15 @@ def test_the_other_scale_moves_the_points(browser, page):
     assert apart == pytest.approx(math.log(3) / math.log(20) / 0.5, rel=0.01)
 
 
+def test_a_link_to_a_claim_that_is_filtered_away_shows_it(browser, index):
+    browser.open(index)
+    choose(browser, "paper", "dp_sgld")
+    browser.evaluate("location.hash = 'claim-kl-1b'")
+    browser.wait("Page.navigatedWithinDocument")
+    browser.evaluate("new Promise(done => setTimeout(done))")
+    assert "claim-kl-1b" in browser.evaluate(SHOWN)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_ground(browser, index, scheme):
     browser.media(scheme)
@@ -225,6 +227,12 @@ def test_text_stands_out_from_its_ground(browser, index, scheme):
     assert ratio >= 4.5
 
 
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser, every):
+    browser.open(every, width=390, height=844, mobile=True)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    browser.open(every)
+
+
 # Elements of a list of which some text lies outside.
 OUTSIDE = (
     "[...document.querySelectorAll({names!r})].filter(each => "
@@ -237,6 +245,7 @@ def test_on_a_phone_the_words_below_a_plot_do_not_run_into_the_next_paragraph(br
     browser.evaluate("document.querySelectorAll('details').forEach(node => { node.open = true })")
     assert browser.evaluate("document.querySelectorAll('.strip.scale').length")
     assert browser.evaluate(OUTSIDE.format(names=".strip.scale")) == 0
+    browser.open(page)
 
 
 def test_on_paper_no_number_is_cut(browser, page):
@@ -253,22 +262,8 @@ def test_on_paper_no_number_is_cut(browser, page):
     browser.evaluate(f"(cell => {many})(document.querySelector('.values td.r'))")
     width = browser.evaluate("document.querySelector('.values table').scrollWidth")
     browser.media("light")
+    browser.open(page)
     assert width <= 720
-
-
-@pytest.mark.parametrize(
-    ("name", "width"), [("index", 360), ("index", 768), ("kl_privacy", 390), ("runs", 390)]
-)
-def test_on_a_phone_nothing_is_wider_than_the_screen_and_the_head_stays(
-    browser, pages, name, width
-):
-    browser.open(pages / f"{name}.html", width=width, height=740, mobile=True)
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    if name == "index":
-        assert browser.evaluate("document.querySelector('.map').scrollWidth") <= width
-        browser.evaluate("scrollTo(0, 1200)")
-        stuck = "document.querySelector('.top nav').getBoundingClientRect().height"
-        assert browser.evaluate(stuck) <= 48
 
 
 @pytest.mark.parametrize("width", [900, 1280])
@@ -285,6 +280,7 @@ def test_verdicts_of_a_card_never_stand_below_its_name(browser, page, width):
             each.getBoundingClientRect().left < start).length;
         })()"""
     )
+    browser.open(page)
     assert left == 0
 
 
@@ -311,3 +307,38 @@ def printed_pages(browser, path):
 @pytest.mark.parametrize("key", all_papers())
 def test_a_published_paper_prints_on_few_pages(browser, key):
     assert printed_pages(browser, PROJECT / f"docs/{key}.html") <= 12
+
+
+def test_a_screenshot_shows_more_than_an_empty_page(browser, index, tmp_path):
+    from PIL import Image
+
+    browser.open(index)
+    browser.screenshot(tmp_path / "page.png")
+    with Image.open(tmp_path / "page.png") as image:
+        assert len(image.convert("RGB").getcolors(1 << 24)) > 50
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_the_head_stays_in_sight_and_the_map_needs_no_scrolling(browser, index, width):
+    browser.open(index, width=width, height=740, mobile=True)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("document.querySelector('.map').scrollWidth") <= width
+    browser.evaluate("scrollTo(0, 1200)")
+    stuck = "document.querySelector('.top nav').getBoundingClientRect()"
+    assert browser.evaluate(f"{stuck}.height") <= 48
+    browser.open(index)
+
+
+@pytest.mark.skipif("DPATLAS_AXE" not in os.environ, reason="no path of axe.min.js (npm axe-core)")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_rules_of_axe_find_nothing_serious(browser, every, scheme):
+    browser.media(scheme)
+    browser.open(every)
+    browser.evaluate("document.querySelectorAll('details').forEach(node => { node.open = true })")
+    browser.evaluate(Path(os.environ["DPATLAS_AXE"]).read_text() + "; 0")
+    found = browser.evaluate(
+        "axe.run(document, {resultTypes: ['violations']}).then(found => JSON.stringify("
+        "found.violations.map(each => [each.impact, each.id, each.nodes[0].html])))"
+    )
+    browser.media("light")
+    assert [each for each in json.loads(found) if each[0] in ("serious", "critical")] == []
