@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from small_training import flat, sums_of, weights
+from small_training import flat, kept_sums, sums_of, weights
 from torch import Tensor, nn
 
 from dpatlas.accounting.audit_statistics import LowerBound, epsilon_lower_bound
@@ -234,9 +234,15 @@ def test_an_update_that_moves_by_what_is_accounted_for_is_not_caught(relation):
 REPETITIONS = 40
 
 
-def engine(phases, world: World, noise: Noise, seed: int, see=None) -> PrivateTraining:
+def engine(phase: TrainingPhase, world: World, noise: Noise, seed: int = 0) -> PrivateTraining:
     torch.manual_seed(seed)
-    return PrivateTraining(linear(), phases, world.x, world.labels, noise=noise, on_update=see)
+    return PrivateTraining(linear(), [phase], world.x, world.labels, noise=noise)
+
+
+def repetitions(world: World) -> range:
+    """Others for each neighbour; the first of all is left out."""
+    first = 1 + REPETITIONS * int(world.labels[0])
+    return range(first, first + REPETITIONS)
 
 
 def again(training: PrivateTraining, start, repetition: int) -> None:
@@ -254,36 +260,26 @@ def neighbours() -> tuple[World, World]:
 def two_trainings(world: World, noise: Noise) -> list[Tensor]:
     """What two networks' trainings on the same noise show by the difference of their sums."""
     phase = TrainingPhase(world.sampler, 100.0, 0.01, 1, 1e-9)
-    seen: dict[int, Tensor] = {}
-    trainings = []
-    for seed in (0, 1):
-
-        def see(step, sums, seed=seed):
-            seen[seed] = flat(sums).double()
-
-        trainings.append(engine([phase], world, noise, seed, see))
-    starts = [each.state() for each in trainings]
-    found = []
-    first = REPETITIONS * int(world.labels[0])
-    for repetition in range(first, first + REPETITIONS):
+    trainings = [engine(phase, world, noise, seed) for seed in (0, 1)]
+    sums = [kept_sums(training) for training in trainings]
+    starts = [training.state() for training in trainings]
+    for repetition in repetitions(world):
         for training, start in zip(trainings, starts, strict=True):
             again(training, start, repetition)
-        found.append(seen[0] - seen[1])
-    return found
+    return [flat(one).double() - flat(other).double() for one, other in zip(*sums, strict=True)]
 
 
 def other_phases(world: World, noise: Noise) -> list[Tensor]:
     """Weights after nine steps without noise and one that the ledger knows, with much of it."""
     free = TrainingPhase(world.sampler, 0.0, 0.01, 10, 1000.0)
     noisy = TrainingPhase(world.sampler, 50.0, 0.01, 10, 1.0)
-    without = engine([free], world, noise, seed=0)
+    without = engine(free, world, noise)
     for _ in range(9):
         without.step()
     start = without.state()
-    training = engine([noisy], world, noise, seed=0)
+    training = engine(noisy, world, noise)
     found = []
-    first = 1 + REPETITIONS * int(world.labels[0])
-    for repetition in range(first, first + REPETITIONS):
+    for repetition in repetitions(world):
         again(training, start, repetition)
         found.append(flat(weights(training.model)).double())
     return found
