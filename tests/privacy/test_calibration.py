@@ -19,12 +19,12 @@ from dpatlas.privacy import (
 )
 
 N = 100
-PHASE = TrainingPhase(Poisson(N, 10), 1.0, max_grad_norm=1.0, steps=20, lr=0.1)
+PHASE = TrainingPhase(FullBatch(N), 4.0, max_grad_norm=1.0, steps=20, lr=0.1)
 
 
 CASES = {
-    "two phases": [replace(PHASE, trainable=("2",)), replace(PHASE, noise_multiplier=0.5)],
-    "two samplers": [PHASE, replace(PHASE, sampler=FullBatch(N), steps=2, noise_multiplier=6.0)],
+    "two phases": [replace(PHASE, trainable=("2",)), replace(PHASE, noise_multiplier=2.0)],
+    "two samplers": [PHASE, replace(PHASE, sampler=Poisson(N, 10), noise_multiplier=1.0)],
     "a schedule": [replace(PHASE, noise_schedule=lambda step: 1.0 + (step >= 10))],
     "an epoch in random order": [replace(PHASE, sampler=Shuffled(N, 10))],
     "an adaptive clip": [replace(PHASE, clipping=AdaptiveClip(0.5, count_noise=8.0))],

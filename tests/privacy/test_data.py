@@ -78,8 +78,8 @@ def keyed(records, model=None, phases=PHASES, **options):
 PERSONS = {"groups": np.arange(N) // 3, "augmentation": ShiftAndFlip((1, 8, 8), 2, 1, True)}
 TRAININGS = {
     "closed form": ("linear", PHASES, {}),
-    "per record": ("small-cnn-t", PHASES, {}),
-    "views of persons": ("small-cnn-t", (phase(Shuffled(8, 3), steps=4),), PERSONS),
+    "per record": ("mlp", PHASES, {}),
+    "views of persons": ("mlp", (phase(Shuffled(8, 3), steps=4),), PERSONS),
 }
 
 

@@ -28,6 +28,10 @@ DELTA = 1e-5
 DRAWN = "noise that another training has drawn"
 
 
+def pickled(value):
+    return pickle.loads(pickle.dumps(value))  # noqa: S301  (what was just written)
+
+
 def records(n=16):
     x = torch.randn(n, 8, generator=torch.Generator().manual_seed(3))
     return x, torch.arange(n) % 2
@@ -279,13 +283,11 @@ def step_of_the_forked():
 
 @pytest.mark.parametrize("source", ["os", "keyed"])
 def test_a_training_that_is_forked_after_its_first_step_goes_on_in_no_child(source):
-    """The refusal comes back from the child as it is."""
     FORKED[:] = [training([phase(steps=3)], network("mlp"), Noise("forked", source))]
     FORKED[0].step()
     refused = pytest.raises(InputError, match="noise: found noise of")
-    with multiprocessing.get_context("fork").Pool(1) as pool, refused as seen:
+    with multiprocessing.get_context("fork").Pool(1) as pool, refused:
         pool.apply(step_of_the_forked)
-    assert seen.value.where == "noise"
     FORKED[0].step()
 
 
@@ -295,7 +297,7 @@ def test_a_secret_is_used_in_the_process_that_drew_it_or_that_restored_it():
         with pytest.raises(InputError, match="noise: found noise of the operating system"):
             pool.apply(with_noise, (noise,))
         pool.apply(with_noise, (Noise("a name", "keyed"),))
-    with_noise(pickle.loads(pickle.dumps(noise)))  # noqa: S301  (what was just written)
+    with_noise(pickled(noise))
 
 
 class Fold:
@@ -328,11 +330,11 @@ def test_a_dataset_that_is_changed_is_another_one():
         run()
 
 
-TRAINED = TrainingPhase(Poisson(1000, 10), 1.0, max_grad_norm=1.0, steps=100, lr=0.1)
+TRAINED = TrainingPhase(FullBatch(1000), 10.0, max_grad_norm=1.0, steps=100, lr=0.1)
 ACCOUNTED = {
     "plain": TRAINED,
     "schedule": replace(TRAINED, noise_schedule=lambda step: 0.3),
-    "adaptive clip": replace(TRAINED, clipping=AdaptiveClip(quantile=0.5, count_noise=0.3)),
+    "adaptive clip": replace(TRAINED, clipping=AdaptiveClip(quantile=0.5, count_noise=10.0)),
 }
 
 
@@ -373,3 +375,10 @@ def test_phases_may_be_an_iterator_and_nothing_else_than_phases():
 def test_an_epsilon_in_the_ten_thousands_takes_no_convolutions():
     found = guarantee([Phase(Poisson(100, 10), 1.0, 10**7)], DELTA, "add_remove")
     assert found.accountant == "rdp" and 7e4 < found.epsilon < 2e5
+
+
+def test_a_refusal_comes_back_from_a_worker():
+    with pytest.raises(InputError) as refused:
+        Poisson(0, 1)
+    again = pickled(refused.value)
+    assert str(again) == str(refused.value) and again.where == refused.value.where
