@@ -94,22 +94,20 @@ def _attention() -> nn.Sequential:
 class Words(nn.Module):
     """Numbers as words of a vocabulary, embedded; the numbers themselves are added.
 
-    `positions`: how an embedding of positions is called, if there is one.
+    positions: add an embedding of the positions.
     """
 
-    def __init__(self, vocabulary, dim, positions=None, padding_idx=None):
+    def __init__(self, vocabulary, dim, positions=False, padding_idx=None):
         super().__init__()
         self.words = nn.Embedding(vocabulary, dim, padding_idx=padding_idx)
         self.places = nn.Embedding(20, dim) if positions else None
-        self.positions = positions
 
     def forward(self, x):
         words = x.nan_to_num(0, 0, 0).mul(3).remainder(self.words.num_embeddings).long()
         output = self.words(words) + x.unsqueeze(-1)
         if self.places is None:
             return output
-        numbers = torch.arange(x.shape[1], device=x.device)
-        return output + self.places(numbers if self.positions == "flat" else numbers[None])
+        return output + self.places(torch.arange(x.shape[1], device=x.device))
 
 
 def attended(call, dim=8, **options):
@@ -249,17 +247,10 @@ NETWORKS = {
         (3, 5, 5),
         lambda: [nn.Conv2d(3, 4, 3), frozen_statistics(nn.BatchNorm2d(4)), nn.ReLU()],
     ),
-    "frozen batch norm of features": (
-        lambda: nn.Sequential(
-            nn.Linear(7, 6), frozen_statistics(nn.BatchNorm1d(6)), nn.Tanh(), nn.Linear(6, 5)
-        ),
-        (7,),
-    ),
     "embedding": _flattened((7,), lambda: [Words(30, 4, padding_idx=2)]),
     "embedding of few words": _flattened((7,), lambda: [Words(5, 4, padding_idx=2)]),
-    "embedding of positions": _flattened((7,), lambda: [Words(30, 4, "flat")]),
-    "embedding of as many positions as records": _flattened((6,), lambda: [Words(30, 4, "flat")]),
-    "embedding of a row of positions": _flattened((7,), lambda: [Words(30, 4, "row")]),
+    "embedding of positions": _flattened((7,), lambda: [Words(30, 4, True)]),
+    "embedding of as many positions as records": _flattened((6,), lambda: [Words(30, 4, True)]),
     "attention of torch": _flattened((5, 8), lambda: [attended(causal)]),
     "attention of torch, padded": _flattened((5, 8), lambda: [attended(padded, bias=False)]),
     "attention of torch to others": _flattened(

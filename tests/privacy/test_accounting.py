@@ -1,6 +1,7 @@
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 
 import dp_accounting
 import numpy as np
@@ -26,6 +27,7 @@ from dpatlas.errors import InputError
 
 LP = Phase(Poisson(1000, 100), 2.0, 40)
 FFT = Phase(Poisson(1000, 50), 1.0, 30)
+SHORT = Phase(Poisson(8, 8), 20.0, 1000)
 FIXED, EPOCHS = Phase(FixedSize(1000, 50), 3.0, 40), Phase(Shuffled(1000, 50), 3.0, 40)
 
 
@@ -53,16 +55,6 @@ def test_each_sampler_is_accounted_by_its_own_event_or_refused(name, relation):
     assert re.fullmatch(words[name], found.event)
     alone = len(ACCOUNTANTS[name, relation]) == 1
     assert (found.cross_check == NO_CROSS_CHECK) == alone
-
-
-def test_the_event_rate_is_the_expected_batch_over_n():
-    kind = Poisson(1050, 100)
-    (mechanism,) = mechanisms_of([Phase(kind, 1.0, 5)])
-    event = accountants._event(mechanism.sampler, 1.0)
-    assert event.sampling_probability * kind.n == pytest.approx(kind.expected_batch, rel=1e-15)
-    (mechanism,) = mechanisms_of([Phase(FixedSize(1050, 100), 1.0, 5)])
-    event = accountants._event(mechanism.sampler, 1.0)
-    assert (event.source_dataset_size, event.sample_size) == (1050, 100)
 
 
 @given(
@@ -115,6 +107,8 @@ def test_batches_of_fixed_size_have_the_smaller_epsilon_of_two_accountants():
     assert found.cross_check == f"RDP: epsilon {by_rdp.epsilon:.6g}"
     assert by_rdp.cross_check == f"PLD: epsilon {found.epsilon:.6g}"
     assert found.epsilon < 0.6 * by_rdp.epsilon
+    # A delta below the error of the convolutions is never left to PLD.
+    assert guarantee([SHORT], 1e-12, "add_remove").accountant == "rdp"
 
 
 def test_without_noise_epsilon_is_infinite_and_without_steps_zero():
@@ -165,19 +159,14 @@ def test_calibration_meets_a_guarantee_that_jumps_from_the_safe_side():
 
 
 def test_calibration_counts_the_phase_that_is_already_paid_for():
+    def calibrated(epsilon, *before):
+        phases_at = lambda noise: [*before, replace(FFT, noise_multiplier=noise)]  # noqa: E731
+        return calibrate(phases_at, epsilon, 1e-5, "add_remove")
+
     spent = guarantee([LP], 1e-5, "add_remove").epsilon
-    noise = calibrate(
-        lambda noise: [LP, Phase(Poisson(1000, 50), noise, 30)], spent + 1, 1e-5, "add_remove"
-    )
-    alone = calibrate(lambda noise: [Phase(Poisson(1000, 50), noise, 30)], 1, 1e-5, "add_remove")
-    assert 0 < noise < alone
+    assert 0 < calibrated(spent + 1, LP) < calibrated(1)
     with pytest.raises(InputError, match=r"epsilon: found .* at least .*the other phases spend it"):
-        calibrate(
-            lambda noise: [LP, Phase(Poisson(1000, 50), noise, 30)],
-            spent * 0.99,
-            1e-5,
-            "add_remove",
-        )
+        calibrated(spent * 0.99, LP)
 
 
 @pytest.mark.parametrize(("n", "batch"), [(1200, 50), (300, 100), (60000, 256)])
@@ -260,7 +249,6 @@ def full_batch(steps):
     return lambda noise: [Phase(FullBatch(10), noise, steps)]
 
 
-SHORT = Phase(Poisson(8, 8), 20.0, 1000)
 BAD_INPUT = [
     (
         lambda: guarantee([FIXED, EPOCHS], 1e-5, "replace_one", "pld"),
@@ -288,10 +276,6 @@ BAD_INPUT = [
 def test_what_cannot_be_accounted_for_is_refused_by_name(call, message):
     with pytest.raises(InputError, match=message):
         call()
-
-
-def test_a_delta_below_the_error_of_the_convolutions_is_never_left_to_pld():
-    assert guarantee([SHORT], 1e-12, "add_remove").accountant == "rdp"
 
 
 def test_noise_for_the_least_epsilon_that_may_be_asked_for_is_found():

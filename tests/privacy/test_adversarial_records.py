@@ -2,20 +2,20 @@
 
 Each case states two neighbouring data sets and runs one private update of each. The attacker knows
 everything but the noise, so what he sees of an update is a normal variable around the noise-free
-sum, and buffers or `.grad` fields of the model that he is given as they are. With the engine's
-safeguards switched off the bound of `epsilon_lower_bound` exceeds the epsilon that the engine
-states; with them on the case is refused, or moves the sum by no more than was accounted for.
+sum. With the engine's safeguards switched off the bound of `epsilon_lower_bound` exceeds the
+epsilon that the engine states; with them on the case is refused, or moves the sum by no more than
+was accounted for.
 """
 
 import functools
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from small_training import sums_of
+from small_training import flat, kept_sums, sums_of, weights
 from torch import Tensor, nn
 
 from dpatlas.accounting.audit_statistics import LowerBound, epsilon_lower_bound
@@ -24,7 +24,6 @@ from dpatlas.accounting.samplers import FullBatch, Sampler
 from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.privacy.convolution import Convolution, patch_gram
-from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.matrix import Matrix
 from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import PrivateTraining
@@ -37,8 +36,7 @@ UPDATES = itertools.count()
 SENSITIVITY = {"add_remove": 1.0, "replace_one": 2.0}
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     """One of two neighbouring data sets and the sampler that reads it."""
 
     x: Tensor
@@ -46,33 +44,18 @@ class World:
     sampler: Sampler
 
 
-@dataclass(frozen=True)
-class Case:
-    """Two neighbours under one network, loss and augmentation; the noise is one sensitivity."""
+class Case(NamedTuple):
+    """Two neighbours under one network; the noise is one sensitivity."""
 
     make: Callable[[], nn.Module]
     worlds: tuple[World, World]
     relation: str = "replace_one"
-    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
-    augmentation: object = None
     max_grad_norm: float = 1.0
     trainable: tuple[str, ...] = ("",)
 
     @property
     def noise_multiplier(self) -> float:
         return SENSITIVITY[self.relation]
-
-
-@dataclass
-class Seen:
-    """What one update shows: the sum before its noise, and what is released without any."""
-
-    total: Tensor
-    bare: Tensor
-
-
-def nothing(*arguments, **options) -> None:
-    """In the place of a function that refuses."""
 
 
 def rounded(honest):
@@ -96,8 +79,8 @@ def rounded(honest):
 # What the engine's word rests on, and what it does without each. A name that moves shows: the
 # tests without safeguards then meet the safeguard.
 SAFEGUARDS = {
-    "dpatlas.privacy.training.PrivateTraining._check_plan": nothing,
-    "dpatlas.base.seeds.Noise.claim": nothing,
+    "dpatlas.privacy.training.PrivateTraining._check_plan": lambda *arguments, **options: None,
+    "dpatlas.base.seeds.Noise.claim": lambda *arguments, **options: None,
     "dpatlas.privacy.matrix.Matrix.norms2": rounded(Matrix.norms2),
     "dpatlas.privacy.convolution.Convolution.norms2": rounded(Convolution.norms2),
 }
@@ -109,62 +92,39 @@ def switch_off(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(name, without)
 
 
-def update(case: Case, world: World) -> Seen:
-    """One update without noise, in the given world."""
-    torch.manual_seed(0)
-    model = case.make()
-    phase = TrainingPhase(world.sampler, 0.0, case.max_grad_norm, 1, 1e-9, trainable=case.trainable)
-    training = PrivateTraining(
-        model,
-        [phase],
-        world.x,
-        world.labels,
-        noise=Noise(f"update {next(UPDATES)}", source="keyed"),
-        loss=case.loss,
-        augmentation=case.augmentation,
-    )
-    (total,) = sums_of(training)
-    bare = [*model.buffers(), *(p.grad for p in model.parameters() if p.grad is not None)]
-    return Seen(flat(total.values()), flat([torch.zeros(0), *bare]))
-
-
-def flat(tensors) -> Tensor:
-    return torch.cat([each.detach().flatten() for each in tensors])
+def totals(case: Case) -> list[Tensor]:
+    """The sum of one update before its noise, in each world."""
+    found = []
+    for x, labels, sampler in case.worlds:
+        torch.manual_seed(0)
+        phase = TrainingPhase(sampler, 0.0, case.max_grad_norm, 1, 1e-9, trainable=case.trainable)
+        noise = Noise(f"update {next(UPDATES)}", source="keyed")
+        (total,) = sums_of(PrivateTraining(case.make(), [phase], x, labels, noise=noise))
+        found.append(flat(total).double())
+    return found
 
 
 def moved(case: Case) -> float:
     """How far the neighbours' noise-free sums are apart, in units of the clip bound."""
-    first, other = (update(case, world) for world in case.worlds)
-    return float((first.total.double() - other.total.double()).norm()) / case.max_grad_norm
+    first, other = totals(case)
+    return float((first - other).norm()) / case.max_grad_norm
 
 
-def attack(case: Case) -> LowerBound:
+def attack(case: Case, more: float = 0.0) -> LowerBound:
     """What the best attack on one update shows.
 
-    Its score is the noisy sum's component along the line through both means. A part that is
-    released without noise and differs tells the neighbours apart by itself.
+    Its score is the noisy sum's component along the line through both means.
+    more: by how much the means are moved further apart, in units of the noise.
     """
-    seen = [update(case, world) for world in case.worlds]
-    line = seen[0].total.double() - seen[1].total.double()
-    line /= line.norm()
-    scores = [components(each.total, line, case, use) for use, each in enumerate(seen)]
-    if not torch.equal(seen[0].bare, seen[1].bare):
-        scores[0] += np.inf
-    return epsilon_lower_bound(*scores, DELTA, LEVEL)
-
-
-def components(total: Tensor, line: Tensor, case: Case, use: int) -> np.ndarray:
-    """Along `line`, of `RUNS` noisy sums.
-
-    In float32 they are the sum's plus one normal number each. A coarser sum with its noise is
-    rounded, entry by entry, which is part of what is released.
-    """
+    first, other = totals(case)
+    line = (first - other) / (first - other).norm()
     scale = case.noise_multiplier * case.max_grad_norm
-    rng = np.random.default_rng(use)
-    if total.dtype == torch.float32:
-        return float(total.double() @ line) + scale * rng.standard_normal(RUNS)
-    noise = torch.from_numpy(rng.standard_normal((RUNS, len(total)), dtype=np.float32))
-    return ((total + scale * noise).to(total.dtype).double() @ line).numpy()
+    scores = [
+        float(total @ line) + scale * np.random.default_rng(use).standard_normal(RUNS)
+        for use, total in enumerate((first, other))
+    ]
+    scores[0] += more * scale
+    return epsilon_lower_bound(*scores, DELTA, LEVEL)
 
 
 def stated(case: Case) -> float:
@@ -176,21 +136,15 @@ def draws(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def replaced(x: Tensor, row: Tensor, label: int = 0, index: int = 0):
-    """The data set, all labels 0, and the one in which a record is another."""
+def flipped(x: Tensor) -> tuple[World, World]:
+    """The data set, all labels 0, and the one in which the first record has the other label."""
     labels = torch.zeros(len(x), dtype=torch.int64)
-    other_x, other_labels = x.clone(), labels.clone()
-    other_x[index], other_labels[index] = row, label
-    sampler = FullBatch(len(x))
-    return World(x, labels, sampler), World(other_x, other_labels, sampler)
+    other = labels.clone()
+    other[0] = 1
+    return World(x, labels, FullBatch(len(x))), World(x, other, FullBatch(len(x)))
 
 
-def flipped(x: Tensor):
-    """The data set, and the one in which the first record has the other label."""
-    return replaced(x, x[0], label=1)
-
-
-def removed(x: Tensor):
+def removed(x: Tensor) -> tuple[World, World]:
     """The data set, and the one without its first record; every record is in every batch."""
     n, labels = len(x), torch.zeros(len(x), dtype=torch.int64)
     full = PoissonWithEmptySlots(n, n)
@@ -214,13 +168,32 @@ class Contrast(nn.Module):
         return self.head((self.signs[:, None] * out).sum(1))
 
 
-def by_gram(
-    layer: Callable[[], nn.Module], offset: float, shape: tuple[int, ...], max_grad_norm: float
-) -> Case:
-    """Of several records, those that show most without safeguards: processors round differently."""
-    options = {"max_grad_norm": max_grad_norm, "trainable": ("layer",)}
+def linear() -> nn.Module:
+    """Two layers: of one alone the closed form would be taken."""
+    return nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 2))
+
+
+# Layers whose norm comes from Gram matrices, and the shape of four records.
+LAYERS = {
+    "linear layer over positions": (lambda: nn.Linear(64, 64, bias=False), (4, 4, 64)),
+    "convolution by Gram": (lambda: nn.Conv2d(64, 64, 3, bias=False), (4, 64, 4, 4)),
+}
+
+
+@functools.cache
+def clipped(what: str, offset: float, max_grad_norm: float) -> Case:
+    """Activations that share an offset, which the output does not see: what a Gram norm may lose.
+
+    Of several records, those that show most without safeguards: processors round differently.
+    """
+    layer, shape = LAYERS[what]
     cases = [
-        Case(lambda: Contrast(layer()), flipped(offset + draws(*shape, seed=seed)), **options)
+        Case(
+            lambda: Contrast(layer()),
+            flipped(offset + draws(*shape, seed=seed)),
+            max_grad_norm=max_grad_norm,
+            trainable=("layer",),
+        )
         for seed in range(8)
     ]
     with pytest.MonkeyPatch.context() as patch:
@@ -228,43 +201,21 @@ def by_gram(
         return max(cases, key=moved)
 
 
-def offset_positions(offset: float, max_grad_norm: float) -> Case:
-    """Activations that share an offset, which the output does not see, in a Gram norm."""
-    return by_gram(lambda: nn.Linear(64, 64, bias=False), offset, (4, 4, 64), max_grad_norm)
+OFFSETS = pytest.mark.parametrize(("offset", "bound"), [(1e4, 0.1), (1e5, 0.1), (1e6, 0.01)])
 
 
-def offset_convolution(offset: float, max_grad_norm: float) -> Case:
-    """The same for a convolution of few positions."""
-    layer = functools.partial(nn.Conv2d, 64, 64, 3, bias=False)
-    return by_gram(layer, offset, (4, 64, 4, 4), max_grad_norm)
-
-
-def linear(bias: bool = True) -> nn.Module:
-    """Two layers: of one alone the closed form would be taken."""
-    return nn.Sequential(nn.Linear(6, 8, bias), nn.Linear(8, 2, bias))
-
-
-# What is clipped if its norm is not read too small.
-CLIPPED = {
-    f"{what}, offset {offset:g}, C = {bound:g}": functools.partial(make, offset, bound)
-    for what, make in (
-        ("linear layer over positions", offset_positions),
-        ("convolution by Gram", offset_convolution),
-    )
-    for offset, bound in ((1e4, 0.1), (1e5, 0.1), (1e6, 0.01))
-}
-
-
-@pytest.mark.parametrize("name", CLIPPED)
-def test_with_the_safeguards_off_the_audit_catches_the_case(name, monkeypatch):
+@OFFSETS
+@pytest.mark.parametrize("what", LAYERS)
+def test_with_the_safeguards_off_the_audit_catches_the_case(what, offset, bound, monkeypatch):
     switch_off(monkeypatch)
-    case = CLIPPED[name]()
+    case = clipped(what, offset, bound)
     assert attack(case).epsilon > stated(case)
 
 
-@pytest.mark.parametrize("name", CLIPPED)
-def test_with_the_safeguards_on_the_record_is_clipped(name):
-    case = CLIPPED[name]()
+@OFFSETS
+@pytest.mark.parametrize("what", LAYERS)
+def test_with_the_safeguards_on_the_record_is_clipped(what, offset, bound):
+    case = clipped(what, offset, bound)
     assert moved(case) <= SENSITIVITY[case.relation] * (1 + 1e-5)
     assert attack(case).epsilon <= stated(case)
 
@@ -276,21 +227,22 @@ def test_an_update_that_moves_by_what_is_accounted_for_is_not_caught(relation):
     honest = Case(linear, worlds, relation, max_grad_norm=0.01)
     assert moved(honest) == pytest.approx(SENSITIVITY[relation], rel=1e-5)
     assert 0.8 * stated(honest) < attack(honest).epsilon <= stated(honest)
-    first, *rest = (update(honest, world).total for world in worlds)
-    line = (first - rest[0]).double()
-    line /= line.norm()
-    scores = [components(each, line, honest, use) for use, each in enumerate((first, *rest))]
-    scores[0] += 0.1 * SENSITIVITY[relation] * honest.max_grad_norm
-    assert epsilon_lower_bound(*scores, DELTA, LEVEL).epsilon > stated(honest)
+    assert attack(honest, more=0.1).epsilon > stated(honest)
 
 
 # Several runs of the engine, each with its own noise: here the noise is what goes wrong.
 REPETITIONS = 40
 
 
-def engine(phases, world: World, noise: Noise, seed: int, see=None) -> PrivateTraining:
+def engine(phase: TrainingPhase, world: World, noise: Noise, seed: int = 0) -> PrivateTraining:
     torch.manual_seed(seed)
-    return PrivateTraining(linear(), phases, world.x, world.labels, noise=noise, on_update=see)
+    return PrivateTraining(linear(), [phase], world.x, world.labels, noise=noise)
+
+
+def repetitions(world: World) -> range:
+    """Others for each neighbour; the first of all is left out."""
+    first = 1 + REPETITIONS * int(world.labels[0])
+    return range(first, first + REPETITIONS)
 
 
 def again(training: PrivateTraining, start, repetition: int) -> None:
@@ -308,38 +260,28 @@ def neighbours() -> tuple[World, World]:
 def two_trainings(world: World, noise: Noise) -> list[Tensor]:
     """What two networks' trainings on the same noise show by the difference of their sums."""
     phase = TrainingPhase(world.sampler, 100.0, 0.01, 1, 1e-9)
-    seen: dict[int, Tensor] = {}
-    trainings = []
-    for seed in (0, 1):
-
-        def see(step, sums, seed=seed):
-            seen[seed] = flat(sums.values()).double()
-
-        trainings.append(engine([phase], world, noise, seed, see))
-    starts = [each.state() for each in trainings]
-    found = []
-    first = REPETITIONS * int(world.labels[0])
-    for repetition in range(first, first + REPETITIONS):
+    trainings = [engine(phase, world, noise, seed) for seed in (0, 1)]
+    sums = [kept_sums(training) for training in trainings]
+    starts = [training.state() for training in trainings]
+    for repetition in repetitions(world):
         for training, start in zip(trainings, starts, strict=True):
             again(training, start, repetition)
-        found.append(seen[0] - seen[1])
-    return found
+    return [flat(one).double() - flat(other).double() for one, other in zip(*sums, strict=True)]
 
 
 def other_phases(world: World, noise: Noise) -> list[Tensor]:
     """Weights after nine steps without noise and one that the ledger knows, with much of it."""
     free = TrainingPhase(world.sampler, 0.0, 0.01, 10, 1000.0)
     noisy = TrainingPhase(world.sampler, 50.0, 0.01, 10, 1.0)
-    without = engine([free], world, noise, seed=0)
+    without = engine(free, world, noise)
     for _ in range(9):
         without.step()
     start = without.state()
-    training = engine([noisy], world, noise, seed=0)
+    training = engine(noisy, world, noise)
     found = []
-    first = 1 + REPETITIONS * int(world.labels[0])
-    for repetition in range(first, first + REPETITIONS):
+    for repetition in repetitions(world):
         again(training, start, repetition)
-        found.append(flat(training.model.parameters()).double())
+        found.append(flat(weights(training.model)).double())
     return found
 
 

@@ -33,15 +33,11 @@ def test_a_parameter_gets_the_same_noise_whichever_others_are_trained_with_it():
         assert len(flat_of_all.unique()) == len(flat_of_all)
 
 
-def probing(steps, **changes):
-    return phase(Poisson(N, 6), trainable=HEAD, steps=steps, **changes)
-
-
 def tuning(steps):
     return phase(Poisson(N, 6), steps=steps, lr=0.1)
 
 
-def head_alone(steps, **changes):
+def head_alone(steps, changes=None):
     """A training of the head on the frozen part's outputs, and the network around it."""
     model = network()
     body, head = model.split(["head.weight"])
@@ -50,7 +46,7 @@ def head_alone(steps, **changes):
         features = body(x)
     run = PrivateTraining(
         head,
-        [probing(steps, **changes)],
+        [phase(Poisson(N, 6), trainable=HEAD, steps=steps, **(changes or {}))],
         features,
         labels,
         noise=Noise("digest", "keyed"),
@@ -61,7 +57,8 @@ def head_alone(steps, **changes):
 
 
 def test_a_training_that_goes_on_from_another_is_the_training_of_both_phases():
-    whole = training([probing(4), tuning(3)], shared_noise=SHARED)
+    probing = phase(Poisson(N, 6), trainable=HEAD, steps=4)
+    whole = training([probing, tuning(3)], shared_noise=SHARED)
     whole.run()
     model, first = head_alone(4)
     second = training([tuning(3)], model, shared_noise=SHARED, after=first.ran)
@@ -94,61 +91,45 @@ def test_a_killed_continuation_resumes_to_the_same_bits():
     killed = training([tuning(5)], model, shared_noise=SHARED, after=first.ran)
     killed.step()
     killed.step()
-    arrays, facts = killed.state()
     resumed = training([tuning(5)], network(), shared_noise=SHARED, after=first.ran)
-    resumed.restore(arrays, facts)
+    resumed.restore(*killed.state())
     resumed.run()
     assert torch.equal(flat(weights(resumed.model)), flat(weights(straight.model)))
-    _, shorter = head_alone(3)
-    other = training([tuning(5)], network(), shared_noise=SHARED, after=shorter.ran)
-    with pytest.raises(InputError, match="first_step 4"):
-        other.restore(arrays, facts)
-
-
-@pytest.mark.parametrize("change", [{"noise_multiplier": 0.0}, {"max_grad_norm": 9.0}])
-def test_a_continuation_of_another_training_does_not_take_its_checkpoint(change):
-    """Steps without noise, or with less, would go on under the ledger of noisy ones."""
-    _, weaker = head_alone(4, **change)
-    arrays, facts = training([tuning(5)], shared_noise=SHARED, after=weaker.ran).state()
-    _, first = head_alone(4)
-    other = training([tuning(5)], shared_noise=SHARED, after=first.ran)
-    with pytest.raises(InputError, match="another plan: after"):
-        other.restore(arrays, facts)
-
-
-def test_a_state_of_before_branches_is_refused_by_name():
-    run = training([tuning(5)], shared_noise=SHARED)
-    arrays, facts = run.state()
-    for name in ("first_step", "after"):
-        del facts["plan"][name]
-    with pytest.raises(InputError, match="another plan: first_step None"):
-        run.restore(arrays, facts)
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("steps", "change", "named"),
     [
-        ({}, "shared_noise"),
-        ({"shared_noise": "another name"}, "shared_noise"),
-        ({"shared_noise": SHARED, "noise": Noise()}, "after: found noise from keyed"),
-        ({"shared_noise": SHARED, "ema_decay": 0.9}, "ema_decay"),
+        (4, {"noise_multiplier": 0.0}, "after"),
+        (4, {"max_grad_norm": 9.0}, "after"),
+        (3, {}, "first_step 3"),
     ],
 )
-def test_what_cannot_go_on_from_another_training_is_refused(options, named):
-    model, first = head_alone(2)
+def test_a_continuation_of_another_training_does_not_take_its_checkpoint(steps, change, named):
+    """Steps without noise, or with less, would go on under the ledger of noisy ones."""
+    weaker, first = (head_alone(*given)[1] for given in ((steps, change), (4, {})))
+    state = training([tuning(5)], shared_noise=SHARED, after=weaker.ran).state()
+    other = training([tuning(5)], shared_noise=SHARED, after=first.ran)
+    with pytest.raises(InputError, match=f"another plan: {named}"):
+        other.restore(*state)
+
+
+NAMED = {"shared_noise": SHARED}
+
+
+@pytest.mark.parametrize(
+    ("records", "first", "options", "named"),
+    [
+        (N, NAMED, {}, "shared_noise"),
+        (N, NAMED, {"shared_noise": "another name"}, "shared_noise"),
+        (N, NAMED, {**NAMED, "noise": Noise()}, "after: found noise from keyed"),
+        (N, NAMED, {**NAMED, "ema_decay": 0.9}, "ema_decay"),
+        (N, {}, {}, "shared_noise: found None, None"),
+        (9, NAMED, NAMED, "after: found a training on 9 records"),
+    ],
+)
+def test_what_cannot_go_on_from_another_training_is_refused(records, first, options, named):
+    before = training([phase(Poisson(records, 3), steps=2)], records=data(records), **first)
+    before.run()
     with pytest.raises(InputError, match=named):
-        training([tuning(3)], model, after=first.ran, **options)
-
-
-def test_a_training_without_a_shared_name_goes_on_from_none():
-    first = training([tuning(2)])
-    first.run()
-    with pytest.raises(InputError, match="shared_noise: found None, None"):
-        training([tuning(3)], first.model, after=first.ran)
-
-
-def test_a_training_does_not_go_on_from_one_on_fewer_records():
-    first = training([phase(Poisson(9, 3), steps=2)], records=data(9), shared_noise=SHARED)
-    first.run()
-    with pytest.raises(InputError, match="after: found a training on 9 records"):
-        training([tuning(3)], first.model, shared_noise=SHARED, after=first.ran)
+        training([tuning(3)], before.model, after=before.ran, **options)

@@ -2,26 +2,18 @@
 
 import math
 
+import dp_accounting
 import numpy as np
 import pytest
 import torch
+from dp_accounting.rdp import RdpAccountant
 from reference_gradients import per_record_gradients
 from scipy import stats
-from small_training import (
-    SAMPLERS,
-    N,
-    data,
-    flat,
-    network,
-    phase,
-    sums_of,
-    training,
-    weights,
-)
+from small_training import SAMPLERS, N, data, flat, network, phase, sums_of, training, weights
 
+from dpatlas.accounting.accountants import RDP_ORDERS
 from dpatlas.accounting.clip_bounds import AdaptiveClip, LayerBounds
 from dpatlas.accounting.gaussian_dp import gaussian_epsilon
-from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import FullBatch, Poisson
 from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
@@ -41,6 +33,12 @@ def noise_free(x, labels, model, **changes):
     return sums_of(run)[0]
 
 
+def ran(**changes):
+    run = training([phase(**changes)], noise=Noise())
+    run.run()
+    return run
+
+
 @pytest.mark.parametrize("name", ["mlp", "small-cnn-t"])
 def test_each_part_is_clipped_at_its_own_bound(name):
     x, labels = data()
@@ -57,12 +55,10 @@ def test_each_part_is_clipped_at_its_own_bound(name):
             torch.testing.assert_close(found[name], expected, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("record", [0, 7])
-def test_a_record_moves_every_part_by_its_bound_at_most_and_the_whole_by_the_total(record):
+def test_a_record_moves_every_part_by_its_bound_at_most_and_the_whole_by_the_total():
     x, labels = data()
-    kept = torch.arange(N, device=x.device) != record
     both = noise_free(50 * x, labels, network(), **BY_LAYER)
-    less = noise_free(50 * x[kept], labels[kept], network(), **BY_LAYER)
+    less = noise_free(50 * x[1:], labels[1:], network(), **BY_LAYER)
     moved = {name: (both[name] - less[name]).norm() ** 2 for name in both}
     head = sum(value for name, value in moved.items() if name.startswith("head"))
     body = sum(value for name, value in moved.items() if not name.startswith("head"))
@@ -78,15 +74,12 @@ def test_one_bound_for_all_layers_is_flat_clipping():
 
 
 def test_the_ledger_states_every_bound_and_their_total():
-    run = training([phase(**BY_LAYER, steps=2)], noise=Noise())
-    run.run()
+    run = ran(**BY_LAYER, steps=2)
     ledger = run.ledger()
     assert ledger["clip"]["total"] == pytest.approx(math.hypot(0.01, 0.03))
     assert ledger["clip"]["by_layer"] == pytest.approx(BOUNDS.by_prefix)
     assert "per-layer clipping" in ledger["mechanism"]
-    flatly = training([phase(steps=2)], noise=Noise())
-    flatly.run()
-    assert run.guarantee() == flatly.guarantee()
+    assert run.guarantee() == ran(steps=2).guarantee()
 
 
 def counts(sampler, steps=300, **changes):
@@ -143,52 +136,41 @@ def test_the_bound_comes_to_the_quantile_of_the_norms():
     assert low <= np.median(bounds[-50:]) <= high
 
 
-def released(x, labels):
+def released(x, labels, persons=None):
+    units = len(x) if persons is None else len(np.unique(persons))
     run = training(
-        [phase(FullBatch(len(x)), steps=1, **{**ADAPTIVE, "max_grad_norm": 3.0})],
+        [phase(FullBatch(units), steps=1, **{**ADAPTIVE, "max_grad_norm": 3.0})],
         network("linear"),
         records=(x, labels),
+        groups=persons,
         shared_noise="neighbours",
     )
     return float(sums_of(run)[0][CLIP_COUNT])
 
 
-def test_a_record_moves_the_count_by_one_half_and_replaced_by_one():
+@pytest.mark.parametrize("persons", [None, np.maximum(np.arange(N), 2)], ids=["record", "person"])
+def test_a_record_or_person_moves_the_count_by_one_half_and_replaced_by_one(persons):
     x, labels = data()
+    theirs = 1 if persons is None else 3
     within, beyond = x.clone(), x.clone()
-    within[0] *= 1e-3
-    beyond[0] *= 1e3
-    without = released(x[1:], labels[1:])
-    assert released(within, labels) - without == pytest.approx(0.5)
-    assert released(beyond, labels) - without == pytest.approx(-0.5)
+    within[:theirs] *= 1e-3
+    beyond[:theirs] *= 1e3
+    without = released(x[theirs:], labels[theirs:], None if persons is None else persons[theirs:])
+    assert released(within, labels, persons) - without == pytest.approx(0.5)
+    assert released(beyond, labels, persons) - without == pytest.approx(-0.5)
 
 
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_gradients_and_count_compose_to_the_joint_noise_that_is_accounted(relation):
-    run = training([phase(FullBatch(N), **ADAPTIVE, steps=7)], noise=Noise())
-    run.run()
-    moved = 2 if relation == "replace_one" else 1
-    # Two Gaussian releases at every step: sensitivities C and 1/2, doubled for a replacement.
-    signals = [moved / 1.5] * 7 + [moved * 0.5 / 1.2] * 7
-    analytic = gaussian_epsilon(math.sqrt(sum(mu**2 for mu in signals)), 1e-5)
-    assert run.guarantee(1e-5, relation).epsilon == pytest.approx(analytic, rel=1e-3)
-    apart = guarantee(
-        [Phase(FullBatch(N), 1.5, 7), Phase(FullBatch(N), 2 * 1.2, 7)], 1e-5, relation
-    )
-    assert apart.epsilon == pytest.approx(analytic, rel=1e-3)
-    assert run.guarantee(1e-5, relation).epsilon > 1.1 * (
-        guarantee([Phase(FullBatch(N), 1.5, 7)], 1e-5, relation).epsilon
-    )
+def test_gradients_and_count_compose_to_the_joint_noise_that_is_accounted():
+    run = ran(sampler=FullBatch(N), **ADAPTIVE, steps=7)
+    for relation, moved in (("add_remove", 1), ("replace_one", 2)):
+        # Two Gaussian releases at every step: sensitivities C and 1/2, doubled for a replacement.
+        signals = [moved / 1.5] * 7 + [moved * 0.5 / 1.2] * 7
+        analytic = gaussian_epsilon(math.sqrt(sum(mu**2 for mu in signals)), 1e-5)
+        assert run.guarantee(1e-5, relation).epsilon == pytest.approx(analytic, rel=1e-3)
 
 
 def test_on_a_poisson_sample_the_package_s_own_composition_gives_the_same_epsilon():
-    import dp_accounting
-    from dp_accounting.rdp import RdpAccountant
-
-    from dpatlas.accounting.accountants import RDP_ORDERS
-
-    run = training([phase(Poisson(N, 6), **ADAPTIVE, steps=7)], noise=Noise())
-    run.run()
+    run = ran(sampler=Poisson(N, 6), **ADAPTIVE, steps=7)
     both = [dp_accounting.GaussianDpEvent(1.5), dp_accounting.GaussianDpEvent(2 * 1.2)]
     step = dp_accounting.PoissonSampledDpEvent(6 / N, dp_accounting.ComposedDpEvent(both))
     theirs = RdpAccountant(list(RDP_ORDERS)).compose(step, 7).get_epsilon(1e-5)
@@ -197,9 +179,7 @@ def test_on_a_poisson_sample_the_package_s_own_composition_gives_the_same_epsilo
 
 
 def test_the_ledger_names_both_releases_and_their_noise():
-    run = training([phase(**ADAPTIVE, steps=3)], noise=Noise())
-    run.run()
-    ledger = run.ledger()
+    ledger = ran(**ADAPTIVE, steps=3).ledger()
     assert ledger["mechanism"].startswith("DP-SGD, adaptive clipping")
     clip = ledger["clip"]
     assert (clip["first"], clip["quantile"], clip["count_noise"]) == (2.0, 0.4, 1.2)

@@ -55,7 +55,6 @@ def mapped(folder, name="x.npy"):
 
 
 SOURCES = {
-    "tensors": lambda folder: data(),
     "tensors on the host": lambda folder: on_host(),
     "arrays": lambda folder: [part.numpy() for part in on_host()],
     "a mapped file": mapped,
@@ -69,35 +68,46 @@ def training(records, model=None, phases=PHASES, noise=None, **options) -> Priva
     return PrivateTraining(model, phases, *records, noise=noise or Noise(), **options)
 
 
-@pytest.mark.parametrize("name", ["linear", "small-cnn-t"])
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_wherever_the_records_are_the_bits_are_the_same(source, name, tmp_path):
-    found = []
-    for records in (data(), source(tmp_path)):
-        model = network(name)
-        noise = Noise("digest", "keyed")
-        training(records, model, noise=noise, shared_noise="sources").run()
-        found.append(flat(weights(model)))
-    assert torch.equal(*found)
+def keyed(records, model=None, phases=PHASES, **options):
+    """The weights after a training with noise that is always the same."""
+    model = network("mlp") if model is None else model
+    training(records, model, phases, Noise("digest", "keyed"), **options).run()
+    return flat(weights(model))
 
 
-class Endless(Dataset):
-    """Ten million records of 64 numbers, none of which exists before it is asked for."""
+PERSONS = {"groups": np.arange(N) // 3, "augmentation": ShiftAndFlip((1, 8, 8), 2, 1, True)}
+TRAININGS = {
+    "closed form": ("linear", PHASES, {}),
+    "per record": ("mlp", PHASES, {}),
+    "views of persons": ("mlp", (phase(Shuffled(8, 3), steps=4),), PERSONS),
+}
 
-    def __init__(self):
-        self.asked = []
+
+@pytest.mark.parametrize("kind", TRAININGS)
+def test_wherever_the_records_are_the_bits_are_the_same(kind, tmp_path):
+    name, phases, options = TRAININGS[kind]
+    expected = keyed(data(), network(name), phases, shared_noise="sources", **options)
+    for source in SOURCES.values():
+        records = source(tmp_path)
+        found = keyed(records, network(name), phases, shared_noise="sources", **options)
+        assert torch.equal(found, expected)
+
+
+class Every:
+    """Ten million equal values, none of which is kept."""
+
+    def __init__(self, value):
+        self.value = value
 
     def __len__(self):
         return 10_000_000
 
     def __getitem__(self, index):
-        self.asked.append(index)
-        draws = np.random.default_rng(index)
-        return draws.standard_normal(64, dtype=np.float32), index % OUTPUTS
+        return self.value
 
 
 def test_of_a_dataset_that_fits_no_memory_only_drawn_items_are_fetched():
-    dataset, sampler = Endless(), Poisson(10_000_000, 20)
+    dataset, sampler = Items(Every(torch.ones(64)), Every(1)), Poisson(10_000_000, 20)
     run = training((dataset, None), network("mlp"), [phase(sampler, steps=4)])
     run.run()
     drawn = [sampler.batch_indices(run.noise, 0, step).tolist() for step in range(4)]
@@ -114,30 +124,14 @@ class Late(Items):
         return super().__getitem__(index)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_workers_fetch_in_any_order_and_change_no_bit(workers):
+def test_workers_fetch_in_any_order_and_change_no_bit():
     found = []
-    for count in (0, workers):
-        model, dataset = network("mlp"), Late(*on_host())
+    for count in (0, 1, 3):
+        dataset = Late(*on_host())
         dataset.threads, dataset.fingerprint = set(), "late"
-        noise = Noise("digest", "keyed")
-        training((dataset, None), model, noise=noise, shared_noise="w", workers=count).run()
-        found.append(flat(weights(model)))
+        found.append(keyed((dataset, None), shared_noise="w", workers=count))
         assert len(dataset.threads) == max(1, count)
-    assert torch.equal(*found)
-
-
-def test_what_an_item_raises_in_a_worker_is_raised():
-    class Broken(Items):
-        def __getitem__(self, index):
-            if index == 3:
-                raise KeyError("item 3")
-            return super().__getitem__(index)
-
-    run = training((Broken(*on_host()), None), phases=[phase(FullBatch(N))], workers=2)
-    with pytest.raises(InputError, match="dataset: found item 3 fails: KeyError: 'item 3'") as seen:
-        run.run()
-    assert isinstance(seen.value.__cause__, KeyError)
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
 def test_no_more_items_than_the_physical_batch_are_held_at_a_time():
@@ -161,37 +155,29 @@ def two_inputs(act=of_both):
         return put(Net(act, **parts))
 
 
-def several(kind, scale=1.0):
+def several(kind):
     x, labels = data()
     code = torch.arange(N, device=x.device)
     if kind == "dict":
-        return {"image": scale * x, "code": code}, labels
+        return {"image": x, "code": code}, labels
     if kind == "tuple":
-        return (scale * x, code), labels
-    inputs = [{"image": scale * x[i].cpu().numpy(), "code": i} for i in range(N)]
+        return (x, code), labels
+    inputs = [{"image": x[i].cpu().numpy(), "code": i} for i in range(N)]
     return Items(inputs, labels.cpu()), None
-
-
-def clipped_one_by_one(model, max_grad_norm):
-    """The sum of clipped gradients, one record after the other."""
-    x, labels = data()
-    rows = zip(x[:, None], torch.arange(N, device=x.device)[:, None], labels[:, None], strict=True)
-    losses = (F.cross_entropy(model(image, code), label) for image, code, label in rows)
-    return clipped_sum(by_loop(model, losses), max_grad_norm)
-
-
-def check_clipped_sum(model, kind):
-    """The engine's sum of clipped gradients is that of one record after the other."""
-    expected = clipped_one_by_one(model, 0.2)
-    without_noise = phase(FullBatch(N), noise_multiplier=0.0, max_grad_norm=0.2, steps=1)
-    (found,) = sums_of(training(several(kind), model, [without_noise]))
-    assert list(found) == [name for name, _ in model.named_parameters()]
-    torch.testing.assert_close(flat(found), flat(expected), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["dict", "tuple", "dataset of dicts"])
 def test_inputs_may_be_several_tensors(kind):
-    check_clipped_sum(two_inputs(), kind)
+    """The engine's sum of clipped gradients is that of one record after the other."""
+    x, labels = data()
+    model = two_inputs()
+    rows = zip(x[:, None], torch.arange(N, device=x.device)[:, None], labels[:, None], strict=True)
+    losses = (F.cross_entropy(model(image, code), label) for image, code, label in rows)
+    expected = clipped_sum(by_loop(model, losses), 0.2)
+    without_noise = phase(FullBatch(N), noise_multiplier=0.0, max_grad_norm=0.2, steps=1)
+    (found,) = sums_of(training(several(kind), model, [without_noise]))
+    assert list(found) == [name for name, _ in model.named_parameters()]
+    torch.testing.assert_close(flat(found), flat(expected), rtol=1e-4, atol=1e-5)
 
 
 def test_a_network_of_several_inputs_that_mixes_records_is_refused():
@@ -254,24 +240,6 @@ def test_targets_may_be_of_any_shape_or_none(make, loss, kind):
     assert mean_loss(run.model) < 0.8 * before
 
 
-def test_persons_and_augmentation_work_on_a_dataset():
-    view, persons = ShiftAndFlip((1, 8, 8), 2, 1, True), np.arange(N) // 3
-    found = []
-    for records in (data(), (Items(*on_host()), None)):
-        model = network("small-cnn-t")
-        plan = [phase(Shuffled(8, 3), steps=4)]
-        options = {"groups": persons, "augmentation": view, "shared_noise": "persons"}
-        training(records, model, plan, Noise("digest", "keyed"), **options).run()
-        found.append(flat(weights(model)))
-    assert torch.equal(*found)
-
-
-def keyed(records, **options):
-    run = training(records, network("mlp"), noise=Noise("digest", "keyed"), **options)
-    run.run()
-    return run
-
-
 def test_a_mapped_file_is_known_by_its_path_and_time_and_none_of_it_is_read(tmp_path, monkeypatch):
     read = []
     honest = digest._hash
@@ -299,10 +267,27 @@ class Random(Items):
         return self.inputs[index] + torch.randn(64), self.targets[index]
 
 
+class Triples(Items):
+    def __getitem__(self, index):
+        return self.inputs[index], self.targets[index], index
+
+
+class Stream(IterableDataset):
+    """No map-style dataset, even with a length."""
+
+    def __len__(self):
+        return N
+
+    def __iter__(self):
+        return iter(zip(*on_host(), strict=True))
+
+
 @pytest.mark.parametrize(
     ("records", "message"),
     [
         (lambda x, y: (Random(x, y), None), "dataset: found two results for item 0"),
+        (lambda x, y: (Triples(x, y), None), "found an item of type tuple; allowed: pairs"),
+        (lambda x, y: (Stream(), None), "x: found Stream; allowed: .* a map-style dataset"),
         (lambda x, y: (Items(x, y), y), "labels: found targets beside a dataset"),
         (lambda x, y: (x.tolist(), y), "x: found list; allowed: a tensor, an array"),
         (lambda x, y: (list(x), y), "x: found list"),
@@ -320,14 +305,6 @@ class Random(Items):
 def test_data_that_do_not_fit_are_refused(records, message):
     with pytest.raises(InputError, match=message):
         training(records(*on_host()))
-
-
-class Stream(IterableDataset):
-    def __len__(self):
-        return N
-
-    def __iter__(self):
-        return iter(zip(*on_host(), strict=True))
 
 
 WITHOUT_NUMBERS = {
@@ -357,18 +334,10 @@ def test_a_dataset_may_keep_sparse_numbers_and_give_dense_ones():
             return self.inputs[index].to_dense(), self.targets[index]
 
     x, labels = on_host()
-    same = [network("mlp"), network("mlp")]
-    for model, inputs in zip(same, (Dense(x.to_sparse(), labels), Items(x, labels)), strict=True):
-        noise = Noise("sparse", "keyed")
-        training((inputs, None), model, noise=noise, shared_noise="sparse").run()
-    assert torch.equal(*(flat(weights(model)) for model in same))
+    datasets = Dense(x.to_sparse(), labels), Items(x, labels)
+    assert torch.equal(*(keyed((each, None), shared_noise="sparse") for each in datasets))
     with pytest.raises(InputError, match="data: found a sparse tensor"):
         training((Items(x.to_sparse(), labels), None))
-
-
-def test_a_stream_is_no_map_style_dataset_even_with_a_length():
-    with pytest.raises(InputError, match=r"x: found Stream; allowed: .* a map-style dataset"):
-        training((Stream(), None))
 
 
 class Unlike(Items):
@@ -398,20 +367,12 @@ UNLIKE = {
 
 @pytest.mark.parametrize("kind", UNLIKE)
 @pytest.mark.parametrize("place", [0, N - 1])
-@pytest.mark.parametrize("at_a_time", [None, 1])
-def test_an_item_unlike_the_others_is_refused(kind, place, at_a_time):
+@pytest.mark.parametrize(("at_a_time", "workers"), [(None, 0), (1, 0), (None, 2)])
+def test_an_item_unlike_the_others_is_refused(kind, place, at_a_time, workers):
     change, found = UNLIKE[kind]
     dataset = Unlike(place, change)
     full = [phase(FullBatch(N), steps=1, max_physical_batch=at_a_time)]
     loss = lambda outputs, labels: outputs.square().sum(1)  # noqa: E731
-    with pytest.raises(InputError, match=found if place or kind == "fails" else "found"):
-        training((dataset, None), network("mlp"), full, loss=loss).run()
-
-
-def test_items_that_are_no_pairs_are_refused():
-    class Triples(Items):
-        def __getitem__(self, index):
-            return self.inputs[index], self.targets[index], index
-
-    with pytest.raises(InputError, match="dataset: found an item of type tuple; allowed: pairs"):
-        training((Triples(*on_host()), None))
+    with pytest.raises(InputError, match=found if place or kind == "fails" else "found") as seen:
+        training((dataset, None), network("mlp"), full, loss=loss, workers=workers).run()
+    assert kind != "fails" or isinstance(seen.value.__cause__, KeyError)

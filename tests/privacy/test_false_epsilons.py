@@ -65,11 +65,14 @@ class Symlog(nn.Module):
         return x.sign() * x.abs().log1p()
 
 
-def wide():
-    return nn.Sequential(nn.Linear(8, 2048), Symlog(), nn.Linear(2048, 2))
+def linear():
+    return nn.Linear(8, 2)
 
 
 def test_squares_that_underflow_count_as_what_they_may_have_been():
+    def wide():
+        return nn.Sequential(nn.Linear(8, 2048), Symlog(), nn.Linear(2048, 2))
+
     x, labels = records()
     x[0], labels[0] = 1e25 * x[0], 0
     found = [clean_sums(wide, x[first:], labels[first:]) for first in (0, 1)]
@@ -110,9 +113,7 @@ def test_norms_of_records_that_change_between_steps_are_taken_anew(owner, change
     for first in (0, 1):
         x, labels = (part[first:].clone() for part in records())
         given = x if owner == "torch" else torch.from_numpy(x.numpy())
-        found.append(
-            clean_sums(lambda: nn.Linear(8, 2), given, labels, 2, lambda step, x=x: change(x))
-        )
+        found.append(clean_sums(linear, given, labels, 2, lambda step, x=x: change(x)))
     assert max(moves(*found)) <= 1 + 1e-5
 
 
@@ -133,10 +134,7 @@ def test_a_single_view_is_clipped_by_its_own_norm_and_not_by_the_record_s():
     blank = x.clone()
     # It adds nothing, and the views of the others are drawn as before.
     blank[0] = torch.nan
-    found = [
-        clean_sums(lambda: nn.Linear(8, 2), given, labels, augmentation=Brighter())
-        for given in (x, blank)
-    ]
+    found = [clean_sums(linear, given, labels, augmentation=Brighter()) for given in (x, blank)]
     assert max(moves(*found)) <= 1 + 1e-5
 
 
@@ -167,17 +165,14 @@ class Two(Brighter):
 
 def test_the_views_of_a_record_do_not_depend_on_how_many_are_drawn():
     x, labels = records()
-    found = [
-        clean_sums(lambda: nn.Linear(8, 2), x[:n], labels[:n], augmentation=Spread())
-        for n in (16, 15)
-    ]
+    found = [clean_sums(linear, x[:n], labels[:n], augmentation=Spread()) for n in (16, 15)]
     assert max(moves(*found)) <= 1 + 1e-5
 
 
 @pytest.mark.parametrize("views", [Golden(), Two()], ids=["counts", "two for one"])
 def test_views_that_are_not_drawn_for_a_record_alone_are_refused(views):
     with pytest.raises(InputError, match=r"augmentation \((Golden|Two)\)"):
-        clean_sums(lambda: nn.Linear(8, 2), *records(), augmentation=views)
+        clean_sums(linear, *records(), augmentation=views)
 
 
 def mlp():
@@ -217,12 +212,9 @@ def test_numbers_of_tensors_and_numpy_are_held_as_python_s():
     noise = torch.tensor(0.5)
     made = phase(noise_multiplier=noise, max_grad_norm=np.float16(0.5), steps=np.int64(3))
     noise.fill_(50.0)
-    assert [type(value) for value in (made.noise_multiplier, made.max_grad_norm, made.steps)] == [
-        float,
-        float,
-        int,
-    ]
-    assert made.noise_multiplier == 0.5 and Phase(FullBatch(N), noise, 1).noise_multiplier == 50.0
+    found = (made.noise_multiplier, made.max_grad_norm, made.steps)
+    assert found == (0.5, 0.5, 3) and [type(each) for each in found] == [float, float, int]
+    assert Phase(FullBatch(N), noise, 1).noise_multiplier == 50.0
     assert type(Poisson(np.int32(10), torch.tensor(2)).batch) is int
     for name in ("noise_multiplier", "max_grad_norm", "lr"):
         with pytest.raises(InputError, match=f"{name}: found nan"):
@@ -305,8 +297,7 @@ def test_a_secret_is_used_in_the_process_that_drew_it_or_that_restored_it():
         with pytest.raises(InputError, match="noise: found noise of the operating system"):
             pool.apply(with_noise, (noise,))
         pool.apply(with_noise, (Noise("a name", "keyed"),))
-    again = pickled(noise)
-    with_noise(again)
+    with_noise(pickled(noise))
 
 
 class Fold:
@@ -330,7 +321,7 @@ def test_a_dataset_that_is_changed_is_another_one():
     def run():
         phases = [phase(FullBatch(16), steps=1)]
         torch.manual_seed(0)
-        PrivateTraining(nn.Linear(8, 2), phases, dataset, noise=noise).run()
+        PrivateTraining(linear(), phases, dataset, noise=noise).run()
 
     run()
     run()  # what it notes in a list makes it no other one
@@ -339,11 +330,11 @@ def test_a_dataset_that_is_changed_is_another_one():
         run()
 
 
-TRAINED = TrainingPhase(Poisson(1000, 10), 1.0, max_grad_norm=1.0, steps=100, lr=0.1)
+TRAINED = TrainingPhase(FullBatch(1000), 10.0, max_grad_norm=1.0, steps=100, lr=0.1)
 ACCOUNTED = {
     "plain": TRAINED,
     "schedule": replace(TRAINED, noise_schedule=lambda step: 0.3),
-    "adaptive clip": replace(TRAINED, clipping=AdaptiveClip(quantile=0.5, count_noise=0.3)),
+    "adaptive clip": replace(TRAINED, clipping=AdaptiveClip(quantile=0.5, count_noise=10.0)),
 }
 
 
@@ -374,11 +365,11 @@ def test_phases_may_be_an_iterator_and_nothing_else_than_phases():
         with pytest.raises(InputError, match="phases: found"):
             at_epsilon(wrong, 2.0)
         with pytest.raises(InputError, match="phases: found"):
-            PrivateTraining(nn.Linear(8, 2), wrong, *records(), noise=Noise())
+            PrivateTraining(linear(), wrong, *records(), noise=Noise())
     with pytest.raises(InputError, match="model: found int"):
         PrivateTraining(3, [TRAINED], *records(), noise=Noise())
     with pytest.raises(InputError, match="labels: found list"):
-        PrivateTraining(nn.Linear(8, 2), [TRAINED], records(1000)[0], ["a"] * 1000, noise=Noise())
+        PrivateTraining(linear(), [TRAINED], records(1000)[0], ["a"] * 1000, noise=Noise())
 
 
 def test_an_epsilon_in_the_ten_thousands_takes_no_convolutions():

@@ -40,13 +40,6 @@ def test_every_iterate_lies_in_the_ball():
     for _ in range(4):
         one.step()
         assert abs(float(one.weights.norm()) - 0.7) < 1e-9
-    inside = 0.5 * one.weights.float()
-    one.weights = inside.clone()
-    one._project()
-    assert torch.equal(one.weights, inside)
-    one.weights = 7 * inside
-    one._project()
-    assert float(one.weights.double().norm()) == pytest.approx(0.7, rel=1e-6)
 
 
 def test_replacing_a_record_moves_the_noise_free_step_by_at_most_its_sensitivity():
@@ -105,16 +98,18 @@ def test_start_and_noise_have_the_variances_of_the_algorithm():
 
 def stored(one: LangevinRun):
     arrays, facts = one.state()
-    return arrays, json.loads(canonical_json(facts))
+    copied = {name: array.copy() for name, array in arrays.items()}
+    return copied, json.loads(canonical_json(facts))
 
 
 def test_a_run_restored_after_any_step_gives_the_same_bits_and_settings():
     whole = run(settings(FixedSize(N, 7)))
     whole.run()
+    first = run(settings(FixedSize(N, 7)))
     for done in range(5):
-        first, second = (run(settings(FixedSize(N, 7))) for _ in range(2))
-        for _ in range(done):
+        if done:
             first.step()
+        second = run(settings(FixedSize(N, 7)))
         taken = dataclasses.replace(first.settings, rates=first.settings.rates[:done])
         assert first.settings_run == taken
         second.restore(*stored(first))
@@ -122,16 +117,17 @@ def test_a_run_restored_after_any_step_gives_the_same_bits_and_settings():
         assert second.settings_run == second.settings
 
 
-OTHERS = [{"sigma": 0.5}, {"lam": 0.2}, {"radius": 3.0}, {"rates": (0.1,) * 4}]
+OTHERS = {"sigma": 0.5, "lam": 0.2, "radius": 3.0, "rates": (0.1,) * 4}
 
 
 @pytest.mark.parametrize(
-    "changes", [*OTHERS, {"sampler": FixedSize(N, 6)}, {"sampler": Cyclic(N, 7)}]
+    ("name", "value"), [*OTHERS.items(), ("sampler", FixedSize(N, 6)), ("sampler", Cyclic(N, 7))]
 )
-def test_a_state_of_other_settings_is_refused(changes):
+def test_a_state_of_other_settings_is_refused(name, value):
     first = run(settings(FixedSize(N, 7)))
     first.step()
-    for other in (run(settings(**{"sampler": FixedSize(N, 7), **changes})), run(first.settings, 1)):
+    changed = dataclasses.replace(first.settings, **{name: value})
+    for other in (run(changed), run(first.settings, 1)):
         with pytest.raises(InputError, match="checkpoint: found a state of another run"):
             other.restore(*stored(first))
 
