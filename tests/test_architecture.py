@@ -204,36 +204,32 @@ def test_a_planted_fault_is_found(check, module, source):
     assert found and all(fault.startswith(f"{module}:") for fault in found)
 
 
-def test_light_modules_load_no_torch_at_any_remove():
-    # Those of that name run their command when they are imported.
-    names = [name for name in modules() if LIGHT.match(name) and not name.endswith("__main__")]
-    # One process for all: the first module after which torch is there is the one to name.
+# Those of that name run their command when they are imported.
+IMPORTABLE = [name for name in modules() if not name.endswith("__main__")]
+
+
+@pytest.mark.parametrize(
+    ("names", "never"),
+    [
+        ([name for name in IMPORTABLE if LIGHT.match(name)], {"torch", "umap", "snakemake"}),
+        (
+            [n for n in IMPORTABLE if n.startswith("dpatlas.") and not OPTIONAL.match(n)],
+            {"dpatlas_workflow"},
+        ),
+    ],
+    ids=["light modules", "the library"],
+)
+def test_modules_load_at_no_remove_what_they_may_not(names, never):
+    # One process for all: the first module after which one is there is the one to name.
     script = (
         "import importlib, sys\n"
         "for name in sys.argv[1:]:\n"
         "    importlib.import_module(name)\n"
-        "    heavy = {'torch', 'umap', 'snakemake'} & set(sys.modules)\n"
-        "    assert not heavy, f'importing {name} loads {heavy}'\n"
+        f"    found = {never} & set(sys.modules)\n"
+        "    assert not found, f'importing {name} loads {found}'\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", script, *names], capture_output=True, text=True, check=False
-    )
+    run = subprocess.run([sys.executable, "-c", script, *names], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-
-
-def test_the_library_loads_nothing_of_the_workflow():
-    names = [
-        name
-        for name in modules()
-        if name.startswith("dpatlas.") and "__main__" not in name and not OPTIONAL.match(name)
-    ]
-    script = (
-        "import importlib, sys\n"
-        "for name in sys.argv[1:]:\n"
-        "    importlib.import_module(name)\n"
-        "assert 'dpatlas_workflow' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", script, *names], check=True)
 
 
 def test_third_party_imports_are_direct_requirements():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import dpatlas
 from dpatlas.base.files import read_rows
 from dpatlas.cli import dispatch
 from dpatlas.cli import listed as listed_commands
@@ -14,7 +15,7 @@ from dpatlas_workflow.commands.claims import read_verdicts
 from dpatlas_workflow.commands.new_paper import ENDING, EXAMPLE
 from dpatlas_workflow.config.atlas import PAPERS
 from dpatlas_workflow.config.products import products_of
-from dpatlas_workflow.registry import all_blocks
+from dpatlas_workflow.registry import all_blocks, all_papers
 
 PROJECT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -102,8 +103,11 @@ def test_the_readme_takes_two_minutes_and_names_every_paper_with_its_link():
 
 
 def test_titles_are_the_same_wherever_a_paper_is_cited():
-    references = yaml.safe_load((PROJECT / "CITATION.cff").read_text())["references"]
+    citation = yaml.safe_load((PROJECT / "CITATION.cff").read_text())
+    assert citation["version"] == dpatlas.__version__
+    references = citation["references"]
     cited = {each["notes"].split(";")[0].removeprefix("key "): each for each in references}
+    assert list(cited) == list(all_papers())
     bibtex = dict(re.findall(r"^@\w+\{(\w+),\n +title += \{(.*?)\},", CITE, re.M))
     assert bibtex == {key: each["title"] for key, each in cited.items()}
     for key, title in bibtex.items():

@@ -17,9 +17,6 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-import dpatlas
-from dpatlas_workflow.registry import all_papers
-
 ROOT = Path(__file__).parents[1]
 LOCKS = (
     *("requirements.lock", "requirements-uv.lock"),
@@ -30,12 +27,14 @@ CONDA_NAMES = {
     "ruamel-yaml": "ruamel.yaml",
     "ruamel-yaml-clib": "ruamel.yaml.clib",
 }
-TARGETS = ("all", "help", "setup", "smoke", "test", "test-all", "lint", "docs", "lock")
-TARGETS += ("publish", "wheel", "clean")
 
 
 def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
+
+
+def make_targets() -> list[str]:
+    return re.findall(r"^([a-z-]+):", read("Makefile"), re.M)
 
 
 def direct_requirements() -> list[Requirement]:
@@ -121,28 +120,14 @@ def test_the_conda_environment_has_the_locks_pins():
     assert environment["variables"] == {"PYTHONPATH": "src"}
 
 
-def test_the_citation_is_complete_and_of_this_version():
-    citation = yaml.safe_load(read("CITATION.cff"))
-    assert citation["version"] == dpatlas.__version__
-    assert citation["cff-version"] == "1.2.0"
-    assert citation.keys() >= {"message", "title", "authors"}
-    keys = re.findall(r"key (\w+)", " ".join(paper["notes"] for paper in citation["references"]))
-    assert keys == list(all_papers())
-    for reference in citation["references"]:
-        assert reference.keys() >= {"type", "title", "authors"}
-        assert all("name" in author or "family-names" in author for author in reference["authors"])
-
-
-def test_a_public_host_runs_the_same_targets_on_every_python_that_is_promised():
+def test_a_public_host_runs_targets_of_make_on_every_python_that_is_promised():
     workflow = yaml.safe_load(read(".github/workflows/tests.yml"))
     (job,) = workflow["jobs"].values()
     promised = tomllib.loads(read("pyproject.toml"))["project"]["requires-python"]
     assert SpecifierSet(promised) == SpecifierSet(">=3.11,<3.14")
     assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
-    runs = " && ".join(step["run"] for step in job["steps"] if "run" in step)
-    targets = re.findall(r"make ([a-z-]+)", runs)
-    assert targets == ["setup", "lock", "setup", "lint", "first", "test"]
-    assert set(targets) <= set(re.findall(r"^([a-z-]+):", read("Makefile"), re.M))
+    targets = re.findall(r"make ([a-z-]+)", str([step.get("run") for step in job["steps"]]))
+    assert {"setup", "lint", "test"} <= set(targets) <= set(make_targets())
     for test in re.findall(r"tests/\S+::(\w+)", str(job["steps"])):
         assert f"def {test}(" in read("tests/test_setup.py")
 
@@ -154,20 +139,6 @@ def test_a_commit_is_linted_as_make_lint_does():
     for hook in local["hooks"]:
         command = hook["entry"].replace(" --force-exclude", "").replace(".venv/bin", "$(BIN)")
         assert f"@{command}" in lint
-
-
-def test_git_ignores_results_and_environments_but_not_the_readme(tmp_path):
-    shutil.copy(ROOT / ".gitignore", tmp_path)
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    ignored = ["results/claims.csv", ".venv/bin/python", "site/index.html", ".snakemake/log/a.log"]
-    kept = ["results/README.md", "docs/results/embedded/claims.csv", "requirements.lock"]
-    run = subprocess.run(
-        ["git", "-C", tmp_path, "check-ignore", *ignored, *kept],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert run.stdout.splitlines() == ignored
 
 
 def make(*arguments: str, folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess:
@@ -186,7 +157,8 @@ def make(*arguments: str, folder: Path = ROOT, **variables: str) -> subprocess.C
 
 
 def test_targets_expand():
-    for target in TARGETS:
+    assert {"all", "help", "setup", "test", "clean"} <= set(make_targets())
+    for target in make_targets():
         run = make("-n", target)
         assert run.returncode == 0, run.stderr
 

@@ -14,14 +14,11 @@ from shown_commands import (
     NEEDS_RUNS,
     PAGES,
     PROJECT,
-    SHORTER,
     SHOWN,
     blocks,
-    commands,
     left_to,
     names_a_command,
     shorter,
-    with_functions,
     written_files,
 )
 
@@ -109,41 +106,6 @@ def test_the_options_of_what_is_left_to_another_test_are_there(command, capsys):
         with pytest.raises(SystemExit):
             dispatch([command, "--help"])
         assert options <= set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
-
-
-@pytest.mark.parametrize("pattern", [pattern for pattern, _, _ in SHORTER])
-def test_nothing_is_shortened_that_no_document_shows(pattern):
-    lines = list(LINES)
-    for other, put, _ in SHORTER:
-        if other == pattern:
-            break
-        lines = [re.sub(other, put, line) for line in lines]
-    assert any(re.search(pattern, line) for line in lines)
-
-
-def test_no_placeholder_is_left_in_what_is_run():
-    for line in RUN:
-        assert not re.search(r" [A-Z]+\b(?!=)|[\[\]<>…]|\.\.\.", line), line
-
-
-def test_commands_are_found_in_every_form():
-    page = DOCS / "cluster.md"
-    function = 'f() {\n    snakemake "$@" \\\n  --x\n}\nf a  # why\nf\n'.replace("\\\n", "")
-    assert [
-        line.split("#")[0].split() for line in with_functions(function).split("\n") if line
-    ] == [
-        ["snakemake", "a", "--x"],
-        ["snakemake", "--x"],
-    ]
-    shown = commands(page)
-    assert (
-        "snakemake kl_vs_depth --workflow-profile workflow/profiles/mine "
-        + ("--configfile workflow/tiers/paper.yaml mine.yaml")
-        in shown
-    )
-    # A span of code in the text that goes on in the next line.
-    wrapped = "snakemake --cores 2 --configfile workflow/tiers/printed.yaml --config tier=printed"
-    assert any(line.startswith(wrapped) for line in commands(DOCS / "commands.md"))
 
 
 def test_a_here_document_is_written_as_a_shell_would():

@@ -21,6 +21,11 @@ CASES = yaml.safe_load("""
 - [{dp_sgld.accuracy.sets.0.backbone: resnet},
    "...sets.0.backbone: found 'resnet'; allowed: one of pretrain.train: strokes-s"]
 - [{dp_sgld.accuracy.sets.2.backbone: null}, "dp_sgld.accuracy.sets.2.backbone: found none"]
+- [{pretrain.backbones.published: {source: moco, model: moco-v2-resnet50, options: {},
+                                  image_shape: [1, 8, 8], file: moco.pth.tar},
+    pretrain.train.+: published, dp_sgld.accuracy.sets.0.backbone: published,
+    dp_sgld.accuracy.sets.0.features: softmax},
+   "dp_sgld.accuracy.sets.0.features: found softmax of published"]
 - [{dp_sgld.enabled: true, pretrain.enabled: false}, "pretrain.enabled: found false"]
 - [{dp_sgld.utility.batch: 2001}, "dp_sgld.utility.batch: found 2001"]
 - [{dp_sgld.accuracy.grid.step_sizes: [1.0]}, "dp_sgld.accuracy.grid.step_sizes"]

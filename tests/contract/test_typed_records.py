@@ -44,7 +44,6 @@ def test_inputs_are_told_apart_from_what_was_measured():
     pretrained = {"metrics": {"features": 128}}
     assert inputs_used(pretrained) == {"features": None, "backbone": None}
     assert measured(pretrained) == {"features": 128}
-    assert inputs_used({"id": "gone"}) == {"features": None, "backbone": None}
 
 
 @pytest.mark.parametrize(

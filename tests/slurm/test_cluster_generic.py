@@ -93,16 +93,12 @@ def test_a_job_asks_for_its_memory_time_gpu_and_queue(site, scheduler):
     assert not any(option == "-q" for option, *_ in without)
 
 
-@pytest.mark.parametrize(("command", "status"), [("exit 0", "success"), ("exit 3", "failed")])
-def test_a_job_ends_with_the_status_of_its_command(site, command, status):
-    assert site.ended(site.submit(command)) == status
-
-
-def test_a_job_runs_in_the_folder_it_was_sent_from_and_leaves_its_output(site):
+def test_a_job_runs_in_the_folder_it_was_sent_from_and_leaves_its_output_and_status(site):
     job = site.submit("pwd; echo complaint >&2")
     assert site.ended(job) == "success"
     output = (site.folder / ".snakemake" / "cluster" / job / "output").read_text()
     assert output.split() == [str(site.folder), "complaint"]
+    assert site.ended(site.submit("exit 3")) == "failed"
 
 
 def test_a_job_that_vanishes_runs_for_a_while_and_has_then_failed(site):

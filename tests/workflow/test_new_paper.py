@@ -83,30 +83,12 @@ def test_its_tier_runs_to_the_page_with_figure_claim_and_erratum(project):
 
 @pytest.mark.smoke
 @pytest.mark.slow
-def test_a_cluster_makes_its_job_and_its_figure(project):
-    for profile in ("slurm", "cluster-generic"):
-        flags = ("--configfile", "alone.yaml", "--workflow-profile", f"workflow/profiles/{profile}")
-        planned = project.planned(f"{KEY}_error", "--forceall", *flags)
-        assert planned == {f"{KEY}_release": 1, f"{KEY}_error": 1}
-
-
-@pytest.mark.smoke
-@pytest.mark.slow
 def test_its_own_tests_and_those_of_all_papers_pass(project):
     result = project.python("-m", "pytest", "-x", "-vv", FOLDERS[1], *OVER_ALL, "-k", THE_NEW)
     assert result.returncode == 0, result.stdout + result.stderr
     for name in (f"test_every_product.py::.*{KEY}", f"test_every_setting.py::.*{KEY}"):
         assert re.search(name, result.stdout), name
     assert re.search(r"test_every_claim.py::.*sixthpaper-1", result.stdout)
-
-
-@pytest.mark.smoke
-@pytest.mark.slow
-def test_without_its_folders_nothing_of_it_is_left(project):
-    for folder in FOLDERS:
-        shutil.rmtree(project.folder / folder)
-    listed = project.snakemake("--list").stdout
-    assert KEY not in listed and "kl_vs_depth" in listed
 
 
 @pytest.mark.parametrize(
