@@ -10,8 +10,6 @@ import pytest
 import run_notebooks
 import yaml
 
-from dpatlas_workflow.registry import all_papers
-
 PROJECT = Path(__file__).parents[1]
 DOCS = PROJECT / "docs"
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
@@ -35,8 +33,12 @@ def outputs(content):
 
 def test_the_notebook_s_links_lead_to_files():
     for path in NOTEBOOKS:
-        cells = json.loads(path.read_text())["cells"]
-        text = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+        text = "".join(
+            line
+            for cell in json.loads(path.read_text())["cells"]
+            if cell["cell_type"] == "markdown"
+            for line in cell["source"]
+        )
         links = re.findall(r"\]\(([^)#]+)", text)
         assert links and all((path.parent / link).is_file() for link in links)
 
@@ -67,9 +69,15 @@ def test_the_site_builds_without_a_warning_and_every_page_is_whole(tmp_path):
         assert not asked, page
     for style in built.rglob("*.css"):
         assert not re.search(r"(?:url\(|@import)\s*[\"']?https?:", style.read_text()), style
-    for name in re.findall(r"^::: (\S+)", (DOCS / "reference.md").read_text(), re.M):
-        assert f'id="{name}"' in (built / "reference.html").read_text(encoding="utf-8"), name
     start = (built / "index.html").read_text(encoding="utf-8")
-    assert all(f"papers/{key}/index.html" in start for key in all_papers())
+    assert "Five papers on differential privacy" in start
+    results = (built / "all-results.html").read_text(encoding="utf-8")
+    assert '<div class="finding">\n<strong><a href="dp_sgld.html#' in results
+    assert '<a href="all-results.html">' in (built / "dp_sgld.html").read_text(encoding="utf-8")
+    for key in ("kl_privacy", "dp_sgld", "feature_learning", "lp_fft", "max_information"):
+        assert f"papers/{key}/index.html" in start
+    reference = (built / "reference.html").read_text(encoding="utf-8")
+    for name in re.findall(r"^::: (\S+)", (DOCS / "reference.md").read_text(), re.M):
+        assert f'id="{name}"' in reference, name
     shown = (built / "notebooks" / "counterexample.html").read_text(encoding="utf-8")
     assert "3.24e+03" in shown

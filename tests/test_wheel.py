@@ -176,6 +176,18 @@ def test_claims_in_a_file_are_checked_by_the_core(core):
     assert code == 0 and "GUARANTEED" in output, errors
 
 
+def test_python_reads_the_core_without_any_extra(core):
+    script = (
+        "import sys; from dpatlas import check_epsilon; "
+        "from dpatlas.privacy import Poisson, epsilon_lower_bound, guarantee, Phase; "
+        "print(guarantee([Phase(Poisson(600, 60), 1.0, 10)], 1e-5, 'add_remove').epsilon); "
+        "assert not {'torch', 'pandas'} & set(sys.modules)"
+    )
+    code, output, errors = run(core, "python", "-c", script)
+    assert code == 0, errors
+    assert 0.5 < float(output) < 20
+
+
 def test_training_in_numpy_is_audited_by_the_core(core):
     text = (ROOT / "docs/audit.md").read_text(encoding="utf-8")
     seeded = ("--premises-only", "--seed", "1")
