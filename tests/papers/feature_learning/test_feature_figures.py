@@ -32,16 +32,6 @@ def show_all(name):
     return show(name, all_records())
 
 
-def test_overlaps_are_those_of_the_runs():
-    record = simulation_record("n")
-    rows = select(show("feature_overlap", [record]).rows, series="private")
-    private = select(record.tables["rows"], features="private", n=500)
-    estimate = mean_estimate([row["overlap"] for row in private])
-    assert rows[0]["value"] == pytest.approx(estimate.value)
-    assert (rows[0]["low"], rows[0]["high"]) == pytest.approx(estimate.interval(0.95))
-    assert rows[0]["cosine"] == pytest.approx(np.mean([row["cosine"] for row in private]))
-
-
 class TestRisk:
     def test_the_rate_is_recovered_along_n_and_epsilon(self):
         rows = select(show_all("feature_risk").rows, part="rate")
@@ -78,16 +68,6 @@ class TestRisk:
         assert row["value"] == pytest.approx(-0.3)
         assert (row["low"], row["high"]) == pytest.approx(estimate.interval(0.95))
 
-    def test_the_power_of_the_theorem_starts_at_the_first_risk_of_a_ladder(self):
-        """eps_p = 1, and degree 2 or 3."""
-        rows = select(show_all("feature_risk").rows, part="theorem")
-        for link, degree in (("mixed", 2), ("odd", 3)):
-            along = select(rows, link=link)
-            first = rate_law({**BASE, "d": 16, "n": 256, "p": 16})
-            expected = [first * (d / 16) ** (-1 / (8 * degree)) for d in SWEEPS["ladder"]]
-            assert [row["d"] for row in along] == SWEEPS["ladder"]
-            assert [row["value"] for row in along] == pytest.approx(expected)
-
     def test_a_crossing_is_found_with_its_number(self):
         shown = show_all("feature_risk")
         along_n = select(shown.rows, part="crossing", link="mixed", axis="n")
@@ -115,32 +95,6 @@ class TestLaws:
         meetings = crossings(at, [2.0, 1.0, 0.5, 2.0], [1.0] * 4)
         assert [x for x, _ in meetings] == pytest.approx([2.0, 4 * math.sqrt(2)])
         assert crossings(at[:2], [2.0, 3.0], [1.0, 1.0]) == crossings([], [], []) == []
-
-
-class TestTable:
-    def test_every_condition_stands_once_whatever_sweeps_hold_it(self):
-        rows = select(show_all("feature_risk_table").rows, part="condition")
-        places = [tuple(row[name] for name in ("link", "d", "n", "p", "epsilon")) for row in rows]
-        assert len(set(places)) == len(places)
-        # Two pairs, 5 of each link but for one of the pairs, of other axes all but the base; of the
-        # ladders on which epsilon falls all but the first step.
-        assert len(places) == 2 + (4 + 5 + 5) + 2 + 2 + 3 + 2 * 3 + 2 * 2
-        assert places[0] == ("mixed", 64, 2000, 128, 2.0)
-
-    def test_means_and_errors_are_those_of_the_runs(self):
-        record = simulation_record("n", values=[1000])
-        (row,) = show("feature_risk_table", [record]).rows
-        for name, features, measure in (
-            ("overlap_private", "private", "overlap"),
-            ("risk_private", "private", "risk_private"),
-            ("risk_random_private", "random", "risk_private"),
-            ("risk_non_private", "nonprivate", "risk"),
-            ("ridge_floor", "private", "risk_floor"),
-        ):
-            found = select(record.tables["rows"], features=features)
-            estimate = mean_estimate([each[measure] for each in found])
-            assert row[f"{name}_mean"] == pytest.approx(estimate.value)
-            assert row[f"{name}_standard_error"] == pytest.approx(estimate.standard_error)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,14 @@
-"""feature_learning's privacy: the records that each layer sees, its noise, the ledger, refusals."""
+"""feature_learning's privacy: the records that each layer sees, its noise, the ledger."""
 
 import math
 import re
 
 import numpy as np
 import pytest
-from feature_small import BASE, drawn, noise_keys, record_of, run, spec_of
+from feature_small import BASE, drawn, record_of, spec_of
 from figure_samples import select
 
 from dpatlas.base.seeds import Noise
-from dpatlas.errors import InputError
 from dpatlas.formulas.feature_learning.rates import gaussian_dp_mu
 from dpatlas_workflow.papers.feature_learning.jobs import layers
 from dpatlas_workflow.papers.feature_learning.jobs import simulation as feature_simulation
@@ -97,8 +96,12 @@ def test_the_second_layer_sees_the_records_of_its_data_set(watched):
         np.testing.assert_array_equal(watched.layers["random-both"], both)
 
 
-def test_the_noise_that_is_added_is_the_one_that_the_record_names(watched):
+def test_the_noise_that_is_added_is_what_the_record_names_and_none_without_privacy(watched):
     facts = watched.facts
+    # By the private step, by the one without privacy, and by the printed one on the sum.
+    plain = layers.first_gradient(DATA.start, DATA.first, None)
+    np.testing.assert_array_equal(watched.stepped[1], plain)
+    np.testing.assert_array_equal(watched.stepped[2], plain * 60)
     added = watched.stepped[0] - layers.first_gradient(DATA.start, DATA.first, facts["matrix_norm"])
     np.testing.assert_allclose(added, facts["matrix_noise"], rtol=1e-5)
     mean = layers.mean_direction(DATA.first, facts["direction_norm"])
@@ -120,12 +123,6 @@ def test_noise_is_sensitivity_over_mu_in_every_release_of_every_arm(watched):
         head = arm["releases"][-1]
         assert head["times"] == 4
         assert head["noise"] == watched.deviations[features]
-
-
-def test_nothing_is_clipped_or_noisy_without_privacy(watched):
-    plain = layers.first_gradient(DATA.start, DATA.first, None)
-    np.testing.assert_array_equal(watched.stepped[1], plain)
-    np.testing.assert_array_equal(watched.stepped[2], plain * 60)
 
 
 def by_hand(number, weights, penalty, shared):
@@ -183,18 +180,3 @@ def test_what_the_assumptions_exclude_is_run_with_a_warning(tmp_path, capfd, cha
     for warning, message in zip(warnings, messages, strict=True):
         assert re.match(message, warning)
         assert warning in said and "\n" not in warning
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"polynomial": [1.0, 1.0]}, "polynomial: found [1.0, 1.0], whose mean"),
-        ({"points": [{**BASE, "n": 5}]}, "n: found 5; allowed: a whole number > d = 5"),
-    ],
-)
-def test_bad_settings_are_refused_by_name_before_any_noise(tmp_path, changes, message):
-    with noise_keys() as keys, pytest.raises(InputError) as caught:
-        run(spec_of(**changes), tmp_path)
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
-    assert not keys and not (tmp_path / "record.json").exists()

@@ -29,7 +29,6 @@ from dpatlas_workflow.papers.feature_learning.jobs.rules import REHEARSED
 from dpatlas_workflow.papers.feature_learning.jobs.simulation import (
     MEASURES,
     SHARED_BY,
-    DrawNetworks,
 )
 
 MU = rates.gaussian_dp_mu(2.0, 1e-5)
@@ -105,14 +104,11 @@ def test_every_condition_has_a_row_of_every_kind_of_features_with_its_measures_i
         )
 
 
-def test_random_features_overlap_as_chance_has_it(sizeable):
+def test_features_are_learned_best_without_noise_worst_by_the_matrix_and_else_by_chance(sizeable):
     chance = math.sqrt(2 / (math.pi * 16))
     for features in ("random", "random-both", "printed"):
         assert mean(sizeable[features], "overlap") == pytest.approx(chance, rel=0.1)
     assert sizeable["random"]["overlap"] == sizeable["random-both"]["overlap"]
-
-
-def test_features_are_learned_best_without_noise_and_worst_by_the_matrix(sizeable):
     order = ("printed", "private", "direction")
     overlaps = [mean(sizeable[features], "overlap") for features in order]
     assert overlaps[0] + 0.1 < overlaps[1] < overlaps[2] - 0.1
@@ -212,14 +208,6 @@ def test_fewer_neurons_have_the_noise_of_the_first_of_more():
     more, fewer = (layers.neurons_noise((5, p), 1, "matrix", normal) for p in (7, 3))
     assert more.shape == (5, 7)
     np.testing.assert_array_equal(fewer, more[:, :3])
-
-
-def test_runs_one_at_a_time_give_the_same_numbers_and_noise(whole, tmp_path):
-    with one_run_at_a_time(), noise_keys() as keys, counted((DrawNetworks, "measured")) as blocks:
-        record = record_of(spec_of(), tmp_path)
-    assert len(blocks) == 6
-    assert record == whole[0]
-    assert sorted(keys) == sorted(whole[1])
 
 
 def test_one_run_at_a_time_is_drawn_once_for_every_epsilon(tmp_path):

@@ -213,12 +213,6 @@ def test_a_block_of_the_linearised_network_joins_to_what_one_job_measures(data_f
     assert together.cut(2).tables == blocks[0].tables
 
 
-def test_a_watched_record_that_there_is_not_is_refused(training_spec, data_folder, tmp_path):
-    for spec in (training_spec(watched=16), linearized_spec(watched=16)):
-        with pytest.raises(InputError, match="watched: found 16; allowed: a position below 16"):
-            run_main(spec, data_folder, tmp_path)
-
-
 def test_linearised_training_without_noise_is_gradient_descent_on_the_linearised_loss():
     """Function space against an explicit parameter vector."""
     draws = np.random.default_rng(1)
@@ -250,9 +244,14 @@ def test_the_monte_carlo_check_of_b_agrees_with_eq_7(data_folder, tmp_path):
         assert abs(row["mean"] - row["B"]) < 5 * row["standard_error"]
 
 
-def test_more_records_than_there_are_are_refused(data_folder, tmp_path):
-    with pytest.raises(InputError, match="n_train: found 99; allowed: at most 12 records"):
-        run_main(linearized_spec(n_train=99), data_folder, tmp_path)
+def test_records_that_there_are_not_are_refused(training_spec, data_folder, tmp_path):
+    for spec, message in (
+        (training_spec(watched=16), "watched: found 16; allowed: a position below 16"),
+        (linearized_spec(watched=16), "watched: found 16; allowed: a position below 16"),
+        (linearized_spec(n_train=99), "n_train: found 99; allowed: at most 12 records"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run_main(spec, data_folder, tmp_path)
 
 
 @pytest.mark.parametrize(("depth", "scale"), [(2, 1.0), (3, 2.0)])

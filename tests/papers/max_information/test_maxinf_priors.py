@@ -17,7 +17,7 @@ from dpatlas.models.mean_field import flat_values
 from dpatlas.privacy.noise import add_noise
 from dpatlas_workflow.papers.max_information.jobs import priors
 from dpatlas_workflow.papers.max_information.records.certificates import CertificatesSpec
-from dpatlas_workflow.papers.max_information.records.certified import DpSgdPrior, IndependentPrior
+from dpatlas_workflow.papers.max_information.records.certified import DpSgdPrior
 
 TWINS = [DpSgdPrior(kind=kind, **small.TUPLE) for kind in ("dp-sgd", "noise-only")]
 
@@ -119,11 +119,7 @@ def test_tuples_samplers_and_runs_have_noise_of_their_own():
 
 def test_a_priors_ledger_is_that_of_its_training_and_says_that_kappa_is_paid(data):
     entry = priors.prior_ledger(TWINS[0], N, 0.01, delta=1e-5, noise_source="keyed")
-    assert entry["paid"] == priors.PAID and "kappa" in priors.PAID and "not epsilon" in priors.PAID
     assert entry["kappa"]["optimised"] == float(kappa(8, 0.1, 1.0, 3, 1, 0.01)) > 0
-    assert (entry["noise_multiplier"], entry["clip"]) == (pytest.approx(10.0), 0.1)
-    assert entry["sampler"]["name"] == "shuffled" and entry["steps"] == 3
-    assert "replace one" in entry["neighbour_relation"]
     _, training = trained(TWINS[0], data)
     (phase,) = training.ran.phases
     assert (entry["steps"], entry["noise_multiplier"]) == (phase.steps, phase.noise_multiplier)
@@ -132,10 +128,6 @@ def test_a_priors_ledger_is_that_of_its_training_and_says_that_kappa_is_paid(dat
     # An epoch is floor(n / m) disjoint batches.
     phase = priors.phase_of(TWINS[0].model_copy(update={"m": 7, "E": 3}), N)
     assert (phase.sampler.name, phase.sampler.batch, phase.steps) == ("shuffled", 7, 3 * (N // 7))
-    # Only a centre that saw records has a price.
-    for prior in (IndependentPrior(kind="independent"), TWINS[1]):
-        forms = ("optimised", "explicit", "tight", "repaired", "rigorous")
-        assert [priors.kappa_of(prior, form, N, 0.01) for form in forms] == [0.0] * 5
 
 
 def declared(**changes):
