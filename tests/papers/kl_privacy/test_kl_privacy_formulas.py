@@ -38,24 +38,6 @@ def test_constants_are_the_products_over_layers(init, d, m, L, o):
     assert theorems.lazy_distance(init, d, m, L, 20) == pytest.approx(R, rel=1e-9)
 
 
-@given(
-    relation=st.sampled_from(["remove", "add", "simple"]),
-    g=st.lists(st.floats(-100, 100), min_size=3, max_size=3),
-    gbar=st.lists(st.floats(-100, 100), min_size=3, max_size=3),
-    n=st.integers(2, 10**6),
-)
-def test_neighbour_gap_is_the_norm_of_a_difference_of_means(relation, g, gbar, n):
-    g, gbar = np.array(g), np.array(gbar)
-    neighbour_mean = {
-        "remove": (n * gbar - g) / (n - 1),
-        "add": (n * gbar + g) / (n + 1),
-        "simple": gbar - g / n,
-    }[relation]
-    gap = theorems.neighbour_gap(relation, n, g @ g, gbar @ gbar, g @ gbar)
-    scale = (g @ g + gbar @ gbar) / n**2
-    assert gap == pytest.approx(np.sum((gbar - neighbour_mean) ** 2), abs=1e-6 * scale)
-
-
 @given(T=st.floats(1e-12, 1e-3), beta=st.floats(1e-3, 3))
 def test_drift_integral_keeps_its_digits_for_short_times(T, beta):
     """(e^x - 1 - x) is x^2 / 2 to first order in x = (2 + beta^2) T."""
