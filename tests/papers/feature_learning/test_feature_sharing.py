@@ -125,34 +125,21 @@ def test_noise_is_sensitivity_over_mu_in_every_release_of_every_arm(watched):
         assert head["noise"] == watched.deviations[features]
 
 
-def by_hand(number, weights, penalty, shared):
-    """Risks of descent over 4 steps and of ridge on the weights (d, p) of run `number`."""
-    records = DATA.first if shared else DATA.second
-    weights = weights / np.linalg.norm(weights, axis=0)
-    phi, phi_test = (
-        np.tanh(x[number].astype(float) @ weights + DATA.start.biases[number])
-        for x in (records.x, DATA.test.x)
-    )
-    y, y_test = records.y[number].astype(float), DATA.test.y[number]
-    a = np.zeros(6)
-    for _ in range(4):
-        a -= 2 * (phi.T @ (phi @ a - y) / len(y) + penalty * a) / (6 + penalty)
-    ridge = np.linalg.solve(phi.T @ phi / len(y) + penalty * np.eye(6), phi.T @ y / len(y))
-    return [np.mean((phi_test @ head - y_test) ** 2) for head in (a, ridge)]
-
-
-def test_risks_without_privacy_are_those_of_a_plain_computation(watched):
-    rows = watched.record["metrics"]["rows"]
+def test_risks_without_privacy_are_those_of_descent_and_of_ridge_on_the_weights(watched):
+    records = DATA.first if is_shared(watched) else DATA.second
     gradient = layers.first_gradient(DATA.start, DATA.first, None)
     moved = DATA.start.weights - watched.facts["rate"] * gradient
     for features, weights in (("random", DATA.start.weights), ("nonprivate", moved)):
-        for number in range(2):
-            (row,) = select(rows, features=features, run=number)
-            risks = [row[name] for name in ("risk", "risk_floor")]
-            expected = by_hand(
-                number, weights[number], watched.facts["penalty"], is_shared(watched)
-            )
-            np.testing.assert_allclose(risks, expected, rtol=1e-3)
+        weights = weights / np.linalg.norm(weights, axis=1, keepdims=True)
+        phi, tested = (
+            np.tanh(x @ weights + DATA.start.biases[:, None]) for x in (records.x, DATA.test.x)
+        )
+        layer = layers.SecondLayer(phi, records.y, watched.facts["penalty"])
+        rows = select(watched.record["metrics"]["rows"], features=features)
+        for name, heads in (("risk", layer.descend(4)), ("risk_floor", layer.ridge())):
+            errors = (tested @ heads[:, :, None])[:, :, 0] - DATA.test.y
+            expected = np.square(errors).mean(axis=1)
+            np.testing.assert_allclose([row[name] for row in rows], expected, rtol=1e-3)
 
 
 def test_the_ledger_says_who_is_whose_neighbour_and_how_the_layers_add(watched):

@@ -16,18 +16,6 @@ widths = st.integers(1, 5000)
 depths = st.integers(2, 60)
 
 
-def test_layer_variances_are_the_rows_of_table_1():
-    d, m, L, o = 7, 5, 4, 3
-    expected = {
-        "lecun": [1 / 7, 1 / 5, 1 / 5, 1 / 5],
-        "he": [2 / 7, 2 / 5, 2 / 5, 2 / 5],
-        "ntk": [2 / 5, 2 / 5, 2 / 5, 1 / 3],
-        "xavier": [2 / 12, 2 / 10, 2 / 10, 2 / 8],
-    }
-    for init in theorems.INITS:
-        np.testing.assert_allclose(theorems.layer_variances(init, d, m, L, o), expected[init])
-
-
 @given(init=inits, d=widths, m=widths, L=depths, o=widths)
 def test_constants_are_the_products_over_layers(init, d, m, L, o):
     beta = theorems.layer_variances(init, d, m, L, o)

@@ -70,13 +70,6 @@ def test_kl_inverse_at_the_ends(q, c, expected):
     assert expected <= found <= 1
 
 
-def test_theorem_2_is_a_single_prior_at_half_of_delta():
-    n, delta, kl, kappa = 60_000, 0.05, 5020.0, 42.0
-    single = certificates.certificate_exponent(kl, kappa, n, 1, 1, delta, 0.0, delta / 2)
-    assert single == pytest.approx((kl + kappa + math.log(4 * math.sqrt(n) / delta)) / n, rel=1e-13)
-    assert single >= (kl + kappa + math.log(4 * math.sqrt(n) / delta)) / n
-
-
 @given(
     kl=st.floats(0, 1e6),
     n=st.integers(1, 10**9),

@@ -52,9 +52,9 @@ def sums_of(prior, data, **keys):
     return torch.stack(found)
 
 
-def noise_of(step, repetition=0):
+def noise_of(step, scale, repetition):
     parts = {name: torch.zeros_like(value) for name, value in network().named_parameters()}
-    add_noise(parts, 1.0, Noise("spec", "keyed"), repetition=repetition, step=step)
+    add_noise(parts, scale, Noise("spec", "keyed"), repetition=repetition, step=step)
     return torch.cat([part.flatten() for part in parts.values()])
 
 
@@ -69,29 +69,20 @@ def clipped_sum(model, x, labels, zeta):
     return total
 
 
-def test_a_step_is_the_sum_of_clipped_gradients_plus_the_keyed_noise_over_m(data):
-    prior = DpSgdPrior(kind="dp-sgd", zeta=0.1, sigma=0.7, m=N, E=1, lr=2.0)
-    expected = clipped_sum(network(), *data, zeta=0.1) + 0.7 * noise_of(0).double()
-    (released,) = sums_of(prior, data)
-    np.testing.assert_allclose(released.numpy(), expected.numpy(), atol=1e-5)
-    centre, _ = trained(prior, data)
-    by_hand = flat_values(network()).double() - 2.0 / N * expected
-    np.testing.assert_allclose(centre.numpy(), by_hand.numpy(), atol=1e-5)
-
-
-def test_noise_only_releases_the_noise_of_its_twin_bit_for_bit(data):
-    dp_sgd, noise_only = TWINS
-    repetition = priors.repetition_of(declared(), dp_sgd, N, 1)
-    assert repetition == priors.repetition_of(declared(), noise_only, N, 1)
-    alone = sums_of(noise_only, data, repetition=repetition)
+def test_noise_only_releases_the_noise_of_its_twin_which_adds_its_clipped_gradients(data):
+    assert len({priors.repetition_of(declared(), twin, N, 1) for twin in TWINS}) == 1
+    dp_sgd, noise_only = (twin.model_copy(update={"sigma": 0.5}) for twin in TWINS)
+    both, alone = (sums_of(prior, data, repetition=5) for prior in (dp_sgd, noise_only))
     assert len(alone) == 3
     for step, released in enumerate(alone):
-        assert torch.equal(released, noise_of(step, repetition))
-    # The twin's first step adds its signal to that.
-    batch = priors.phase_of(dp_sgd, N).sampler.batch_indices(Noise("spec", "keyed"), repetition, 0)
+        assert torch.equal(released, noise_of(step, 0.5, 5))
+    batch = priors.phase_of(dp_sgd, N).sampler.batch_indices(Noise("spec", "keyed"), 5, 0)
     signal = clipped_sum(network(), data[0][batch], data[1][batch], 0.1)
-    both = sums_of(dp_sgd, data, repetition=repetition)[0]
-    np.testing.assert_allclose((both - alone[0]).numpy(), signal.numpy(), atol=1e-5)
+    np.testing.assert_allclose((both[0] - alone[0]).numpy(), signal.numpy(), atol=1e-5)
+    # A step is the rate over m times the sum.
+    centre, _ = trained(dp_sgd, data, repetition=5)
+    expected = flat_values(network()) - 2.0 / 8 * both.sum(0)
+    np.testing.assert_allclose(centre.numpy(), expected.numpy(), atol=1e-5)
 
 
 def test_noise_only_sees_no_record(data):
