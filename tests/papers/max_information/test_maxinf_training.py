@@ -175,10 +175,14 @@ def test_clamped_log_probabilities_have_no_gradient():
         assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
 
 
-@pytest.mark.parametrize("objective", get_args(Objective))
-def test_a_posterior_in_a_stack_is_the_one_that_is_trained_alone(objective):
-    given = {"objective": objective, "loss": "bounded", "lr": 0.01, "epochs": 2}
-    stacked = training(**given)
+@pytest.mark.parametrize(
+    ("name", "objective"),
+    [*(("mlp", objective) for objective in get_args(Objective)), ("bayes-cnn9", "flambda")],
+)
+def test_a_posterior_in_a_stack_is_the_one_that_is_trained_alone(name, objective):
+    given = {"name": name, "objective": objective, "loss": "bounded", "lr": 0.01}
+    stack, given["epochs"] = ((0, 1, 2), 2) if name == "mlp" else ((0, 1), 1)
+    stacked = training(**given, stack=stack)
     together = stacked.run()
     for number, law in enumerate(together):
         one = training(**given, stack=(number,))
