@@ -2,10 +2,20 @@
 
 import math
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
-from feature_records import simulation_record
+from feature_records import (
+    BASE,
+    R0,
+    RANDOM_RISK,
+    SWEEPS,
+    C,
+    all_records,
+    rate_law,
+    simulation_record,
+)
 from figure_samples import drawn, maker, select, shown_rows
 
 from dpatlas_workflow.papers.feature_learning.figures.laws import crossings, fitted
@@ -14,6 +24,24 @@ from dpatlas_workflow.statistics import mean_estimate
 
 def show(name, records):
     return maker(name)(records, {})
+
+
+@cache
+def shown_risk():
+    """Drawn once, for tests that only look at it."""
+    return show("feature_risk", all_records())
+
+
+def test_the_rate_is_recovered_along_n_and_epsilon():
+    rows = select(shown_risk().rows, part="rate")
+    assert {(row["link"], row["axis"]) for row in rows} == {
+        ("mixed", "n"),
+        ("odd", "n"),
+        ("mixed", "epsilon"),
+    }
+    for row in rows:
+        assert (row["R0"], row["c"]) == pytest.approx((R0, C))
+        assert row["value"] == pytest.approx(rate_law(row))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +65,28 @@ def test_slopes_are_fitted_run_by_run():
     estimate = mean_estimate(exponents)
     assert row["value"] == pytest.approx(-0.3)
     assert (row["low"], row["high"]) == pytest.approx(estimate.interval(0.95))
+
+
+def test_the_power_of_the_theorem_starts_at_the_first_risk_of_a_ladder():
+    """eps_p = 1, and degree 2 or 3."""
+    rows = select(shown_risk().rows, part="theorem")
+    for link, degree in (("mixed", 2), ("odd", 3)):
+        along = select(rows, link=link)
+        first = rate_law({**BASE, "d": 16, "n": 256, "p": 16})
+        expected = [first * (d / 16) ** (-1 / (8 * degree)) for d in SWEEPS["ladder"]]
+        assert [row["d"] for row in along] == SWEEPS["ladder"]
+        assert [row["value"] for row in along] == pytest.approx(expected)
+
+
+def test_a_crossing_is_found_with_its_number():
+    shown = shown_risk()
+    along_n = select(shown.rows, part="crossing", link="mixed", axis="n")
+    along_epsilon = select(shown.rows, part="crossing", axis="epsilon")
+    for (row,), axis in ((along_n, "n"), (along_epsilon, "epsilon")):
+        assert row["value"] == pytest.approx(RANDOM_RISK)
+        below = max(value for value in SWEEPS[axis] if value < row[axis])
+        above = min(value for value in SWEEPS[axis] if value > row[axis])
+        assert rate_law({**BASE, axis: below}) > RANDOM_RISK > rate_law({**BASE, axis: above})
 
 
 def test_the_fit_is_that_of_least_squares_with_numbers_that_are_not_negative():
