@@ -27,120 +27,84 @@ def show(name, records):
 
 
 @cache
-def show_all(name):
+def shown_risk():
     """Drawn once, for tests that only look at it."""
-    return show(name, all_records())
+    return show("feature_risk", all_records())
 
 
-def test_overlaps_are_those_of_the_runs():
+def test_the_rate_is_recovered_along_n_and_epsilon():
+    rows = select(shown_risk().rows, part="rate")
+    assert {(row["link"], row["axis"]) for row in rows} == {
+        ("mixed", "n"),
+        ("odd", "n"),
+        ("mixed", "epsilon"),
+    }
+    for row in rows:
+        assert (row["R0"], row["c"]) == pytest.approx((R0, C))
+        assert row["value"] == pytest.approx(rate_law(row))
+
+
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [("rate", {"values": [1000, 2000]}), ("crossing", {"private": lambda point: 0.4})],
+    ids=["too few points", "no meeting"],
+)
+def test_laws_that_do_not_apply_are_left_out(part, changes):
+    shown = show("feature_risk", [simulation_record("n", **changes)])
+    assert not select(shown.rows, part=part)
+
+
+def test_slopes_are_fitted_run_by_run():
     record = simulation_record("n")
-    rows = select(show("feature_overlap", [record]).rows, series="private")
-    private = select(record.tables["rows"], features="private", n=500)
-    estimate = mean_estimate([row["overlap"] for row in private])
-    assert rows[0]["value"] == pytest.approx(estimate.value)
-    assert (rows[0]["low"], rows[0]["high"]) == pytest.approx(estimate.interval(0.95))
-    assert rows[0]["cosine"] == pytest.approx(np.mean([row["cosine"] for row in private]))
+    exponents = (-0.1, -0.2, -0.6)
+    for row in select(record.tables["rows"], features="private"):
+        row["risk_private"] = row["n"] ** exponents[row["run"]]
+    shown = show("feature_risk", [record])
+    (row,) = select(shown.rows, part="slope", series="private")
+    assert (row["least"], row["most"], row["points"]) == (500, 20_000, 5)
+    estimate = mean_estimate(exponents)
+    assert row["value"] == pytest.approx(-0.3)
+    assert (row["low"], row["high"]) == pytest.approx(estimate.interval(0.95))
 
 
-class TestRisk:
-    def test_the_rate_is_recovered_along_n_and_epsilon(self):
-        rows = select(show_all("feature_risk").rows, part="rate")
-        assert {(row["link"], row["axis"]) for row in rows} == {
-            ("mixed", "n"),
-            ("odd", "n"),
-            ("mixed", "epsilon"),
-        }
-        for row in rows:
-            assert (row["R0"], row["c"]) == pytest.approx((R0, C))
-            assert row["value"] == pytest.approx(rate_law(row))
-
-    @pytest.mark.parametrize(
-        ("part", "axis", "changes"),
-        [
-            ("rate", "n", {"values": [1000, 2000]}),
-            ("crossing", "n", {"private": lambda point: 0.4}),
-        ],
-        ids=["too few points", "no meeting"],
-    )
-    def test_laws_that_do_not_apply_are_left_out(self, part, axis, changes):
-        shown = show("feature_risk", [simulation_record(axis, **changes)])
-        assert not select(shown.rows, part=part)
-
-    def test_slopes_are_fitted_run_by_run(self):
-        record = simulation_record("n")
-        exponents = (-0.1, -0.2, -0.6)
-        for row in select(record.tables["rows"], features="private"):
-            row["risk_private"] = row["n"] ** exponents[row["run"]]
-        shown = show("feature_risk", [record])
-        (row,) = select(shown.rows, part="slope", series="private")
-        assert (row["least"], row["most"], row["points"]) == (500, 20_000, 5)
-        estimate = mean_estimate(exponents)
-        assert row["value"] == pytest.approx(-0.3)
-        assert (row["low"], row["high"]) == pytest.approx(estimate.interval(0.95))
-
-    def test_the_power_of_the_theorem_starts_at_the_first_risk_of_a_ladder(self):
-        """eps_p = 1, and degree 2 or 3."""
-        rows = select(show_all("feature_risk").rows, part="theorem")
-        for link, degree in (("mixed", 2), ("odd", 3)):
-            along = select(rows, link=link)
-            first = rate_law({**BASE, "d": 16, "n": 256, "p": 16})
-            expected = [first * (d / 16) ** (-1 / (8 * degree)) for d in SWEEPS["ladder"]]
-            assert [row["d"] for row in along] == SWEEPS["ladder"]
-            assert [row["value"] for row in along] == pytest.approx(expected)
-
-    def test_a_crossing_is_found_with_its_number(self):
-        shown = show_all("feature_risk")
-        along_n = select(shown.rows, part="crossing", link="mixed", axis="n")
-        along_epsilon = select(shown.rows, part="crossing", axis="epsilon")
-        for (row,), axis in ((along_n, "n"), (along_epsilon, "epsilon")):
-            assert row["value"] == pytest.approx(RANDOM_RISK)
-            below = max(value for value in SWEEPS[axis] if value < row[axis])
-            above = min(value for value in SWEEPS[axis] if value > row[axis])
-            assert rate_law({**BASE, axis: below}) > RANDOM_RISK > rate_law({**BASE, axis: above})
+def test_the_power_of_the_theorem_starts_at_the_first_risk_of_a_ladder():
+    """eps_p = 1, and degree 2 or 3."""
+    rows = select(shown_risk().rows, part="theorem")
+    for link, degree in (("mixed", 2), ("odd", 3)):
+        along = select(rows, link=link)
+        first = rate_law({**BASE, "d": 16, "n": 256, "p": 16})
+        expected = [first * (d / 16) ** (-1 / (8 * degree)) for d in SWEEPS["ladder"]]
+        assert [row["d"] for row in along] == SWEEPS["ladder"]
+        assert [row["value"] for row in along] == pytest.approx(expected)
 
 
-class TestLaws:
-    def test_the_fit_is_that_of_least_squares_with_numbers_that_are_not_negative(self):
-        rates, risks = [0.1, 0.5, 1.0, 3.0], [0.31, 0.55, 0.82, 1.79]
-        assert fitted(rates, risks) == pytest.approx(np.polyfit(rates, risks, 1)[::-1])
-        rates, risks = np.array([0.5, 1.0, 2.0]), np.array([0.1, 0.9, 2.1])
-        through_zero = rates @ risks / (rates @ rates)
-        assert fitted(rates, risks) == pytest.approx((0, through_zero))
-
-    def test_every_crossing_counts_and_one_at_a_point_once(self):
-        at = [1, 10, 100]
-        (meeting,) = crossings(at, [4 / x for x in at], [x**0.5 / 2 for x in at])
-        assert meeting == pytest.approx((4.0, 1.0))
-        at = [1.0, 2.0, 4.0, 8.0]
-        meetings = crossings(at, [2.0, 1.0, 0.5, 2.0], [1.0] * 4)
-        assert [x for x, _ in meetings] == pytest.approx([2.0, 4 * math.sqrt(2)])
-        assert crossings(at[:2], [2.0, 3.0], [1.0, 1.0]) == crossings([], [], []) == []
+def test_a_crossing_is_found_with_its_number():
+    shown = shown_risk()
+    along_n = select(shown.rows, part="crossing", link="mixed", axis="n")
+    along_epsilon = select(shown.rows, part="crossing", axis="epsilon")
+    for (row,), axis in ((along_n, "n"), (along_epsilon, "epsilon")):
+        assert row["value"] == pytest.approx(RANDOM_RISK)
+        below = max(value for value in SWEEPS[axis] if value < row[axis])
+        above = min(value for value in SWEEPS[axis] if value > row[axis])
+        assert rate_law({**BASE, axis: below}) > RANDOM_RISK > rate_law({**BASE, axis: above})
 
 
-class TestTable:
-    def test_every_condition_stands_once_whatever_sweeps_hold_it(self):
-        rows = select(show_all("feature_risk_table").rows, part="condition")
-        places = [tuple(row[name] for name in ("link", "d", "n", "p", "epsilon")) for row in rows]
-        assert len(set(places)) == len(places)
-        # Two pairs, 5 of each link but for one of the pairs, of other axes all but the base; of the
-        # ladders on which epsilon falls all but the first step.
-        assert len(places) == 2 + (4 + 5 + 5) + 2 + 2 + 3 + 2 * 3 + 2 * 2
-        assert places[0] == ("mixed", 64, 2000, 128, 2.0)
+def test_the_fit_is_that_of_least_squares_with_numbers_that_are_not_negative():
+    rates, risks = [0.1, 0.5, 1.0, 3.0], [0.31, 0.55, 0.82, 1.79]
+    assert fitted(rates, risks) == pytest.approx(np.polyfit(rates, risks, 1)[::-1])
+    rates, risks = np.array([0.5, 1.0, 2.0]), np.array([0.1, 0.9, 2.1])
+    through_zero = rates @ risks / (rates @ rates)
+    assert fitted(rates, risks) == pytest.approx((0, through_zero))
 
-    def test_means_and_errors_are_those_of_the_runs(self):
-        record = simulation_record("n", values=[1000])
-        (row,) = show("feature_risk_table", [record]).rows
-        for name, features, measure in (
-            ("overlap_private", "private", "overlap"),
-            ("risk_private", "private", "risk_private"),
-            ("risk_random_private", "random", "risk_private"),
-            ("risk_non_private", "nonprivate", "risk"),
-            ("ridge_floor", "private", "risk_floor"),
-        ):
-            found = select(record.tables["rows"], features=features)
-            estimate = mean_estimate([each[measure] for each in found])
-            assert row[f"{name}_mean"] == pytest.approx(estimate.value)
-            assert row[f"{name}_standard_error"] == pytest.approx(estimate.standard_error)
+
+def test_every_crossing_counts_and_one_at_a_point_once():
+    at = [1, 10, 100]
+    (meeting,) = crossings(at, [4 / x for x in at], [x**0.5 / 2 for x in at])
+    assert meeting == pytest.approx((4.0, 1.0))
+    at = [1.0, 2.0, 4.0, 8.0]
+    meetings = crossings(at, [2.0, 1.0, 0.5, 2.0], [1.0] * 4)
+    assert [x for x, _ in meetings] == pytest.approx([2.0, 4 * math.sqrt(2)])
+    assert crossings(at[:2], [2.0, 3.0], [1.0, 1.0]) == crossings([], [], []) == []
 
 
 @pytest.mark.parametrize(

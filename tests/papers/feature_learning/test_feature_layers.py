@@ -15,7 +15,6 @@ from dpatlas_workflow.papers.feature_learning.jobs.layers import (
     normalised,
     released_direction,
     released_gradient,
-    stepped,
 )
 
 DRAWN = drawn()
@@ -45,20 +44,14 @@ def norms_of(matrices):
     return np.sqrt((matrices**2).sum(axis=(2, 3)))
 
 
-def test_the_mean_gradient_and_every_record_s_norm_are_autograd_s(explicit):
-    mean = first_gradient(START, RECORDS, None)
-    np.testing.assert_allclose(mean, explicit.mean(axis=1), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(first_norms(START, RECORDS), norms_of(explicit), rtol=1e-4)
-
-
-def test_every_record_is_clipped_by_itself(explicit):
+def test_every_record_s_gradient_is_autograd_s_and_clipped_by_itself(explicit):
     norms = norms_of(explicit)
+    np.testing.assert_allclose(first_norms(START, RECORDS), norms, rtol=1e-4)
     assert (norms > CLIP).any(axis=1).all() and (norms < CLIP).any(axis=1).all()
     clipped = explicit * np.minimum(1, CLIP / norms)[:, :, None, None]
-    gradient = first_gradient(START, RECORDS, CLIP)
-    np.testing.assert_allclose(gradient, clipped.mean(axis=1), rtol=1e-4, atol=1e-6)
-    unclipped = first_gradient(START, RECORDS, 1e9)
-    np.testing.assert_array_equal(unclipped, first_gradient(START, RECORDS, None))
+    for clip, expected in ((None, explicit), (1e9, explicit), (CLIP, clipped)):
+        gradient = first_gradient(START, RECORDS, clip)
+        np.testing.assert_allclose(gradient, expected.mean(axis=1), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("size", "clip"), [(7, CLIP), (39, None)])
@@ -68,14 +61,10 @@ def test_blocks_of_records_change_nothing(monkeypatch, size, clip):
     np.testing.assert_allclose(first_gradient(START, RECORDS, clip), whole, rtol=1e-4, atol=1e-7)
 
 
-def test_a_step_ends_in_columns_of_unit_norm_along_the_moved_neurons():
-    gradient = first_gradient(START, RECORDS, None)
-    weights = stepped(START, gradient, 3.0)
-    np.testing.assert_allclose(np.linalg.norm(weights, axis=1), 1, rtol=1e-6)
-    moved = START.weights - 3.0 * gradient
-    np.testing.assert_allclose(weights * np.linalg.norm(moved, axis=1)[:, None], moved, atol=1e-5)
+def test_neurons_of_any_length_are_normalised():
     large = 1e30 * START.weights
     np.testing.assert_allclose(normalised(large), normalised(START.weights), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(normalised(large), axis=1), 1, rtol=1e-6)
 
 
 def test_the_direction_is_the_mean_of_clipped_y_x():
@@ -151,24 +140,18 @@ def loop(layer, steps, max_norm=np.inf):
     return np.stack(heads)
 
 
-def test_descent_is_a_plain_loop_and_without_noise_and_clip_private_descent_is_too():
+def test_descent_is_a_plain_loop_that_clips_every_record_s_gradient_and_counts_those_it_did():
     layer = second()
     np.testing.assert_allclose(layer.descend(25), loop(layer, 25), atol=1e-6)
-    head, clipped = layer.descend_privately(25, 1e9, 0.0, no_noise, "head")
-    np.testing.assert_allclose(head, layer.descend(25), atol=1e-5)
-    assert not clipped.any()
-
-
-def test_private_descent_clips_every_record_s_gradient_and_counts_those_it_did():
-    layer = second()
     clip = float(np.median(layer.norms_at_zero()))
-    head, _ = layer.descend_privately(5, clip, 0.0, no_noise, "head")
-    np.testing.assert_allclose(head, loop(layer, 5, clip), atol=1e-5)
-    assert np.abs(head - layer.descend(5)).max() > 1e-3
+    for max_norm, share in ((1e9, 0), (clip, None), (1e-9, 1)):
+        head, clipped = layer.descend_privately(5, max_norm, 0.0, no_noise, "head")
+        np.testing.assert_allclose(head, loop(layer, 5, max_norm), atol=1e-5)
+        if share is not None:
+            np.testing.assert_allclose(clipped, share)
+    assert np.abs(loop(layer, 5, clip) - loop(layer, 5)).max() > 1e-3
     _, clipped = layer.descend_privately(1, clip, 0.0, no_noise, "head")
     np.testing.assert_allclose(clipped, (layer.norms_at_zero() > clip).mean(axis=1))
-    _, clipped = layer.descend_privately(3, 1e-9, 0.0, no_noise, "head")
-    np.testing.assert_allclose(clipped, 1)
 
 
 def test_every_step_adds_its_own_noise_of_the_given_deviation():
@@ -195,15 +178,6 @@ def test_all_iterates_follow_from_the_noisy_means_that_are_seen():
         a = a - layer.rate * (mean + 2 * layer.penalty * a)
     assert len(seen) == 3
     np.testing.assert_allclose(head, a, rtol=1e-6)
-
-
-def test_ridge_solves_the_normal_equations_and_is_where_descent_ends():
-    layer = second()
-    phi, y, a = layer.phi.astype(float), layer.y.astype(float), layer.ridge()
-    residuals = np.einsum("rnp,rp->rn", phi, a) - y
-    slope = np.einsum("rn,rnp->rp", residuals, phi) / N + layer.penalty * a
-    np.testing.assert_allclose(slope, 0, atol=1e-6)
-    np.testing.assert_allclose(layer.descend(3000), a, atol=1e-5)
 
 
 @pytest.mark.parametrize("penalty", [1e-3, 1.0, 100.0])

@@ -1,15 +1,14 @@
-"""feature_learning's privacy: the records that each layer sees, its noise, the ledger, refusals."""
+"""feature_learning's privacy: the records that each layer sees, its noise, the ledger."""
 
 import math
 import re
 
 import numpy as np
 import pytest
-from feature_small import BASE, drawn, noise_keys, record_of, run, spec_of
+from feature_small import BASE, drawn, record_of, spec_of
 from figure_samples import select
 
 from dpatlas.base.seeds import Noise
-from dpatlas.errors import InputError
 from dpatlas.formulas.feature_learning.rates import gaussian_dp_mu
 from dpatlas_workflow.papers.feature_learning.jobs import layers
 from dpatlas_workflow.papers.feature_learning.jobs import simulation as feature_simulation
@@ -97,8 +96,12 @@ def test_the_second_layer_sees_the_records_of_its_data_set(watched):
         np.testing.assert_array_equal(watched.layers["random-both"], both)
 
 
-def test_the_noise_that_is_added_is_the_one_that_the_record_names(watched):
+def test_the_noise_that_is_added_is_what_the_record_names_and_none_without_privacy(watched):
     facts = watched.facts
+    # By the private step, by the one without privacy, and by the printed one on the sum.
+    plain = layers.first_gradient(DATA.start, DATA.first, None)
+    np.testing.assert_array_equal(watched.stepped[1], plain)
+    np.testing.assert_array_equal(watched.stepped[2], plain * 60)
     added = watched.stepped[0] - layers.first_gradient(DATA.start, DATA.first, facts["matrix_norm"])
     np.testing.assert_allclose(added, facts["matrix_noise"], rtol=1e-5)
     mean = layers.mean_direction(DATA.first, facts["direction_norm"])
@@ -122,40 +125,21 @@ def test_noise_is_sensitivity_over_mu_in_every_release_of_every_arm(watched):
         assert head["noise"] == watched.deviations[features]
 
 
-def test_nothing_is_clipped_or_noisy_without_privacy(watched):
-    plain = layers.first_gradient(DATA.start, DATA.first, None)
-    np.testing.assert_array_equal(watched.stepped[1], plain)
-    np.testing.assert_array_equal(watched.stepped[2], plain * 60)
-
-
-def by_hand(number, weights, penalty, shared):
-    """Risks of descent over 4 steps and of ridge on the weights (d, p) of run `number`."""
-    records = DATA.first if shared else DATA.second
-    weights = weights / np.linalg.norm(weights, axis=0)
-    phi, phi_test = (
-        np.tanh(x[number].astype(float) @ weights + DATA.start.biases[number])
-        for x in (records.x, DATA.test.x)
-    )
-    y, y_test = records.y[number].astype(float), DATA.test.y[number]
-    a = np.zeros(6)
-    for _ in range(4):
-        a -= 2 * (phi.T @ (phi @ a - y) / len(y) + penalty * a) / (6 + penalty)
-    ridge = np.linalg.solve(phi.T @ phi / len(y) + penalty * np.eye(6), phi.T @ y / len(y))
-    return [np.mean((phi_test @ head - y_test) ** 2) for head in (a, ridge)]
-
-
-def test_risks_without_privacy_are_those_of_a_plain_computation(watched):
-    rows = watched.record["metrics"]["rows"]
+def test_risks_without_privacy_are_those_of_descent_and_of_ridge_on_the_weights(watched):
+    records = DATA.first if is_shared(watched) else DATA.second
     gradient = layers.first_gradient(DATA.start, DATA.first, None)
     moved = DATA.start.weights - watched.facts["rate"] * gradient
     for features, weights in (("random", DATA.start.weights), ("nonprivate", moved)):
-        for number in range(2):
-            (row,) = select(rows, features=features, run=number)
-            risks = [row[name] for name in ("risk", "risk_floor")]
-            expected = by_hand(
-                number, weights[number], watched.facts["penalty"], is_shared(watched)
-            )
-            np.testing.assert_allclose(risks, expected, rtol=1e-3)
+        weights = weights / np.linalg.norm(weights, axis=1, keepdims=True)
+        phi, tested = (
+            np.tanh(x @ weights + DATA.start.biases[:, None]) for x in (records.x, DATA.test.x)
+        )
+        layer = layers.SecondLayer(phi, records.y, watched.facts["penalty"])
+        rows = select(watched.record["metrics"]["rows"], features=features)
+        for name, heads in (("risk", layer.descend(4)), ("risk_floor", layer.ridge())):
+            errors = (tested @ heads[:, :, None])[:, :, 0] - DATA.test.y
+            expected = np.square(errors).mean(axis=1)
+            np.testing.assert_allclose([row[name] for row in rows], expected, rtol=1e-3)
 
 
 def test_the_ledger_says_who_is_whose_neighbour_and_how_the_layers_add(watched):
@@ -183,18 +167,3 @@ def test_what_the_assumptions_exclude_is_run_with_a_warning(tmp_path, capfd, cha
     for warning, message in zip(warnings, messages, strict=True):
         assert re.match(message, warning)
         assert warning in said and "\n" not in warning
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"polynomial": [1.0, 1.0]}, "polynomial: found [1.0, 1.0], whose mean"),
-        ({"points": [{**BASE, "n": 5}]}, "n: found 5; allowed: a whole number > d = 5"),
-    ],
-)
-def test_bad_settings_are_refused_by_name_before_any_noise(tmp_path, changes, message):
-    with noise_keys() as keys, pytest.raises(InputError) as caught:
-        run(spec_of(**changes), tmp_path)
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
-    assert not keys and not (tmp_path / "record.json").exists()

@@ -29,7 +29,6 @@ from dpatlas_workflow.papers.feature_learning.jobs.rules import REHEARSED
 from dpatlas_workflow.papers.feature_learning.jobs.simulation import (
     MEASURES,
     SHARED_BY,
-    DrawNetworks,
 )
 
 MU = rates.gaussian_dp_mu(2.0, 1e-5)
@@ -105,14 +104,11 @@ def test_every_condition_has_a_row_of_every_kind_of_features_with_its_measures_i
         )
 
 
-def test_random_features_overlap_as_chance_has_it(sizeable):
+def test_features_are_learned_best_without_noise_worst_by_the_matrix_and_else_by_chance(sizeable):
     chance = math.sqrt(2 / (math.pi * 16))
     for features in ("random", "random-both", "printed"):
         assert mean(sizeable[features], "overlap") == pytest.approx(chance, rel=0.1)
     assert sizeable["random"]["overlap"] == sizeable["random-both"]["overlap"]
-
-
-def test_features_are_learned_best_without_noise_and_worst_by_the_matrix(sizeable):
     order = ("printed", "private", "direction")
     overlaps = [mean(sizeable[features], "overlap") for features in order]
     assert overlaps[0] + 0.1 < overlaps[1] < overlaps[2] - 0.1
@@ -165,16 +161,20 @@ def test_clip_quantiles_are_shares_of_records_that_are_not_clipped(tmp_path):
 
 
 def test_conditions_that_differ_in_epsilon_share_all_but_what_is_private(tmp_path):
-    """Noise is in proportion to 1 / mu of epsilon, but for the printed one."""
-    points = [{**BASE, "epsilon": epsilon} for epsilon in (0.5, 2.0)]
-    record = record_of(spec_of(points=points), tmp_path / "both")
-    strict, loose = by_condition(record)[:6], by_condition(record)[6:]
+    """Also one run at a time; noise is in proportion to 1 / mu of epsilon, but for the printed."""
+    points = [{**BASE, "epsilon": 0.5}, {**BASE, "n": 40}, {**BASE, "epsilon": 2.0}]
+    record = record_of(spec_of(points=points), tmp_path / "blocks")
+    with one_run_at_a_time(), noise_keys() as keys, counted((simulation, "draw")) as draws:
+        assert record_of(spec_of(points=points), tmp_path / "runs") == record
+    # Once for every number of records and run; the noise of a run is that of both.
+    assert len(draws) == 2 * 3 and set(Counter(keys).values()) == {2}
+    strict, loose = by_condition(record)[:6], by_condition(record)[12:]
     for first, second in zip(strict, loose, strict=True):
         assert first["risk"] == second["risk"]
         assert (first["risk_private"] == second["risk_private"]) == (first["risk_private"] is None)
     alone = by_condition(record_of(spec_of(points=points[:1]), tmp_path / "one"))
     assert [row["risk_floor"] for row in alone[2:4]] == [row["risk_floor"] for row in strict[2:4]]
-    first, second = record["metrics"]["conditions"]
+    first, _, second = record["metrics"]["conditions"]
     for name in ("matrix_noise", "direction_noise", "head_noise"):
         assert first[name] * rates.gaussian_dp_mu(0.5, 1e-5) == pytest.approx(second[name] * MU)
     assert first["printed_noise"] == second["printed_noise"]
@@ -212,24 +212,6 @@ def test_fewer_neurons_have_the_noise_of_the_first_of_more():
     more, fewer = (layers.neurons_noise((5, p), 1, "matrix", normal) for p in (7, 3))
     assert more.shape == (5, 7)
     np.testing.assert_array_equal(fewer, more[:, :3])
-
-
-def test_runs_one_at_a_time_give_the_same_numbers_and_noise(whole, tmp_path):
-    with one_run_at_a_time(), noise_keys() as keys, counted((DrawNetworks, "measured")) as blocks:
-        record = record_of(spec_of(), tmp_path)
-    assert len(blocks) == 6
-    assert record == whole[0]
-    assert sorted(keys) == sorted(whole[1])
-
-
-def test_one_run_at_a_time_is_drawn_once_for_every_epsilon(tmp_path):
-    points = [{**BASE, "epsilon": epsilon} for epsilon in (0.5, 2.0)]
-    spec = spec_of(points=[points[0], {**BASE, "n": 40}, points[1]])
-    record = record_of(spec, tmp_path / "blocks")
-    with one_run_at_a_time(), noise_keys() as keys, counted((simulation, "draw")) as draws:
-        assert record_of(spec, tmp_path / "runs") == record
-    assert len(draws) == 2 * 3
-    assert set(Counter(keys).values()) == {2}
 
 
 def test_noise_of_the_system_is_another_every_time_and_in_no_record(tmp_path, monkeypatch):

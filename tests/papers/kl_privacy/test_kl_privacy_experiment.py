@@ -10,8 +10,9 @@ from dpatlas.base.seeds import Noise
 from dpatlas.base.specs import Spec
 from dpatlas.data import prepared
 from dpatlas.data.prepared import load
-from dpatlas.errors import InputError, run_command
+from dpatlas.errors import InputError
 from dpatlas.models.mlp import initial_weights
+from dpatlas.privacy.kl import noisy_step, record_gaps
 from dpatlas_workflow.papers.kl_privacy.jobs import linearized as kl_linearized
 from dpatlas_workflow.papers.kl_privacy.jobs import training as kl_training
 from dpatlas_workflow.papers.kl_privacy.records.training import KlTrainingSpec
@@ -58,49 +59,29 @@ def linearized_spec(**changes):
 def test_cumulative_kl_is_the_sum_of_the_gaps_of_the_trajectory(
     training_spec, data_folder, tmp_path
 ):
-    """The recorded curve against a plain loop with autograd gradients of every neighbour."""
+    """The recorded curve against a plain loop over gaps and steps, which tests/privacy has."""
     spec = training_spec(runs=2, steps=4, width=4, watched=5)
     data = load(data_folder)
     x = torch.from_numpy(np.concatenate([data.x_train, data.x_add]))
     y = torch.from_numpy(np.concatenate([data.y_train, data.y_add]))
-    n, eta, sigma = len(data.x_train), 0.1, 0.01
-
-    def gradient(weights, rows):
-        leaves = [weight.clone().requires_grad_() for weight in weights]
-        with torch.enable_grad():
-            hidden = x[rows]
-            for weight in leaves[:-1]:
-                hidden = torch.relu(hidden @ weight.T)
-            margin = (2 * y[rows] - 1) * (hidden @ leaves[-1].T)[:, 0]
-            loss = torch.nn.functional.softplus(-margin).mean()
-        return torch.cat([part.flatten() for part in torch.autograd.grad(loss, leaves)])
-
-    neighbours = [[j for j in range(n) if j != i] for i in range(n)]
-    neighbours += [[*range(n), i] for i in range(n, len(x))]
-    expected = np.zeros((2, 4, len(x)))
+    eta, sigma, noise = 0.1, 0.01, Noise(spec.digest, "keyed")
+    gaps = np.zeros((2, 4, len(x)))
     for run in range(2):
         start = initial_weights("he", 6, 4, 3, 1, key="kl_privacy", run=run, base_seed=0)
         weights = [torch.from_numpy(weight) for weight in start]
-        noise = Noise(spec.digest, "keyed")
-        total = np.zeros(len(x))
+        size = sum(weight.numel() for weight in weights)
         for step in range(4):
-            base = gradient(weights, list(range(n)))
-            gaps = [(gradient(weights, rows) - base).square().sum().item() for rows in neighbours]
-            total = total + eta * np.array(gaps) / (4 * sigma**2)
-            expected[run, step] = total
-            size = sum(weight.numel() for weight in weights)
+            found = record_gaps(weights, x, y, len(data.x_train))
+            gaps[run, step] = found.squared_gaps()
             draws = noise.normal(size, repetition=run, step=step, use="step")
-            flat = torch.cat([weight.flatten() for weight in weights]) - eta * base
-            flat = (flat + np.sqrt(2 * eta) * sigma * torch.from_numpy(draws)).float()
-            parts = flat.split([weight.numel() for weight in weights])
-            weights = [p.view_as(w) for p, w in zip(parts, weights, strict=True)]
+            noisy_step(weights, found.gradient, torch.from_numpy(draws), eta, sigma)
+    expected = eta * gaps.cumsum(axis=1) / (4 * sigma**2)
     record = record_of(spec, data_folder, tmp_path)
     assert np.allclose(by_run(record, "curves", "kl_max"), expected.max(2), rtol=2e-4)
     assert np.allclose(by_run(record, "curves", "kl_watched"), expected[:, :, 5], rtol=2e-4)
     assert np.allclose(sums_of(record), expected[:, -1].sum(0), rtol=2e-4)
-    first_gaps = expected[:, 0] * 4 * sigma**2 / eta
-    assert np.allclose(by_run(record, "runs", "gap_max"), first_gaps.max(1), rtol=2e-4)
-    assert np.allclose(by_run(record, "runs", "gap_watched"), first_gaps[:, 5], rtol=2e-4)
+    assert np.allclose(by_run(record, "runs", "gap_max"), gaps[:, 0].max(1), rtol=2e-4)
+    assert np.allclose(by_run(record, "runs", "gap_watched"), gaps[:, 0, 5], rtol=2e-4)
 
 
 def test_runs_that_all_diverged_give_no_statistics(training_spec, data_folder, tmp_path):
@@ -213,12 +194,6 @@ def test_a_block_of_the_linearised_network_joins_to_what_one_job_measures(data_f
     assert together.cut(2).tables == blocks[0].tables
 
 
-def test_a_watched_record_that_there_is_not_is_refused(training_spec, data_folder, tmp_path):
-    for spec in (training_spec(watched=16), linearized_spec(watched=16)):
-        with pytest.raises(InputError, match="watched: found 16; allowed: a position below 16"):
-            run_main(spec, data_folder, tmp_path)
-
-
 def test_linearised_training_without_noise_is_gradient_descent_on_the_linearised_loss():
     """Function space against an explicit parameter vector."""
     draws = np.random.default_rng(1)
@@ -250,26 +225,27 @@ def test_the_monte_carlo_check_of_b_agrees_with_eq_7(data_folder, tmp_path):
         assert abs(row["mean"] - row["B"]) < 5 * row["standard_error"]
 
 
-def test_more_records_than_there_are_are_refused(data_folder, tmp_path):
-    with pytest.raises(InputError, match="n_train: found 99; allowed: at most 12 records"):
-        run_main(linearized_spec(n_train=99), data_folder, tmp_path)
+def test_records_that_there_are_not_are_refused(training_spec, data_folder, tmp_path):
+    for spec, message in (
+        (training_spec(watched=16), "watched: found 16; allowed: a position below 16"),
+        (linearized_spec(watched=16), "watched: found 16; allowed: a position below 16"),
+        (linearized_spec(n_train=99), "n_train: found 99; allowed: at most 12 records"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run_main(spec, data_folder, tmp_path)
 
 
 @pytest.mark.parametrize(("depth", "scale"), [(2, 1.0), (3, 2.0)])
-def test_records_with_a_singular_ntk_matrix_are_refused_in_one_line(tmp_path, capsys, depth, scale):
+def test_records_with_a_singular_ntk_matrix_are_refused(tmp_path, depth, scale):
     """Contradicting labels on one record, or on its multiple, have no solution."""
-    draws = np.random.default_rng(3)
-    x = draws.standard_normal((6, 6)).astype(np.float32)
+    x = np.random.default_rng(3).standard_normal((6, 6)).astype(np.float32)
     x[4] = scale * x[1]
     arrays = {"x_train": x, "x_add": x}
     arrays |= {"y_train": np.array([0, 0, 1, 1, 1, 0]), "y_add": np.zeros(6, int)}
     prepared.save(tmp_path / "data", arrays, {"name": "small"})
     spec = linearized_spec(depths=[depth], width=9, n_train=6, runs=2, min_steps=5, watched=0)
-    manifest = tmp_path / "data/manifest.json"
-    assert run_command(main, small_jobs.arguments(spec, manifest, tmp_path)) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "dpatlas:" in line]
-    assert line.startswith("dpatlas: kl_privacy.data: found 6 records whose NTK matrix is singular")
-    assert not (tmp_path / "record.json").exists()
+    with pytest.raises(InputError, match="data: found 6 records whose NTK matrix is singular"):
+        run_main(spec, tmp_path / "data", tmp_path)
 
 
 def test_the_lazy_training_distance_solves_for_the_outputs_of_the_lemma():

@@ -2,9 +2,8 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
-from figure_samples import blocks_of, maker, select
+from figure_samples import blocks_of, maker
 from kl_sample_records import (
     RECORDS,
     RUNS,
@@ -18,10 +17,8 @@ from kl_sample_records import (
 from dpatlas.base.records import rows_of
 from dpatlas.errors import InputError
 from dpatlas.formulas.kl_privacy.theorems import kl_drift_integral
-from dpatlas_workflow.papers.kl_privacy.figures.rows import training_rows
 from dpatlas_workflow.papers.kl_privacy.readings import drift_constants, largest_means
 from dpatlas_workflow.records import joined
-from dpatlas_workflow.statistics import mean_estimate
 
 
 def show(name, records=None, settings=SETTINGS):
@@ -29,42 +26,16 @@ def show(name, records=None, settings=SETTINGS):
     return maker(name)(records, settings)
 
 
-def test_kl_is_the_mean_of_the_largest_with_its_interval_above_the_largest_mean():
-    records = depth_sweep()
-    rows = {
-        (row["quantity"], row["init"], row["depth"], row["horizon"]): row
-        for row in show("kl_vs_depth", records).rows
-    }
-    for record in records:
-        spec = record.spec
-        for name in ("short", "long"):
-            condition, step = (spec.init, spec.depth, name), SETTINGS["horizons"][name]
-            kl = [row["kl_max"] for row in select(record.tables["curves"], step=step)]
-            estimate = mean_estimate(kl)
-            half = (estimate.interval(0.95)[1] - estimate.value) / estimate.value
-            row = rows["kl_mean", *condition]
-            drawn = [row["value"], row["low"], row["high"]]
-            np.testing.assert_allclose(drawn, estimate.value * np.exp([0, -half, half]))
-            assert row["runs"] == [record.id]
-            # The sample's worst record is the same in all runs.
-            worst = rows["kl_worst", *condition]["value"]
-            assert worst == pytest.approx(np.mean(kl))
-
-
-def test_blocks_of_runs_show_what_one_record_of_all_runs_does():
+def test_the_worst_record_is_that_of_the_runs_of_all_blocks_that_are_read():
     whole = training_record("he", runs=4)
-    first, second = blocks = blocks_of(whole, 2)
+    blocks = blocks_of(whole, 2)
     for block in blocks:
         for row in block.tables["by_record"]:
             row |= {"runs": 2, "run": max(block.spec.run_numbers)}
             row["sums"] = [value / 2 for value in row["sums"]]
-    (together,) = joined([second, first])
-    assert together.ids == (first.id, second.id)
-    for quantity in ("kl_mean", "kl_worst", "training_loss"):
-        shown, of_whole = (training_rows([each], quantity) for each in (together, whole))
-        for row, same in zip(shown, of_whole, strict=True):
-            assert row["step"] == same["step"]
-            assert row["value"] == pytest.approx(same["value"], rel=1e-12)
+    (together,) = joined(blocks[::-1])
+    worst, of_whole = (largest_means([each]).kl_worst for each in (together, whole))
+    assert list(worst) == pytest.approx(list(of_whole), rel=1e-12)
     # The sums of a block are those of all its runs.
     assert largest_means([together.cut(3)]).kl_worst.notna().all()
     assert largest_means([together.cut(1)]).empty
@@ -87,29 +58,6 @@ def test_conditions_that_lost_runs_are_marked_and_named(lost):
     assert f"He, runs diverged: {lost} of {RUNS} at depth 3" in shown.notes
 
 
-def test_bounds_follow_lemma_and_corollary_under_both_conventions():
-    shown = show("kl_bounds")
-    rows = {
-        (row["init"], row["network"], row["quantity"], row.get("step", row.get("share"))): row
-        for row in shown.rows
-    }
-    for record in RECORDS["kl_bounds"]():
-        init = record.spec.init
-        if record.kind == "training":
-            network, steps = "trained", range(1, 9)
-            bound = [drift_constants(record).kl_bound(1e-3 * k, "exact") for k in steps]
-        else:
-            network, steps = "linearized", [0.01, 0.1, 1.0]
-            bound = [share * record.spec.epsilon for share in steps]
-            paper = [rows[init, network, "bound_paper", step]["value"] for step in steps]
-            np.testing.assert_allclose(paper, 2 * np.array(bound))
-        exact = [rows[init, network, "bound_exact", step]["value"] for step in steps]
-        np.testing.assert_allclose(exact, bound)
-        for step in steps:
-            estimates = [rows[init, network, f"estimate_{c}", step] for c in ("exact", "paper")]
-            assert estimates[1]["value"] == 2 * estimates[0]["value"]
-
-
 @pytest.mark.parametrize(
     ("name", "records", "words"),
     [
@@ -125,28 +73,20 @@ def test_records_that_are_no_one_sweep_or_of_other_inits_are_refused(name, recor
         show(name, records)
 
 
-def record(change, distance):
-    """A training record with these probes, each a list per run."""
-    sample = training_record("he", runs=len(change))
-    axes = {"run": range(len(change)), "step": [1, 2, 4]}
-    probe = rows_of(axes, gradient_change=change, distance=distance)
-    return dataclasses.replace(sample, tables={**sample.tables, "probe": probe})
-
-
-RECORD = record([[0.5, 0.9, 1.2], [0.7, 0.6, 1.0]], [[0.1, 0.3, 0.5], [0.1, 0.3, 0.4]])
-
-
-def test_constants_cover_every_change_that_was_probed():
-    constants = drift_constants(RECORD)
+def test_constants_cover_every_change_that_was_probed_and_bound_the_kl():
+    sample = training_record("he", runs=2)
+    probe = rows_of(
+        {"run": [0, 1], "step": [1, 2, 4]},
+        gradient_change=[[0.5, 0.9, 1.2], [0.7, 0.6, 1.0]],
+        distance=[[0.1, 0.3, 0.5], [0.1, 0.3, 0.4]],
+    )
+    record = dataclasses.replace(sample, tables={**sample.tables, "probe": probe})
+    constants = drift_constants(record)
     assert constants.c == 0.7
     assert constants.beta == pytest.approx(3.0)
-    for row in RECORD.tables["probe"]:
+    for row in probe:
         covered = max(constants.c, constants.beta * row["distance"])
         assert row["gradient_change"] <= covered + 1e-12
-
-
-def test_kl_bound_is_the_drift_integral_over_four_or_two_sigma2():
-    constants = drift_constants(RECORD)
     for convention, denominator in (("exact", 4), ("paper", 2)):
         integral = kl_drift_integral(0.2, **dataclasses.asdict(constants), convention=convention)
         expected = integral / (denominator * 0.1**2)

@@ -125,9 +125,12 @@ def fixed_noise(init, sign):
 
 
 def above_the_corollary(groups):
-    """The watched record's KL alone refutes; the largest record's would show nothing."""
-    for row in select(find(groups, "linearized", "ntk").tables["shares"], depth=4, share=1.0):
-        row["kl_watched"] = 200.0 + row["run"]
+    """Above a hundredth of the budget in the first hundredth of the time, and below all of it.
+
+    The watched record's KL alone refutes; the largest record's would show nothing.
+    """
+    for row in select(find(groups, "linearized", "he").tables["shares"], depth=4, share=0.01):
+        row["kl_watched"] *= 10
 
 
 def rising_constant(groups):
@@ -169,8 +172,9 @@ REFUTING = {
     "kl-5b": falling_late("he"),
     "kl-5c": falling_late("ntk"),
     "kl-5d": falling_late("xavier"),
+    # Ten times the bound at the first step, a hundredth of that at the last.
     "kl-6a": scaled(
-        "bounds", "he", lambda step: 1e6 if step == 7 else 1.0, noise=0.1, curve="kl_watched"
+        "bounds", "he", lambda step: 400 if step == 1 else 1.0, noise=0.1, curve="kl_watched"
     ),
     "kl-6b": above_the_corollary,
     "kl-7": off_in_monte_carlo,

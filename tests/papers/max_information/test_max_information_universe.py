@@ -1,6 +1,5 @@
 """The universe that certificates pay for: weights by hand, their sum, and coverage after looks."""
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -10,8 +9,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from dpatlas.errors import InputError
-from dpatlas.formulas.max_information import certificates, universe
-from dpatlas.formulas.max_information.published import PAPER_GRID
+from dpatlas.formulas.max_information import universe
 
 LEVELS = {"delta": 0.05, "delta_mc": 0.0125, "beta": 0.025}
 INDEPENDENT = {
@@ -94,25 +92,6 @@ def test_the_weight_of_a_setting_is_a_product_of_factors_that_each_sum_to_at_mos
             assert universe.setting_weight(**{**kind, **model}) == expected
 
 
-def test_all_printed_settings_are_in_it_and_cost_a_modest_number_of_nats():
-    costs = []
-    for zeta, lr, E, tau in itertools.product(
-        PAPER_GRID.zetas, PAPER_GRID.lrs, PAPER_GRID.epochs, PAPER_GRID.taus
-    ):
-        mnist = {"means": [0.1307], "deviations": [0.3081]}
-        given = {**DP_SGD, "zeta": zeta, "lr": float(lr), "E": E, "tau": tau, "n": 60_000}
-        given |= {"m": PAPER_GRID.m, "widths": [600] * 3, "normalise": mnist}
-        costs.append(-math.log(universe.setting_weight(**given)))
-    assert 70 < min(costs) < max(costs) < 90
-
-
-def test_the_customary_scaling_of_mnist_costs_28_nats():
-    given = {**INDEPENDENT, "widths": [600] * 3, "n": 60_000}
-    scaled = {**given, "normalise": {"means": [0.1307], "deviations": [0.3081]}}
-    found = math.log(universe.setting_weight(**given) / universe.setting_weight(**scaled))
-    assert found == pytest.approx(27.9, abs=0.05)
-
-
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
@@ -146,14 +125,6 @@ def test_the_certificate_by_roots_of_its_definition(weight):
     found = universe.certificate_universe(errors / draws, draws, kl, kappa, n, weight, **LEVELS)
     assert found == pytest.approx(expected, rel=1e-8)
     assert found >= expected - 1e-10
-
-
-def test_equal_weights_are_the_papers_union_bound():
-    given, K1, K2 = (0.25, 2000, 90.0, 7.0, 1000), 12, 2
-    found = universe.certificate_universe(*given, 1 / (K1 * K2), **LEVELS)
-    exponent = certificates.certificate_exponent(90.0, 7.0, 1000, K1, K2, **LEVELS)
-    limit = certificates.monte_carlo_risk(0.25, 2000, 0.0125 / 24, "clopper-pearson")
-    assert found == pytest.approx(certificates.kl_inverse(limit, exponent), rel=1e-12)
 
 
 def test_certificates_cover_the_setting_that_an_adversary_chooses_after_seeing_all():

@@ -16,31 +16,37 @@ from dpatlas.formulas.max_information import certificates
 from dpatlas.formulas.max_information.kappa import kappa_repaired
 from dpatlas.formulas.max_information.universe import certificate_universe, setting_weight
 from dpatlas.jobs import job as job_module
-from dpatlas.models.mean_field import flat_values, initial_network
-from dpatlas.privacy.training import PrivateTraining
+from dpatlas.models.mean_field import initial_network
 from dpatlas_workflow.papers.max_information.jobs import certificates as certificates_module
 from dpatlas_workflow.papers.max_information.jobs.posteriors import PosteriorTraining
 from dpatlas_workflow.papers.max_information.jobs.problem import normalised
 from dpatlas_workflow.papers.max_information.records.certified import Normalise
-
-DRAWS = 1500
-LEVEL = (N, 8, 2, 0.05, 0.0125, 0.025)
-AGREEMENT = {"kind": "agreement", "priors": [small.DP_SGD], "taus": [0.4], "repetitions": 3}
-AGREEMENT |= {"draws": 6000}
-TRAINING = small.FIELDS["training"]
-ALONE = {"priors": [small.INDEPENDENT], "runs": 1, "taus": [0.2]}
-# Next to no step.
-UNTRAINED = {"training": {**TRAINING, "lr": 1e-30, "epochs": 1}}
-# Of the difference of two risks over 20,000 draws.
-SPREAD = 4 * np.sqrt(2 * 0.25 / 20_000)
 
 
 def grid(**changes):
     return {"grid": {**small.FIELDS["grid"], **changes}}
 
 
-def rows_of(data, folder, **changes):
-    return metrics_of(spec_of(**changes), data, folder)["rows"]
+DRAWS = 1500
+LEVEL = (N, 8, 3, 0.05, 0.0125, 0.025)
+# After a look that tried a deviation more.
+LOOK = {"look": "small-1", "n": N, "K1": 1, **grid(taus=[0.1])}
+LATER = {"looks": {"number": 2, "registered": True, "others": [LOOK]}, "K2": 3}
+# Two epochs, whose composition as printed has a gap in its proof.
+TWICE = [small.INDEPENDENT, *({**each, "E": 2} for each in (small.DP_SGD, small.NOISE_ONLY))]
+AGREEMENT = {"kind": "agreement", "priors": [small.DP_SGD], "taus": [0.4], "repetitions": 3}
+AGREEMENT |= {"draws": 6000}
+TRAINING = small.FIELDS["training"]
+ALONE = {"priors": [small.INDEPENDENT], "runs": 1, "taus": [0.2]}
+REDEALT = {"data": {"name": "small", "redeal": True}}
+# Next to no step.
+UNTRAINED = {"training": {**TRAINING, "lr": 1e-30, "epochs": 1}}
+# Of the difference of two risks over 20,000 draws.
+SPREAD = 4 * np.sqrt(2 * 0.25 / 20_000)
+
+
+def rows_of(manifest, folder, **changes):
+    return metrics_of(spec_of(**changes), manifest, folder)["rows"]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +56,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def record(data, tmp_path_factory):
-    return json.loads(run(spec_of(), data, tmp_path_factory.mktemp("whole")))
+    return json.loads(run(spec_of(**LATER, priors=TWICE), data, tmp_path_factory.mktemp("whole")))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +64,7 @@ def rows(record):
     return record["metrics"]["rows"]
 
 
-def test_a_record_has_a_row_for_every_run_prior_and_tau_and_its_priors_ledgers(record, rows):
+def test_a_record_has_its_rows_its_priors_ledgers_and_the_looks_it_comes_after(record, rows):
     kinds = ("independent", "dp-sgd", "noise-only")
     places = [(row["run"], row["prior"], row["tau"]) for row in rows]
     assert places == [(run, kind, tau) for run in (0, 1) for kind in kinds for tau in (0.2, 0.4)]
@@ -66,14 +72,18 @@ def test_a_record_has_a_row_for_every_run_prior_and_tau_and_its_priors_ledgers(r
     assert ledger["epsilon"] is None and "without privacy" in ledger["mechanism"]
     (entry,) = ledger["priors"]
     assert entry["epsilon"] > 0 and "not epsilon" in entry["paid"]
+    metrics = record["metrics"]
+    assert metrics["selected_after_a_look"] and "others: small-1" in metrics["looks"]
 
 
 def test_certificates_follow_from_the_rows_own_numbers(rows):
     """Eqs. 97 and 98; the rigorous one pays the smaller proven kappa, in exact counts."""
     for row in rows:
         # Only priors that saw the records pay.
-        paid = [row[f"kappa_{form}"] for form in ("optimised", "explicit", "tight", "repaired")]
+        paid = [row[f"kappa_{form}"] for form in ("explicit", "optimised", "tight", "repaired")]
         assert [value > 0 for value in paid] == [row["prior"] == "dp-sgd"] * 4
+        assert paid[0] >= paid[1] >= paid[2] and paid[3] >= paid[1]
+        assert row["standing"] == ("as printed" if row["prior"] == "dp-sgd" else "rigorous")
         kappa = row["kappa_optimised"]
         for law_name, kl in (("prior", 0.0), ("posterior", row["kl"])):
             risk = row[f"risk_{law_name}"]
@@ -81,7 +91,7 @@ def test_certificates_follow_from_the_rows_own_numbers(rows):
             expected = certificates.certificate_monte_carlo(risk, DRAWS, kl, kappa, *LEVEL)
             assert row[f"certificate_{law_name}"] == pytest.approx(float(expected), rel=1e-12)
         assert row["kl"] > 0.1
-        limit = certificates.monte_carlo_risk(risk, DRAWS, 0.0125 / 16, "clopper-pearson")
+        limit = certificates.monte_carlo_risk(risk, DRAWS, 0.0125 / 24, "clopper-pearson")
         exponent = certificates.certificate_exponent(row["kl"], row["kappa_rigorous"], *LEVEL)
         assert row["certificate_rigorous"] == pytest.approx(
             float(certificates.kl_inverse(limit, exponent))
@@ -95,12 +105,12 @@ def test_the_universe_certificate_pays_for_its_weight_kappa_and_count(rows):
         setting = {name: row[name] for name in small.TUPLE} if row["zeta"] else {}
         weight = setting_weight(
             **{"kind": row["prior"], "model": "mlp", "widths": [6], "normalise": None, **setting},
-            **{"tau": row["tau"], "tau_is": "deviation", "n": N, "look": 1, "run": row["run"]},
+            **{"tau": row["tau"], "tau_is": "deviation", "n": N, "look": 2, "run": row["run"]},
         )
         assert row["universe_weight"] == weight
         kappa = 0.0
         if row["prior"] == "dp-sgd":
-            kappa = kappa_repaired(8, 0.1, 1.0, 3, 1, 0.025 * weight, moment="minimum")
+            kappa = kappa_repaired(8, 0.1, 1.0, 3, 2, 0.025 * weight, moment="minimum")
             assert kappa > row["kappa_rigorous"]
         assert row["universe_kappa"] == pytest.approx(float(kappa))
         given = (row["risk_posterior"], DRAWS, row["kl"], kappa, N, weight, *LEVEL[-3:])
@@ -108,48 +118,15 @@ def test_the_universe_certificate_pays_for_its_weight_kappa_and_count(rows):
         assert row["certificate_universe"] > row["certificate_rigorous"]
 
 
-def test_records_say_which_looks_they_come_after(data, tmp_path):
-    other = {"look": "small-1", "n": N, "K1": 1, **grid(taus=[0.1])}
-    looks = {"number": 2, "registered": True, "others": [other]}
-    few = {**ALONE, "taus": [0.2, 0.4], "draws": 50}
-    (first, _) = rows_of(data, tmp_path, **few)
-    metrics = metrics_of(spec_of(**few, looks=looks, K2=3), data, tmp_path)
-    assert metrics["selected_after_a_look"] and "others: small-1" in metrics["looks"]
-    for row in metrics["rows"]:
-        assert row["universe_nats"] == pytest.approx(first["universe_nats"] + np.log(3))
-    with pytest.raises(InputError, match=r"K2: found 2; allowed: a whole number >= 3"):
-        rows_of(data, tmp_path, **few, looks=looks)
-
-
-def test_kinds_of_prior_share_initial_means_and_runs_do_not(data, tmp_path):
-    """A noise-only prior whose rate is next to nothing is the independent one."""
-    priors = [small.INDEPENDENT, {**small.NOISE_ONLY, "lr": 1e-12}]
-    given = {**UNTRAINED, **grid(lrs=[1e-12]), "taus": [0.2], "draws": 20_000}
-    risks = [row["risk_prior"] for row in rows_of(data, tmp_path, priors=priors, **given)]
-    assert risks[0] == pytest.approx(risks[1], abs=SPREAD)
-    assert risks[2] == pytest.approx(risks[3], abs=SPREAD)
-    assert abs(risks[0] - risks[2]) > SPREAD
-
-
-def test_epochs_beyond_the_first_are_certified_as_printed(data, tmp_path):
-    twice = {"priors": [{**small.DP_SGD, "E": 2}], "runs": 1, "taus": [0.2]}
-    (row,) = rows_of(data, tmp_path, **twice)
-    assert row["standing"] == "as printed"
-    assert row["kappa_repaired"] > row["kappa_optimised"] > row["kappa_tight"]
-    assert row["certificate_rigorous"] > row["certificate_tight"]
-    (row,) = rows_of(data, tmp_path, **twice, form="repaired")
-    assert row["standing"] == "rigorous"
-
-
 @pytest.mark.parametrize("schedule", [{}, {"batch": N, "epochs": 1}], ids=["steps", "one step"])
 def test_a_diverged_posterior_stays_in_the_table_with_a_certificate_of_one(
     data, tmp_path, schedule
 ):
-    for row in rows_of(data, tmp_path, **ALONE, training={**TRAINING, "lr": 1e30, **schedule}):
-        assert row["diverged"] >= 1
-        assert row["kl"] is None and row["test_error"] is None and row["risk_posterior"] is None
-        assert row["certificate_posterior"] == row["certificate_rigorous"] == 1.0
-        assert row["certificate_prior"] <= 1 and row["risk_prior"] is not None
+    (row,) = rows_of(data, tmp_path, **ALONE, training={**TRAINING, "lr": 1e30, **schedule})
+    assert row["diverged"] >= 1
+    assert row["kl"] is None and row["test_error"] is None and row["risk_posterior"] is None
+    assert row["certificate_posterior"] == row["certificate_rigorous"] == 1.0
+    assert row["certificate_prior"] <= 1 and row["risk_prior"] is not None
 
 
 def watch(monkeypatch, kind):
@@ -166,19 +143,22 @@ def watch(monkeypatch, kind):
 
 def test_a_posterior_is_trained_on_what_its_certificate_pays(data, tmp_path, monkeypatch):
     seen = watch(monkeypatch, PosteriorTraining)
-    rows = rows_of(data, tmp_path, runs=1, draws=10)
+    given = {"form": "repaired", "priors": TWICE, **LATER}
+    rows = rows_of(data, tmp_path, runs=1, draws=10, **given)
     (training,) = seen
     for row, extra, tau in zip(rows, training.extras, training.taus, strict=True):
-        paid = certificates.certificate_exponent(0.0, row["kappa_optimised"], *LEVEL) * N
+        paid = certificates.certificate_exponent(0.0, row["kappa_repaired"], *LEVEL) * N
+        assert row["standing"] == "rigorous"
         assert extra == pytest.approx(float(paid))
         assert tau == row["tau"]
 
 
-def test_the_priors_of_a_run_share_batches_weights_and_pairs_and_runs_do_not(
+def test_the_priors_of_a_run_share_records_batches_weights_and_pairs_and_runs_do_not(
     data, tmp_path, monkeypatch
 ):
     trained, counted_pairs = watch(monkeypatch, PosteriorTraining), watch(monkeypatch, PairErrors)
-    rows = rows_of(data, tmp_path, draws=10, first_run=4)
+    given = {"draws": 10, "first_run": 4, **REDEALT}
+    rows = rows_of(data, tmp_path, **given)
     assert [row["run"] for row in rows] == [4] * 6 + [5] * 6
     assert [training.repetition for training in trained] == [4, 5]
     for seen in (trained, counted_pairs):
@@ -187,6 +167,13 @@ def test_the_priors_of_a_run_share_batches_weights_and_pairs_and_runs_do_not(
         assert len(keys) == len(seen) == 2 * (1 if seen is trained else 2)
     # Priors and posteriors.
     assert all(len(pairs.posteriors) == 12 for pairs in counted_pairs)
+    content = prepared.load(data.parent)
+    pool = {row.tobytes() for row in np.concatenate([content.x_train, content.x_test])}
+    first, second = ({row.numpy().tobytes() for row in training.x} for training in trained)
+    assert len(first) == len(second) == N and first != second and first | second <= pool
+    # Whatever else a job computes.
+    rows_of(data, tmp_path, **given | {"runs": 1, "taus": [0.2]}, priors=[small.INDEPENDENT])
+    assert torch.equal(trained[-1].x, trained[0].x)
 
 
 def close_rows(found, expected):
@@ -225,53 +212,22 @@ def test_a_posterior_that_diverges_leaves_the_others_as_they_are(data, tmp_path,
     assert second == sound[1]
 
 
-REDEALT = {"data": {"name": "small", "redeal": True}}
+def test_a_run_is_the_same_in_whichever_block_and_beside_whichever_priors(data, tmp_path):
+    few = {"priors": [small.DP_SGD], "taus": [0.4]}
+    rows = rows_of(data, tmp_path, **REDEALT)
+    assert rows_of(data, tmp_path, **REDEALT, runs=1, first_run=1) == rows[6:]
+    close_rows(rows_of(data, tmp_path, **REDEALT, **few, runs=1, first_run=1), rows[9:10])
 
 
-@pytest.mark.parametrize("dealt", [{}, REDEALT], ids=["fixed", "redealt"])
-def test_a_run_is_the_same_in_whichever_block_and_beside_whichever_priors(data, tmp_path, dealt):
-    rows = metrics_of(spec_of(**dealt), data, tmp_path)["rows"]
-    alone = metrics_of(spec_of(**dealt, runs=1, first_run=1), data, tmp_path)["rows"]
-    assert alone == rows[6:]
-    few = {"priors": [small.DP_SGD], "taus": [0.4], "runs": 1, "first_run": 1}
-    close_rows(metrics_of(spec_of(**dealt, **few), data, tmp_path)["rows"], rows[9:10])
-
-
-def test_every_run_is_dealt_its_records_and_all_its_priors_the_same(data, tmp_path, monkeypatch):
-    trained = watch(monkeypatch, PosteriorTraining)
-    given = {"draws": 10, "taus": [0.2], **REDEALT}
-    metrics_of(spec_of(**given), data, tmp_path)
-    first, second = (
-        [training.x for training in trained if training.repetition == run] for run in (0, 1)
-    )
-    assert len(first) == len(second) == 1
-    assert all(torch.equal(x, first[0]) for x in first) and len(first[0]) == N
-    content = prepared.load(data.parent)
-    pool = {row.tobytes() for row in np.concatenate([content.x_train, content.x_test])}
-    sets = [{row.numpy().tobytes() for row in each[0]} for each in (first, second)]
-    assert sets[0] != sets[1] and sets[0] | sets[1] <= pool
-    # Whatever else a job computes.
-    metrics_of(spec_of(**given | {"runs": 1}, priors=[small.INDEPENDENT]), data, tmp_path)
-    assert torch.equal(trained[-1].x, first[0])
-
-
-def test_priors_are_the_same_in_whichever_job_they_are(data, tmp_path, monkeypatch):
-    seen = watch(monkeypatch, PrivateTraining)
-    pair = [small.DP_SGD, small.NOISE_ONLY]
-    for priors, seed in ((pair, 0), (pair[:1], 0), (pair[1:], 0), (pair[:1], 1)):
-        rows_of(data, tmp_path, priors=priors, taus=[0.2], runs=1, draws=10, seed=seed)
-    centres = [flat_values(training.model) for training in seen]
-    assert torch.equal(centres[0], centres[2]) and torch.equal(centres[1], centres[3])
-    assert not torch.equal(centres[0], centres[4])
-    assert seen[4].noise.key(0, 0, "noise") != seen[0].noise.key(0, 0, "noise")
-
-
-def test_risks_are_of_training_records_and_test_errors_of_test_records(data, tmp_path):
-    """Next to no deviation: the errors of the initial network itself."""
+def test_all_kinds_of_prior_start_at_the_network_of_their_run_and_are_judged_on_both_sets(
+    data, tmp_path
+):
+    """Next to no deviation and rate: the errors of the initial network itself."""
     # So wide that every record opens a unit: closed ones would leave a tie to the noise.
-    given = {**ALONE, **UNTRAINED, **grid(taus=[1e-6]), "options": {"widths": [32]}, "seed": 1}
-    (row,) = rows_of(data, tmp_path, **given | {"taus": [1e-6], "draws": 20_000})
-    keys = {"key": "max_information", "run": 0, "base_seed": 1}
+    given = {**UNTRAINED, **grid(taus=[1e-6], lrs=[1e-12]), "options": {"widths": [32]}, "seed": 1}
+    priors = [small.INDEPENDENT, {**small.NOISE_ONLY, "lr": 1e-12}]
+    given |= {"taus": [1e-6], "draws": 20_000, "first_run": 3, "runs": 1}
+    keys = {"key": "max_information", "run": 3, "base_seed": 1}
     network = initial_network("mlp", (1, 4, 4), 3, widths=[32], **keys)
     content = prepared.load(data.parent)
     with torch.no_grad():
@@ -280,9 +236,10 @@ def test_risks_are_of_training_records_and_test_errors_of_test_records(data, tmp
             for x, y in ((content.x_train, content.y_train), (content.x_test, content.y_test))
         )
     assert abs(train - test) > 0.05
-    for name in ("risk_prior", "risk_posterior"):
-        assert row[name] == pytest.approx(train, abs=4 * np.sqrt(0.25 / 20_000))
-    assert row["prior_test_error"] == row["test_error"] == pytest.approx(test)
+    for row in rows_of(data, tmp_path, priors=priors, **given):
+        for name in ("risk_prior", "risk_posterior"):
+            assert row[name] == pytest.approx(train, abs=4 * np.sqrt(0.25 / 20_000))
+        assert row["prior_test_error"] == row["test_error"] == pytest.approx(test)
 
 
 def test_tau_as_a_variance_is_the_deviations_square(data, tmp_path):
@@ -327,6 +284,7 @@ def test_a_killed_job_resumes_to_the_same_bytes_with_the_noise_of_its_secret(
     ("changes", "message"),
     [
         ({"delta_mc": 0.03}, "delta_mc [+] beta"),
+        ({**LATER, "K2": 2}, "K2: found 2; allowed: a whole number >= 3"),
         # Outside of the universe.
         ({**grid(taus=[0.123456]), "taus": [0.123456]}, "grid.taus: found 0.123456"),
         ({"taus": [0.2, 0.2]}, "taus: found 2 entries; allowed: different ones"),

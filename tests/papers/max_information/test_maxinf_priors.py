@@ -17,7 +17,7 @@ from dpatlas.models.mean_field import flat_values
 from dpatlas.privacy.noise import add_noise
 from dpatlas_workflow.papers.max_information.jobs import priors
 from dpatlas_workflow.papers.max_information.records.certificates import CertificatesSpec
-from dpatlas_workflow.papers.max_information.records.certified import DpSgdPrior, IndependentPrior
+from dpatlas_workflow.papers.max_information.records.certified import DpSgdPrior
 
 TWINS = [DpSgdPrior(kind=kind, **small.TUPLE) for kind in ("dp-sgd", "noise-only")]
 
@@ -52,9 +52,9 @@ def sums_of(prior, data, **keys):
     return torch.stack(found)
 
 
-def noise_of(step, repetition=0):
+def noise_of(step, scale, repetition):
     parts = {name: torch.zeros_like(value) for name, value in network().named_parameters()}
-    add_noise(parts, 1.0, Noise("spec", "keyed"), repetition=repetition, step=step)
+    add_noise(parts, scale, Noise("spec", "keyed"), repetition=repetition, step=step)
     return torch.cat([part.flatten() for part in parts.values()])
 
 
@@ -69,29 +69,20 @@ def clipped_sum(model, x, labels, zeta):
     return total
 
 
-def test_a_step_is_the_sum_of_clipped_gradients_plus_the_keyed_noise_over_m(data):
-    prior = DpSgdPrior(kind="dp-sgd", zeta=0.1, sigma=0.7, m=N, E=1, lr=2.0)
-    expected = clipped_sum(network(), *data, zeta=0.1) + 0.7 * noise_of(0).double()
-    (released,) = sums_of(prior, data)
-    np.testing.assert_allclose(released.numpy(), expected.numpy(), atol=1e-5)
-    centre, _ = trained(prior, data)
-    by_hand = flat_values(network()).double() - 2.0 / N * expected
-    np.testing.assert_allclose(centre.numpy(), by_hand.numpy(), atol=1e-5)
-
-
-def test_noise_only_releases_the_noise_of_its_twin_bit_for_bit(data):
-    dp_sgd, noise_only = TWINS
-    repetition = priors.repetition_of(declared(), dp_sgd, N, 1)
-    assert repetition == priors.repetition_of(declared(), noise_only, N, 1)
-    alone = sums_of(noise_only, data, repetition=repetition)
+def test_noise_only_releases_the_noise_of_its_twin_which_adds_its_clipped_gradients(data):
+    assert len({priors.repetition_of(declared(), twin, N, 1) for twin in TWINS}) == 1
+    dp_sgd, noise_only = (twin.model_copy(update={"sigma": 0.5}) for twin in TWINS)
+    both, alone = (sums_of(prior, data, repetition=5) for prior in (dp_sgd, noise_only))
     assert len(alone) == 3
     for step, released in enumerate(alone):
-        assert torch.equal(released, noise_of(step, repetition))
-    # The twin's first step adds its signal to that.
-    batch = priors.phase_of(dp_sgd, N).sampler.batch_indices(Noise("spec", "keyed"), repetition, 0)
+        assert torch.equal(released, noise_of(step, 0.5, 5))
+    batch = priors.phase_of(dp_sgd, N).sampler.batch_indices(Noise("spec", "keyed"), 5, 0)
     signal = clipped_sum(network(), data[0][batch], data[1][batch], 0.1)
-    both = sums_of(dp_sgd, data, repetition=repetition)[0]
-    np.testing.assert_allclose((both - alone[0]).numpy(), signal.numpy(), atol=1e-5)
+    np.testing.assert_allclose((both[0] - alone[0]).numpy(), signal.numpy(), atol=1e-5)
+    # A step is the rate over m times the sum.
+    centre, _ = trained(dp_sgd, data, repetition=5)
+    expected = flat_values(network()) - 2.0 / 8 * both.sum(0)
+    np.testing.assert_allclose(centre.numpy(), expected.numpy(), atol=1e-5)
 
 
 def test_noise_only_sees_no_record(data):
@@ -119,11 +110,7 @@ def test_tuples_samplers_and_runs_have_noise_of_their_own():
 
 def test_a_priors_ledger_is_that_of_its_training_and_says_that_kappa_is_paid(data):
     entry = priors.prior_ledger(TWINS[0], N, 0.01, delta=1e-5, noise_source="keyed")
-    assert entry["paid"] == priors.PAID and "kappa" in priors.PAID and "not epsilon" in priors.PAID
     assert entry["kappa"]["optimised"] == float(kappa(8, 0.1, 1.0, 3, 1, 0.01)) > 0
-    assert (entry["noise_multiplier"], entry["clip"]) == (pytest.approx(10.0), 0.1)
-    assert entry["sampler"]["name"] == "shuffled" and entry["steps"] == 3
-    assert "replace one" in entry["neighbour_relation"]
     _, training = trained(TWINS[0], data)
     (phase,) = training.ran.phases
     assert (entry["steps"], entry["noise_multiplier"]) == (phase.steps, phase.noise_multiplier)
@@ -132,10 +119,6 @@ def test_a_priors_ledger_is_that_of_its_training_and_says_that_kappa_is_paid(dat
     # An epoch is floor(n / m) disjoint batches.
     phase = priors.phase_of(TWINS[0].model_copy(update={"m": 7, "E": 3}), N)
     assert (phase.sampler.name, phase.sampler.batch, phase.steps) == ("shuffled", 7, 3 * (N // 7))
-    # Only a centre that saw records has a price.
-    for prior in (IndependentPrior(kind="independent"), TWINS[1]):
-        forms = ("optimised", "explicit", "tight", "repaired", "rigorous")
-        assert [priors.kappa_of(prior, form, N, 0.01) for form in forms] == [0.0] * 5
 
 
 def declared(**changes):

@@ -11,7 +11,6 @@ from maxinf_sample_records import (
     PRIORS,
     TABLES,
     TAUS,
-    agreement_record,
     certificates_record,
     kappa_record,
     show,
@@ -21,7 +20,6 @@ from maxinf_sample_records import (
 )
 
 from dpatlas.errors import InputError
-from dpatlas.formulas.max_information.kappa import kappa_per_record
 from dpatlas_workflow.papers.max_information.looks import label_of
 from dpatlas_workflow.papers.max_information.records.certified import SetLooks
 from dpatlas_workflow.papers.max_information.selection import PAID, RIGOROUS, UNIVERSE, settings_of
@@ -36,100 +34,73 @@ def rows_of(record, **keys):
     return select(record["metrics"]["rows"], **keys)
 
 
-class TestSelected:
-    def test_every_kind_of_prior_has_the_row_of_least_certificate_over_runs(self):
-        record = certificates_record()
-        for row in rows_of(record, prior="independent", run=1):
-            row["test_error"] = row["certificate_posterior"] + 1e-6
-        rows = ours(record)
-        assert [row["prior"] for row in rows] == ["independent", "noise-only", "dp-sgd"]
-        # A posterior whose test error is above its certificate is counted.
-        assert [row["covered_runs"] for row in rows] == [2, 3, 3]
-        private = rows[-1]
-        assert (private["tuples_tried"], private["deviations_tried"]) == (2, 2)
-        assert private["selected"] == "zeta 0.01, sigma 1, m 500, E 5, lr 20, tau 0.06"
-        (setting,) = settings_of(typed([record]))
-        chosen = setting.selected("dp-sgd")
-        assert list(chosen.run) == [0, 1, 2]
-        for name in ("risk_prior", "kl", "certificate_posterior", "certificate_tight"):
-            assert private[f"{name}_mean"] == pytest.approx(chosen[name].mean())
-            assert private[f"{name}_std"] == pytest.approx(chosen[name].std())
-        # A kappa is the same in all runs.
-        assert private["kappa_std"] == 0.0
-        shown = show("maxinf_certificates")
-        text = table_files("t", shown, "trial")["t.md"].decode()
-        assert "410 ± 10" in text and "| 2 x 2 of 4 x 2 |" in text
-
-    def test_runs_that_select_other_priors_are_counted(self):
-        record = certificates_record()
-        (row,) = rows_of(record, prior="dp-sgd", E=1, run=2, tau=TAUS[0])
-        row["certificate_posterior"] = 0.01
-        private = ours(record)[2]
-        five, one = private["selected"].split("; ")
-        assert five.startswith("2 x (") and "E 5" in five
-        assert one.startswith("1 x (") and "E 1" in one
-        assert private["kappa_std"] > 1
-        assert private["standing"] == "as printed"
-
-    def test_standing_is_that_of_the_paid_form_and_of_the_tight_one(self):
-        repaired = certificates_record(form="repaired")
-        rows = ours(repaired)
-        assert [row["standing"] for row in rows] == ["rigorous"] * 3
-        assert [row["standing_tight"] for row in rows] == ["rigorous", "rigorous", "as printed"]
-        one_epoch = ours(certificates_record(priors=[PRIORS[0], PRIORS[2]]))
-        assert one_epoch[-1]["standing"] == "rigorous"
-
-    @pytest.mark.parametrize("by", [RIGOROUS, UNIVERSE])
-    def test_where_another_certificate_selects_another_prior_it_has_a_row_of_its_own(self, by):
-        record = certificates_record()
-        assert {row["selected_by"] for row in ours(record)} == {PAID}
-        for row in rows_of(record, E=5):
-            row[by] = 1.0
-        *_, paid, other = ours(record)
-        assert (paid["selected_by"], other["selected_by"]) == (PAID, by)
-        assert "E 5" in paid["selected"] and "E 1" in other["selected"]
-        assert paid[f"{by}_mean"] == 1.0 > other[f"{by}_mean"]
-
-    def test_a_posterior_that_diverged_has_a_certificate_of_one_and_no_risk(self):
-        record = certificates_record()
-        for row in rows_of(record, prior="independent", run=1):
-            row |= dict.fromkeys(("risk_posterior", "errors_posterior", "kl", "test_error"))
-            row |= {f"certificate_{name}": 1.0 for name in ("posterior", "tight", "rigorous")}
-            row["diverged"] = 12
-        row = ours(record)[0]
-        assert (row["diverged_runs"], row["covered_runs"], row["runs_used"]) == (1, 3, 3)
-        (setting,) = settings_of(typed([record]))
-        left = setting.selected("independent").query("run != 1")
-        assert row["kl_mean"] == left.kl.mean()
-        bounds = left.certificate_posterior
-        assert row["certificate_posterior_mean"] == pytest.approx((bounds.sum() + 1) / 3)
-
-    @pytest.mark.parametrize("name", TABLES)
-    def test_looks_stand_in_every_row_and_caption_and_the_caption_says_what_tau_is(self, name):
-        other = {"look": "digits-1", "n": 6000, "K1": 1}
-        other |= {"grid": {**GRID, "epochs": [1], "taus": [0.03], "sigma": 1.0}}
-        looks = {"number": 2, "registered": True, "others": [other]}
-        record = certificates_record(looks=looks, tau_is="variance")
-        record["metrics"] |= label_of(SetLooks.model_validate(looks))
-        for shown, label, words in (
-            (show(name), False, ("not selected after a look: look 1", "a standard deviation")),
-            (show(name, record), True, ("selected after a look: look 2 ", "tau a variance")),
-        ):
-            rows = [row for row in shown.rows if row.get("part", "ours") == "ours"]
-            assert {row["selected_after_a_look"] for row in rows} == {label}
-            assert all(row["universe_nats_mean"] > 15 for row in rows)
-            assert all(word in shown.parts[0].caption for word in words)
+def test_every_kind_of_prior_has_the_row_of_least_certificate_over_runs():
+    record = certificates_record()
+    for row in rows_of(record, prior="independent", run=1):
+        row["test_error"] = row["certificate_posterior"] + 1e-6
+    rows = ours(record)
+    assert [row["prior"] for row in rows] == ["independent", "noise-only", "dp-sgd"]
+    # A posterior whose test error is above its certificate is counted.
+    assert [row["covered_runs"] for row in rows] == [2, 3, 3]
+    private = rows[-1]
+    assert (private["tuples_tried"], private["deviations_tried"]) == (2, 2)
+    assert private["selected"] == "zeta 0.01, sigma 1, m 500, E 5, lr 20, tau 0.06"
+    # A kappa is the same in all runs.
+    assert private["kappa_std"] == 0.0
+    text = table_files("t", show("maxinf_certificates"), "trial")["t.md"].decode()
+    assert "410 ± 10" in text and "| 2 x 2 of 4 x 2 |" in text
 
 
-def test_repetitions_of_an_agreement_are_added_up():
-    record = agreement_record(repetitions=3)
-    record["metrics"]["rows"][0] |= {"errors": 760}
-    shown = show("maxinf_certificates", certificates_record(), record)
-    rows = select(shown.rows, part="agreement")
-    assert len(rows) == 4
-    assert (rows[0]["errors"], rows[0]["pairs"]) == (2160, 3000)
-    assert rows[0]["risk"] == pytest.approx(0.72)
-    assert rows[0]["risk_standard_error"] == pytest.approx(math.sqrt(0.72 * 0.28 / 3000))
+def test_runs_that_select_other_priors_are_counted():
+    record = certificates_record()
+    (row,) = rows_of(record, prior="dp-sgd", E=1, run=2, tau=TAUS[0])
+    row["certificate_posterior"] = 0.01
+    private = ours(record)[2]
+    five, one = private["selected"].split("; ")
+    assert five.startswith("2 x (") and "E 5" in five
+    assert one.startswith("1 x (") and "E 1" in one
+    assert private["kappa_std"] > 1
+
+
+@pytest.mark.parametrize("by", [RIGOROUS, UNIVERSE])
+def test_where_another_certificate_selects_another_prior_it_has_a_row_of_its_own(by):
+    record = certificates_record()
+    assert {row["selected_by"] for row in ours(record)} == {PAID}
+    for row in rows_of(record, E=5):
+        row[by] = 1.0
+    *_, paid, other = ours(record)
+    assert (paid["selected_by"], other["selected_by"]) == (PAID, by)
+    assert "E 5" in paid["selected"] and "E 1" in other["selected"]
+    assert paid[f"{by}_mean"] == 1.0 > other[f"{by}_mean"]
+
+
+def test_a_posterior_that_diverged_has_a_certificate_of_one_and_no_risk():
+    record = certificates_record()
+    for row in rows_of(record, prior="independent", run=1):
+        row |= dict.fromkeys(("risk_posterior", "errors_posterior", "kl", "test_error"))
+        row |= {f"certificate_{name}": 1.0 for name in ("posterior", "tight", "rigorous")}
+        row["diverged"] = 12
+    row = ours(record)[0]
+    assert (row["diverged_runs"], row["covered_runs"], row["runs_used"]) == (1, 3, 3)
+    (setting,) = settings_of(typed([record]))
+    left = setting.selected("independent").query("run != 1")
+    assert row["kl_mean"] == left.kl.mean()
+    bounds = left.certificate_posterior
+    assert row["certificate_posterior_mean"] == pytest.approx((bounds.sum() + 1) / 3)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_looks_stand_in_every_row_and_caption_and_the_caption_says_what_tau_is(name):
+    other = {"look": "digits-1", "n": 6000, "K1": 1}
+    other |= {"grid": {**GRID, "epochs": [1], "taus": [0.03], "sigma": 1.0}}
+    looks = {"number": 2, "registered": True, "others": [other]}
+    record = certificates_record(looks=looks, tau_is="variance")
+    record["metrics"] |= label_of(SetLooks.model_validate(looks))
+    shown = show(name, record)
+    rows = [row for row in shown.rows if row.get("part", "ours") == "ours"]
+    assert all(row["selected_after_a_look"] for row in rows)
+    for words in ("selected after a look: look 2 ", "tau a variance"):
+        assert words in shown.parts[0].caption
 
 
 def test_an_infinite_kappa_has_a_mean_and_no_deviation():
@@ -210,34 +181,13 @@ def test_what_the_union_bound_does_not_pay_for_is_refused(other, complaint):
         settings_of([record(row()), other])
 
 
-class TestKappa:
-    def test_every_point_stands_with_the_setting_that_gives_it(self):
-        rows = [row for row in show("maxinf_kappa").rows if row["panel"] != "moment"]
-        for row in rows:
-            n, m, T, delta = (row[name] for name in ("n", "m", "T", "delta"))
-            if row["series"] == "confidence":
-                expected = math.log(4 * math.sqrt(n) / delta) / n
-            else:
-                setting = (n, m, row["zeta_over_sigma"], 1.0, T, row["E"], delta / 2)
-                expected = kappa_per_record(*setting, form=row["series"])
-            assert row["value"] == pytest.approx(expected)
-        rows = select(rows, series="optimised")
-        sizes = {
-            axis: [(row["n"], row["m"], row["T"]) for row in select(rows, panel=axis)]
-            for axis in ("n", "n_at_T", "T")
-        }
-        # Records vary at fixed batches or at fixed steps, steps at fixed records.
-        assert sizes["n"] == [(n, 5000, n // 5000) for n in AXES["n"]]
-        assert sizes["n_at_T"] == [(n, n // 10, 10) for n in AXES["n_at_T"]]
-        assert sizes["T"] == [(50_000, 50_000 // T, T) for T in AXES["T"]]
-
-    def test_an_infinite_value_is_missing_and_the_panel_is_cut_off_above_the_others(self):
-        record = kappa_record({**BASE, "zeta": 0.05}, {**AXES, "E": [1, 2, 5, 1000]})
-        shown = show("maxinf_kappa", record, simulation_record())
-        epochs = select(shown.rows, panel="E")
-        repaired = select(epochs, series="repaired")
-        assert repaired[-1]["value"] is None and repaired[-2]["value"] > 100
-        assert shown_rows(shown)[shown.rows.index(repaired[-1])]["value"] == ""
-        largest = max(row["value"] for row in select(epochs, series="explicit"))
-        assert all(largest < top < 10 * largest for _, top in shown.ends("y")[:-1])
-        assert "cut off" in shown.notes[0]
+def test_an_infinite_value_is_missing_and_the_panel_is_cut_off_above_the_others():
+    record = kappa_record({**BASE, "zeta": 0.05}, {**AXES, "E": [1, 2, 5, 1000]})
+    shown = show("maxinf_kappa", record, simulation_record())
+    epochs = select(shown.rows, panel="E")
+    repaired = select(epochs, series="repaired")
+    assert repaired[-1]["value"] is None and repaired[-2]["value"] > 100
+    assert shown_rows(shown)[shown.rows.index(repaired[-1])]["value"] == ""
+    largest = max(row["value"] for row in select(epochs, series="explicit"))
+    assert all(largest < top < 10 * largest for _, top in shown.ends("y")[:-1])
+    assert "cut off" in shown.notes[0]

@@ -133,13 +133,14 @@ def loss_by_autograd(one, number, weight, mean, rho):
 )
 def test_steps_descend_the_whole_objective_of_every_posterior_with_momentum(name, objective, loss):
     """Against autograd in float64, through softplus, KL and objective at once."""
-    one = training(name=name, objective=objective, loss=loss, epochs=1)
+    # Of the large network fewer; in its second step a ReLU's sign may turn by rounding.
+    stack, steps = ((0, 1, 2), 2) if name == "mlp" else ((0, 1), 1)
+    one = training(name=name, stack=stack, objective=objective, loss=loss, epochs=1)
     one.flats[0].add_(0.01)
     one.flats[1, :, ::2] += 0.2
-    one.weights = [1.0, 0.7, 1.3]
-    velocities = torch.zeros(2, 3, one.parameters, dtype=torch.float64)
-    # In the second step of a large network a ReLU's sign may turn by rounding.
-    for _ in range(2 if name == "mlp" else 1):
+    one.weights = [(1.0, 0.7, 1.3)[number] for number in stack]
+    velocities = torch.zeros(2, len(stack), one.parameters, dtype=torch.float64)
+    for _ in range(steps):
         before = one.flats[:, :, : one.parameters].double()
         gradients = torch.zeros_like(velocities)
         for number, weight in enumerate(one.weights):
@@ -150,9 +151,8 @@ def test_steps_descend_the_whole_objective_of_every_posterior_with_momentum(name
         one.step()
         velocities = 0.95 * velocities + gradients
         found = one.velocities[:, :, : one.parameters].double()
-        for number in range(3):
-            for ours, expected in zip(found[:, number], velocities[:, number], strict=True):
-                assert (ours - expected).abs().max() < 2e-6 * expected.abs().max()
+        apart, most = (each.abs().amax(dim=2) for each in (found - velocities, velocities))
+        assert (apart < 2e-6 * most).all()
         after = one.flats[:, :, : one.parameters].double()
         np.testing.assert_allclose(after, before - 0.1 * found, rtol=1e-6, atol=1e-6)
 
@@ -180,9 +180,9 @@ def test_clamped_log_probabilities_have_no_gradient():
     [*(("mlp", objective) for objective in get_args(Objective)), ("bayes-cnn9", "flambda")],
 )
 def test_a_posterior_in_a_stack_is_the_one_that_is_trained_alone(name, objective):
-    given = {"name": name, "objective": objective, "loss": "bounded"}
-    given |= {"lr": 0.01, "epochs": 2 if name == "mlp" else 1}
-    stacked = training(**given)
+    given = {"name": name, "objective": objective, "loss": "bounded", "lr": 0.01}
+    stack, given["epochs"] = ((0, 1, 2), 2) if name == "mlp" else ((0, 1), 1)
+    stacked = training(**given, stack=stack)
     together = stacked.run()
     for number, law in enumerate(together):
         one = training(**given, stack=(number,))
@@ -225,13 +225,3 @@ def test_a_run_that_diverges_ends_and_says_at_which_step():
     again = training(lr=1e30, epochs=5)
     again.restore(*one.state())
     assert again.steps == one.steps and again.diverged == one.diverged
-
-
-def test_a_posterior_that_diverges_leaves_the_others_their_bits():
-    one, other = training(epochs=2), training(epochs=2)
-    one.flats[0, 1, 3] = math.nan
-    for found, expected, number in zip(one.run(), other.run(), range(3), strict=True):
-        assert one.diverged[number] == (1 if number == 1 else None)
-        if number != 1:
-            assert torch.equal(found.mean, expected.mean) and torch.equal(found.rho, expected.rho)
-    assert one.steps_done == one.steps == 6
