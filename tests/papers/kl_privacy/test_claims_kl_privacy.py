@@ -1,16 +1,43 @@
 """Every rule against runs whose truth is known, through the committed claims.yaml."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from block_worlds import worlds_of
 from figure_samples import select
 
+from dpatlas.base.files import read_rows
 from dpatlas_workflow.evidence.looks import LOOKS
-from dpatlas_workflow.evidence.verdicts import INCONCLUSIVE, REPRODUCED
+from dpatlas_workflow.evidence.verdicts import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED
+from dpatlas_workflow.report.index import Index
 
 worlds = worlds_of("kl_privacy")
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+def more_kl_at_the_first_step(step):
+    return 400 if step == 1 else 1.0
+
+
+def more_kl_at_the_first_share(groups):
+    record = worlds.find(groups, "linearized", "he")
+    for row in select(record.tables["shares"], depth=4, share=0.01):
+        row["kl_watched"] *= 10
+
+
+@pytest.mark.parametrize(
+    ("change", "entry"),
+    [
+        # Ten times the bound at the first step, a hundredth of that at the last.
+        (worlds.scaled("bounds", "he", more_kl_at_the_first_step, 0.1, "kl_watched"), "kl-6a"),
+        # Far above a hundredth of the budget in the first hundredth of the time.
+        (more_kl_at_the_first_share, "kl-6b"),
+    ],
+)
+def test_a_change_at_one_place_is_seen_there(change, entry):
+    assert worlds.row_of(worlds.changed(change), entry)["verdict"] == NOT_REPRODUCED
 
 
 def test_the_watched_record_is_compared_by_its_own_gap():
@@ -85,3 +112,19 @@ def test_a_diverged_run_makes_what_needs_it_inconclusive_and_is_named(group, ini
     for entry in touched - {"kl-1", "kl-5", "kl-6"}:
         assert f"1 of {LOOKS[0]} runs of {record.condition} diverged" in rows[entry]["note"]
         assert rows[entry]["runs"] == LOOKS[0] - 1
+
+
+def test_the_paper_s_page_says_at_how_many_steps_kl_6a_has_a_finite_bound():
+    published = PROJECT / "docs/results/embedded"
+    rows = {row["claim"]: row for row in read_rows(published / "claims.csv")}
+    specs = [each["spec"] for each in Index(published).published["records"].values()]
+    (shown,) = {
+        len(spec["shown_steps"])
+        for spec in specs
+        if (spec["key"], spec["kind"]) == ("kl_privacy", "training") and spec["lr"] == 1e-5
+    }
+    # The largest and the watched record, of each init at every step where the bound is finite.
+    tested = int(rows["kl-6a"]["comparisons"]) // 2
+    assert (shown, tested) == (26, 3 * 26 + 2)
+    text = (PROJECT / "src/dpatlas_workflow/papers/kl_privacy/README.md").read_text()
+    assert "kl-6a tests two of its 26 shown steps" in " ".join(text.split())

@@ -8,12 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpatlas.errors import InputError
 from dpatlas.formulas.kl_privacy import theorems
 
 positive = st.floats(1e-6, 1e6)
 inits = st.sampled_from(theorems.INITS)
 widths = st.integers(1, 5000)
 depths = st.integers(2, 60)
+
+
+def test_layer_variances_are_the_rows_of_table_1():
+    d, m, L, o = 7, 5, 4, 3
+    expected = {
+        "lecun": [1 / 7, 1 / 5, 1 / 5, 1 / 5],
+        "he": [2 / 7, 2 / 5, 2 / 5, 2 / 5],
+        "ntk": [2 / 5, 2 / 5, 2 / 5, 1 / 3],
+        "xavier": [2 / 12, 2 / 10, 2 / 10, 2 / 8],
+    }
+    for init in theorems.INITS:
+        np.testing.assert_allclose(theorems.layer_variances(init, d, m, L, o), expected[init])
 
 
 @given(init=inits, d=widths, m=widths, L=depths, o=widths)
@@ -24,6 +37,38 @@ def test_constants_are_the_products_over_layers(init, d, m, L, o):
     beta = theorems.layer_variances(init, d, m, L, 1)
     R = max(1 / (d * beta[-1] * np.prod(beta[:-1] * m)), 1) * 20 / np.sum(1 / beta)
     assert theorems.lazy_distance(init, d, m, L, 20) == pytest.approx(R, rel=1e-9)
+
+
+@given(
+    relation=st.sampled_from(["remove", "add", "simple"]),
+    g=st.lists(st.floats(-100, 100), min_size=3, max_size=3),
+    gbar=st.lists(st.floats(-100, 100), min_size=3, max_size=3),
+    n=st.integers(2, 10**6),
+)
+def test_neighbour_gap_is_the_norm_of_a_difference_of_means(relation, g, gbar, n):
+    g, gbar = np.array(g), np.array(gbar)
+    neighbour_mean = {
+        "remove": (n * gbar - g) / (n - 1),
+        "add": (n * gbar + g) / (n + 1),
+        "simple": gbar - g / n,
+    }[relation]
+    gap = theorems.neighbour_gap(relation, n, g @ g, gbar @ gbar, g @ gbar)
+    scale = (g @ g + gbar @ gbar) / n**2
+    assert gap == pytest.approx(np.sum((gbar - neighbour_mean) ** 2), abs=1e-6 * scale)
+
+
+def test_formulas_work_elementwise_and_the_drift_integral_overflows_to_infinity():
+    L = np.arange(2, 12)
+    for init in theorems.INITS:
+        alone = [theorems.gradient_norm_constant(init, 30, 20, int(depth), 2) for depth in L]
+        assert theorems.gradient_norm_constant(init, 30, 20, L, 2) == pytest.approx(alone)
+    T = np.array([0.0, 1e-6, 0.5, 2000.0])
+    arguments = dict(beta=2, c=1, n=5, gdiff0=0.2, g0=1.0, sigma2=0.1, rank=3)
+    together = theorems.kl_drift_integral(T, **arguments)
+    np.testing.assert_array_equal(
+        together, [theorems.kl_drift_integral(time, **arguments) for time in T]
+    )
+    assert (together[0], together[-1]) == (0, math.inf)
 
 
 @given(T=st.floats(1e-12, 1e-3), beta=st.floats(1e-3, 3))
@@ -57,6 +102,18 @@ def test_excess_risk_term_is_attained_at_its_time_and_nowhere_undercut(B, R, n, 
             0.0, R, other * best, other * sigma2, n, convention
         )
         assert elsewhere >= risk * (1 - 1e-12)
+
+
+@given(init=inits, d=widths, m=widths, L=depths, n=widths)
+def test_corrected_lazy_distance_adds_at_most_the_missing_power_of_two(init, d, m, L, n):
+    ratio = theorems.lazy_distance_corrected(init, d, m, L, n) / theorems.lazy_distance(
+        init, d, m, L, n
+    )
+    assert 1 - 1e-12 <= ratio <= 2.0 ** (L - 1) * (1 + 1e-12)
+    if init == "lecun":
+        assert ratio == pytest.approx(2.0 ** (L - 1))
+    if init in ("he", "ntk"):
+        assert ratio == pytest.approx(1)
 
 
 def tex_value(tex, **symbols):
@@ -96,3 +153,17 @@ def test_symbolic_R_and_risk_of_table_1_follow_the_formulas_up_to_constants(init
             assert 0.249 <= tex_value(R_tex, **size) / R <= 4.001
             risk = theorems.excess_risk_term(B, R, size["n"], eps)
             assert 0.249 <= tex_value(risk_tex, **size, varepsilon=eps) / risk <= 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: theorems.kl_step(1.0, 0.0, 1.0),
+        lambda: theorems.neighbour_gap("remove", 1, 1.0, 1.0, 0.0),
+        lambda: theorems.excess_risk_averaged_iterate(0.0, 1.0, 1.0, np.array([0.1, 0.0]), 1),
+        lambda: theorems.layer_variances("glorot", 3, 3, 3, 1),
+    ],
+)
+def test_values_outside_the_domains_are_refused(call):
+    with pytest.raises(InputError):
+        call()

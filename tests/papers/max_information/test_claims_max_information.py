@@ -4,6 +4,7 @@ Coefficients are those of the bounds; kappas, certificates, risks and moments ar
 """
 
 import dataclasses
+from pathlib import Path
 
 import judged_once
 import maxinf_sample_records as samples
@@ -13,6 +14,7 @@ from committed_claims import CLAIMS, with_verdict
 from figure_samples import select
 from maxinf_sample_records import AXES, agreement_record, coefficients_record, typed
 
+from dpatlas.base.files import read_rows
 from dpatlas.formulas.max_information.published import TABLE_1
 from dpatlas_workflow.evidence.verdicts import (
     INCONCLUSIVE,
@@ -24,6 +26,7 @@ from dpatlas_workflow.evidence.verdicts import (
 from dpatlas_workflow.papers.max_information import claims as claims_module
 
 worlds = worlds_of("max_information")
+PROJECT = Path(__file__).resolve().parents[3]
 
 
 def claims(*parts):
@@ -189,6 +192,21 @@ def test_another_print_of_table_1_would_turn_its_verdicts(printed, index):
         assert printed([*before, other, *after]) == {"2b", "1", of_kappa}
 
 
+def test_what_the_formulas_say_of_figure_2():
+    """At the setting of the MNIST row; the verdicts of any tier whose axes contain these points."""
+    record = samples.kappa_record({**samples.BASE, "n": 60_000})
+    rows = worlds.verdicts(worlds.true_groups() | {"kappa": [record]})
+    slopes = {"5a": -0.135, "5c": -0.434}
+    for part, slope in slopes.items():
+        assert rows[f"maxinf-{part}"]["observed"] == pytest.approx(slope, abs=5e-4)
+    assert rows["maxinf-5"]["verdict"] == REPRODUCED
+    assert rows["maxinf-5c"]["verdict"] == NOT_REPRODUCED
+    assert rows["maxinf-12"]["observed"] == pytest.approx(1.29, abs=0.005)
+    # kappa/n grows with the square root of log(1/delta).
+    assert rows["maxinf-13a"]["observed"] == pytest.approx(0.5, abs=0.01)
+    assert rows["maxinf-13a"]["verdict"] == NOT_REPRODUCED
+
+
 def test_the_margin_of_table_1_is_half_of_what_its_rounding_leaves():
     margins = {
         entry.id: entry.margin for claim in CLAIMS.claims for entry in claim.entries if entry.margin
@@ -199,6 +217,27 @@ def test_the_margin_of_table_1_is_half_of_what_its_rounding_leaves():
         )
         least = (of_independent - 0.005) - (of_dp_sgd + 0.005)
         assert margins[entry] == pytest.approx(least / 2)
+
+
+def test_the_explicit_kappa_is_more_than_twice_the_optimised_one_where_maxinf_11b_says():
+    twice = set()
+    rows = read_rows(next((PROJECT / "docs/results/embedded").rglob("maxinf_kappa.csv")))
+    for panel in ("n", "n_at_T", "zeta_over_sigma", "E", "T", "delta"):
+        column = "n" if panel == "n_at_T" else panel
+        optimised, explicit = (
+            {row[column]: float(row["value"]) for row in select(rows, panel=panel, series=form)}
+            for form in ("optimised", "explicit")
+        )
+        assert optimised.keys() == explicit.keys() != set()
+        twice |= {(panel, at) for at, value in explicit.items() if value > 2 * optimised[at]}
+    assert twice == {
+        *(("T", steps) for steps in ("50", "100")),
+        *(("zeta_over_sigma", ratio) for ratio in ("0.001", "0.002", "0.005")),
+        ("n_at_T", "10000"),
+    }
+    (claim,) = (claim for claim in CLAIMS.claims if claim.id == "maxinf-11")
+    said = claim.entries[1].deviations[0]
+    assert "from 50 steps on, up to zeta / sigma of .005, and at n of 10,000" in said
 
 
 @pytest.mark.parametrize(("zeta", "refuted"), [(0.01, set()), (0.001, {"11", "11a"})])

@@ -14,14 +14,17 @@ from scipy.special import expit, logsumexp
 from scipy.stats import binom
 
 from dpatlas.base.files import read_rows
+from dpatlas.errors import InputError
 from dpatlas.formulas.max_information import mechanisms
 from dpatlas.formulas.max_information.grid import lowest_kappa
 from dpatlas.formulas.max_information.kappa import (
+    FORMS,
     batch_moment_exponent,
     kappa,
     kappa_explicit,
     kappa_repaired,
     kappa_tight,
+    standing,
 )
 from dpatlas.formulas.max_information.published import PAPER_GRID, TABLE_1
 from dpatlas_workflow.papers.max_information import printed
@@ -93,6 +96,17 @@ def test_forms_are_ordered(m, zeta, sigma, T, E, beta):
         assert repaired == pytest.approx(printed, rel=1e-12)
 
 
+def test_repaired_kappa_of_many_epochs_is_infinite_and_not_nan():
+    found = kappa_repaired(5000, 0.05, 1.0, 12, np.array([1, 1000]), 0.01)
+    assert found[0] < 1000
+    assert found[1] == math.inf
+
+
+def test_only_one_epoch_or_the_repaired_form_is_called_rigorous():
+    assert [standing(form, 1) for form in FORMS] == ["rigorous"] * 4
+    assert [standing(form, 2) for form in FORMS] == ["as printed"] * 3 + ["rigorous"]
+
+
 @given(y=st.floats(0.001, 0.45))
 def test_lifted_moment_is_that_of_a_normal_norm(y):
     """E exp(y A^2), A ~ N(1, 1): the largest mean and the largest sub-Gaussian variance."""
@@ -119,6 +133,18 @@ def test_gaussian_max_information_is_the_least_over_alpha(x, beta):
     # Near the limit of alpha a square root of 0 takes rounding to 1e-8.
     assert found <= values.min() * (1 + 1e-6)
     assert found >= values.min() * 0.999
+
+
+def test_coefficients_of_pure_privacy_are_its_max_information():
+    """At eps = (s / sigma) sqrt(2 log(1.25 / delta)), Eq. 30 is Eq. 4."""
+    m, ratio, beta, delta = 700, 0.01, 0.02, 1e-3
+    eps = ratio * math.sqrt(2 * math.log(1.25 / delta))
+    x = math.sqrt(m) * ratio
+    expected = mechanisms.max_information_pure_dp(m, eps, beta)
+    found = x**2 * mechanisms.pure_dp_leading_coefficient(
+        delta
+    ) + x * mechanisms.pure_dp_root_coefficient(beta, delta)
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
 @given(alpha=st.floats(1e-3, 3), beta=st.floats(1e-300, 0.5), step=st.floats(1e-3, 0.9))
@@ -179,3 +205,5 @@ def test_poisson_batches_are_not_covered():
     assert moment > batch_moment_exponent(y, "minimum")
     assert moment < batch_moment_exponent(2 * y, "minimum")
     assert binom.sf(2 * m - 1, 1000, m / 1000) > 100 * PAPER_GRID.beta / PAPER_GRID.K1
+    with pytest.raises(InputError, match="batches: found 'poisson'; allowed: one of disjoint"):
+        kappa(m, 1.0, 1.0, 10, 1, 0.01, batches="poisson")
