@@ -460,20 +460,20 @@ def test_bad_settings_are_named_before_anything_is_trained(changes, said, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "function"),
     [
-        ("code_digest", "of tomorrow"),
-        ("versions", {"torch": "0"}),
-        ("resolve_device", "cpu-tf32"),
+        ("code_digest", lambda module: "of tomorrow"),
+        ("versions", lambda *packages: {"torch": "0"}),
+        ("resolve_device", lambda name: "cpu-tf32"),
     ],
 )
 def test_what_other_code_packages_or_devices_began_is_not_resumed(
-    tmp_path, monkeypatch, name, found
+    tmp_path, monkeypatch, name, function
 ):
     monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     path = write(tmp_path)
     with killed_at(3, (Trained, "step")):
         run(path)
-    monkeypatch.setattr(job_module, name, lambda *_: found)
+    monkeypatch.setattr(job_module, name, function)
     with pytest.raises(InputError, match="--resume: found no checkpoint of these"):
         run(path, "--resume")
