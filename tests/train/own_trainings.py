@@ -12,8 +12,6 @@ MINE = """
     import torch
     from torch import nn
 
-    # No part of what the command prints.
-    print("hello from the module")
     draws = torch.Generator().manual_seed(3)
     X = torch.randn(60, 4, generator=draws)
     Y = (X[:, 0] > 0).long()

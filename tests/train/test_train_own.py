@@ -330,6 +330,17 @@ def test_while_one_process_trains_another_one_does_not_train_the_same(tmp_path, 
     assert "trained: found another process that trains mine-" in seen[0].stderr
 
 
+def test_what_the_user_s_functions_print_does_not_spoil_the_json(tmp_path, capfd):
+    path = write(tmp_path)
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        mine.read_text() + "\n\nprint('hello')\nimport os\nos.system('echo from a child')\n"
+    )
+    assert run(path, "--json") == 0
+    said = capfd.readouterr()
+    assert json.loads(said.out)["key"] and "hello" in said.err and "from a child" in said.err
+
+
 def test_a_record_of_another_version_in_the_folder_is_told_and_left_alone(tmp_path, capsys):
     other = tmp_path / "trained" / "other" / "record.json"
     other.parent.mkdir(parents=True)
