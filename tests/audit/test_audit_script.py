@@ -14,7 +14,7 @@ from small_trainings import DIMENSION, claim, training
 from dpatlas.accounting.error_rates import SELECTION_STRIDE
 from dpatlas.audit import Claim, audit_training, premises
 from dpatlas.audit.audit import _attacks
-from dpatlas.audit.premises import HOLDS, Premise
+from dpatlas.audit.premises import HOLDS, VIOLATED, Premise
 from dpatlas.audit.run import Run, flatten
 from dpatlas.base.scripts import printing_to_stderr
 from dpatlas.commands import audit as command
@@ -22,6 +22,7 @@ from dpatlas.errors import InputError, run_command
 
 HERE = Path(__file__).parent
 FAST = ("--pairs", "12", "--runs", "8", "--seed", "1")
+MANY = ("--runs", "100", "--seed", "1")
 
 
 @pytest.fixture
@@ -43,27 +44,20 @@ def run(capsys, *words):
     return code, *capsys.readouterr()
 
 
-def test_correct_code_with_enough_runs_is_not_contradicted(capsys, script):
-    code, out, _ = run(capsys, script(), "--runs", 100, "--seed", 1)
-    assert code == 0 and "NOT CONTRADICTED" in out
-    assert "what this audit could not have seen" in out
-
-
-def test_too_few_runs_could_not_have_contradicted_the_claim(capsys, script):
-    code, out, _ = run(capsys, script(), *FAST)
-    assert code == 3 and "COULD NOT HAVE CONTRADICTED" in out
-
-
-def test_a_failing_premise_is_named_and_exits_with_1(capsys, script):
-    code, out, _ = run(capsys, script("train = training(clip=False)"), *FAST)
-    assert code == 1
-    assert out.strip().splitlines()[-1].startswith("THE CLAIM'S PREMISES FAIL: sensitivity")
-
-
-def test_a_bound_above_the_claim_exits_with_1_without_any_sum(capsys, script):
-    lines = "train = training(clip=False, see=False)"
-    code, out, _ = run(capsys, script(lines), "--runs", 100, "--seed", 1)
-    assert code == 1 and "\nCONTRADICTED: " in out
+@pytest.mark.parametrize(
+    ("lines", "words", "code", "said"),
+    [
+        ([], MANY, 0, "what this audit could not have seen"),
+        ([], ["--premises-only"], 0, "NOT CONTRADICTED"),
+        ([], FAST, 3, "COULD NOT HAVE CONTRADICTED"),
+        (["train = training(clip=False)"], FAST, 1, "THE CLAIM'S PREMISES FAIL: sensitivity"),
+        # Without any sum, by its bound.
+        (["train = training(clip=False, see=False)"], MANY, 1, "\nCONTRADICTED: "),
+    ],
+)
+def test_verdicts_and_exit_codes(capsys, script, lines, words, code, said):
+    found, out, _ = run(capsys, script(*lines), *words)
+    assert found == code and said in out
 
 
 def test_json_has_the_verdict_the_premises_and_the_bounds(capsys, script):
@@ -75,12 +69,8 @@ def test_json_has_the_verdict_the_premises_and_the_bounds(capsys, script):
     assert report["facts"]["steps without a sum, of a run"] == [0, 0, 0]
     assert len(report["attacks"]) == 2 and report["runs"] == 8
     assert all(each["bound"]["epsilon"] >= 0 for each in report["attacks"])
-
-
-def test_premises_alone_take_no_other_runs(capsys, script):
-    code, out, _ = run(capsys, script(), "--premises-only", "--json")
-    report = json.loads(out)
-    assert (code, report["runs"], report["attacks"]) == (0, 0, [])
+    report = json.loads(run(capsys, script(), "--premises-only", "--json")[1])
+    assert (report["exit_code"], report["runs"], report["attacks"]) == (0, 0, [])
 
 
 def test_one_run_with_canaries_that_leak_is_contradicted(capsys, script):
@@ -90,34 +80,26 @@ def test_one_run_with_canaries_that_leak_is_contradicted(capsys, script):
         "    return run.included + SCALE * noise",
         "claim = Claim(sampler='full-batch', n=400, noise=1.0, steps=1, delta=1e-5)",
     ]
-    for scale, expected in ((1.0, 0), (0.25, 1)):
-        words = script(*lines, f"SCALE = {scale}"), "--canaries", 400, "--seed", 1
+    for scale, canaries, expected, said in (
+        (1.0, 400, 0, "The noise, the sensitivity and the sampling themselves"),
+        (0.25, 400, 1, "guesses are right"),
+        # Three canaries cannot contradict anything.
+        (0.0, 3, 3, "no number would contradict"),
+    ):
+        words = script(*lines, f"SCALE = {scale}"), "--canaries", canaries, "--seed", 1
         code, out, _ = run(capsys, *words)
-        assert code == expected, out
-    assert "right" in out
-    _, out, _ = run(capsys, script(*lines, "SCALE = 1"), "--canaries", 400, "--seed", 1)
-    assert "The noise, the sensitivity and the sampling themselves" in out
-    assert "guesses right" in out.splitlines()[-1]
-    # Three canaries cannot contradict anything.
-    assert run(capsys, script(*lines, "SCALE = 0"), "--canaries", 3)[0] == 3
+        assert code == expected and said in " ".join(out.split()), out
 
 
 BAD = [
     (["nothing"], "script: found 'nothing'"),
     (["missing.py:train"], "script: found no file missing.py"),
     (["{mine}:other"], "found no function other"),
-    (["{mine}:train", "--runs", "3"], "runs: found 3"),
-    (
-        ["{mine}:train", "--level", "1"],
-        "level: found 1.0; allowed: a number > 0 and <= 0.999999999",
-    ),
+    (["{mine}:train", "--level", "1"], "level: found 1.0; allowed: a number > 0 and <= 0.999"),
     # 0 is a value.
     (["{mine}:train", "--delta", "0"], "--delta: found it here; allowed: it without a script"),
     (["--mechanism", "dp-sgd-poisson", "--seed", "0"], "--seed: found it here"),
-    (["{mine}:train", "--seconds", "0"], "seconds: found 0.0"),
-    (["{mine}:train", "--mechanism", "x"], "--mechanism: found it here"),
     (["--premises-only"], "--premises-only: found it here"),
-    (["{mine}:train", "--canaries", "1"], "--canaries: found 1"),
     (["{mine}:train", "--canaries", "9", "--runs", "9"], "--runs: found it in an audit by one run"),
     (["{mine}:train", "--folder", "{mine}"], "found File exists; allowed: one that can be written"),
 ]
@@ -132,22 +114,14 @@ def test_bad_input_is_one_line_and_exits_with_2(refusal_of, script, words, said)
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["claim = None"], "found no claim"),
         (["claim = 3"], "found claim of type int"),
         (["1 / 0"], "ZeroDivisionError: division by zero at mine.py:4"),
         (["claim = Claim(sampler='poisson', delta=1e-5)"], "n: found nothing"),
         # What other commands call `claimed` would otherwise be dropped without a word.
-        (
-            ["claim = Claim(**SETTINGS, delta=1e-5, claimed=1.0)"],
-            "claimed: found an unknown key; allowed: sampler, n, batch",
-        ),
-        (["claim = Claim(**SETTINGS, delta=1e-5, seed=1)"], "source, epsilon, canaries"),
+        (["claim = Claim(**SETTINGS, delta=1e-5, claimed=1.0)"], "claimed: found an unknown key"),
         # Of so small a delta no accountant for these words proves anything.
         (
-            [
-                "claim = Claim(sampler='poisson', n=64, batch=16, noise=.8, steps=8, delta=1e-14,",
-                "    relation='replace_one')",
-            ],
+            ["claim = Claim(**SETTINGS, delta=1e-14, relation='replace_one')"],
             "claim: found no proved epsilon for poisson batches under replace_one",
         ),
         (["def train(run): raise KeyError('x')"], "KeyError: 'x' at mine.py:4"),
@@ -158,28 +132,13 @@ def test_bad_input_is_one_line_and_exits_with_2(refusal_of, script, words, said)
         (["def train(run): return float('nan')"], "published score: found NaN"),
         (["def train(run): run.see([])"], "run.see: found a sum of 0 numbers"),
         (["def train(run): return {'a': 'b'}"], "published a: found str"),
-        (["def train(run): run.see([1.0, float('inf')])"], "run.see: found a sum with NaN"),
+        (["def train(run): run.see([1.0]), run.see([1.0, 2.0])"], "found a sum of 2 numbers"),
         (
-            ["def train(run):", "    run.see([1.0])", "    run.see([1.0, 2.0])"],
-            "run.see: found a sum of 2 numbers",
-        ),
-        (
-            ["def train(run): return {'a': 1.0} if run.member else {'b': 1.0}"],
-            "published: found b without the canary, a with",
+            ["def train(run): return {'a' if run.member else 'b': 1.0}"],
+            "found b without the canary",
         ),
         (["def train(run): yield 1.0"], "the training: found a generator"),
-        (
-            ["def train(run): return {'a': (1 / (1 - i) for i in range(3))}"],
-            "the training: found ZeroDivisionError: ",
-        ),
-        (
-            ["def train(run):", "    a = [1.0]", "    a.append(a)", "    return a"],
-            "the training: found RecursionError: ",
-        ),
-        (
-            ["def train(run): run.see(np.ones(3 + run.member))"],
-            "run.see: found 4 numbers, and 3 in another run",
-        ),
+        (["a = [1.0]", "a.append(a)", "def train(run): return a"], "found RecursionError: "),
         (
             [
                 "calls = []",
@@ -255,14 +214,6 @@ def test_a_folder_of_another_function_or_of_changed_imports_is_refused(capsys, s
     assert code == 2 and "an audit of another code" in errors
 
 
-def test_runs_that_other_pairs_taught_are_made_again(tmp_path):
-    options = {"runs": 8, "folder": tmp_path, "seed": 1}
-    audit_training(training(), claim(), pairs=8, **options)
-    again = audit_training(training(), claim(), pairs=12, **options)
-    apart = audit_training(training(), claim(), pairs=12, runs=8, seed=1)
-    assert again.attacks == apart.attacks
-
-
 def test_every_look_at_more_runs_of_a_folder_counts_with_its_error(capsys, script, tmp_path):
     target = script("def train(run):", "    return training()(run)")
     kept = "--folder", tmp_path / "k"
@@ -328,19 +279,13 @@ def test_a_damaged_file_and_arrays_that_are_no_pair_are_named(tmp_path, change):
         audit_training(training(), claim(), **options)
 
 
-HEAD = {"claim": {}, "code": {}, "looks": []}
-
-
 @pytest.mark.parametrize(
     ("head", "named"),
     [
         ([], "found list"),
-        ({}, "claim: found nothing"),
-        (HEAD, "seed: found nothing"),
-        ({**HEAD, "seed": "a"}, "seed: found 'a'"),
-        ({**HEAD, "seed": -1}, "seed: found -1"),
+        ({"claim": {}, "code": {}, "looks": []}, "seed: found nothing"),
+        ({"claim": {}, "code": {}, "looks": [], "seed": -1}, "seed: found -1"),
     ],
-    ids=str,
 )
 def test_a_folder_whose_facts_are_damaged_is_named(tmp_path, head, named):
     (tmp_path / "audit.json").write_text(json.dumps(head))
@@ -348,7 +293,7 @@ def test_a_folder_whose_facts_are_damaged_is_named(tmp_path, head, named):
         audit_training(training(), claim(), premises_only=True, pairs=2, folder=tmp_path)
 
 
-def test_damaged_lines_of_scores_are_made_again(tmp_path):
+def test_damaged_lines_of_scores_and_runs_that_other_pairs_taught_are_made_again(tmp_path):
     options = {"pairs": 8, "runs": 8, "folder": tmp_path, "seed": 1}
     whole = audit_training(training(), claim(), **options)
     path = tmp_path / "runs.jsonl"
@@ -358,14 +303,11 @@ def test_damaged_lines_of_scores_are_made_again(tmp_path):
     bad = [b"[]", b"5", b"\xff", json.dumps(short).encode(), json.dumps(words).encode()]
     path.write_bytes(b"\n".join([*bad, *rest]))
     assert audit_training(training(), claim(), **options).attacks == whole.attacks
-
-
-def test_runs_whose_line_is_lost_are_left_out_where_the_time_is_up(tmp_path):
-    options = {"pairs": 8, "runs": 8, "folder": tmp_path, "seed": 1}
-    audit_training(training(), claim(), **options)
-    path = tmp_path / "runs.jsonl"
-    lines = path.read_bytes().strip().splitlines()
-    path.write_bytes(b"\n".join(line for line in lines if json.loads(line)["run"] != 5))
+    more = audit_training(training(), claim(), **{**options, "pairs": 12})
+    assert more.attacks == audit_training(training(), claim(), pairs=12, runs=8, seed=1).attacks
+    # Where the time is up, a run whose line is lost is left out.
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join(line for line in lines if b'"run": 5,' not in line))
     assert audit_training(training(), claim(), **options, seconds=1e-9).runs == 7
 
 
@@ -416,14 +358,6 @@ def test_the_standard_output_comes_back_after_an_error(capfd, error):
     subprocess.run(["echo", "after too"], check=True)
     shown = capfd.readouterr()
     assert shown.err == "within\n" and sorted(shown.out.split("\n")) == ["", "after", "after too"]
-
-
-def test_an_interrupted_audit_says_what_would_have_kept_its_runs(capsys, script, tmp_path):
-    target = script("def train(run): raise KeyboardInterrupt")
-    code, _, errors = run(capsys, target)
-    assert code == 130 and "--folder DIR keeps finished runs" in errors
-    code, _, errors = run(capsys, target, "--folder", tmp_path / "kept")
-    assert code == 130 and "a re-run goes on" in errors
 
 
 def test_tensors_of_any_layout_and_precision_are_flattened():
@@ -495,11 +429,8 @@ def test_no_run_begins_after_the_time_is_up(monkeypatch, seconds, pairs, runs, m
     assert max(begun) <= seconds
     assert (report.pairs, report.runs, report.missing) == (pairs, runs, missing)
     assert report.exit_code == 3
-
-
-def test_a_premise_that_fails_is_said_also_where_the_time_was_short():
-    report = audit_training(training(clip=False), claim(), pairs=2, runs=8, seed=1)
-    assert report.exit_code == replace(report, missing="1 of at least 2 pairs").exit_code == 1
+    violated = (Premise("noise", VIOLATED, "", ""),)
+    assert replace(report, premises=violated).exit_code == 1
 
 
 def test_runs_are_seeded_coupled_in_pairs_and_apart_in_the_bound():
@@ -536,13 +467,6 @@ def test_an_epsilon_alone_is_a_claim():
 
 
 def test_a_run_with_several_canaries_has_no_member():
-    run = Run(claim(canaries=3), 1, np.array([True, False, True]))
     with pytest.raises(InputError, match=r"run\.member"):
-        run.member  # noqa: B018
+        _ = Run(claim(canaries=3), 1, np.array([True, False, True])).member
     assert Run(claim(), 1, np.array([True])).member is True
-
-
-def test_the_facade_loads_without_torch():
-    code = "import sys, dpatlas.audit as a; a.Claim, a.audit_training, a.plant; "
-    code += "assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)

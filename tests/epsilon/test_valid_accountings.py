@@ -1,11 +1,9 @@
 """Every number against a second computation: closed forms, quadrature, Opacus, other grids."""
 
 import math
-from itertools import permutations
 
 import dp_accounting
 import pytest
-from dp_accounting.pld import privacy_loss_distribution
 from gaussian_profile import hockey_stick, step_densities
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -16,15 +14,11 @@ from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.samplers import FixedSize, Poisson, Shuffled
 from dpatlas.base.rounding import upward
 from dpatlas.epsilon.check import check_epsilon
-from dpatlas.epsilon.claim import RELATIONS, read_claim
+from dpatlas.epsilon.claim import RELATIONS, Printed, read_claim
 from dpatlas.epsilon.valid import SQRT_5, event, optimistic, readings
 
 POISSON = {"sampler": "poisson", "n": 1050, "batch": 100, "delta": 1e-5}
 FIFTY = {**POISSON, "noise": 2.0, "steps": 50}
-NEIGHBOURS = {
-    "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
-    "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
-}
 
 
 def numbers(relation=None, **settings):
@@ -71,29 +65,25 @@ def test_what_is_left_over_takes_the_place_of_a_removed_record():
 
 
 @pytest.mark.parametrize(
-    ("n", "batch", "drop_last"),
-    [(1000, 100, True), (1001, 100, False), (5, 1, False), (5, 5, True)],
+    ("n", "batch", "others"),
+    [
+        # A record less is a batch less.
+        (1000, 100, {"sampler": "shuffled", "drop_last": True}),
+        (1001, 100, {"sampler": "shuffled"}),
+        (5, 1, {"sampler": "shuffled"}),
+        (5, 5, {"sampler": "shuffled", "drop_last": True}),
+        # It moves all records behind it.
+        (1050, 100, {"sampler": "cyclic"}),
+    ],
 )
-def test_nothing_is_proved_where_a_record_less_is_a_batch_less(n, batch, drop_last):
-    settings = {"sampler": "shuffled", "n": n, "batch": batch, "drop_last": drop_last, "noise": 3.0}
+def test_nothing_is_proved_where_a_record_less_changes_other_batches(n, batch, others):
+    settings = {"n": n, "batch": batch, "noise": 3.0, **others}
     report = check_epsilon(
-        **settings, epochs=1, delta=1e-5, relation="add_remove", claimed="3.2", explain=False
+        **settings, epochs=1, delta=1e-5, relation="add_remove", claimed="900", explain=False
     )
     assert (report.verdict, report.readings) == ("not guaranteed", ())
     assert "nothing is proved here under add_remove" in str(report)
     assert numbers("zero_out", epochs=1, **settings)
-
-
-def test_moving_the_last_record_of_a_random_order_leaves_a_random_order():
-    """The coupling by which add_remove is accounted, by counting all orders of five records."""
-    counts = {}
-    for order in permutations(range(5)):
-        place = order.index(0)
-        *rest, last = order
-        if place < 4:
-            rest[place] = last
-        counts[tuple(rest)] = counts.get(tuple(rest), 0) + 1
-    assert set(counts) == set(permutations(range(1, 5))) and set(counts.values()) == {5}
 
 
 THIRTY = {"n": 1050, "batch": 100, "noise": 2.0, "steps": 30}
@@ -119,14 +109,6 @@ def test_blanking_a_record_of_a_fixed_batch_is_covered_by_replacing_it():
     assert numbers("add_remove", **settings) == {}
 
 
-def test_a_fixed_order_proves_nothing_when_records_are_added():
-    settings = {**THIRTY, "sampler": "cyclic"}
-    assert numbers("add_remove", **settings) == {}
-    report = check_epsilon(**settings, delta=1e-5, relation="add_remove", claimed="900")
-    assert report.verdict == "not guaranteed" and report.tightest is None
-    assert "nothing is proved" in str(report)
-
-
 @pytest.mark.parametrize(("batch", "noise", "steps"), [(256, 1.1, 3516), (600, 4.0, 10_000)])
 def test_poisson_agrees_with_the_accountant_of_opacus(batch, noise, steps):
     prv = PRVAccountant()
@@ -148,24 +130,6 @@ def test_one_step_lies_between_both_sides_of_the_exact_hockey_stick(relation, ba
     assert least * 1.005 + 1e-3 >= numbers(relation, **settings)["pld"]
 
 
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_least_is_tighter_than_the_optimistic_side_of_dp_accounting(relation):
-    """That package rounds losses down by up to a whole interval; ours lies between it and PLD."""
-    settings = {**POISSON, "noise": 1.5, "steps": 40}
-    coarse = privacy_loss_distribution.from_gaussian_mechanism(
-        1.5,
-        value_discretization_interval=2e-4,
-        sampling_prob=100 / 1050,
-        pessimistic_estimate=False,
-        use_connect_dots=False,
-        neighboring_relation=NEIGHBOURS[relation],
-    ).self_compose(40)
-    above = numbers(relation, **settings)["pld"]
-    least = optimistic(read_claim(settings), relation)
-    assert coarse.get_epsilon_for_delta(1e-5) <= least * (1 + 1e-4)
-    assert 0.998 * above <= least <= above
-
-
 SAMPLED = {"sampler": "poisson", "batch": 100, "noise": 1.5, "steps": 40}
 
 
@@ -174,7 +138,7 @@ def test_least_of_several_phases_and_of_mixtures_with_full_batches(second):
     report = check_epsilon(n=1050, phases=[SAMPLED, second], delta=1e-5)
     for relation in RELATIONS:
         above = tightest(report, relation)
-        assert 0.995 * above <= report.least[relation] <= above
+        assert 0.998 * above <= report.least[relation] <= above
 
 
 def test_rounding_of_many_cells_adds_nothing_to_the_lower_limit():
@@ -247,9 +211,13 @@ def test_a_claim_that_rounding_alone_supports_says_so():
     rounded = check_epsilon(**base, claimed="2.85", explain=False)
     assert rounded.verdict == "guaranteed" and rounded.by_rounding
     assert "the release reaches more than 2.85" in " ".join(rounded.warnings)
+    assert "which rounds to it" in " ".join(str(rounded).split())
     plain = check_epsilon(**base, claimed="2.86", explain=False)
     assert plain.verdict == "guaranteed" and not plain.by_rounding
     assert "rounded" not in " ".join(plain.warnings)
+    # Few digits do not stretch it to more than half a percent.
+    assert Printed("3").rounding == pytest.approx(0.015) and Printed("2.31").rounding == 0.005
+    assert check_epsilon(**base, claimed="2.8", explain=False).verdict == "refuted"
 
 
 @pytest.mark.parametrize(
@@ -302,19 +270,26 @@ def test_replacing_costs_at_least_as_much_as_blanking_and_least_is_least(
             assert least <= tightest(report, relation) + 1e-9
 
 
-@pytest.mark.parametrize("sampler", ["poisson", "shuffled", "full-batch"])
-def test_a_target_is_met_and_hardly_less_noise_misses_it(sampler):
-    settings = {"sampler": sampler, "n": 1050, "delta": 1e-5, "steps": 30}
-    if sampler != "full-batch":
-        settings["batch"] = 100
-    report = check_epsilon(**settings, target=2.0)
-    assert report.ok and [each.relation for each in report.noises] == list(RELATIONS)
+@pytest.mark.parametrize(
+    ("settings", "relations"),
+    [
+        ({"n": 1050, "batch": 100, "sampler": "poisson"}, RELATIONS),
+        ({"n": 1050, "batch": 100, "sampler": "shuffled"}, RELATIONS),
+        ({"sampler": "full-batch"}, RELATIONS),
+        ({"sampler": "full-batch", "mechanism": "laplace"}, RELATIONS),
+        ({"mechanism": "randomized-response", "buckets": 3}, ("replace_one", "zero_out")),
+    ],
+)
+def test_a_target_is_met_and_hardly_less_noise_misses_it(settings, relations):
+    settings = {**settings, "steps": 4, "delta": 1e-5}
+    report = check_epsilon(**settings, target=1.0)
+    assert tuple(each.relation for each in report.noises) == relations
     for each in report.noises:
         met, missed = (
             tightest(check_epsilon(**settings, noise=noise), each.relation)
             for noise in (each.noise, each.noise * 0.997)
         )
-        assert met <= 2.0 < missed
+        assert met <= 1.0 < missed
 
 
 def test_small_delta_and_hardly_any_noise_have_no_lower_limit_or_a_true_one():

@@ -35,11 +35,6 @@ MINE = """
         def __getitem__(self, index):
             return {"rows": X[index]}, Y[index]
 
-    class OfAnotherClass(Items):
-        def __getitem__(self, index):
-            return X[index], Y[index] if index != 5 else Y[index] * 0 + 9
-
-    def of_another_class(): return OfAnotherClass()
     def words(): return (X[:40] > 0).long() + (torch.arange(40) == 39)[:, None] * 7, Y[:40]
     def embedded(): return nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(8, 2))
 
@@ -60,11 +55,6 @@ MINE = """
     SHARED = nn.Linear(4, 2)
 
     def shared(): return SHARED
-
-    def sharing():
-        network = nn.Linear(4, 2)
-        network.bias = SHARED.bias
-        return network
 
     def other_each_time():
         network = nn.Linear(4, 2)
@@ -101,9 +91,7 @@ MINE = """
     def keeps_in_evaluation(): return nn.Sequential(TestTime(True), nn.Linear(4, 2))
     def mixing(): return nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2))
     def leaves(): raise SystemExit(3)
-
     def broken(): raise KeyError("no such column")
-    def no_network(): return "a network"
 """
 SETTINGS = {
     "data": "mine.py:records",
@@ -119,7 +107,7 @@ SETTINGS = {
 }
 
 
-def write(folder, settings=None, **changes):
+def write(folder, **changes):
     """A settings file with mine.py and mine.npz beside it; a change to None drops the key."""
     folder.mkdir(exist_ok=True)
     (folder / "mine.py").write_text(textwrap.dedent(MINE))
@@ -127,7 +115,7 @@ def write(folder, settings=None, **changes):
     arrays = {"x": draws.standard_normal((12, 4)), "y": np.arange(12, dtype=np.uint8) % 2}
     np.savez(folder / "mine.npz", **arrays)
     np.savez(folder / "persons.npz", **arrays, groups=np.arange(12) // 3)
-    merged = {**(SETTINGS if settings is None else settings), **changes}
+    merged = {**SETTINGS, **changes}
     content = {name: value for name, value in merged.items() if value is not None}
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump(content))
