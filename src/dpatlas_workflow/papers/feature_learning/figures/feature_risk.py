@@ -145,6 +145,6 @@ def _slopes_text(slopes: Sequence[Row]) -> str:
         for row in of_panel:
             if row["series"] in shown:
                 half = row["high"] and f"\xa0±\xa0{row['high'] - row['value']:.3f}"
-                numbers.append(f"{shown[row['series']]} {row['value']:.3f}{half or ''}")
+                numbers.append(f"{shown[row['series']]} {row['value']:z.3f}{half or ''}")
         texts.append(f"{link} in {varied}: {', '.join(numbers)}")
     return "; ".join(texts)
