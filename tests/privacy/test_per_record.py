@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import put
@@ -29,10 +28,8 @@ from dpatlas.privacy.losses import cross_entropy
 from dpatlas.privacy.per_record import NetworkGradients, PerRecordWarning
 from dpatlas.privacy.training import PrivateTraining
 
-# Of torch.func's loops and of the peer's hooks, which are only compared with here.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:There is a performance drop", "ignore:Full backward hook is firing"
-)
+# Of torch.func's loops, which are only compared with here.
+pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")
 
 
 def kernel_of(model):
@@ -107,24 +104,6 @@ def test_a_huge_record_before_a_norm_layer_is_clipped_or_counted(case, value):
     moved = distance(found.gradients, expected.gradients)
     assert found.skipped == int(not torch.isfinite(found.norms[1]))
     assert moved <= (0 if found.skipped else 0.3) * (1 + 1e-10) + 1e-10
-
-
-@pytest.mark.parametrize("name", ["mlp", "small-cnn-s"])
-def test_a_step_without_noise_equals_opacus(name):
-    from opacus import GradSampleModule
-
-    model = build(name, (1, 8, 8), 5, key="test", run=0, base_seed=0).double()
-    x, labels = records((64,))
-    found = kernel_of(model).clipped_sum(x, labels, 0.3)
-    for layer in model.modules():
-        if isinstance(layer, nn.ReLU):
-            layer.inplace = False  # which backward hooks cannot bear
-    theirs = GradSampleModule(model, loss_reduction="sum")
-    F.cross_entropy(theirs(x), labels, reduction="sum").backward()
-    rows = {
-        key.removeprefix("_module."): value.grad_sample for key, value in theirs.named_parameters()
-    }
-    close(found.gradients, clipped_sum(rows, 0.3))
 
 
 def test_gradients_per_record_in_one_call_read_only_the_shape_of_the_weights(monkeypatch):
