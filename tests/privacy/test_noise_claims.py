@@ -65,6 +65,12 @@ def test_noise_of_the_operating_system_is_what_one_gets():
         Noise(source="keyed")
 
 
+def half_frozen():
+    model = network("mlp")
+    model.linear1.requires_grad_(False)
+    return model
+
+
 CHANGES = {
     "one label": lambda: {"labels": (data()[1] + torch.eye(N, dtype=torch.int64)[0]) % OUTPUTS},
     "one number of the data": lambda: {"x": data()[0] + 1e-6 * torch.eye(N, 64)},
@@ -72,6 +78,7 @@ CHANGES = {
     "learning rate": lambda: {"phases": [phase(FullBatch(N), steps=3, lr=0.31)]},
     "steps": lambda: {"phases": [phase(FullBatch(N), steps=4)]},
     "sampler": lambda: {"phases": [phase(steps=3)]},
+    "frozen parameters": lambda: {"model": half_frozen()},
     "initial weights": lambda: {"model": network("mlp", run=1)},
     "loss": lambda: {"loss": halved},
     "views": lambda: {"augmentation": ShiftAndFlip((1, 8, 8), 2, 1, True)},
