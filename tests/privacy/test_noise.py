@@ -1,8 +1,6 @@
 """The noise that is added: its law, its tails, its scale, its keys."""
 
-import ctypes
 import math
-import threading
 
 import numpy as np
 import pytest
@@ -21,6 +19,7 @@ from dpatlas.privacy.noise import (
 )
 
 SIZES = {"small": LARGE - 1, "large": 2 * BLOCK + LARGE + 1}
+each_size = pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 
 
 def draw(
@@ -31,20 +30,19 @@ def draw(
     return [tensor.numpy().astype(np.float64) for tensor in tensors.values()]
 
 
-@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
-@pytest.mark.parametrize("scale", [1.0, 0.03])
-def test_noise_is_normal_with_the_given_scale(size, scale):
+@each_size
+def test_noise_is_normal_with_the_given_scale(size):
     shapes, energies = [], []
     for step in range(40):
-        (found,) = draw(size, scale=scale, step=step)
-        shapes.append(stats.kstest(found / scale, "norm").pvalue)
-        energies.append(stats.chi2.cdf((found / scale) @ (found / scale), size))
+        normals = draw(size, scale=0.03, step=step)[0] / 0.03
+        shapes.append(stats.kstest(normals, "norm").pvalue)
+        energies.append(stats.chi2.cdf(normals @ normals, size))
     # Over many keys the p-values of a right law are uniform.
     for values in (shapes, energies):
         assert stats.kstest(values, "uniform").pvalue > 1e-3
 
 
-@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@each_size
 def test_a_chi_squared_test_finds_no_cell_with_too_many_or_too_few_draws(size):
     edges = np.concatenate([[-np.inf], np.linspace(-4, 4, 161), [np.inf]])
     counts = np.zeros(len(edges) - 1)
@@ -95,104 +93,38 @@ def test_a_radius_has_the_probability_of_its_words(word, more, u):
     assert math.exp(-(found**2) / 2) == pytest.approx(u, rel=1e-9, abs=0)
 
 
-def test_tails_reach_beyond_eight_sigma():
+def test_tails_reach_beyond_eight_sigma_in_both_waves_with_either_sign():
     # 8.6 sigma and beyond: radius words of 0, and the words that follow say how far.
     reached = [pair(0, more)[0] for more in (2**64 - 1, 2**60, 2**40, 2**20, 0)]
     assert reached == sorted(reached)
     assert reached[0] == pytest.approx(math.sqrt(2 * 52 * math.log(2)), rel=1e-9)
-    assert reached[-1] == pytest.approx(math.sqrt(2 * 117 * math.log(2)), rel=1e-9)
-    # There the words are so fine that a tail probability is right to a part of 2^-29 at 11 sigma.
-    at_11 = math.exp(-(11**2) / 2) * 2.0**116
-    assert 2.0**-1 / at_11 < 2.0**-29
-
-
-def test_both_waves_reach_the_tail_with_either_sign():
-    quarter = 2**62
-    ends = [pair(0, 0, angle) for angle in (0, quarter, 2**63, 2**64 - quarter)]
     far = math.sqrt(2 * 117 * math.log(2))
-    wanted = [[far, 0], [0, far], [-far, 0], [0, -far]]
-    np.testing.assert_allclose(ends, wanted, atol=1e-14)
+    ends = [pair(0, 0, angle) for angle in (0, 2**62, 2**63, 2**64 - 2**62)]
+    np.testing.assert_allclose(ends, [[far, 0], [0, far], [-far, 0], [0, -far]], atol=1e-14)
 
 
 def test_no_draw_is_exactly_zero():
-    axes = [0, 2**62, 2**62 - 1, 2**63, 2**63 - 1, 2**64 - 2**62, 2**64 - 1]
-    for angle in axes:
+    for angle in (0, 2**62, 2**62 - 1, 2**63, 2**63 - 1, 2**64 - 2**62, 2**64 - 1):
         for word, more in ((2**52 - 1, None), (2**51, None), (0, 0)):
             assert np.all(pair(word, more, angle) != 0)
-    for size in (2**13, 5_000_000):
-        for step in range(1 + 2**21 // size):
-            assert np.all(draw(size, step=step)[0] != 0)
-
-
-# What numpy holds by address only.
-KEPT = []
-
-
-def generator_of(*words: int) -> np.random.Generator:
-    """numpy's own generator over chosen words."""
-    words = list(words)
-    next64 = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(lambda _: words.pop(0))
-    next32 = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)(lambda _: words.pop(0) >> 32)
-    real = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)(
-        lambda _: (words.pop(0) >> 11) * 2.0**-53
-    )
-
-    class Bits(ctypes.Structure):
-        _fields_ = [
-            ("state", ctypes.c_void_p),
-            ("next_uint64", type(next64)),
-            ("next_uint32", type(next32)),
-            ("next_double", type(real)),
-            ("next_raw", type(next64)),
-        ]
-
-    class Source:
-        lock = threading.Lock()
-
-    source = Source()
-    source.kept = Bits(None, next64, next32, real, next64)
-    make = ctypes.pythonapi.PyCapsule_New
-    make.restype = ctypes.py_object
-    make.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    source.name = b"BitGenerator"
-    source.capsule = make(ctypes.addressof(source.kept), source.name, None)
-    found = np.random.Generator(source)
-    KEPT.append(source)
-    return found
-
-
-def test_the_ziggurats_tail_reaches_beyond_eight_sigma():
-    # A word of layer 0 beyond its edge: the tail, edge + E1 / edge if 2 E2 > (E1 / edge)^2.
-    edge = 3.6541528853610088
-    signs = {-1: 2**61 - 2**9, 1: 2**61 - 2**9 - 2**17}
-
-    def tail(distance, word):
-        first = -math.expm1(-(distance - edge) * edge)
-        second = -math.expm1(-((distance - edge) ** 2) / 2 - 0.1)
-        words = [int(u * 2**53) << 11 for u in (first, second)]
-        return generator_of(word, *words).standard_normal()
-
-    for distance in (4.0, 6.66, 8.5, 10.0, 11.0):
-        grain = 2.0**-53 / math.exp(-(distance - edge) * edge) / edge
-        for sign, word in signs.items():
-            assert sign * tail(distance, word) == pytest.approx(distance, abs=2 * grain + 1e-12)
 
 
 def test_the_tails_of_large_draws_are_those_of_a_normal():
     found = np.abs(draw(20_000_000)[0])
+    assert found.min() > 0
     for threshold in (3, 4, 5):
         expected = 2 * stats.norm.sf(threshold) * len(found)
         assert abs((found > threshold).sum() - expected) < 4 * np.sqrt(expected)
 
 
-@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@each_size
 @pytest.mark.parametrize("scale", [1e-23, 1e20])
 def test_a_scale_at_the_ends_of_float32_scales_and_nothing_else(size, scale):
     (ordinary,), (found,) = draw(size, dtype=torch.float64), draw(size, scale=scale)
     np.testing.assert_allclose(found / scale, ordinary, rtol=1e-7)
 
 
-@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@each_size
 def test_the_sum_is_rounded_once(size):
     found = torch.full((size,), 3.0)
     add_noise({"0": found}, 1.0, Noise("digest", "keyed"), repetition=0, step=0)

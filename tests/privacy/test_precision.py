@@ -5,7 +5,7 @@ import sys
 import emulate_precision
 import pytest
 import torch
-from reference_gradients import NETWORKS, records, seeded
+from reference_gradients import NETWORKS, distance, norm_of, records, seeded
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dpatlas.errors import InputError
@@ -71,31 +71,24 @@ def test_what_a_script_told_torch_to_round_is_exact_inside_and_as_before_afterwa
 
 @pytest.mark.parametrize("kernel", [NetworkGradients, SoftmaxGradients])
 def test_nothing_of_a_clipped_sum_is_rounded_by_the_script_s_setting(kernel, restored, monkeypatch):
-    seen = []
-    module = sys.modules[kernel.__module__]
+    module, seen = sys.modules[kernel.__module__], []
     factors = module.clip_factors
-    monkeypatch.setattr(
-        module,
-        "clip_factors",
-        lambda *given: (seen.append((allowed(), on_cpu())), factors(*given))[1],
-    )
+
+    def watched(*given):
+        seen.append((allowed(), on_cpu()))
+        return factors(*given)
+
+    monkeypatch.setattr(module, "clip_factors", watched)
     torch.set_float32_matmul_precision("medium")
-    x, labels = (
-        torch.randn(64, 200, generator=torch.Generator().manual_seed(0)),
-        torch.arange(64) % 10,
-    )
-    made, C = kernel(torch.nn.Linear(200, 10)), 0.01
-
-    def total(rows):
-        found = made.clipped_sum(x[rows], labels[rows], C).gradients
-        return torch.cat([value.double().flatten() for value in found.values()])
-
-    moved = [
-        float((total(slice(None)) - total([j for j in range(64) if j != i])).norm())
-        for i in range(8)
-    ]
-    # 1.0014 C on a processor that multiplies bfloat16.
-    assert max(moved) <= C * (1 + 1e-5)
+    x = torch.randn(64, 200, generator=torch.Generator().manual_seed(0))
+    labels, bound = torch.arange(64) % 10, 0.01
+    made = kernel(torch.nn.Linear(200, 10))
+    whole = made.clipped_sum(x, labels, bound).gradients
+    for record in range(8):
+        others = torch.arange(64) != record
+        # 1.0014 of the bound on a processor that multiplies bfloat16.
+        rest = made.clipped_sum(x[others], labels[others], bound).gradients
+        assert distance(whole, rest) <= bound * (1 + 1e-5)
     assert all(flags == [False, False] and "bf16" not in parts for flags, parts in seen) and seen
 
 
@@ -106,12 +99,8 @@ def largest_share(network, clipping="flat"):
     # Outside of what emulates rounding, whose operations would be traced.
     with _disable_current_modes():
         kernel.trace(x, labels)
-    found = [
-        kernel.clipped_sum(x[i : i + 1], labels[i : i + 1], 1e-3).gradients.values()
-        for i in range(len(x))
-    ]
-    norms2 = [sum(value.double().square().sum() for value in each) for each in found]
-    return max(float(norm2.sqrt()) / 1e-3 for norm2 in norms2)
+    alone = (kernel.clipped_sum(x[[i]], labels[[i]], 1e-3).gradients for i in range(len(x)))
+    return max(map(norm_of, alone)) / 1e-3
 
 
 @pytest.mark.slow
@@ -129,14 +118,6 @@ def test_rounded_norms_and_sums_would_not():
         assert max(map(largest_share, NETWORKS)) > 1 + 1e-3
 
 
-def test_factors_are_rounded_to_nearest():
-    values = torch.tensor([1.0, 1 + 2.0**-10, 1 + 2.0**-12, -3.1415927, 0.0, 1e-30])
-    expected = torch.tensor([1.0, 1 + 2.0**-10, 1.0, -3.140625, 0.0, 1e-30])
-    found = emulate_precision.rounded(values, 10)
-    torch.testing.assert_close(found[:5], expected[:5], rtol=0, atol=0)
-    assert abs(found[5] / expected[5] - 1) < 2.0**-11
-
-
 def test_precision_changes_no_id_and_reaches_jobs_on_a_gpu_alone():
     plain, fast = (
         Atlas(load_config(changes={"device": "auto", "precision": precision}))
@@ -150,10 +131,8 @@ def test_precision_changes_no_id_and_reaches_jobs_on_a_gpu_alone():
 
 
 def test_a_job_sets_its_precision_and_puts_back_what_was():
-    with job.numerics("cuda-tf32"):
-        assert not torch.is_grad_enabled()
-        with passes():
-            assert allowed() == [True, True]
+    with job.numerics("cuda-tf32"), passes():
+        assert not torch.is_grad_enabled() and allowed() == [True, True]
     with passes():
         assert allowed() == [False, False]
 
@@ -173,5 +152,3 @@ def test_a_job_says_on_what_and_how_it_ran_and_never_tf32_on_a_cpu(monkeypatch, 
     assert job.torch_device(found) == found.removesuffix("-tf32")
     with pytest.raises(InputError, match="device: found 'cpu-tf32'"):
         job.resolve_device("cpu-tf32")
-    with pytest.raises(InputError, match="precision: found tf32 with device cpu"):
-        load_config(changes={"precision": "tf32"})

@@ -1,6 +1,5 @@
 """The loop: what a step adds, what it divides by, what a resumed run repeats."""
 
-import copy
 import dataclasses
 from functools import partial
 
@@ -8,8 +7,6 @@ import numpy as np
 import places
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from places import put
 from scipy import stats
 from small_training import (
@@ -35,7 +32,6 @@ from dpatlas.errors import InputError
 from dpatlas.models.build import build
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.losses import cross_entropy
-from dpatlas.privacy.phases import TrainingPhase
 from dpatlas.privacy.training import PrivateTraining
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -43,41 +39,6 @@ pytestmark = pytest.mark.usefixtures("device")
 
 def zero_gradients(output, labels):
     return 0 * output.sum(1)
-
-
-@settings(max_examples=30, deadline=None)
-@given(record=st.integers(0, N - 1), scale=st.floats(1e-3, 1e3), clip=st.floats(1e-3, 1e3))
-@pytest.mark.parametrize("name", ["linear", "mlp"])
-def test_dropping_one_record_moves_the_noise_free_update_by_at_most_clip_over_expected_batch(
-    name, record, scale, clip
-):
-    moved = []
-    x, labels = data()
-    settings = {"noise_multiplier": 0.0, "max_grad_norm": clip, "lr": 1.0, "steps": 1}
-    for kept in (torch.arange(N), torch.arange(N)[torch.arange(N) != record]):
-        model, noise = network(name), Noise("digest", "keyed")
-        before = weights(model)
-        # The expected batch is a public constant: the same for both neighbours.
-        plan = [phase(PublicSize(len(kept)), **settings)]
-        PrivateTraining(model, plan, scale * x[kept], labels[kept], noise=noise).run()
-        moved.append(flat(weights(model)) - flat(before))
-    assert (moved[0] - moved[1]).norm() <= clip / N * (1 + 1e-3)
-
-
-class PublicSize(FullBatch):
-    accounted_as = FullBatch.name
-    expected_batch = float(N)
-
-
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
-def test_the_divisor_is_the_expected_batch_and_not_the_drawn_one(sampler):
-    model = network("linear")
-    before = weights(model)
-    sums = sums_of(training([phase(sampler, noise_multiplier=0.0, lr=1.0, steps=8)], model))
-    drawn = {len(sampler.batch_indices(Noise("digest", "keyed"), 0, step)) for step in range(8)}
-    assert (len(drawn) > 2) == (sampler.name == "poisson")
-    expected = flat(before) - torch.stack(list(map(flat, sums))).sum(0) / sampler.expected_batch
-    torch.testing.assert_close(flat(weights(model)), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [1, 5, 100])
@@ -100,25 +61,17 @@ def test_chunks_of_any_size_give_the_same_update_and_one_draw_of_noise(name, siz
 def test_a_poisoned_record_never_stops_training_or_reaches_the_weights(name, clipping):
     x, labels = data()
     x[4], x[9, 3] = torch.nan, torch.inf
-    model = network(name)
-    run, resumed = (
-        training(
-            [phase(FullBatch(N), clipping=clipping, max_physical_batch=5)],
-            each,
-            records=(x, labels),
-        )
-        for each in (model, network(name))
-    )
+    plan = [phase(FullBatch(N), clipping=clipping, max_physical_batch=5)]
+    run, resumed = (training(plan, network(name), records=(x, labels)) for _ in range(2))
     run.run()
-    assert run.steps_done == 6
-    assert run.skipped_records == 12
     resumed.restore(*run.state())
-    assert resumed.skipped_records == 12
-    assert all(torch.isfinite(value).all() for value in model.parameters())
+    assert run.steps_done == 6
+    assert run.skipped_records == resumed.skipped_records == 12
+    assert all(torch.isfinite(value).all() for value in run.model.parameters())
 
 
 def test_weight_decay_stays_outside_of_the_clip():
-    moved = {}
+    updates = {}
     for decay in (0.0, 0.1):
         model = network("linear")
         with torch.no_grad():
@@ -127,94 +80,49 @@ def test_weight_decay_stays_outside_of_the_clip():
         before = weights(model)
         settings = {"noise_multiplier": 0.0, "lr": 1.0, "steps": 1, "weight_decay": decay}
         training([phase(FullBatch(N), **settings)], model).run()
-        moved[decay] = flat(weights(model)) - (1 - decay) * flat(before)
-    torch.testing.assert_close(moved[0.0], moved[0.1], rtol=1e-3, atol=1e-3)
-    assert moved[0.1].norm() <= 0.5 * (1 + 1e-2)
+        updates[decay] = flat(weights(model)) - (1 - decay) * flat(before)
+    torch.testing.assert_close(updates[0.0], updates[0.1], rtol=1e-3, atol=1e-3)
+    assert updates[0.1].norm() <= 0.5 * (1 + 1e-2)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_step_sizes_decay_within_a_phase_and_go_on_after_a_resume(optimizer):
-    decaying = [phase(FullBatch(N), steps=6, lr=0.2, lr_decay=0.5, optimizer=optimizer)]
-    model = network("linear")
-    run = training(decaying, model, shared_noise="rates")
-    for _ in range(3):
-        run.step()
-    resumed = training(decaying, network("linear"), shared_noise="rates")
-    resumed.restore(*run.state())
-    run.run()
-    resumed.run()
-    assert torch.equal(flat(weights(model)), flat(weights(resumed.model)))
-    # Plain gradient descent with step sizes of its own, one phase each.
-    by_hand = network("linear")
-    rates = [phase(FullBatch(N), steps=1, lr=0.2 / (1 + 0.5 * k)) for k in range(6)]
-    training(rates, by_hand, shared_noise="rates").run()
-    same = torch.allclose(flat(weights(model)), flat(weights(by_hand)), atol=1e-6)
-    assert same == (optimizer == "sgd")
-
-
-def two_phases(**changes) -> list[TrainingPhase]:
-    first = phase(Poisson(N, 6), steps=3, trainable=("head",), momentum=0.9)
-    second = phase(Shuffled(N, 4), steps=8, momentum=0.9, max_physical_batch=3)
-    return [dataclasses.replace(each, **changes) for each in (first, second)]
-
-
-def test_frozen_parameters_stay_bit_identical():
-    model = network()
-    before = weights(model)
-    run = training(two_phases(), model)
-    for _ in range(3):
-        run.step()
-    after = weights(model)
-    for name, value in before.items():
-        assert torch.equal(value, after[name]) != name.startswith("head")
-    run.run()
-    assert not any(torch.equal(value, weights(model)[name]) for name, value in before.items())
-
-
-def half_frozen(name="mlp"):
-    model = network(name)
-    for key, value in model.named_parameters():
-        value.requires_grad_(key.startswith("head"))
-    return model
+TWO_PHASES = [
+    phase(Poisson(N, 6), steps=3, trainable=("head",), momentum=0.9),
+    phase(Shuffled(N, 4), steps=8, momentum=0.9, max_physical_batch=3),
+]
 
 
 def moved(model, before):
     return {name for name, value in weights(model).items() if not torch.equal(value, before[name])}
 
 
+def test_frozen_parameters_stay_bit_identical():
+    model = network()
+    before = weights(model)
+    run = training(TWO_PHASES, model)
+    for _ in range(3):
+        run.step()
+    assert moved(model, before) == {name for name in before if name.startswith("head")}
+    run.run()
+    assert moved(model, before) == set(before)
+
+
 def test_what_requires_no_gradient_is_trained_only_if_a_phase_names_it():
-    model = half_frozen()
-    before, all_names = weights(model), set(weights(model))
-    head = {name for name in all_names if name.startswith("head")}
-    body = sorted(all_names - head)
+    model = network("mlp")
+    before = weights(model)
+    head = {name for name in before if name.startswith("head")}
+    for name, value in model.named_parameters():
+        value.requires_grad_(name in head)
     run = training([phase(steps=2)], model, ema_decay=0.5)
     run.run()
     assert moved(model, before) == head == set(run.trained)
-    sizes = {name: value.numel() for name, value in model.named_parameters()}
+    sizes = {name: value.numel() for name, value in before.items()}
     words = f"the {sum(sizes[name] for name in head):,} not frozen of {sum(sizes.values()):,}"
     assert words in run.ledger()["mechanism"]
-    named = training([phase(steps=1, trainable=tuple(body))], model, Noise("body", "keyed"))
-    named.run()
-    assert moved(model, before) == all_names
+    body = tuple(sorted(set(before) - head))
+    training([phase(steps=1, trainable=body)], model, Noise("body", "keyed")).run()
+    assert moved(model, before) == set(before)
     # Neither training changed what the next one takes as frozen.
     assert {name for name, value in model.named_parameters() if value.requires_grad} == head
-
-
-def test_a_state_and_the_noise_are_of_one_choice_of_frozen_parameters():
-    run = training([phase()], half_frozen())
-    run.step()
-    state = run.state()
-    resumed = training([phase()], half_frozen(), Noise("digest", "keyed"))
-    resumed.restore(*state)
-    run.run()
-    resumed.run()
-    assert torch.equal(flat(weights(run.model)), flat(weights(resumed.model)))
-    with pytest.raises(InputError, match="another plan: frozen"):
-        training([phase()], network("mlp")).restore(*state)
-    noise = Noise("frozen or not", "keyed")
-    training([phase()], half_frozen(), noise).step()
-    with pytest.raises(InputError, match="noise"):
-        training([phase()], network("mlp"), noise).step()
 
 
 def test_all_noise_keys_of_a_run_are_distinct(monkeypatch):
@@ -224,7 +132,7 @@ def test_all_noise_keys_of_a_run_are_distinct(monkeypatch):
         Noise, "key", lambda self, *axes: keys.append(axes) or original(self, *axes)
     )
     for repetition in range(2):
-        training(two_phases(), repetition=repetition).run()
+        training(TWO_PHASES, repetition=repetition).run()
     noise = [axes for axes in keys if axes[2] == "noise"]
     # Of every repetition and step: one for each parameter that is trained.
     assert len(noise) == len(set(noise))
@@ -241,51 +149,23 @@ def test_the_average_of_the_weights_is_what_its_definition_says():
     torch.testing.assert_close(flat(run.ema), expected)
 
 
-NESTEROV = partial(torch.optim.SGD, momentum=0.9, nesterov=True)
 NADAM = partial(torch.optim.NAdam, betas=(0.8, 0.9), eps=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "make"),
-    [
-        ("sgd", torch.optim.SGD),
-        ("adam", torch.optim.Adam),
-        ("adamw", torch.optim.AdamW),
-        *[(make, make) for make in (NESTEROV, NADAM, torch.optim.RMSprop, torch.optim.AdamW)],
-    ],
-)
-def test_an_optimizer_sees_the_privatised_gradient_only(optimizer, make):
-    model = network("linear")
-    copied = copy.deepcopy(model)
-    # A factory's own rate and decay do not count.
-    by_us = optimizer if isinstance(optimizer, str) else partial(optimizer, lr=7.0)
-    theirs = make(copied.parameters(), lr=0.1, weight_decay=0.01)
-    plan = [phase(optimizer=by_us, lr=0.1, weight_decay=0.01, steps=3)]
-    for found in sums_of(training(plan, model, shared_noise="optimizers")):
-        for name, value in copied.named_parameters():
-            value.grad = found[name] / 6
-        theirs.step()
-    torch.testing.assert_close(flat(weights(copied)), flat(weights(model)))
-    assert all(value.grad is None for value in model.parameters())
-
-
 def test_a_plan_and_a_ledger_name_the_optimizer_with_its_settings():
+    def grouped(groups):
+        return torch.optim.NAdam([{**group, "eps": 1e-3} for group in groups])
+
     run = training([phase(optimizer=NADAM, steps=1)], network("linear"))
     run.run()
     assert run.ledger()["mechanism"].startswith("DP-NAdam, flat clipping")
     words = run.state()[1]["plan"]["phases"][0]["optimizer"]
     assert words.startswith("NAdam(betas=(0.8, 0.9)") and "eps=1e-06" in words
-    other = training([phase(optimizer=torch.optim.NAdam, steps=1)], network("linear"))
+    # Options that a factory gives its groups are part of the plan.
+    other = training([phase(optimizer=grouped, steps=1)], network("linear"))
+    assert "eps=0.001" in other.state()[1]["plan"]["phases"][0]["optimizer"]
     with pytest.raises(InputError, match=r"a state of another plan: optimizer of phase 1 'NAdam"):
         other.restore(*run.state())
-
-
-def test_options_that_a_factory_gives_its_groups_are_part_of_the_plan():
-    def other(groups):
-        return torch.optim.NAdam([{**group, "eps": 1e-3} for group in groups])
-
-    run = training([phase(optimizer=other, steps=1)], network("linear"))
-    assert "eps=0.001" in run.state()[1]["plan"]["phases"][0]["optimizer"]
 
 
 def test_an_optimizer_whose_state_no_checkpoint_holds_is_refused_there():
@@ -319,27 +199,24 @@ def test_gradients_that_a_script_left_move_nothing():
         phase(optimizer=everything)
     run = training([phase(FullBatch(N), optimizer=torch.optim.SGD, trainable=("head",))], model)
     run.step()
-    moved = {name for name, value in weights(model).items() if not torch.equal(value, before[name])}
-    assert moved == set(run.trained)
+    assert moved(model, before) == set(run.trained)
 
 
 def test_rates_may_follow_public_values_and_go_on_after_a_resume():
-    def halved(run, first, last):
-        for step in range(first, last):
-            run.lr_scale = 0.5**step
-            run.step()
-
     plan = [phase(FullBatch(N), steps=4, lr=0.2)]
     run = training(plan, network("linear"), shared_noise="scaled")
-    halved(run, 0, 2)
-    resumed = training(plan, network("linear"), shared_noise="scaled")
-    resumed.restore(*run.state())
-    assert resumed.lr_scale == 0.5
-    halved(resumed, 2, 4)
+    for step in range(4):
+        if step == 2:
+            state = run.state()
+            run = training(plan, network("linear"), shared_noise="scaled")
+            run.restore(*state)
+            assert run.lr_scale == 0.5
+        run.lr_scale = 0.5**step
+        run.step()
     by_hand = [phase(FullBatch(N), steps=1, lr=0.2 / 2**step) for step in range(4)]
     planned = training(by_hand, network("linear"), shared_noise="scaled")
     planned.run()
-    torch.testing.assert_close(flat(weights(resumed.model)), flat(weights(planned.model)))
+    torch.testing.assert_close(flat(weights(run.model)), flat(weights(planned.model)))
 
 
 def test_steps_beyond_the_plan_count_and_are_said():
@@ -376,7 +253,7 @@ def test_steps_beyond_the_plan_count_and_are_said():
         (Empty(N, 6), cross_entropy, 2),
     ],
 )
-@pytest.mark.parametrize("name", ["linear", "mlp", "small-cnn-t", "bench-cnn"])
+@pytest.mark.parametrize("name", ["linear", "bench-cnn"])
 def test_zero_gradients_and_empty_batches_give_noise_of_the_right_scale(name, sampler, loss, views):
     shape = (3, 32, 32) if name == "bench-cnn" else (1, 8, 8)
     model = put(build(name, shape, OUTPUTS, key="test", run=0, base_seed=0))
@@ -406,6 +283,8 @@ def test_a_prefix_selects_whole_parts_of_names():
         ({"max_grad_norm": 1e-42}, "max_grad_norm: found 1e-42; allowed: a number >= 1e-30"),
         ({"max_grad_norm": 1e39}, "max_grad_norm: found 1e.39; allowed: .* <= 1e.30"),
         ({"noise_multiplier": -1.0}, "noise_multiplier: found -1.0; allowed: a number >= 0"),
+        ({"trainable": "head"}, "trainable: found 'head'; allowed: a tuple of texts"),
+        ({"trainable": (0,)}, r"trainable: found \(0,\); allowed: a tuple of texts"),
         ({"steps": 1.5}, "steps: found 1.5; allowed: a whole number"),
         ({"lr": 0}, "lr: found 0"),
         # Beyond float32, in which the weights are.
@@ -439,37 +318,22 @@ def labelled(value):
     return lambda x, labels: (x, torch.where(torch.arange(N, device=x.device) == 3, value, labels))
 
 
-def normalised():
-    layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, OUTPUTS)
-    return nn.Sequential(nn.Unflatten(1, (1, 8, 8)), *layers)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: attempt(lambda x, labels: (x[:0], labels[:0])), "data: found 0 records"),
         (lambda: attempt(lambda x, labels: (x, labels.float())), "labels: found torch.float32"),
-        (
-            lambda: attempt(lambda x, labels: (x, labels[1:])),
-            "labels: found 22 records; allowed: 23",
-        ),
+        (lambda: attempt(lambda x, labels: (x, labels[1:])), "labels: found 22 records; allowed:"),
         (lambda: attempt(labelled(-1)), "labels: found -1; .* from 0 to 4"),
         (lambda: attempt(labelled(OUTPUTS), name="mlp"), "labels: found 5; .* from 0 to 4"),
         (lambda: attempt(sampler=Poisson(50, 6)), "sampler: found batches of 50 records"),
         (lambda: attempt(trainable=("body",)), "trainable: found .*'body'.* prefixes among head"),
-        (lambda: phase(trainable="head"), r"trainable: found 'head'; allowed: a tuple of texts"),
-        (lambda: phase(trainable=(0,)), r"trainable: found \(0,\); allowed: a tuple of texts"),
         (lambda: training([phase()], nn.Flatten()), "model: found no parameters; allowed: a"),
         (
-            lambda: training([phase(trainable=("0",))], nn.Flatten()),
-            "model: found no parameters; allowed: a",
-        ),
-        (
             lambda: training([phase()], network().requires_grad_(False)),
-            "model: found requires_grad=False in all parameters",
+            "requires_grad=False in all",
         ),
         (lambda: attempt(name="meta"), "parameter head.weight: found on meta; allowed: c"),
-        (lambda: training([phase()], normalised()), r"layer 2 \(BatchNorm2d\)"),
         (lambda: training([phase(steps=0)]).step(), "step: found 0; allowed: fewer than 0"),
     ],
 )

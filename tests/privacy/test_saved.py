@@ -170,21 +170,19 @@ def test_progress_shows_time_left_and_epsilon_and_no_loss(capsys, monkeypatch):
 
 
 def test_epsilon_is_not_asked_at_every_step(monkeypatch):
-    asked, now = [], [0.0]
+    now, asked = [0.0], []
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
 
     def epsilon():
-        asked.append(now[0])
+        asked.append(step)
         now[0] += 2.0
         return 1.0
 
-    step, at = [0], 0
-    note = progress.EpsilonSoFar(epsilon, lambda: step[0])
-    for second in range(300):
-        now[0] = max(now[0], float(second))
-        before, step[0] = len(asked), second
-        # What is kept from an earlier step says from which.
+    note = progress.EpsilonSoFar(epsilon, lambda: step)
+    for step in range(300):
+        now[0] = max(now[0], float(step))
         said = note()
-        at = second if len(asked) > before else at
-        assert said == f"epsilon 1 {'so far' if at == second else f'at step {at}'}"
+        # What is kept from an earlier step says from which.
+        since = "so far" if asked[-1] == step else f"at step {asked[-1]}"
+        assert said == f"epsilon 1 {since}"
     assert len(asked) == 3

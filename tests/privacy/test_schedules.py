@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -26,9 +27,11 @@ def alternating(step):
 
 
 GROUPS = (ParameterGroup("head", lr=0.05, weight_decay=0.0), ParameterGroup("head.bias", lr=0.4))
+NESTEROV = partial(torch.optim.SGD, momentum=0.9, nesterov=True, lr=7.0)
 SETTINGS = {
-    "warm-up and cosine": {"lr_schedule": WarmupCosine(2, 6, 0.1)},
+    "warm-up and cosine": {"lr_schedule": WarmupCosine(2, 6, 0.1), "weight_decay": 0.2},
     "inverse time": {"lr_schedule": InverseTime(0.5)},
+    "decay": {"lr_decay": 0.5},
     "steps": {"lr_schedule": StepDecay(2, 0.5), "optimizer": "adam"},
     "any function": {
         "lr_schedule": lambda step: 1 / (1 + step) ** 0.5,
@@ -37,7 +40,13 @@ SETTINGS = {
     },
     "noise": {"noise_schedule": alternating},
     "groups": {"parameter_groups": GROUPS, "weight_decay": 0.2, "optimizer": "adamw"},
+    # A factory's own rate and decay do not count.
+    **{
+        str(make): {"optimizer": make, "weight_decay": 0.01}
+        for make in (NESTEROV, torch.optim.NAdam, torch.optim.RMSprop, torch.optim.AdamW)
+    },
 }
+RULES = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 
 def reference(model, changes):
@@ -54,8 +63,8 @@ def reference(model, changes):
             {"params": [names["head.weight"]], "lr": 0.05, "weight_decay": 0.0},
             {"params": [names["head.bias"]], "lr": 0.4, "weight_decay": decay},
         ]
-    rule = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-    return rule[changes.get("optimizer", "sgd")](parts)
+    rule = changes.get("optimizer", "sgd")
+    return RULES.get(rule, rule)(parts)
 
 
 @pytest.mark.parametrize("changes", SETTINGS.values(), ids=SETTINGS)
@@ -63,7 +72,8 @@ def test_the_update_is_that_of_torch_at_the_rates_of_the_schedule(changes):
     model = network()
     copied = copy.deepcopy(model)
     sums = sums_of(training([phase(**changes)], model, Noise()))
-    theirs, factor = reference(copied, changes), changes.get("lr_schedule", lambda step: 1)
+    theirs, decay = reference(copied, changes), changes.get("lr_decay", 0.0)
+    factor = changes.get("lr_schedule", InverseTime(decay))
     base = [part["lr"] for part in theirs.param_groups]
     for step, found in enumerate(sums):
         for part, lr in zip(theirs.param_groups, base, strict=True):
@@ -72,6 +82,7 @@ def test_the_update_is_that_of_torch_at_the_rates_of_the_schedule(changes):
             value.grad = found[name] / 6
         theirs.step()
     torch.testing.assert_close(flat(weights(copied)), flat(weights(model)), rtol=1e-4, atol=1e-5)
+    assert all(value.grad is None for value in model.parameters())
 
 
 def test_schedules_are_what_their_formulas_say():
@@ -203,14 +214,13 @@ def test_what_is_no_function_of_the_step_is_refused(changes, message):
             lambda: training([phase(parameter_groups=(ParameterGroup("tail"),))], noise=Noise()),
             "parameter_groups: found prefix 'tail'",
         ),
+        # Where the function was evaluated.
+        (
+            lambda: phase(lr_schedule=phase(lr_schedule=lambda step: 1, steps=4).lr_schedule),
+            "steps: found 5; allowed: at most 4",
+        ),
     ],
 )
 def test_a_schedule_or_a_group_out_of_range_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
-
-
-def test_a_schedule_ends_where_its_function_was_evaluated():
-    given = phase(lr_schedule=lambda step: 1.0, steps=4)
-    with pytest.raises(InputError, match="steps: found 5; allowed: at most 4"):
-        phase(lr_schedule=given.lr_schedule, steps=5)

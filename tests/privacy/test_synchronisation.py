@@ -9,24 +9,18 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from small_training import N, data, flat, network, phase, weights
+from small_training import N, data, flat, network, phase, training, weights
 from torch import Tensor
 
-from dpatlas.accounting.samplers import FixedSize, Poisson
+from dpatlas.accounting.samplers import FixedSize
 from dpatlas.base.seeds import Noise
 from dpatlas.formulas.kl_privacy.theorems import kl_step
-from dpatlas.models.build import build
 from dpatlas.models.mlp import initial_weights
 from dpatlas.privacy import clipping
 from dpatlas.privacy.augmentation import ShiftAndFlip
 from dpatlas.privacy.kl import noisy_step, record_gaps, squared_row_norms
 from dpatlas.privacy.langevin import Langevin, LangevinRun, bound_records
-from dpatlas.privacy.training import PrivateTraining
 from dpatlas_workflow.papers.kl_privacy.jobs.training import noise_draws
-from dpatlas_workflow.papers.max_information.jobs.posteriors import (
-    PosteriorTraining,
-    TrainingSettings,
-)
 
 READS = ("item", "tolist", "cpu", "nonzero", "__bool__", "__float__", "__int__")
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -66,14 +60,8 @@ def private_run(model="small-cnn-t", device="cpu", poison=None, **changes):
     if poison is not None:
         x[3] = poison
     options = {name: changes.pop(name) for name in ("augmentation", "ema_decay") if name in changes}
-    run = PrivateTraining(
-        network(model).to(device),
-        [phase(Poisson(N, 6), **changes)],
-        x.to(device),
-        labels.to(device),
-        noise=Noise("digest", "keyed"),
-        **options,
-    )
+    records = x.to(device), labels.to(device)
+    run = training([phase(**changes)], network(model).to(device), None, records, **options)
     # The first step of a phase probes the network.
     run.step()
     return run
@@ -92,22 +80,18 @@ RUNS = {
 }
 
 
-@pytest.fixture(params=RUNS, name="settings")
-def settings_of_a_run(request):
-    return RUNS[request.param]
-
-
-def test_whether_the_host_looks_changes_nothing_but_rounding(settings, monkeypatch):
+@pytest.mark.parametrize("name", RUNS)
+def test_whether_the_host_looks_changes_nothing_but_rounding(name, monkeypatch):
     found = []
     for look in (True, False):
         monkeypatch.setattr(clipping, "may_look", lambda values, look=look: look)
-        run = private_run(**settings)
+        run = private_run(**RUNS[name])
         for _ in range(4):
             run.step()
         found.append((flat(weights(run.model)), run.skipped_records))
     torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-5)
     assert found[0][1] == found[1][1]
-    assert (found[0][1] > 0) == ("poison" in settings)
+    assert (found[0][1] > 0) == (name == "nan")
 
 
 def kl_problem(device="cpu"):
@@ -129,32 +113,6 @@ def kl_steps(layers, x, labels, kl):
         noisy_step(layers, gaps.gradient, draws, 0.1, 0.1)
 
 
-def langevin_run(device="cpu"):
-    x, labels = data()
-    settings = Langevin(FixedSize(N, 6), 0.1, 0.05, 0.02, (0.3,) * 4)
-    x = bound_records(x, 1.0).x.to(device)
-    return LangevinRun(
-        settings, x, labels.to(device), 5, noise=Noise("digest", "keyed"), repetition=0
-    )
-
-
-def posterior(device="cpu"):
-    x, labels = data()
-    model = build("mlp", (1, 8, 8), 5, key="test", run=0, base_seed=0, widths=[9]).to(device)
-    centre = torch.cat([value.detach().flatten() for value in model.parameters()])
-    return PosteriorTraining(
-        model,
-        torch.stack([centre, centre]),
-        [0.1, 0.2],
-        x.to(device),
-        labels.to(device),
-        TrainingSettings("fquad", "bounded", 0.005, 0.95, batch=6, epochs=100, kl_penalty=0.1),
-        extras=[1.0, 2.0],
-        noise=Noise("digest", "keyed"),
-        repetition=0,
-    )
-
-
 def kl_run(device="cpu"):
     problem = kl_problem(device)
     # The first products choose their kernels.
@@ -163,7 +121,10 @@ def kl_run(device="cpu"):
 
 
 def langevin_steps(device="cpu"):
-    run = langevin_run(device)
+    x, labels = data()
+    settings = Langevin(FixedSize(N, 6), 0.1, 0.05, 0.02, (0.3,) * 4)
+    options = {"noise": Noise("digest", "keyed"), "repetition": 0}
+    run = LangevinRun(settings, bound_records(x, 1.0).x.to(device), labels.to(device), 5, **options)
     run.step()
     return run.step, lambda: bool(run.weights.isfinite().all())
 
@@ -200,16 +161,3 @@ def test_a_gpu_never_waits_in_a_step(name):
     with no_wait():
         step()
     assert holds()
-
-
-def test_a_private_step_on_a_cpu_looks_three_times_a_chunk_and_a_posterior_s_once():
-    run = private_run(max_physical_batch=2)
-    chunks = -(-len(Poisson(N, 6).batch_indices(Noise("digest", "keyed"), 0, 1)) // 2)
-    with reads() as seen:
-        run.step()
-    # Whether the Gram forms of two convolutions are tight, and any gradient is not finite.
-    assert seen == ["__bool__", "__bool__", "item"] * chunks
-    run = posterior()
-    with torch.no_grad(), reads() as seen:
-        run.step()
-    assert seen == ["tolist"]
