@@ -11,7 +11,6 @@ from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.theorems import claimed_epsilon_decreasing
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.optimizers import SGD
-from dpatlas.privacy.training import PrivateTraining
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow
@@ -60,21 +59,6 @@ def test_all_methods_take_the_same_steps_in_order(data, tmp_path, monkeypatch):
     expected = [1 / (2 * 0.53 + 0.03 * k / 2) for k in range(8)]
     np.testing.assert_allclose(rates["langevin"], expected, rtol=1e-12)
     np.testing.assert_allclose(rates["sgd"], 3 * expected, rtol=1e-12)
-
-
-def test_the_l2_term_shrinks_the_weights_of_dp_sgd(data, tmp_path, monkeypatch):
-    norms = {}
-    finished = PrivateTraining.step
-
-    def watched(training):
-        finished(training)
-        norms[training.phases[0].weight_decay] = float(training.model.weight.norm())
-
-    monkeypatch.setattr(PrivateTraining, "step", watched)
-    reading = {**FIRST, "lambda": 0.5, "schedules": ["constant"]}
-    run(spec_of("protocol", readings=[reading], epochs=10, runs=1), data, tmp_path)
-    assert set(norms) == {0.0, 0.5}
-    assert norms[0.5] < 0.7 * norms[0.0]
 
 
 def test_the_tuning_tries_clip_bounds_for_dp_sgd_alone(data, tmp_path):

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-import sgld_records as samples
 from block_worlds import worlds_of
 from figure_samples import maker, select, shown_rows
 
@@ -86,7 +85,7 @@ def test_one_problem_in_two_records_is_one_row_of_constants():
 
 
 def test_accounting_of_other_published_rows_is_refused():
-    record = samples.growing_losses_record()
+    record = worlds.growing_losses_record()
     record.tables["published"][0]["steps"] = 1
     with pytest.raises(InputError, match="other published settings"):
         maker("sgld_published")([record], {})
