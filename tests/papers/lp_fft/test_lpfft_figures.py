@@ -89,11 +89,7 @@ def test_printed_accuracies_stand_beside_ours_on_the_paper_s_data_and_backbone_a
 
 def test_backbones_are_told_apart_and_their_noises_stand_together():
     names = ("strokes-xs", "fonts-s")
-    records = [
-        samples.feature_record(noise, ((4.0, 10.0),), backbone=name)
-        for noise in (4.0, 1.0)
-        for name in names
-    ]
+    records = [samples.feature_record(noise, name) for noise in (4.0, 1.0) for name in names]
     shown = show("lpfft_feature_quality", *records)
     titles = [panel.title.split("\n")[:2] for panel in shown.panels[:4]]
     assert [(name, noise.partition(" (")[0]) for name, noise in titles] == [
