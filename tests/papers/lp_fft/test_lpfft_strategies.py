@@ -209,19 +209,6 @@ def test_arms_of_a_run_share_its_head_batches_noise_and_records_and_runs_share_n
     assert not torch.equal(*(each.iterates[0]["head.weight"] for each in firsts))
 
 
-def test_a_block_has_the_records_and_heads_of_its_run_numbers_and_noise_of_its_own(
-    whole, given, tmp_path
-):
-    with watched_trainings() as seen:
-        record_of(spec_of("strategies", first_run=1, runs=1), given, tmp_path)
-    assert len(seen) == len(TRAINED)
-    for here, there in zip(seen, whole[1][len(TRAINED) :], strict=True):
-        assert torch.equal(here.training.x, there.training.x)
-        assert here.training.repetition == there.training.repetition == 1
-        assert not equal(here.iterates[-1], there.iterates[-1])
-    assert equal(seen[0].iterates[0], whole[1][len(TRAINED)].iterates[0])
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "parts"),
     [
