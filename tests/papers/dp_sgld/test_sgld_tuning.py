@@ -6,21 +6,16 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from sgld_small import BACKBONE, long_chosen, run, save_backbone, save_data, spec_of
-from small_jobs import arguments, counted, killed_at
+from sgld_small import long_chosen, run, save_data, spec_of
+from small_jobs import counted, killed_at
 
 from dpatlas.accounting.ledger import Ran, tuning_of
 from dpatlas.base import seeds
-from dpatlas.base.records import checked_fields
 from dpatlas.base.seeds import Noise
-from dpatlas.data.prepare import prepare
 from dpatlas.errors import InputError
 from dpatlas.jobs import job as job_module
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas.privacy.training import PrivateTraining
-from dpatlas_workflow.papers.dp_sgld import cost
-from dpatlas_workflow.papers.dp_sgld.records.long_training import LongTrainingSpec
-from dpatlas_workflow.run.command import main
 from dpatlas_workflow.run.deals import Deals
 
 METHODS = ("repaired-full, guaranteed", "dp-sgd, guaranteed", "noisy-gd, theorem")
@@ -206,33 +201,3 @@ def test_a_tuning_that_is_missing_another_one_or_not_asked_for_is_refused(data, 
     ):
         with pytest.raises(InputError, match=message):
             run(spec, data, tmp_path, tuning=tuning)
-
-
-FONTS = {"name": "fonts", "classes": [0, 1, 2], "n_train": 60, "n_test": 30, "n_validation": 24}
-
-
-def test_runs_on_a_generated_set_show_the_backbone_records_of_their_own(tmp_path):
-    """Its tuning takes the features of the fixed part; the runs are given none."""
-    options = {name: value for name, value in FONTS.items() if name != "name"}
-    prepare("fonts", options, tmp_path / "data")
-    manifest = tmp_path / "data" / "manifest.json"
-    folder = save_backbone(tmp_path / "backbone", image_shape=(1, 8, 8))
-    shown = {"features": "penultimate", "backbone": BACKBONE, "steps": [2]}
-    spec = spec_of("long_training_tuning", data=FONTS, **shown)
-    record = json.loads(run(spec, manifest, tmp_path / "tuning", [folder]))
-    assert record["metrics"]["n_fixed"] == 24
-    fresh = spec_of(
-        "long_training", data={**FONTS, "redeal": True}, tuning=record["id"], chosen=None, **shown
-    )
-    taken = spec_of("long_training", **shown, data={**FONTS, "redeal": False})
-    assert cost.takes_features(checked_fields(LongTrainingSpec, taken.fields, "--spec: "))
-    assert not cost.takes_features(checked_fields(LongTrainingSpec, fresh.fields, "--spec: "))
-    given = [*arguments(fresh, manifest, tmp_path / "runs", [folder])]
-    main([*given, "--tuning", str(tmp_path / "tuning" / "record.json")])
-    made = json.loads((tmp_path / "runs" / "record.json").read_text())
-    assert made["metrics"]["features"] is None and made["metrics"]["n_train"] == 60
-    assert made["metrics"]["backbone"]["id"] == BACKBONE
-    assert made["ledger"]["guaranteed"].endswith("; every run draws records of its own")
-    assert {row["run"] for row in made["metrics"]["runs"]} == {0, 1}
-    named = [stream.split()[0] for stream in made["seeds"]["named"]]
-    assert named == ["generated", "init", "records"]
