@@ -107,11 +107,11 @@ class TestCalibration:
             assert 0.998 < stated.guaranteed_epsilon <= 1.0 and stated.relation == relation
 
 
-def with_setting(**settings):
+def with_setting(schedule="both", **settings):
     """Settings of all arms, with these for the arms that have such."""
     return {
         arm: {name: settings.get(name, value) for name, value in chosen.items()}
-        for arm, chosen in chosen_of("accuracy").items()
+        for arm, chosen in chosen_of("accuracy", schedule=schedule).items()
     }
 
 
@@ -133,13 +133,12 @@ class TestSettings:
         assert not (tmp_path / "record.json").exists()
 
     def test_a_step_size_above_one_over_two_beta_is_a_warning(self, data, tmp_path, capsys):
-        metrics = metrics_of(
-            spec_of("accuracy", chosen=with_setting(step_size=0.6)), data, tmp_path
-        )
-        assert metrics["warnings"] == [
-            "step size 0.6/beta: the utility theorems cover steps up to 1/(2 beta)"
-        ]
-        assert "small-" in capsys.readouterr().err
+        chosen = with_setting("constant", step_size=0.6)
+        spec = spec_of("accuracy", schedule="constant", chosen=chosen)
+        metrics = metrics_of(spec, data, tmp_path)
+        (warning,) = metrics["warnings"]
+        assert warning == "step size 0.6/beta: the utility theorems cover steps up to 1/(2 beta)"
+        assert f"{spec.id}: {warning}\n" in capsys.readouterr().err
         sgld = next(row for row in metrics["arms"] if row["method"] == "dp-sgld")
         assert sgld["lr"] == pytest.approx(0.6 / sgld["beta"])
 
@@ -215,14 +214,13 @@ class TestRows:
         assert len({of_run["mean_eigenvalue"] for of_run in record["metrics"]["seen"]}) == 2
 
     def test_arms_take_the_settings_that_their_tuning_chose(self, data, tmp_path):
-        spec = spec_of("accuracy_tuning")
-        run(spec, data, tmp_path / "tuning")
-        tuned = json.loads((tmp_path / "tuning/record.json").read_text())["metrics"]["rows"]
-        reported = spec_of("accuracy", chosen=None, tuning=spec.id)
-        path = tmp_path / "tuning/record.json"
-        rows = json.loads(run(reported, data, tmp_path / "report", tuning=path))["metrics"]["arms"]
+        spec, path = spec_of("accuracy_tuning", schedule="constant"), tmp_path / "record.json"
+        tuned = json.loads(run(spec, data, tmp_path))["metrics"]["rows"]
+        waiting = spec_of("accuracy", schedule="constant", chosen=None, tuning=spec.id)
+        made = run(waiting, data, tmp_path / "report", tuning=path)
+        rows = json.loads(made)["metrics"]["arms"]
         reported = [each for each in tuned if "without L2 term" not in each["arm"]]
-        assert len(tuned) == 17 and len(reported) == len(rows) == 14
+        assert len(tuned) == 12 and len(reported) == len(rows) == 9
         for each, row in zip(reported, rows, strict=True):
             chosen = {name: value for name, value in each["chosen"].items() if name != "step_size"}
             assert chosen.items() <= row.items()
