@@ -17,7 +17,6 @@ from dpatlas.formulas.dp_sgld.exact import (
     exact_delta,
     exact_epsilon,
     exact_renyi,
-    lipschitz_constant,
     one_step_renyi2,
 )
 
@@ -34,17 +33,13 @@ def test_batch_means_count_all_batches(records, m):
     assert law == pytest.approx({mean: count / len(batches) for mean, count in counts.items()})
 
 
-def law(records, m, *, sigma2, eta, radius):
-    grid = Grid.of(radius, 100)
-    return grid, Law(batch_means(records, m), sigma2=sigma2, eta=eta, radius=radius, reading=grid)
-
-
 @pytest.mark.parametrize("k", [1, 2, 6])
 def test_law_is_that_of_a_simulation_of_algorithm_1(k):
     """Distribution function at nine points and both atoms, a third of the mass on the ends."""
     rng = np.random.default_rng(k)
     values, m, sigma2, eta, radius = np.array([1.0] * 3 + [-1.0] * 2), 2, 0.1, 0.6, 0.5
-    _, exact = law({1.0: 3, -1.0: 2}, m, sigma2=sigma2, eta=eta, radius=radius)
+    setting = {"sigma2": sigma2, "eta": eta, "radius": radius}
+    exact = Law(batch_means({1.0: 3, -1.0: 2}, m), **setting, reading=Grid.of(radius, 100))
     masses = np.exp(exact.log_masses(k))
     assert masses.sum() == pytest.approx(1, abs=1e-12)
 
@@ -65,34 +60,20 @@ def test_law_is_that_of_a_simulation_of_algorithm_1(k):
     assert np.all(np.abs(simulated - expected) < 5 * error)
 
 
-def test_moments_without_projection_follow_their_recursion():
-    grid, exact = law({1.0: 2, 0.0: 6}, 1, sigma2=0.02, eta=0.3, radius=5.0)
-    mean, variance = 0.0, 0.04
-    for k in range(1, 6):
-        mean = 0.7 * mean + 0.3 / 4
-        variance = 0.49 * variance + 0.09 * 3 / 16 + 2 * 0.3 * 0.02
-        masses = np.exp(exact.log_masses(k))
-        assert masses @ grid.points == pytest.approx(mean, rel=1e-12)
-        assert masses @ (grid.points - mean) ** 2 == pytest.approx(variance, rel=1e-12)
-
-
 def test_one_step_without_projection_is_the_closed_form():
+    """(1 - q) N(0, s^2) + q N(D, s^2) against N(0, s^2) crosses e^eps once."""
     closed = one_step_renyi2(100, 1, 0.02, 0.5)
     assert closed == pytest.approx(0.3478, abs=1e-4)
     whole_line = {**EXAMPLE, "radius": 4.0}
     assert exact_renyi(**whole_line, K=1, alpha=2.0) == pytest.approx(closed, rel=1e-9)
     assert one_step_renyi2(100, 100, 0.02, 0.5) == pytest.approx((0.5 / 100) ** 2 / 0.03)
-
-
-def test_delta_of_one_step_without_projection_is_the_closed_form():
-    """(1 - q) N(0, s^2) + q N(D, s^2) against N(0, s^2) crosses e^eps once."""
     q, distance, s = 0.01, 0.5, math.sqrt(0.03)
     for eps in (0.01, 1.0, 5.0, 25.0):
         ratio = (math.exp(eps) - 1 + q) / q
         crossing = distance / 2 + s**2 / distance * math.log(ratio)
         hit, missed = norm.sf((crossing - distance) / s), norm.sf(crossing / s)
         expected = (1 - q) * missed + q * hit - math.exp(eps) * missed
-        delta = exact_delta(**{**EXAMPLE, "radius": 4.0}, K=1, eps=eps)
+        delta = exact_delta(**whole_line, K=1, eps=eps)
         assert delta == pytest.approx(expected, rel=1e-6, abs=0)
 
 
@@ -116,12 +97,6 @@ def test_twice_the_nodes_change_nothing(setting, monkeypatch):
         for eps in (0.001, 1.0):
             coarse, fine = (pair.delta(k, eps) for pair in pairs)
             assert coarse == pytest.approx(fine, rel=1e-5, abs=1e-15)
-
-
-@pytest.mark.parametrize("radius", [0.25, 1.0, 3.0])
-def test_no_record_s_loss_is_steeper_than_the_lipschitz_constant(radius):
-    theta, x = np.meshgrid(np.linspace(-radius, radius, 9), np.linspace(-1, 1, 9))
-    assert np.abs(theta - x).max() == lipschitz_constant(radius)
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-5])

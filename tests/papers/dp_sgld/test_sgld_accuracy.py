@@ -1,14 +1,23 @@
-"""dp_sgld's tuned comparison: what is calibrated, tuned, counted and guaranteed, and resumed."""
+"""dp_sgld's tuned comparison: what is calibrated, tuned, counted and guaranteed."""
 
 import json
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 import sgld_small as small
 import torch
-from sgld_small import arms_in, chosen_of, metrics_of, run, save_backbone, save_data, spec_of
-from small_jobs import Killed
+from sgld_small import (
+    arms_in,
+    chosen_of,
+    long_chosen,
+    metrics_of,
+    run,
+    save_backbone,
+    save_data,
+    spec_of,
+)
 
 from dpatlas.accounting.guarantees import Phase, guarantee
 from dpatlas.accounting.ledger import together
@@ -17,8 +26,6 @@ from dpatlas.base.seeds import Noise
 from dpatlas.data import prepared
 from dpatlas.errors import InputError
 from dpatlas.formulas.dp_sgld.theorems import claimed_epsilon_constant, claimed_epsilon_decreasing
-from dpatlas.jobs import job as job_module
-from dpatlas.jobs.resume import Stages
 from dpatlas.models import backbone
 from dpatlas.privacy.langevin import LangevinRun
 from dpatlas_workflow.papers.dp_sgld.jobs import arms as sgld_arms
@@ -45,13 +52,12 @@ def plan(method="dp-sgld", comparison="guaranteed", schedule="constant", **chang
 
 class TestCalibration:
     @pytest.mark.parametrize("schedule", ["constant", "decreasing"])
-    @pytest.mark.parametrize("comparison", ["published", "theorem"])
+    @pytest.mark.parametrize(("comparison", "steps"), [("published", 20), ("theorem", 200)])
     def test_a_claimed_epsilon_is_the_paper_s_formula_at_the_counted_steps(
-        self, schedule, comparison
+        self, schedule, comparison, steps
     ):
         arm = plan(comparison=comparison, schedule=schedule)
         sigma2, beta = arm.sigma2(1.0), 0.51
-        steps = {"published": 20, "theorem": 200}[comparison]
         setting = (math.sqrt(2), 0.01, beta, 1000, sigma2)
         if schedule == "constant":
             claimed = claimed_epsilon_constant(*setting, 0.5 / beta, steps, 1e-5)
@@ -60,10 +66,15 @@ class TestCalibration:
         assert claimed == pytest.approx(1.0)
         assert arm.stated(sigma2).claimed_epsilon == pytest.approx(1.0)
 
-    @pytest.mark.parametrize("schedule", ["constant", "decreasing"])
-    @pytest.mark.parametrize("method", ["dp-sgld", "repaired-full", "repaired-cyclic"])
+    @pytest.mark.parametrize(
+        ("method", "schedule"),
+        [
+            *product(["dp-sgld", "repaired-full"], ["constant", "decreasing"]),
+            ("repaired-cyclic", "constant"),
+        ],
+    )
     def test_a_guaranteed_epsilon_is_met_and_never_exceeded(self, method, schedule):
-        arm = plan(method, schedule="constant" if method == "repaired-cyclic" else schedule)
+        arm = plan(method, schedule=schedule)
         for epsilon in (0.5, 8.0):
             stated = arm.stated(arm.sigma2(epsilon))
             assert 0.998 * epsilon < stated.guaranteed_epsilon <= epsilon
@@ -96,11 +107,11 @@ class TestCalibration:
             assert 0.998 < stated.guaranteed_epsilon <= 1.0 and stated.relation == relation
 
 
-def with_setting(**settings):
+def with_setting(schedule="both", **settings):
     """Settings of all arms, with these for the arms that have such."""
     return {
         arm: {name: settings.get(name, value) for name, value in chosen.items()}
-        for arm, chosen in chosen_of("accuracy").items()
+        for arm, chosen in chosen_of("accuracy", schedule=schedule).items()
     }
 
 
@@ -122,54 +133,47 @@ class TestSettings:
         assert not (tmp_path / "record.json").exists()
 
     def test_a_step_size_above_one_over_two_beta_is_a_warning(self, data, tmp_path, capsys):
-        metrics = metrics_of(
-            spec_of("accuracy", chosen=with_setting(step_size=0.6)), data, tmp_path
-        )
-        assert metrics["warnings"] == [
-            "step size 0.6/beta: the utility theorems cover steps up to 1/(2 beta)"
-        ]
-        assert "small-" in capsys.readouterr().err
+        chosen = with_setting("constant", step_size=0.6)
+        spec = spec_of("accuracy", schedule="constant", chosen=chosen)
+        metrics = metrics_of(spec, data, tmp_path)
+        (warning,) = metrics["warnings"]
+        assert warning == "step size 0.6/beta: the utility theorems cover steps up to 1/(2 beta)"
+        assert f"{spec.id}: {warning}\n" in capsys.readouterr().err
         sgld = next(row for row in metrics["arms"] if row["method"] == "dp-sgld")
         assert sgld["lr"] == pytest.approx(0.6 / sgld["beta"])
 
 
-# Runs that all have the prepared parts.
-FIXED = {"data": {"name": "small"}}
+# Few steps of few arms, whose runs all have the prepared parts.
+FEW = {"data": {"name": "small"}, "steps": [4], "chosen": long_chosen([4], lr=2.0)}
 
 
 class TestRecords:
     def test_features_above_the_declared_norm_are_scaled_down_and_counted(self, data, tmp_path):
         norms = np.linalg.norm(prepared.load(data.parent).x_train, axis=1)
-        spec = spec_of("accuracy", normalise=False, feature_norm=5.0, **FIXED)
-        counts = metrics_of(spec, data, tmp_path)["seen"]
-        counts = [of_run["scaled_down"] for of_run in counts]
+        spec = spec_of("long_training", normalise=False, feature_norm=5.0, **FEW)
+        counts = [of_run["scaled_down"] for of_run in metrics_of(spec, data, tmp_path)["seen"]]
         assert counts == [(norms > 5).sum()] * 2 and counts[0] > 0
 
     def test_a_record_that_is_not_finite_becomes_zero_and_poisons_nothing(self, tmp_path):
         data = save_data(tmp_path / "nan", x_train=np.nan)
-        metrics = metrics_of(spec_of("accuracy", **FIXED), data, tmp_path)
+        metrics = metrics_of(spec_of("long_training", **FEW), data, tmp_path)
         assert [of_run["scaled_down"] for of_run in metrics["seen"]] == [1, 1]
-        assert np.mean(arms_in(metrics)[0]["accuracy"]) > 0.5
+        accuracies = {arm["method"]: np.mean(arm["accuracy"]) for arm in arms_in(metrics)}
+        assert accuracies["dp-sgd"] > 0.5
 
     def test_softmax_features_are_the_head_s_probabilities_and_have_their_mean_eigenvalue(
         self, data, tmp_path
     ):
         folder = save_backbone(tmp_path / "backbone")
         given = {"features": "softmax", "backbone": small.BACKBONE, "normalise": False}
-        spec = spec_of("accuracy", **given, feature_norm=1.0, **FIXED)
-        metrics = metrics_of(spec, data, tmp_path, [folder])
+        metrics = metrics_of(spec_of("long_training", **given, **FEW), data, tmp_path, [folder])
         assert metrics["inputs"] == 3
-        assert [of_run["scaled_down"] for of_run in metrics["seen"]] == [0, 0]
         with torch.no_grad():
             images = torch.from_numpy(prepared.load(data.parent).x_train)
             x = torch.softmax(backbone.load(folder).network(images), 1)
         largest = float(torch.linalg.eigvalsh((x.T @ x / len(x)).double()).max())
-        eigenvalues = [of_run["mean_eigenvalue"] for of_run in metrics["seen"]]
-        assert eigenvalues == [pytest.approx(largest, rel=1e-5)] * 2
-
-    def test_every_run_is_dealt_records_of_its_own(self, record):
-        eigenvalues = [of_run["mean_eigenvalue"] for of_run in record["metrics"]["seen"]]
-        assert len(set(eigenvalues)) == len(eigenvalues) == 2
+        expected = {"scaled_down": 0, "mean_eigenvalue": pytest.approx(largest, rel=1e-5)}
+        assert metrics["seen"] == [{"run": run, **expected} for run in (0, 1)]
 
 
 @pytest.mark.parametrize("method", ["dp-sgld", "repaired-full", "repaired-cyclic"])
@@ -206,16 +210,17 @@ class TestRows:
             if row["comparison"] == "guaranteed":
                 assert 7.9 < row["guaranteed_epsilon"] <= 8
                 assert row["relation"] == "replace_one"
+        # Every run is dealt records of its own.
+        assert len({of_run["mean_eigenvalue"] for of_run in record["metrics"]["seen"]}) == 2
 
     def test_arms_take_the_settings_that_their_tuning_chose(self, data, tmp_path):
-        spec = spec_of("accuracy_tuning")
-        run(spec, data, tmp_path / "tuning")
-        tuned = json.loads((tmp_path / "tuning/record.json").read_text())["metrics"]["rows"]
-        reported = spec_of("accuracy", chosen=None, tuning=spec.id)
-        path = tmp_path / "tuning/record.json"
-        rows = json.loads(run(reported, data, tmp_path / "report", tuning=path))["metrics"]["arms"]
+        spec, path = spec_of("accuracy_tuning", schedule="constant"), tmp_path / "record.json"
+        tuned = json.loads(run(spec, data, tmp_path))["metrics"]["rows"]
+        waiting = spec_of("accuracy", schedule="constant", chosen=None, tuning=spec.id)
+        made = run(waiting, data, tmp_path / "report", tuning=path)
+        rows = json.loads(made)["metrics"]["arms"]
         reported = [each for each in tuned if "without L2 term" not in each["arm"]]
-        assert len(tuned) == 17 and len(reported) == len(rows) == 14
+        assert len(tuned) == 12 and len(reported) == len(rows) == 9
         for each, row in zip(reported, rows, strict=True):
             chosen = {name: value for name, value in each["chosen"].items() if name != "step_size"}
             assert chosen.items() <= row.items()
@@ -236,22 +241,3 @@ class TestRows:
             assert arm["claimed"] == (by if theorem else None)
             steps = [arm["steps"]] if isinstance(arm["steps"], int) else arm["steps"]
             assert sum(steps) == row["steps"]
-
-
-def test_noise_of_the_operating_system_stays_one_secret_over_a_resume(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    spec = spec_of("accuracy", schedule="constant", noise_source="os")
-    seen, real_result = [], Stages.result
-
-    def counted_result(stages, name, compute):
-        if name.startswith("run-"):
-            seen.append(stages.noise.secret)
-            if len(seen) == 2:
-                raise Killed
-        return real_result(stages, name, compute)
-
-    monkeypatch.setattr(Stages, "result", counted_result)
-    with pytest.raises(Killed):
-        run(spec, data, tmp_path)
-    record = run(spec, data, tmp_path)
-    assert len(set(seen)) == 1 and seen[0].encode() not in record

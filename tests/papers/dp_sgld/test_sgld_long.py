@@ -1,9 +1,10 @@
 """dp_sgld's long training: every number of steps has its own noise at one epsilon."""
 
 import math
+from itertools import product
 
 import pytest
-from sgld_small import long_chosen, metrics_of, save_data, spec_of
+from sgld_small import long_chosen, metrics_of, spec_of
 
 from dpatlas.accounting.gaussian_dp import gaussian_epsilon, gaussian_mu
 from dpatlas.formulas.dp_sgld.guarantees import noisy_gd_gdp
@@ -11,53 +12,30 @@ from dpatlas.formulas.dp_sgld.theorems import claimed_epsilon_constant
 
 # Accounting for batches without replacement takes seconds a calibration.
 pytestmark = pytest.mark.slow
+STEPS, METHODS = (1, 4, 400), ("repaired-full", "dp-sgd", "noisy-gd")
 
 
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("long")
-    steps = [1, 4, 400]
-    spec = spec_of("long_training", steps=steps, chosen=long_chosen(steps))
-    return metrics_of(spec, save_data(folder / "data"), folder)["arms"]
-
-
-def by_method(rows, method):
-    return [row for row in rows if row["method"] == method]
-
-
-def test_every_number_of_steps_has_every_method(rows):
-    methods = ("repaired-full", "dp-sgd", "noisy-gd")
-    assert [(row["steps"], row["method"]) for row in rows] == [
-        (steps, method) for steps in (1, 4, 400) for method in methods
-    ]
-    assert {row["sampler"] for row in rows} == {"full-batch"}
-
-
-def test_dp_sgd_noise_grows_like_the_square_root_of_the_steps(rows):
-    """Composed Gaussians of sensitivity 2 C: mu = 2 sqrt(K) / noise multiplier, exactly."""
-    for row in by_method(rows, "dp-sgd"):
-        exact = 2 * math.sqrt(row["steps"]) / gaussian_mu(8.0, 1e-5)
-        assert exact <= row["noise_multiplier"] < 1.01 * exact
-        assert row["hidden_state_epsilon"] is None and row["relation"] == "replace_one"
-
-
-def test_repaired_noise_is_the_exact_one_and_stops_growing(rows):
-    for row in by_method(rows, "repaired-full"):
-        mu = noisy_gd_gdp(
-            row["lr"], row["lambda"], row["beta"], 2 * math.sqrt(2) / 24, row["sigma"] ** 2,
-            row["steps"],
-        )  # fmt: skip
-        assert gaussian_epsilon(mu, 1e-5) == pytest.approx(8.0, rel=1e-9)
+def test_every_method_has_its_noise_at_every_number_of_steps(data, tmp_path):
+    """Of DP-SGD it grows with their square root, of the repaired method it stops growing."""
+    spec = spec_of("long_training", steps=list(STEPS), chosen=long_chosen(STEPS))
+    rows = metrics_of(spec, data, tmp_path)["arms"]
+    assert [(row["steps"], row["method"]) for row in rows] == [*product(STEPS, METHODS)]
+    for row in rows:
+        assert (row["sampler"], row["relation"]) == ("full-batch", "replace_one")
         assert row["guaranteed_epsilon"] <= 8
-    last = by_method(rows, "repaired-full")[-1]
+        if row["method"] == "dp-sgd":
+            # Composed Gaussians of sensitivity 2 C: mu = 2 sqrt(K) / noise multiplier, exactly.
+            exact = 2 * math.sqrt(row["steps"]) / gaussian_mu(8.0, 1e-5)
+            assert exact <= row["noise_multiplier"] < 1.01 * exact
+            assert row["hidden_state_epsilon"] is None
+            continue
+        lam, beta, eta, sigma2 = row["lambda"], row["beta"], row["lr"], row["sigma"] ** 2
+        if row["method"] == "repaired-full":
+            mu = noisy_gd_gdp(eta, lam, beta, 2 * math.sqrt(2) / 24, sigma2, row["steps"])
+            assert gaussian_epsilon(mu, 1e-5) == pytest.approx(8.0, rel=1e-9)
+        else:
+            setting = (math.sqrt(2), lam, beta, 24, sigma2, eta, row["steps"], 1e-5)
+            assert claimed_epsilon_constant(*setting) == pytest.approx(8.0)
+            assert row["guaranteed_epsilon"] < 8
+    last = rows[-3]
     assert last["ordinary_epsilon"] > 3 * last["guaranteed_epsilon"]
-
-
-def test_noisy_gd_has_the_theorem_s_noise_and_guarantees_more_than_it_claims(rows):
-    for row in by_method(rows, "noisy-gd"):
-        claimed = claimed_epsilon_constant(
-            math.sqrt(2), row["lambda"], row["beta"], 24, row["sigma"] ** 2, row["lr"],
-            row["steps"], 1e-5,
-        )  # fmt: skip
-        assert claimed == pytest.approx(8.0)
-        assert row["guaranteed_epsilon"] < 8

@@ -1,37 +1,40 @@
-"""Records of dp_sgld to show, in which every claim is true, and changes that make one false.
+"""Records of dp_sgld to show, in which every claim is true, and changes that make one false."""
 
-Rows are made of the arms that the jobs list, so that a test fails when an arm is renamed.
-"""
-
-import itertools
 from functools import partial
+from itertools import product
 
 import numpy as np
-import sgld_records
-import yaml
 from committed_claims import record_change
 from judged_once import claim_row, claim_rows
-from sgld_records import arm, finetune_arm, long_arm, protocol_arm
+from sgld_records import (
+    LEADS,
+    SCHEDULES,
+    accuracy_record,
+    excess_record,
+    finetune_record,
+    growing_excess_record,
+    growing_losses_record,
+    long_record,
+    losses_record,
+    protocol_record,
+    runs_of,
+    utility_record,
+)
 
 from dpatlas_workflow.evidence.comparisons import PaperRecords
-from dpatlas_workflow.papers.dp_sgld.jobs import accuracy as accuracy_job
-from dpatlas_workflow.papers.dp_sgld.jobs import finetune as finetune_job
-from dpatlas_workflow.papers.dp_sgld.jobs import long_training as long_job
-from dpatlas_workflow.papers.dp_sgld.jobs import protocol as protocol_job
-from dpatlas_workflow.papers.dp_sgld.records.protocol import ProtocolFields, Reading
 from dpatlas_workflow.show.rows import where
 
 SHOWN = {
-    "sgld_privacy_loss": lambda: ([sgld_records.growing_losses_record()], {}),
-    "sgld_counterexample": lambda: ([sgld_records.growing_excess_record()], {}),
-    "sgld_utility": lambda: ([sgld_records.utility_record()], {}),
+    "sgld_privacy_loss": lambda: ([growing_losses_record()], {}),
+    "sgld_counterexample": lambda: ([growing_excess_record()], {}),
+    "sgld_utility": lambda: ([utility_record()], {}),
     "sgld_long_training": lambda: (groups()["long_training"], {}),
     "sgld_along_n": lambda: (groups()["protocol"], {}),
     "sgld_accuracy_constant": lambda: ([protocol_record(4000), accuracy_record(0)], {}),
     "sgld_accuracy_decreasing": lambda: ([protocol_record(4000), accuracy_record(0)], {}),
     "sgld_finetune": lambda: (groups()["finetune"], {}),
     "sgld_constants": lambda: ([accuracy_record(0)], {}),
-    "sgld_published": lambda: ([sgld_records.growing_losses_record(), accuracy_record(0)], {}),
+    "sgld_published": lambda: ([growing_losses_record(), accuracy_record(0)], {}),
 }
 # d counts parameters in the theorems; the printed column is near that for the number of classes,
 # and equal to it in one row.
@@ -46,75 +49,6 @@ MEASURED_MB = {
     "accuracy_tuning": 806,
     "finetune_tuning": 852,
 }
-RUNS, SPREAD = 12, 5e-4
-ACCURACY = {"no-dp": 0.9, "dp-sgd": 0.8, "dp-sgld": 0.895, "repaired-full": 0.85}
-
-
-def runs_of(mean, *keys, spread=SPREAD):
-    return (mean + np.random.default_rng(keys).normal(0, spread, RUNS)).tolist()
-
-
-def accuracy_record(number, schedule="both", epsilons=(1.0, 8.0)):
-    """At epsilon 8 the order of the methods is the other way round."""
-    named = {"slug": f"accuracy-{number}", "schedule": schedule, "epsilons": list(epsilons)}
-    rows = []
-    fields = sgld_records.accuracy_record([], **named).spec
-    for number_of_arm, planned in enumerate(accuracy_job.compared(fields)):
-        mean = ACCURACY.get(planned.method, 0.5)
-        mean = 1 - mean if planned.epsilon == 8 else mean
-        keys = (planned.method, planned.comparison, planned.schedule, planned.epsilon)
-        rows.append(arm(*keys, accuracy=runs_of(mean, number, number_of_arm)))
-    return sgld_records.accuracy_record(rows, **named)
-
-
-READINGS = yaml.safe_load("""
-- {name: paper, step_size: 0.5, lambda: 1.0e-3, without_l2: true, schedules: [constant, decreasing]}
-- {name: unscaled lambda, step_size: 0.5, lambda: 1.0e-5, without_l2: false, schedules: [constant]}
-""")
-# Lead of DP-SGLD over DP-SGD by n; DP-SGD without the L2 term is two points ahead of DP-SGLD.
-LEADS = {1000: -0.1, 4000: 0.01, 16000: 0.02}
-
-
-def protocol_record(n):
-    """DP-SGLD is .5 points below No DP, and leads DP-SGD from 4,000 records on."""
-    readings = [Reading(**reading) for reading in READINGS]
-    fields = ProtocolFields.model_construct(readings=readings, epsilon=1.0)
-    rows = []
-    for number, planned in enumerate(protocol_job.compared(fields)):
-        means = {"no-dp": 0.9, "dp-sgld": 0.895, "dp-sgd": 0.895 - LEADS[n]}
-        mean = means[planned.method] if planned.l2 else 0.915
-        decay = {True: 1e-3, False: 0.0}[planned.l2]
-        of_arm = (planned.method, planned.reading, planned.schedule, decay)
-        rows.append(protocol_arm(*of_arm, accuracy=runs_of(mean, 6, n, number)))
-    named = {"slug": f"protocol-{n}", "metrics": {"n_train": n}}
-    return sgld_records.protocol_record(rows, READINGS, **named)
-
-
-def finetune_record():
-    """Without privacy 5 points are gained; with it, as many are lost."""
-    sizes = {"head": 10, "block": 100, "blocks": 1000}
-    gains = {"head": 0.0, "block": -0.3, "blocks": 0.05}
-    spec = sgld_records.finetune_record(
-        [finetune_arm("no-dp", name, 1, None) for name in sizes]
-    ).spec
-    rows = []
-    for number, planned in enumerate(finetune_job.compared(spec)):
-        name, epsilon = planned.unfreeze, planned.epsilon
-        gain = gains[name] * (1 if epsilon is None else -1)
-        accuracy = runs_of(0.8 + gain, 7, number)
-        rows.append(finetune_arm(planned.method, name, sizes[name], epsilon, accuracy=accuracy))
-    return sgld_records.finetune_record(rows)
-
-
-def long_record():
-    """Repaired DP-SGLD wins at the most steps only."""
-    rows = []
-    for number, (steps, (method, comparison)) in enumerate(
-        itertools.product((10, 100), long_job.METHODS.items())
-    ):
-        mean = ACCURACY.get(method, 0.5) if steps == 100 else 0.7
-        rows.append(long_arm(method, comparison, steps, accuracy=runs_of(mean, 8, number)))
-    return sgld_records.long_training_record(rows)
 
 
 def privacy_loss_record(steps=(1, 10, 60, 100)):
@@ -125,16 +59,13 @@ def privacy_loss_record(steps=(1, 10, 60, 100)):
         "full batch, hidden state": np.tanh(at / 9),
         "quadratic, fixed start": np.tanh(at / 9) * (1 - 1e-9),
     }
-    return sgld_records.privacy_loss_record(
-        {
-            (calibration, schedule, name): (list(steps), values.tolist())
-            for calibration, schedule in itertools.product(
-                ("published", "theorem"), ("constant", "decreasing")
-            )
-            for name, values in heights.items()
-            if schedule == "constant" or not name.startswith("quadratic")
-        }
-    )
+    curves = {
+        (*of, name): (list(steps), values.tolist())
+        for of in product(("published", "theorem"), SCHEDULES)
+        for name, values in heights.items()
+        if "constant" in of or not name.startswith("quadratic")
+    }
+    return losses_record(curves)
 
 
 def counterexample_record(batches=(1, 100)):
@@ -150,7 +81,7 @@ def counterexample_record(batches=(1, 100)):
         scan.append({**law, "m": m, "sigma2": 0.02, "exact": exact, "claimed": claimed})
         for K, delta in ((1, 1e-7), (5, 1e-3)):
             calibrated.append({**law, "m": m, "K": K, "delta": delta if m == 1 else 0.0})
-    return sgld_records.counterexample_record(scan, calibrated, [0.02])
+    return excess_record(scan, calibrated, [0.02])
 
 
 def groups():
@@ -166,7 +97,7 @@ def groups():
         "long_training": [long_record()],
         "privacy_loss": [privacy_loss_record()],
         "counterexample": [counterexample_record()],
-        "utility": [sgld_records.utility_record(RUNS)],
+        "utility": [utility_record(12)],
     }
 
 

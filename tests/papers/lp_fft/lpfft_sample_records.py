@@ -118,9 +118,9 @@ def lora_records():
     ]
 
 
-def clip_records(noise=4.0):
+def clip_records():
     return [
-        strategies_record(noise, group="clip_sweep", arms=FEW_ARMS, runs=6, clip=clip)
+        strategies_record(4.0, group="clip_sweep", arms=FEW_ARMS, runs=6, clip=clip)
         for clip in (0.1, 0.3, 1.0, 3.0, 10.0)
     ]
 
@@ -142,28 +142,20 @@ def followed(rows, noise, backbone=BACKBONE["id"], lp_steps=20):
     return record_of_kind(feature_quality, facts, **spec)
 
 
-FOUR_CONDITIONS = ((1.0, 5.0), (1.0, 10.0), (4.0, 5.0), (4.0, 10.0))
-
-
-def feature_record(noise=1.0, conditions=FOUR_CONDITIONS, runs=8, backbone="strokes-xs"):
-    """LP first reduces the dip where head scale and rate are large, and deepens it elsewhere."""
-    steps = list(range(0, 61, 5))
+def feature_record(noise, backbone="strokes-xs"):
+    """At a large head scale and rate LP first reduces the dip."""
+    steps, runs, scale, rate = list(range(0, 61, 5)), 8, 4.0, 10.0
     rng = np.random.default_rng([int(noise), runs])
+    heads = rng.normal(0, 0.004, runs)
     rows = []
-    for scale, rate in conditions:
-        heads = rng.normal(0, 0.004, runs)
-        for strategy in ("fft", "lp-fft"):
-            start = 20 if strategy == "lp-fft" else 0
-            depth = 0.01 + 0.003 * scale * rate
-            if strategy == "lp-fft":
-                depth += 0.02 if scale == 1.0 else -0.4 * depth
-            depth *= 1 + 0.1 * noise
-            rows += curves(
-                *(scale, rate, strategy, steps),
-                private=_dipping(rng, steps, start, 0.985, depth, heads),
-                public=_dipping(rng, steps, start, 0.95, 1.6 * depth, heads),
-                accuracy=_dipping(rng, steps, 0, 0.9, 0.0, heads),
-            )
+    for strategy, start, share in (("fft", 0, 1.0), ("lp-fft", 20, 0.6)):
+        depth = share * (0.01 + 0.003 * scale * rate) * (1 + 0.1 * noise)
+        rows += curves(
+            *(scale, rate, strategy, steps),
+            private=_dipping(rng, steps, start, 0.985, depth, heads),
+            public=_dipping(rng, steps, start, 0.95, 1.6 * depth, heads),
+            accuracy=_dipping(rng, steps, 0, 0.9, 0.0, heads),
+        )
     return followed(rows, noise, backbone=f"{backbone}-01234567")
 
 
@@ -217,9 +209,7 @@ def theory_record(kind):
 
 
 RECORDS = {
-    "lpfft_feature_quality": lambda: [
-        feature_record(noise, conditions=((4.0, 10.0),)) for noise in (1.0, 4.0)
-    ],
+    "lpfft_feature_quality": lambda: [feature_record(noise) for noise in (1.0, 4.0)],
     "lpfft_budget_sweep": lambda: [*strategies_records(), *lora_records(), *clip_records()],
     "lpfft_umap": lambda: [umap_record(points=60, lp_steps=(20,))],
     "lpfft_privacy_utility": lambda: [*strategies_records(), *lora_records()],

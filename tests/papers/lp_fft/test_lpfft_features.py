@@ -1,6 +1,5 @@
 """lp_fft's features: what is measured, when they move, on whose records, and what that costs."""
 
-import functools
 import re
 from itertools import product
 
@@ -112,13 +111,11 @@ def test_all_that_are_as_near_as_the_last_neighbour_vote_and_no_query_is_left_ou
     for truth, neighbours, found in ((1, 1, 1.0), (0, 1, 0.0), (0, 5, 1.0)):
         truths = torch.full((len(queries),), truth)
         assert knn_accuracy(known, labels, queries, truths, neighbours) == found
-
-
-def test_features_that_are_not_finite_count_as_zero():
+    # Features that are not finite count as zero.
     known = torch.tensor([[np.nan, 1.0], [np.inf, 4.0]])
-    labels, truth = torch.tensor([0, 1]), torch.tensor([1, 1, 0])
     queries = torch.tensor([[0.0, 3.9], [-np.inf, 4.0], [np.nan, -1.0]])
-    assert knn_accuracy(known, labels, queries, truth, 1) == 1.0
+    truths = torch.tensor([1, 1, 0])
+    assert knn_accuracy(known, torch.tensor([0, 1]), queries, truths, 1) == 1.0
 
 
 def test_lp_is_the_same_for_every_rate_of_fft_and_trained_once(given, tmp_path):
@@ -177,14 +174,16 @@ def test_what_is_reported_of_every_step_is_measured_on_that_step_s_network(whole
             assert row["accuracy"][number][place] == pytest.approx(np.mean(predicted == truth))
 
 
-def test_all_trainings_of_a_run_draw_its_records_batches_and_noise(whole):
+def test_trainings_of_a_run_share_its_head_records_batches_and_noise(whole, given):
     _, seen, keys = whole
-    firsts = [each.training.x for scale, strategy, _, each in by_condition(seen)][
-        :: len(CONDITIONS)
-    ]
-    for _, _, number, each in by_condition(seen):
+    plain = backbone.load(given.backbone)
+    found = [*by_condition(seen)]
+    firsts = [each.training.x for *_, each in found[:: len(CONDITIONS)]]
+    for scale, _, number, each in found:
         assert (each.training.repetition, each.training.shared_noise) == (number, SHARED)
         assert torch.equal(each.training.x, firsts[number])
+        fresh = plain.with_new_head(3, key="lp_fft", run=number, base_seed=0)
+        assert torch.equal(each.iterates[0]["head.weight"], scale * fresh.head.weight)
     assert not torch.equal(*firsts)
     # A batch and the noise of each of six parameters, once for every run and step.
     assert len(set(keys)) == (1 + 6) * STEPS * RUNS < len(keys)
@@ -205,13 +204,6 @@ def test_both_strategies_spend_the_budget_that_the_record_names(whole, guarantee
     assert "does not know" in choice["what"] and choice["cost"] == "not counted"
     released = record["ledger"]["holds_for"].partition("released: ")[2]
     assert released.startswith("every iterate of one run, without nearest neighbours")
-
-
-def test_run_i_of_every_condition_starts_from_the_same_head_times_its_scale(whole, given):
-    plain = backbone.load(given.backbone)
-    for scale, _, number, each in by_condition(whole[1]):
-        fresh = plain.with_new_head(3, key="lp_fft", run=number, base_seed=0)
-        assert torch.equal(each.iterates[0]["head.weight"], scale * fresh.head.weight)
 
 
 def test_the_head_sees_the_features_times_their_scale(whole, given):
@@ -290,25 +282,24 @@ def test_a_private_record_that_is_not_finite_ends_no_job(tmp_path, value):
 
 @pytest.fixture(scope="module")
 def pictured(given, tmp_path_factory):
-    """Records of one spec of umap, made twice."""
-    record = functools.partial(record_of, spec_of("umap"), given)
-    return [record(tmp_path_factory.mktemp(name)) for name in ("one", "two")]
+    """(record, trainings) of one spec of umap."""
+    with watched_trainings() as seen:
+        record = record_of(spec_of("umap"), given, tmp_path_factory.mktemp("pictured"))
+    return record, seen
 
 
 @pytest.mark.slow
-def test_a_picture_is_drawn_to_the_same_bits_again(pictured):
-    assert pictured[0] == pictured[1]
+def test_a_picture_is_drawn_to_the_same_bits_again(pictured, given, tmp_path):
+    assert record_of(spec_of("umap"), given, tmp_path) == pictured[0]
 
 
 @pytest.mark.slow
 def test_panels_come_by_lp_steps_and_then_before_early_and_late(pictured):
     panels = pictured[0]["metrics"]["panels"]
-    assert [(each["lp_steps"], each["moment"], each["fft_steps"]) for each in panels] == [
-        (first, moment, done)
-        for _ in range(RUNS)
-        for first in (0, 2)
-        for moment, done in (("before", 0), ("early", 1), ("late", 3))
-    ]
+    moments = (("before", 0), ("early", 1), ("late", 3))
+    expected = [(first, *moment) for first, moment in product((0, 2), moments)]
+    found = [(each["lp_steps"], each["moment"], each["fft_steps"]) for each in panels]
+    assert found == expected * RUNS
     for each in panels:
         assert np.shape(each["x"]) == np.shape(each["y"]) == (12,)
         assert np.isfinite([each["x"], each["y"]]).all() and np.ptp(each["x"]) > 0
@@ -320,15 +311,12 @@ def test_panels_come_by_lp_steps_and_then_before_early_and_late(pictured):
 
 
 @pytest.mark.slow
-def test_a_picture_s_budget_composes_lp_and_fft(pictured, guarantee, given, tmp_path):
-    record = pictured[0]
-    with watched_trainings() as seen:
-        record_of(spec_of("umap"), given, tmp_path)
+def test_a_picture_s_budget_composes_lp_and_fft(pictured, guarantee):
+    record, seen = pictured
     # Of a run: LP, FFT from the start, and FFT after LP.
     assert len(seen) == 3 * RUNS
-    for each, budget, arm in zip(
-        seen[1:3], record["metrics"]["budgets"], record["ledger"]["arms"], strict=True
-    ):
+    budgets, arms = record["metrics"]["budgets"], record["ledger"]["arms"]
+    assert [budget["lp_steps"] for budget in budgets] == [0, 2]
+    for each, budget, arm in zip(seen[1:3], budgets, arms, strict=True):
         found = guarantee(each.training.ran.phases, 1e-5, "add_remove").epsilon
         assert budget["epsilon"] == pytest.approx(found, rel=1e-6) == arm["epsilon"]
-    assert [budget["lp_steps"] for budget in record["metrics"]["budgets"]] == [0, 2]

@@ -1,6 +1,5 @@
 """lp_fft's strategies: budgets, what each phase trains, what runs share, kills, refusals."""
 
-import json
 import re
 from itertools import product
 
@@ -14,7 +13,6 @@ from lpfft_small import (
     a_guarantee_that_remembers,  # noqa: F401
     body_of,
     equal,
-    given_in,
     record_of,
     run,
     saved_at_every_step,
@@ -76,15 +74,11 @@ def by_arm(seen):
         yield TRAINED[number % len(TRAINED)], number // len(TRAINED), each
 
 
-def test_every_strategy_has_its_arms_and_shares_of_0_and_1_add_none(whole):
-    rows = rows_of(whole[0])
-    assert [(row["strategy"], row["share"], row["steps"]) for row in rows] == ARMS
-    assert all(len(row["accuracy"]) == RUNS for row in rows)
-
-
 def test_a_row_s_epsilon_is_what_the_accountant_gives_all_steps_of_its_trainings(whole, guarantee):
     record, seen = whole
     rows = rows_of(record)
+    assert [(row["strategy"], row["share"], row["steps"]) for row in rows] == ARMS
+    assert all(len(row["accuracy"]) == RUNS for row in rows)
     assert len({row["epsilon"] for row in rows}) == 1
     for (strategy, share, steps), _, each in by_arm(seen):
         row = rows[ARMS.index((strategy, share, steps))]
@@ -131,53 +125,45 @@ def test_the_lp_phase_leaves_the_body_s_bits_alone_and_fft_moves_them(whole, giv
             assert equal(body, trained) == (done == 0 and strategy != "fft-fft")
 
 
-@pytest.fixture(scope="module")
-def apart(given, tmp_path_factory):
-    """(record, trainings) of the same job, each arm of which takes all of its steps itself."""
-    with pytest.MonkeyPatch.context() as patch, watched_trainings() as seen:
-        patch.setattr(lpfft_strategies.StrategyTrainings, "_branches", lambda self, one: False)
-        record = record_of(spec_of("strategies"), given, tmp_path_factory.mktemp("apart"))
+def without_repetition(record):
+    """The record as text, where each phase's mechanism names the network only once."""
+    return str(record).replace(" of Network; then", "; then")
+
+
+def test_an_arm_that_goes_on_from_another_is_the_arm_trained_alone(
+    whole, given, tmp_path, monkeypatch
+):
+    """To the bit on the same records; LP-FFT trains its head on features, and but for rounding."""
+    monkeypatch.setattr(lpfft_strategies.StrategyTrainings, "_branches", lambda self, one: False)
+    with watched_trainings() as seen:
+        record = record_of(spec_of("strategies"), given, tmp_path)
+    assert without_repetition(record) == without_repetition(whole[0])
     assert len(seen) == RUNS * len(ARMS)
-    return record, {(ARMS[i % len(ARMS)][:2], i // len(ARMS)): each for i, each in enumerate(seen)}
-
-
-def test_an_arm_that_goes_on_from_another_is_the_arm_trained_alone_to_the_bit(whole, apart):
-    """On the same records: head on features, network on images."""
+    apart = dict(zip(product(range(RUNS), [arm[:2] for arm in ARMS]), seen, strict=True))
     for arm, number, each in by_arm(whole[1]):
-        other = apart[1][arm[:2], number]
+        other = apart[number, arm[:2]]
         assert other.training.after is None and other.training.first_step == 0
-        if arm[0] != "lp-fft":
+        if arm[0] == "lp-fft":
+            assert len(other.training.phases) == 2
+            for name, value in each.iterates[-1].items():
+                np.testing.assert_allclose(value, other.iterates[-1][name], rtol=1e-4, atol=1e-5)
+        else:
             taken = len(other.iterates) - len(each.iterates)
             assert taken == (arm[2][0] if len(arm[2]) == 2 else 0)
             assert all(map(equal, each.iterates, other.iterates[taken:]))
 
 
-def test_lp_on_features_and_fft_after_it_are_both_phases_in_the_network(whole, apart):
-    for arm, number, each in by_arm(whole[1]):
-        if arm[0] == "lp-fft":
-            other = apart[1][arm[:2], number]
-            assert len(other.training.phases) == 2
-            for name, value in each.iterates[-1].items():
-                expected = other.iterates[-1][name]
-                np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
-
-
-def without_repetition(record):
-    """The record, where each phase's mechanism names the network only once."""
-    return json.loads(json.dumps(record).replace(" of Network; then", "; then"))
-
-
-def test_the_record_does_not_show_which_steps_were_taken_once(whole, apart):
-    """LP-FFT's bits differ by rounding, which no score of these few records shows."""
-    assert without_repetition(whole[0]) == without_repetition(apart[0])
-
-
 def test_steps_in_common_are_taken_once_with_augmented_images_too(given, tmp_path, monkeypatch):
     spec = spec_of("strategies", augmentation=VIEWS)
-    with counted((PrivateTraining, "step")) as steps:
+    with watched_trainings() as seen:
         record = record_of(spec, given, tmp_path / "whole")
     # FFT and LP, 3 and 2 steps of FFT after LP, 2 of the second rate of FFT.
-    assert len(steps) == RUNS * (4 + 4 + 3 + 2 + 2)
+    steps = [len(each.iterates) - 1 for each in seen]
+    assert steps == [4, 4, 3, 2, 2] * RUNS
+    trained = body_of(backbone.load(given.backbone).network.state_dict())
+    for lp in seen[1 :: len(TRAINED)]:
+        assert lp.training.views == 2
+        assert all(equal(body_of(weights), trained) for weights in lp.iterates)
     monkeypatch.setattr(lpfft_strategies.StrategyTrainings, "_branches", lambda self, one: False)
     with counted((PrivateTraining, "step")) as steps:
         other = record_of(spec, given, tmp_path / "apart")
@@ -208,73 +194,46 @@ def test_a_control_that_keeps_lp_s_rate_is_lp(whole):
     assert arms["lp-lp, share 0.5"]["mechanism"] == arms["lp"]["mechanism"]
 
 
-def test_all_arms_of_a_run_draw_its_batches_and_noise_and_its_records(whole):
+def test_arms_of_a_run_share_its_head_batches_noise_and_records_and_runs_share_none(whole, given):
+    plain = backbone.load(given.backbone)
+    firsts = [whole[1][number * len(TRAINED)] for number in range(RUNS)]
     for _, number, each in by_arm(whole[1]):
         training = each.training
         assert (training.repetition, training.shared_noise) == (number, SHARED)
-        assert torch.equal(training.labels, whole[1][number * len(TRAINED)].training.labels)
-    labels = [whole[1][number * len(TRAINED)].training.labels for number in range(RUNS)]
-    assert not torch.equal(*labels) and {len(each) for each in labels} == {TRAIN}
-
-
-def test_lp_of_augmented_images_leaves_the_body_s_bits_alone(given, tmp_path):
-    alone = {"strategies": ["lp"], "augmentation": VIEWS}
-    with watched_trainings() as seen:
-        record_of(spec_of("strategies", **alone), given, tmp_path)
-    trained = body_of(backbone.load(given.backbone).network.state_dict())
-    assert len(seen) == RUNS
-    for each in seen:
-        assert all(equal(body_of(weights), trained) for weights in each.iterates)
-        assert each.training.views == 2
-
-
-def test_run_i_of_every_row_starts_from_the_same_head_and_other_runs_from_others(whole, given):
-    plain = backbone.load(given.backbone)
-    for _, number, each in by_arm(whole[1]):
-        if each.training.first_step == 0:
+        assert torch.equal(training.labels, firsts[number].training.labels)
+        if training.first_step == 0:
             fresh = plain.with_new_head(3, key="lp_fft", run=number, base_seed=0)
             assert torch.equal(each.iterates[0]["head.weight"], 2 * fresh.head.weight)
-    first, second = (whole[1][i].iterates[0]["head.weight"] for i in (0, len(TRAINED)))
-    assert not torch.equal(first, second)
+    labels = [each.training.labels for each in firsts]
+    assert not torch.equal(*labels) and {len(each) for each in labels} == {TRAIN}
+    assert not torch.equal(*(each.iterates[0]["head.weight"] for each in firsts))
 
 
-def test_a_block_has_the_records_and_heads_of_its_run_numbers_and_noise_of_its_own(
-    whole, given, tmp_path
+@pytest.mark.parametrize(
+    ("kind", "value", "parts"),
+    [
+        ("strategies", 3.0, {"validation": FIXED}),
+        ("strategies_tuning", 0.0, {"train": TRAIN, "test": TEST}),
+    ],
+)
+def test_a_tuning_sees_the_fixed_part_alone_and_reported_runs_never_do(
+    whole, tuned, given, tmp_path, kind, value, parts
 ):
-    with watched_trainings() as seen:
-        record_of(spec_of("strategies", first_run=1, runs=1), given, tmp_path)
-    assert len(seen) == len(TRAINED)
-    for here, there in zip(seen, whole[1][len(TRAINED) :], strict=True):
-        assert torch.equal(here.training.x, there.training.x)
-        assert here.training.repetition == there.training.repetition == 1
-        assert not equal(here.iterates[-1], there.iterates[-1])
-    assert equal(seen[0].iterates[0], whole[1][len(TRAINED)].iterates[0])
-
-
-def changed(given, folder, **arrays):
-    """The same inputs with other arrays of the data, whose features are taken anew."""
+    """With other records in the other parts, and features of them, the metrics are the same."""
     data = prepared.load(given.data.parent)
-    whole = {f"{a}_{part}": getattr(data, f"{a}_{part}") for part in
-             ("train", "add", "test", "validation") for a in "xy"}  # fmt: skip
-    facts = {k: data.manifest[k] for k in ("name", "classes", "image_shape", "preprocessing")}
-    prepared.save(folder / "data", {**whole, **arrays}, facts)
-    return given.__class__(folder / "data" / "manifest.json", given.public, given.backbone)
-
-
-def test_reported_runs_never_see_the_fixed_part(whole, given, tmp_path):
-    other = changed(given, tmp_path, x_validation=np.full((FIXED, 16), 3.0, np.float32))
-    found = record_of(spec_of("strategies"), other, tmp_path)
-    assert found["data"]["sha256"] != whole[0]["data"]["sha256"]
-    assert rows_of(found) == rows_of(whole[0])
-
-
-def test_a_tuning_sees_the_fixed_part_alone(tuned, given, tmp_path):
-    zeros = {f"x_{part}": np.zeros((n, 16), np.float32) for part, n in
-             (("train", TRAIN), ("test", TEST))}  # fmt: skip
-    found = record_of(spec_of("strategies_tuning"), changed(given, tmp_path, **zeros), tmp_path)
-    assert found["data"]["sha256"] != tuned[1]["data"]["sha256"]
-    assert found["metrics"] == tuned[1]["metrics"] and found["metrics"]["n_fixed"] == FIXED
-    assert {len(each.training.x) for each in tuned[2]} == {TRIED}
+    arrays = {
+        f"{name}_{part}": getattr(data, f"{name}_{part}")
+        for name, part in product("xy", ("train", "add", "test", "validation"))
+    }
+    arrays |= {f"x_{part}": np.full((n, 16), value, np.float32) for part, n in parts.items()}
+    facts = ("name", "classes", "image_shape", "preprocessing")
+    prepared.save(tmp_path / "data", arrays, {name: data.manifest[name] for name in facts})
+    other = Given(tmp_path / "data/manifest.json", given.public, given.backbone)
+    found = record_of(spec_of(kind), other, tmp_path)
+    expected = {"strategies": whole[0], "strategies_tuning": tuned[1]}[kind]
+    assert found["data"]["sha256"] != expected["data"]["sha256"]
+    for name in ("arms", "runs", "rows"):
+        assert found["metrics"].get(name) == expected["metrics"].get(name)
 
 
 def test_a_first_phase_takes_the_rate_that_was_best_alone_and_all_try_as_many(tuned):
@@ -286,18 +245,18 @@ def test_a_first_phase_takes_the_rate_that_was_best_alone_and_all_try_as_many(tu
         first = {"fft-fft": rows["fft"], "lp-lp": rows["lp"], "lp-fft": rows["lp"]}.get(strategy)
         before = first["chosen"]["lrs"] if first else []
         assert [each["settings"]["lrs"] for each in row["tried"]] == [[*before, lr] for lr in last]
-        assert row["trials"] == 2 * (1 + len(before))
+        assert row["trials"] == 2 * (1 + len(before)) and row["trials_epsilon"] > 0
     assert list(rows) == [name for name in CHOSEN if name in rows]
+    assert tuned[1]["metrics"]["n_fixed"] == FIXED
 
 
-def test_no_two_trials_share_noise_and_a_trial_of_two_phases_is_one_training(tuned, guarantee):
+def test_no_two_trials_share_noise_and_a_trial_of_two_phases_is_one_training(tuned):
     trainings = [each.training for each in tuned[2]]
     assert len({each.repetition for each in trainings}) == len(trainings) == 2 * len(ARMS)
-    assert {each.shared_noise for each in trainings} == {None}
-    assert {each.after for each in trainings} == {None}
+    assert {(each.shared_noise, each.after, len(each.x)) for each in trainings} == {
+        (None, None, TRIED)
+    }
     assert {sum(phase.steps for phase in each.phases) for each in trainings} == {4}
-    for row in tuned[1]["metrics"]["rows"]:
-        assert row["trials_epsilon"] > 0
     # The same noise on the mean of a batch.
     assert {phase.noise_multiplier for each in trainings for phase in each.phases} == {2.0}
 
@@ -360,12 +319,6 @@ def test_results_without_a_checkpoint_keep_the_secret_that_a_stem_was_made_with(
             run(spec, given, tmp_path / "killed")
         patch.setattr("os.urandom", lambda size: b"\1" * size)
         assert run(spec, given, tmp_path / "killed") == expected
-
-
-@pytest.mark.parametrize(("share", "steps"), [(0.05, 4), (0.95, 4), (0.5, 1)])
-def test_a_share_that_leaves_a_phase_without_a_step_is_refused(given, tmp_path, share, steps):
-    with pytest.raises(InputError, match=f"share: found {share:g}; .* one of the {steps} steps"):
-        run(spec_of("strategies", shares=[share], steps=steps), given, tmp_path)
 
 
 def test_without_privacy_gradients_have_no_effective_bound_and_no_guarantee(given, tmp_path):
@@ -446,11 +399,11 @@ def test_lora_trains_its_branches_and_the_head_and_no_bit_of_the_base(given, tmp
     ("changes", "words"),
     [
         ({"batch": 25}, "batch of the poisson sampler: found 25"),
+        ({"shares": [0.05]}, "share: found 0.05; "),
+        ({"shares": [0.95]}, "share: found 0.95; "),
+        ({"shares": [0.5], "steps": 1}, "one of the 1 steps"),
         ({"relation": "replace_one", "accountant": "rdp"}, "accountant: found rdp for poisson"),
-        ({"strategies": ["fft", "lp-fft"]}, "found lp-fft without lp; allowed: lp too"),
         ({"level": {"noise_multiplier": 1e-6}}, "noise_multiplier: found 1e-06"),
-        ({"strategies": ["lp", "lora"]}, "strategies: found lora; allowed: a lora_rank with it"),
-        ({"lora_rank": 2}, "strategies: found fft; allowed: no lora_rank with it"),
         ({"augmentation": {**VIEWS, "padding": 4}}, "padding: found 4; allowed: less than 4"),
         ({**LORA, "lora_rank": 7}, "layer linear2"),
         ({"backbone": "another"}, "--backbone: found small-backbone; allowed: another"),
@@ -460,15 +413,6 @@ def test_bad_settings_are_refused_by_name_before_any_training(given, tmp_path, c
     with watched_trainings() as seen, pytest.raises(InputError, match=re.escape(words)):
         run(spec_of("strategies", **changes), given, tmp_path)
     assert not seen and not (tmp_path / "record.json").exists()
-
-
-def test_a_record_that_is_not_finite_poisons_nothing(tmp_path):
-    given = given_in(tmp_path, x_train=np.nan)
-    with watched_trainings() as seen:
-        record_of(spec_of("strategies"), given, tmp_path)
-    assert sum(each.training.skipped_records for each in seen) > 0
-    for each in seen:
-        assert all(bool(value.isfinite().all()) for value in each.iterates[-1].values())
 
 
 STANDARDISED = {**SHORT, "public_data": {"name": "public"}}

@@ -203,51 +203,22 @@ def set_curve(records, curve, strategy="fft", head_scale=1.0, task="private"):
         row[task] = value
 
 
-def set_theory(kind, change):
-    """The change that applies another to the facts and tables of a simulation."""
-    return lambda records: change({**records[kind][0].facts, **records[kind][0].tables})
-
-
 @record_change
-def leave_bracket(theory, phase, loss, heads="random"):
-    """Put a loss below its lower bound."""
-    row = select(theory["relu"], phase=phase, heads=heads)[0]
-    row[loss][-1] = 0.9 * row["lower"][-1]
+def set_theory(records, kind, part, column, change, **where):
+    """The change of a column, of numbers or lists of them, of a fact or of rows of a table."""
+    (record,) = records[kind]
+    rows = record.tables.get(part) or [record.facts[part]]
+    for row in select(rows, **where):
+        several = isinstance(row[column], list)
+        row[column] = list(map(change, row[column])) if several else change(row[column])
 
 
-def double(norm):
-    norm[:] = [2.5 * value for value in norm]
+def times(factor):
+    return lambda value: factor * value
 
 
-@record_change
-def halve_share(theory, part, number):
-    theory[part][number]["share"] /= 2
-
-
-def exceed_bound(theory):
-    tuned = theory["fine_tuning"][0]
-    tuned["loss"][-1] = 1.1 * tuned["bound"][-1]
-
-
-@record_change
-def exceed_loss(theory, bound):
-    theory["probing"][bound][-1] = 0.9 * theory["probing"]["loss_exact"][-1]
-
-
-@record_change
-def change_rows(theory, part, **changes):
-    """The change of every row of a part of a simulation's metrics."""
-    for row in theory[part]:
-        row |= changes
-
-
-@record_change
-def flatten(theory, reading):
-    """Ratios that do not depend on d."""
-    for row in select(theory["start"], reading=reading):
-        row["ball_ratio"] = 2.0
-
-
+set_dynamics, set_distortion = partial(set_theory, "dynamics"), partial(set_theory, "distortion")
+set_start = partial(set_theory, "sensitivity", "start", "ball_ratio")
 # By entry, a change after which it is not reproduced.
 CHANGES = {
     "lpfft-1a": set_arm(0.94, 1.0, "lp"),
@@ -270,26 +241,26 @@ CHANGES = {
     "lpfft-6b": set_arm(0.94, 1.0, "lora", group="lora"),
     "lpfft-6c": set_arm(0.49, 20.0, "lp", group="lora"),
     "lpfft-6d": set_arm(0.61, 20.0, "lp-lora", group="lora"),
-    "lpfft-7a": set_theory("dynamics", leave_bracket("head", "zeroth")),
-    "lpfft-7b": set_theory("dynamics", leave_bracket("head", "diffusion")),
-    "lpfft-7c": set_theory("dynamics", leave_bracket("all", "zeroth")),
-    "lpfft-7d": set_theory("dynamics", leave_bracket("all", "zeroth", "aligned")),
-    "lpfft-8a": set_theory("dynamics", lambda theory: double(theory["probing"]["norm_paper"])),
-    "lpfft-8b": set_theory("dynamics", lambda theory: double(theory["probing"]["norm_exact"])),
-    "lpfft-9a": set_theory("distortion", halve_share("clusters", 0)),
-    "lpfft-9b": set_theory("distortion", halve_share("two_records", 1)),
+    "lpfft-7a": set_dynamics("relu", "zeroth", times(3.0), phase="head"),
+    "lpfft-7b": set_dynamics("relu", "diffusion", times(3.0), phase="head"),
+    "lpfft-7c": set_dynamics("relu", "zeroth", times(3.0), phase="all", heads="random"),
+    "lpfft-7d": set_dynamics("relu", "zeroth", times(3.0), phase="all", heads="aligned"),
+    "lpfft-8a": set_dynamics("probing", "norm_paper", times(2.5)),
+    "lpfft-8b": set_dynamics("probing", "norm_exact", times(2.5)),
+    "lpfft-9a": set_distortion("clusters", "share", times(0.5)),
+    "lpfft-9b": set_distortion("two_records", "share", times(0.5)),
     # A fall between neighbouring levels, though accuracy grows on the whole.
     "lpfft-10a": set_arm(0.715, 5.0, "lp"),
     "lpfft-10b": set_arm(0.97, 20.0, "lora", group="lora"),
-    "lpfft-11a": set_theory("distortion", change_rows("after_probing", share=0.99)),
-    "lpfft-11b": set_theory("distortion", change_rows("after_probing", distorted_at_once=0)),
-    "lpfft-12a": set_theory("dynamics", exceed_loss("loss_bound_paper")),
-    "lpfft-12b": set_theory("dynamics", exceed_loss("loss_bound_exact")),
-    "lpfft-12c": set_theory("dynamics", exceed_bound),
-    "lpfft-14a": set_theory("sensitivity", flatten("variance")),
-    "lpfft-14b": set_theory("sensitivity", flatten("deviation")),
-    "lpfft-14c": set_theory("sensitivity", change_rows("start", ball_ratio=0.9)),
-    "lpfft-15": set_theory("imbalance", lambda theory: double(theory["gap"][0]["gap"])),
+    "lpfft-11a": set_distortion("after_probing", "share", times(0.99)),
+    "lpfft-11b": set_distortion("after_probing", "distorted_at_once", times(0)),
+    "lpfft-12a": set_dynamics("probing", "loss_bound_paper", times(0.0)),
+    "lpfft-12b": set_dynamics("probing", "loss_bound_exact", times(0.0)),
+    "lpfft-12c": set_dynamics("fine_tuning", "loss", times(1.3)),
+    "lpfft-14a": set_start(lambda ratio: 2.0, reading="variance"),
+    "lpfft-14b": set_start(lambda ratio: 2.0, reading="deviation"),
+    "lpfft-14c": set_start(lambda ratio: 0.9),
+    "lpfft-15": set_theory("imbalance", "gap", "gap", times(2.5)),
     "lpfft-16a": lambda records: [
         set_arm(0.5, noise, strategy, share, scenario="near")(records)
         for noise in (1.0, 2.0, 4.0, 8.0)
