@@ -4,7 +4,6 @@ import os
 import numpy as np
 import pytest
 
-from dpatlas.base.seeds import permutation
 from dpatlas.data.definitions import scale
 from dpatlas.data.prepare import main, prepare
 from dpatlas.data.prepared import load
@@ -36,12 +35,6 @@ def test_every_record_is_normalised_by_itself(tmp_path):
         np.testing.assert_allclose(np.linalg.norm(x.astype(float), axis=1), 8, rtol=1e-6)
     fewer = digits(THREE_EIGHT | {"n_train": 10}, tmp_path / "few")
     np.testing.assert_array_equal(fewer.x_train, found.x_train[:10])
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 300])
-@pytest.mark.parametrize("key", [0, 5, 2**70])
-def test_permutation_permutes(count, key):
-    assert sorted(permutation(key, count)) == list(range(count))
 
 
 def test_photographs_lie_in_the_unit_cube_and_their_norms_do_not_overflow():
@@ -82,12 +75,6 @@ def test_bad_options_are_refused_in_one_line(tmp_path, change, message):
 
 
 OPTIONS = json.dumps({"name": "digits", **THREE_EIGHT})
-
-
-def test_command_prepares(tmp_path, result_of):
-    code, out, _ = result_of(main, "--options", OPTIONS, "--output", tmp_path)
-    assert code == 0 and "300 train, 57 add" in out
-    assert load(tmp_path).manifest["counts"]["add"] == {"3": 29, "8": 28}
 
 
 @pytest.mark.parametrize("options", ["{", "[]", "{}", '{"name": ["digits"], "classes": [3, 8]}'])
