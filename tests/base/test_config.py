@@ -3,14 +3,11 @@
 import pytest
 import yaml
 
-from dpatlas.base.files import write_json
 from dpatlas.base.schema import schema_of, sentence_of, walk
 from dpatlas.errors import InputError
 from dpatlas_workflow.config.atlas import Atlas
-from dpatlas_workflow.config.load import load_config, load_tier, merge, project_root, read_tier
+from dpatlas_workflow.config.load import load_config, merge, project_root, read_tier
 from dpatlas_workflow.config.root import config_model
-
-TIERS = ["embedded", "smoke", "workstation", "photographs", "printed", "paper"]
 
 
 @pytest.fixture
@@ -93,11 +90,3 @@ def test_every_key_has_a_sentence():
 def test_a_tier_is_one_of_those_that_ship_and_no_path(name):
     with pytest.raises(InputError, match=r"^tier: found '.*'; allowed: one of embedded, "):
         read_tier(name)
-
-
-@pytest.mark.parametrize("tier", TIERS)
-def test_the_saved_effective_config_is_a_config_again(tier, tmp_path):
-    config = load_tier(tier)
-    assert config.tier == tier and config.plain() == read_tier(tier)
-    write_json(tmp_path / "config.json", config.plain())
-    assert load_config([tmp_path / "config.json"]) == config

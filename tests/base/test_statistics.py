@@ -21,7 +21,7 @@ from dpatlas_workflow.statistics import (
     weigh,
 )
 
-EXPERIMENTS = 3_000
+EXPERIMENTS = 1_000
 
 
 def judged(low, high, above=0.0, below=math.inf):
@@ -68,11 +68,11 @@ def test_error_of_a_family_stays_below_the_promise():
     level = simultaneous_confidence(0.05, 6, 2)
     assert level == pytest.approx(1 - 0.05 / 12)
     wrong = 0
-    for _ in range(800):
+    for _ in range(400):
         runs = generator.normal(size=(12, 5))
         answers = [judge(Comparison("", mean_estimate(r), above=0.0), level).answer for r in runs]
         wrong += any(answer != OPEN for answer in answers)
-    assert wrong / 800 < 0.075
+    assert wrong / 400 < 0.075
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from miniatures import Cifar10, Cifar100, Mnist, Stl10, Xrays, jpeg_bytes, refusal, zip_bytes
 
-from dpatlas.data.bounded import Bounded, jpeg
 from dpatlas.data.sets import cifar10, pneumonia
 from dpatlas.data.sets.cifar10 import CIFAR10
 from dpatlas.data.sets.pneumonia import PNEUMONIA
@@ -230,15 +229,6 @@ def test_a_tar_file_that_expands_to_much_is_read_up_to_its_limit(
     assert f"found more than {4 * MB} bytes when unpacked" in line
 
 
-def test_a_bounded_stream_gives_its_limit_and_no_byte_more():
-    stream = Bounded(io.BytesIO(bytes(10)), 10, "here")
-    assert [len(stream.read(4)) for _ in range(4)] == [4, 4, 2, 0]
-    stream = Bounded(io.BytesIO(bytes(11)), 10, "here")
-    stream.read(10)
-    with pytest.raises(InputError, match="here: found more than 10 bytes"):
-        stream.read(10)
-
-
 def test_an_idx_file_is_unpacked_up_to_its_size(write, cheap_failure, root):
     write("mnist", "write_archives")
     path = root / "t10k-labels-idx1-ubyte.gz"
@@ -265,10 +255,3 @@ def test_damaged_images_are_refused_or_read_and_nothing_else():
                 assert str(error).startswith("here: found ")
                 refused += 1
     assert refused > 25
-
-
-def test_whatever_an_image_reader_raises_is_one_line():
-    content = jpeg_bytes(np.zeros((9, 9), np.uint8))
-    words = "here: found an image that cannot be decoded"
-    with pytest.raises(InputError, match=words), jpeg("here", content, "a JPEG"):
-        raise KeyError("of a damaged table")
