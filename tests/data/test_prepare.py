@@ -7,6 +7,7 @@ import pytest
 from dpatlas.data.definitions import scale
 from dpatlas.data.prepare import main, prepare
 from dpatlas.data.prepared import load
+from dpatlas.data.sets.cifar10 import CIFAR10
 from dpatlas.data.sets.digits import DIGITS
 from dpatlas.errors import InputError
 
@@ -79,3 +80,13 @@ def test_full_disk_is_one_line_and_leaves_nothing(tmp_path, result_of, monkeypat
     code, _, error = result_of(main, "--options", OPTIONS, "--output", tmp_path / "out")
     assert code == 1 and "No space left" in error and error.count("\n") == 1
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_photographs_lie_in_the_unit_cube_and_their_norms_do_not_overflow():
+    levels = np.arange(256, dtype=np.uint8).reshape(1, -1)
+    x = scale(levels, CIFAR10.scaling, None)
+    np.testing.assert_allclose(x[0], np.arange(256) / 127.5 - 1, atol=1e-7)
+    assert x.dtype == np.float32 and np.abs(x).max() == 1
+    levels = np.full((2, 3072), 255, dtype=np.uint8)
+    x = scale(levels, CIFAR10.scaling, 2.5)
+    np.testing.assert_allclose(np.linalg.norm(x.astype(float), axis=1), 2.5, rtol=1e-6)

@@ -77,6 +77,13 @@ def test_a_head_sees_what_the_network_before_it_would_show_it(tmp_path, rank):
         assert torch.equal(seen.features[part], outputs(before, images))
 
 
+def test_two_jobs_write_the_same_bytes(data, folder, taken, tmp_path):
+    again = tmp_path / "again" / taken.name
+    main(["--data", str(data), "--backbone", str(folder), "--output", str(again)])
+    for path in taken.iterdir():
+        assert path.read_bytes() == (again / path.name).read_bytes()
+
+
 def test_arrays_are_mapped_and_writing_to_them_changes_no_file(taken):
     found = frozen.load(taken)
     assert isinstance(found.x["train"], np.memmap)
