@@ -23,7 +23,7 @@ from miniatures import (
 
 from dpatlas.data.prepare import prepare
 from dpatlas.data.registry import DATA_SETS
-from dpatlas.data.sets.cifar10 import CIFAR100
+from dpatlas.data.sets.cifar10 import CIFAR10, CIFAR100
 from dpatlas.data.sets.stl10 import STL10
 from dpatlas.errors import RunError
 
@@ -213,3 +213,11 @@ def test_checksums_and_classes_of_stl10_are_those_that_torchvision_expects():
     # The order of class_names.txt, whose lines the labels 1 to 10 count.
     names = "airplane bird car cat deer dog horse monkey ship truck"
     assert STL10.classes == tuple(names.split())
+
+
+def test_classes_of_cifar_100_are_the_fine_labels_in_published_order():
+    assert len(set(CIFAR100.classes)) == 100 and sorted(CIFAR100.classes) == [*CIFAR100.classes]
+    # The order behind the codes of the published pickles, at a few places far apart.
+    places = {"apple": 0, "bicycle": 8, "orange": 53, "tank": 85, "wolf": 97, "worm": 99}
+    assert {name: CIFAR100.classes.index(name) for name in places} == places
+    assert not set(CIFAR100.classes) & set(CIFAR10.classes)
