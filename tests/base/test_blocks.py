@@ -6,7 +6,6 @@ import pytest
 from figure_samples import blocks_of
 from sgld_records import utility_record
 
-from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError
 from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.common import run_blocks
@@ -16,14 +15,16 @@ from dpatlas_workflow.cost.plan import jobs_of, make_plan
 from dpatlas_workflow.records import joined, noting
 
 
-def fields_of(runs, **others):
-    return {"key": "dp_sgld", "kind": "utility", "n": 7, "runs": runs, **others}
-
-
-def test_the_last_digits_may_differ_between_processors():
+def test_facts_of_blocks_may_differ_in_their_last_digits_alone():
+    """As between processors."""
     first, *others = blocks_of(utility_record(), 1)
     others[0].facts["excess_risk_at_zero"] *= 1 + 1e-9
     assert joined([first, *others])[0].facts == first.facts
+    others[0].facts["classes"] = 3
+    with pytest.raises(
+        InputError, match=r"metrics\.facts\.classes: found 2 in one block of runs, 3"
+    ):
+        joined([first, *others])
 
 
 def test_blocks_become_one_record_whatever_their_order():
@@ -38,6 +39,9 @@ def test_blocks_become_one_record_whatever_their_order():
     assert whole.tables == {**record.tables, "risks": by_run} and whole.facts == record.facts
     assert whole.cut(1).tables == first.tables and list(whole.cut(1).spec.run_numbers) == [0]
     assert whole.cut(3) is whole.cut(4) is whole
+    with noting() as ids:
+        assert whole.cut(2).facts
+    assert ids == {first.id}
 
 
 def test_a_missing_and_a_doubled_block_are_refused_by_its_name():
@@ -47,24 +51,6 @@ def test_a_missing_and_a_doubled_block_are_refused_by_its_name():
             joined(blocks)
 
 
-def test_what_is_read_of_records_is_noted_by_its_first_block():
-    blocks = blocks_of(utility_record(), 1)
-    (whole,) = joined(blocks)
-    with noting() as ids:
-        assert whole.spec.runs == 3 and not ids
-        assert whole.cut(2).facts["classes"] == 2
-    assert ids == {blocks[0].id}
-    assert whole.tables and ids == {blocks[0].id}
-
-
-def test_the_name_of_a_condition_leaves_out_which_runs_a_block_has():
-    names = {Spec.of(fields_of(4, first_run=i), f"x-run{i}").condition for i in (0, 4)}
-    assert len(names) == 1 and names.pop().startswith("x-")
-    # Without blocks, runs are a setting like others.
-    alone = [Spec.of(fields_of(runs), "x") for runs in (4, 5)]
-    assert [spec.condition for spec in alone] == [spec.id for spec in alone]
-
-
 def blocks(config, runs, runs_per_job):
     return run_blocks(config, "dp_sgld", "utility", {"n": 7}, "x", runs, runs_per_job)
 
@@ -72,6 +58,7 @@ def blocks(config, runs, runs_per_job):
 def test_more_runs_are_more_blocks_and_change_no_earlier_one():
     config = load_tier("smoke")
     first, second = blocks(config, 8, 4)
+    assert first.condition == second.condition
     assert (first.fields["first_run"], second.fields["first_run"]) == (0, 4)
     assert first.id.startswith("x-run0-") and second.id.startswith("x-run4-")
     assert blocks(config, 12, 4)[:2] == [first, second]
@@ -89,19 +76,6 @@ def test_more_runs_are_more_blocks_and_change_no_earlier_one():
         blocks(config, 9, 4)
 
 
-def test_a_tiers_file_asks_for_more_runs_of_a_condition(tmp_path):
-    config = load_tier("smoke")
-    before = Atlas(config, tmp_path).groups["dp_sgld"]["utility"]
-    (tmp_path / "smoke").mkdir()
-    path = tmp_path / "smoke/more_runs.json"
-    path.write_text(json.dumps({before[0].condition: 5, "gone-01234567": 9}))
-    after = Atlas(config, tmp_path)
-    assert after.groups["dp_sgld"]["utility"][: len(before)] == before
-    assert [spec.fields["first_run"] for spec in after.groups["dp_sgld"]["utility"]] == [*range(5)]
-    others = {id for id, spec in after.specs.items() if spec.fields["kind"] != "utility"}
-    assert others <= set(Atlas(config, tmp_path / "elsewhere").specs)
-
-
 @pytest.mark.parametrize("text", ["", "[]", "5", '{"a": 0}', '{"a": 1.5}', '{"a": true}', "{"])
 def test_a_damaged_file_of_more_runs_is_refused_in_a_line(tmp_path, text):
     (tmp_path / "smoke").mkdir()
@@ -111,15 +85,18 @@ def test_a_damaged_file_of_more_runs_is_refused_in_a_line(tmp_path, text):
     assert "\n" not in str(raised.value)
 
 
-def test_a_look_costs_its_runs(tmp_path):
-    """Each added run costs what the costs say, whatever block it is in: jobs are of equal size."""
+def test_a_tiers_file_asks_for_more_runs_which_cost_what_runs_cost(tmp_path):
+    """Whatever block a run is in: jobs are of equal size."""
     config = load_tier("smoke")
     atlas = Atlas(config, tmp_path)
     (first, *_) = atlas.groups["dp_sgld"]["utility"]
-    more = {first.condition: 24}
+    more = {first.condition: 24, "gone-01234567": 9}
     (tmp_path / "smoke").mkdir()
     (tmp_path / "smoke/more_runs.json").write_text(json.dumps(more))
-    before, after = seconds_per_run(atlas), seconds_per_run(Atlas(config, tmp_path))
+    asked = Atlas(config, tmp_path)
+    runs = [spec.fields["first_run"] for spec in asked.groups["dp_sgld"]["utility"]]
+    assert runs == [*range(24)] and set(atlas.specs) < set(asked.specs)
+    before, after = seconds_per_run(atlas), seconds_per_run(asked)
     added = after.keys() - before.keys()
     assert len(added) == 22
     assert before.items() <= after.items()
@@ -127,6 +104,6 @@ def test_a_look_costs_its_runs(tmp_path):
     assert not any(name.startswith(("theory", "kappa")) for name in before)
     planned = [
         make_plan(jobs_of(each), "cpu", (), 1, "smoke")["total"]["cpu_hours"]
-        for each in (atlas, Atlas(config, tmp_path))
+        for each in (atlas, asked)
     ]
     assert 3600 * (planned[1] - planned[0]) == pytest.approx(22 * before[first.id], rel=1e-6)

@@ -53,28 +53,21 @@ def test_a_strangers_checkpoint_is_ignored(checkpoints, field):
     assert checkpoints.load("state") is not None
 
 
-def test_a_torn_file_is_ignored_wherever_it_was_cut(checkpoints):
-    whole = _file(checkpoints).read_bytes()
-    for size in (*range(0, len(whole), 7), len(whole) - 1):
-        _file(checkpoints).write_bytes(whole[:size])
-        assert checkpoints.load("state") is None, size
-
-
-def test_a_damaged_byte_never_raises_and_never_changes_a_number(checkpoints):
+def test_damage_anywhere_never_raises_and_never_changes_a_number(checkpoints):
     path = _file(checkpoints)
     whole = path.read_bytes()
+    for size in (*range(0, len(whole), 7), len(whole) - 1):
+        path.write_bytes(whole[:size])
+        assert checkpoints.load("state") is None, size
     for place in range(0, len(whole), 3):
-        damaged = bytearray(whole)
-        damaged[place] ^= 0x5A
-        path.write_bytes(damaged)
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 :])
         if (stored := checkpoints.load("state")) is not None:
             as_saved(stored)
 
 
 def test_a_damaged_header_of_an_array_larger_than_a_block_is_ignored(checkpoints):
     """numpy reads it before zipfile compares the checksum, and no further than its shape says."""
-    weight = np.arange(8192.0)
-    checkpoints.save("large", {"weight": weight}, FACTS)
+    checkpoints.save("large", {"weight": np.arange(8192.0)}, FACTS)
     path = checkpoints.folder / "large.npz"
     whole = path.read_bytes()
     start = whole.index(b"NUMPY", whole.index(b"weight.npy"))
@@ -132,16 +125,6 @@ def test_a_checkpoint_is_written_again_if_another_attempt_cleared_the_folder(
     monkeypatch.setattr(Path, "replace", replace)
     checkpoints.save("state", ARRAYS, {"step": 41})
     assert cleared and checkpoints.load("state")[1] == {"step": 41}
-
-
-def test_dropped_and_cleared_checkpoints_are_gone(checkpoints):
-    checkpoints.save("run-0", ARRAYS, {})
-    for _ in range(2):
-        checkpoints.drop("state")
-    assert checkpoints.load("state") is None and checkpoints.load("run-0") is not None
-    for _ in range(2):
-        checkpoints.clear()
-        assert not checkpoints.folder.exists() and checkpoints.load("run-0") is None
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])

@@ -7,7 +7,6 @@ import math
 import pytest
 from tier_atlases import atlas_of
 
-from dpatlas.data.registry import DATA_SETS
 from dpatlas.models import backbone
 from dpatlas.models.build import build
 from dpatlas_workflow.config import planned
@@ -37,22 +36,6 @@ def test_each_data_set_is_shown_once_by_each_backbone_that_some_job_takes_frozen
         assert f"--features {folder}" in atlas.job(name).arguments
         data, trained = atlas.features_files(folder.split("/")[-1])
         assert data == atlas.job(name).data and trained == atlas.job(name).weights
-
-
-def test_only_frozen_features_are_taken(atlas):
-    for name, spec in atlas.specs.items():
-        fields, taken = spec.fields, bool(atlas.job(name).features)
-        if fields["key"] == "dp_sgld":
-            data = fields.get("data", {})
-            drawn = data.get("redeal") and DATA_SETS[data["name"]].kind == "generated"
-            frozen = fields.get("features") in ("penultimate", "softmax")
-            assert taken == (frozen and not drawn)
-        elif taken:
-            assert fields["kind"].removesuffix("_tuning") == "strategies"
-            assert fields["augmentation"] is None
-            assert {"lp", "lp-lp"} & set(fields["strategies"])
-        if not taken:
-            assert "--features" not in atlas.job(name).arguments
 
 
 def test_the_plan_counts_them(atlas):

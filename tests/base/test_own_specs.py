@@ -1,16 +1,12 @@
 """A user's own data set in the config: where it may be named, and what its ids depend on."""
 
-import json
 import os
 
 import pytest
 from tier_atlases import atlas_of
 
 from dpatlas.base.facts import DataFields
-from dpatlas.data.definitions import Scaling
 from dpatlas.errors import InputError
-from dpatlas.models.imagenet import PREPROCESSING
-from dpatlas_workflow.config import own
 from dpatlas_workflow.config.atlas import Atlas
 from dpatlas_workflow.config.load import load_config, read_config
 from dpatlas_workflow.config.sizes import array_mb, inputs_of
@@ -67,24 +63,17 @@ def test_every_paper_with_private_images_can_take_an_own_set(atlas, key):
     assert all("path" not in block["own"] for block in mine)
 
 
-def test_where_it_lies_changes_no_id(atlas):
+def test_a_definition_makes_the_ids_and_its_place_and_one_that_no_paper_names_none(atlas):
     elsewhere = Atlas(config({"path": "/other/place.npz", "resize": False}))
     assert set(elsewhere.specs) == set(atlas.specs)
     assert elsewhere.data_sets == atlas.data_sets
-
-
-@pytest.mark.parametrize("change", [{"scaling": "centred"}, {"resize": True}])
-def test_another_definition_is_another_id(atlas, change):
-    others = Atlas(config(change, on=False))
-    for key in ("kl_privacy", "dp_sgld", "max_information"):
+    for change in ({"scaling": "centred"}, {"resize": True}):
+        others = Atlas(config(change, on=False))
         assert set(atlas.own_sets).isdisjoint(others.own_sets)
-        assert set(others.ids(key)) != set(atlas.ids(key))
-
-
-def test_a_definition_that_no_paper_names_changes_nothing():
+        for key in ("kl_privacy", "dp_sgld", "max_information"):
+            assert set(others.ids(key)) != set(atlas.ids(key))
     unused = Atlas(load_config(changes={"tier": "t", "data": {"own": {"my-scans": SCANS}}}))
-    assert set(unused.specs) == set(atlas_of("embedded").specs)
-    assert unused.own_sets == {}
+    assert set(unused.specs) == set(atlas_of("embedded").specs) and unused.own_sets == {}
     unused.check_own_paths()
 
 
@@ -93,15 +82,6 @@ def test_sizes_follow_from_the_definition():
     block = DataFields(**PRIVATE, own=definition)
     assert inputs_of(block) == 600
     assert array_mb(block) == 400 * 600 * 4 / 2**20
-
-
-def test_the_job_is_told_the_path_and_quotes_it():
-    atlas = Atlas(config({"path": "~/my scans; rm -rf 'x'"}))
-    mine, *_ = atlas.own_sets
-    (digits, *_) = [name for name in atlas.data_sets if name.startswith("digits")]
-    assert atlas.data_source(mine) == "'--own-path=~/my scans; rm -rf '\"'\"'x'\"'\"''"
-    assert atlas.data_source(digits) == atlas.data_source() == ""
-    assert "scans" not in json.loads(atlas.data_sets[mine])
 
 
 def test_changed_files_are_read_again(tmp_path):
@@ -144,8 +124,3 @@ def test_a_wrong_config_is_one_line_with_key_found_and_allowed(changes, words):
         Atlas(config(**changes))
     assert "\n" not in str(caught.value)
     assert all(word in str(caught.value) for word in words)
-
-
-def test_imported_networks_take_images_of_scaling_unit():
-    scaling = Scaling(*(PREPROCESSING[key] for key in ("multiply", "subtract", "divide")))
-    assert own.SCALINGS[scaling] == "unit"

@@ -2,13 +2,10 @@
 
 import json
 import os
-import time
 
 import pytest
 
 from dpatlas.base.records import (
-    FIELDS,
-    SCHEMA_VERSION,
     Stopwatch,
     make_record,
     read_record,
@@ -29,14 +26,6 @@ PARTS = {
 }
 
 
-def test_a_record_holds_its_spec_and_what_the_experiment_found():
-    record = make_record(SPEC, **PARTS)
-    assert set(record) == {*FIELDS, "metrics_version"}
-    assert (record["id"], record["key"]) == (SPEC.id, "kl_privacy")
-    assert (record["spec"], record["spec_digest"]) == (SPEC.fields, SPEC.digest)
-    assert record["schema_version"] == SCHEMA_VERSION
-
-
 def test_a_record_with_missing_or_further_fields_is_a_mistake_of_ours():
     without = {name: value for name, value in PARTS.items() if name != "ledger"}
     with pytest.raises(TypeError, match=r"missing .'ledger'., extra .'host'."):
@@ -46,18 +35,13 @@ def test_a_record_with_missing_or_further_fields_is_a_mistake_of_ours():
 def test_two_runs_write_the_same_bytes_and_their_own_costs(tmp_path):
     paths = [tmp_path / name / "record.json" for name in ("one", "two")]
     for path in paths:
-        stopwatch = Stopwatch()
-        time.sleep(0.01)
-        write_record(path, make_record(SPEC, **PARTS), stopwatch)
+        write_record(path, make_record(SPEC, **PARTS), Stopwatch())
         assert read_record(path) == make_record(SPEC, **PARTS)
     assert paths[0].read_bytes() == paths[1].read_bytes()
-    costs = [json.loads(path.with_name("cost.json").read_text()) for path in paths]
-    assert costs[0]["wall_s"] != costs[1]["wall_s"]
-    for cost in costs:
-        assert 0.01 <= cost["wall_s"] < 10
-        assert 10 < cost["peak_memory_mb"] < 100_000
-        assert cost["cores"] == os.cpu_count()
-        assert cost["device"] == "cpu"
+    for path in paths:
+        cost = json.loads(path.with_name("cost.json").read_text())
+        assert 0 <= cost["wall_s"] < 10 and 10 < cost["peak_memory_mb"] < 100_000
+        assert (cost["cores"], cost["device"]) == (os.cpu_count(), "cpu")
 
 
 def test_the_record_is_written_last(tmp_path, monkeypatch):

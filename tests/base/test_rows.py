@@ -1,12 +1,11 @@
 """Records of rows: blocks that add up, first runs alone, and columns for figures and claims."""
 
 import pytest
-from figure_samples import blocks_of
 from kl_sample_records import linearized_record, training_record
 
 from dpatlas.base.records import rows_of
 from dpatlas.errors import InputError
-from dpatlas_workflow.records import joined, noting
+from dpatlas_workflow.records import noting
 from dpatlas_workflow.rows import columns
 
 
@@ -15,13 +14,6 @@ def test_rows_go_through_all_points_of_the_axes_the_last_fastest():
     assert rows[0] == {"run": 4, "step": 1, "kl": 1} and rows[-1] == {"run": 5, "step": 3, "kl": 6}
     assert [row["kl"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert rows_of({"run": []}, kl=[]) == []
-
-
-def test_facts_that_contradict_each_other_are_refused_by_name():
-    first, second = blocks_of(linearized_record(runs=2), 1)
-    second.facts["n_add"] = 6
-    with pytest.raises(InputError, match=r"metrics\.facts\.n_add: found 5 in one block of runs, 6"):
-        joined([first, second])
 
 
 def test_columns_have_fields_of_the_spec_and_facts_and_a_row_s_own_come_first():

@@ -6,14 +6,13 @@ import pytest
 from tier_atlases import atlas_of
 
 from dpatlas.base.files import write_atomic, write_json
-from dpatlas.base.records import FIELDS, checked_fields
+from dpatlas.base.records import FIELDS
 from dpatlas.errors import InputError
 from dpatlas_workflow.commands import tune
 from dpatlas_workflow.config import tuned
 from dpatlas_workflow.config.atlas import Atlas, waits_for
 from dpatlas_workflow.config.load import load_config, load_tier, read_config, tiers, validate
 from dpatlas_workflow.config.types import class_names
-from dpatlas_workflow.papers.dp_sgld.jobs import long_training
 from dpatlas_workflow.registry import all_blocks
 from dpatlas_workflow.report.tuned import outcome, text_of
 
@@ -45,15 +44,10 @@ def test_all_runs_have_settings_or_wait_for_a_tuning_of_the_run(tier):
         assert atlas.job(spec.id).tuning == files
         assert ("--tuning" in atlas.job(spec.id).arguments) == bool(files)
     run_first = {name for spec in reported(atlas) if (name := waits_for(spec))}
+    # What the default tier's runs take is in the papers' folders.
+    assert not run_first or tier != "embedded"
     assert run_first == set(atlas.specs) & set(atlas.tunings)
     assert not {atlas.record(name) for name in atlas.tunings} & set(atlas.claim_records())
-
-
-def test_the_embedded_tier_tunes_nothing():
-    """What its runs take is in the papers' folders."""
-    atlas = atlas_of("embedded")
-    assert {spec.fields["tuning"] for spec in reported(atlas)} == set(atlas.tunings)
-    assert not set(atlas.tunings) & set(atlas.specs)
 
 
 def test_no_outcome_ships_that_no_tier_takes():
@@ -71,24 +65,19 @@ def test_shipped_settings_are_the_best_of_those_that_were_tried():
                 assert score == max(each.score for each in arm.tried)
 
 
-@pytest.mark.parametrize("change", [{"seed": 77}, {"tier": "other"}])
-def test_neither_base_seed_nor_tier_change_what_is_tuned(change):
-    before, after = atlas_of("embedded"), Atlas(load_config(changes=change))
-    assert set(before.tunings) == set(after.tunings)
-    for old, new in zip(reported(before), reported(after), strict=True):
-        assert old.fields["chosen"] == new.fields["chosen"]
-        assert old.fields["backbone"] == new.fields["backbone"]
-
-
-def test_how_runs_are_dealt_and_how_many_there_are_does_not_change_what_is_tuned():
-    data = read_config()["dp_sgld"]["long_training"]["data"]
+def test_neither_base_seed_tier_deals_nor_numbers_of_runs_change_what_is_tuned():
     before = atlas_of("embedded")
+    for change in ({"seed": 77}, {"tier": "other"}):
+        after = Atlas(load_config(changes=change))
+        assert set(before.tunings) == set(after.tunings)
+        for old, new in zip(reported(before), reported(after), strict=True):
+            for name in ("chosen", "backbone"):
+                assert old.fields[name] == new.fields[name]
+    data = read_config()["dp_sgld"]["long_training"]["data"]
     after = with_long_training(data={**data, "redeal": False}, runs=2, runs_per_job=1)
-    assert set(before.tunings) == set(after.tunings)
-    assert before.data_sets == after.data_sets
+    assert set(before.tunings) == set(after.tunings) and before.data_sets == after.data_sets
     first, other = (each.groups["dp_sgld"]["long_training"][0] for each in (before, after))
     assert first.fields["data"]["redeal"] and not other.fields["data"]["redeal"]
-    assert all("redeal" not in spec.fields["data"] for spec in before.tunings.values())
 
 
 @pytest.mark.parametrize(
@@ -119,16 +108,10 @@ def test_an_own_data_set_is_tuned_first_on_its_own_fixed_part():
     assert {spec.fields["data"]["redeal"] for spec in dealt} == {True}
 
 
+# Of the test split of the cleaned X-rays only the total is published.
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("digits", True),
-        ("fonts", True),
-        ("breast_cancer", True),
-        ("mnist", False),
-        # Of its test split only the total is published.
-        ("pneumonia-224-cleaned", False),
-    ],
+    [("digits", True), ("fonts", True), ("mnist", False), ("pneumonia-224-cleaned", False)],
 )
 def test_sets_with_test_records_of_their_own_are_not_dealt_anew_by_default(name, expected):
     data = {"name": name, "classes": [*class_names(name)][:2], "n_train": 60}
@@ -141,15 +124,10 @@ ARM = {"chosen": {"lr": 1.0e-05}, "tried": [{"settings": {"lr": 1.0e-05}, "score
 FACTS = {"code": "0" * 16, "finished": "2026", "processor": "x", "trials": 1, "arms": {"a": ARM}}
 
 
-@pytest.fixture(scope="module")
-def embedded(tmp_path_factory):
-    return Atlas(load_tier("embedded"), tmp_path_factory.mktemp("results"))
-
-
 @pytest.fixture
-def made(embedded, tmp_path, monkeypatch):
+def made(tmp_path, monkeypatch):
     """A tier whose tunings have run, and a folder to write to, as if it were each paper's."""
-    atlas = embedded
+    atlas = Atlas(load_tier("embedded"), tmp_path / "results")
     monkeypatch.setattr(tune, "load_tier", str)
     monkeypatch.setattr(tune, "Atlas", lambda tier, *results: atlas if results else atlas_of(tier))
     monkeypatch.setattr(tune, "code_digest", lambda module: "0" * 16)
@@ -185,36 +163,29 @@ def test_outcomes_are_written_with_their_commit_beside_those_of_other_tiers(made
         assert tuned.shipped(made.tunings[name]) == {"a": {"lr": 1.0e-05}}
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
+def test_outcomes_that_cannot_be_are_refused_and_no_paper_changes(made, tmp_path, monkeypatch):
+    assert len(made.tuned_papers) > 1
+    key = made.tuned_papers[-1]
+    other_code = dict.fromkeys(made.tunings_of(key), FACTS | {"code": "1" * 16})
+    for content, words in (
         ("other: 1\n", "other: found a key that does not exist"),
         ("tuned: {a: {code: x}}\n", "tuned.a.finished: found nothing"),
         ("tuned: {}\n", "allowed: all tunings: snakemake"),
+        (text_of(other_code), "by code 1111111111111111"),
         (None, "no such file; allowed: all tunings: snakemake"),
-        ("other code", "by code 1111111111111111"),
-    ],
-)
-def test_outcomes_that_cannot_be_are_refused_and_no_paper_changes(made, tmp_path, content, words):
-    assert len(made.tuned_papers) > 1
-    key = made.tuned_papers[-1]
-    if content is None:
-        Path(made.tuned_file(key)).unlink()
-    elif content == "other code":
-        put(made, key, text_of(dict.fromkeys(made.tunings_of(key), FACTS | {"code": "1" * 16})))
-    else:
-        put(made, key, content)
-    with pytest.raises(InputError) as caught:
-        write(made)
-    assert str(caught.value).startswith(made.tuned_file(key)) and words in str(caught.value)
+    ):
+        if content is None:
+            Path(made.tuned_file(key)).unlink()
+        else:
+            put(made, key, content)
+        with pytest.raises(InputError) as caught:
+            write(made)
+        assert str(caught.value).startswith(made.tuned_file(key)) and words in str(caught.value)
+    for commit in (None, "abc with changes"):
+        monkeypatch.setattr(tune, "commit_of", lambda folder, commit=commit: commit)
+        with pytest.raises(InputError, match="a commit without changes"):
+            write(made)
     assert not (tmp_path / tuned.FILE).exists()
-
-
-@pytest.mark.parametrize("commit", [None, "abc with changes"])
-def test_a_folder_with_changes_is_refused(made, monkeypatch, commit):
-    monkeypatch.setattr(tune, "commit_of", lambda folder: commit)
-    with pytest.raises(InputError, match="a commit without changes"):
-        write(made)
 
 
 def test_an_outcome_is_that_of_the_record(tmp_path):
@@ -228,10 +199,3 @@ def test_an_outcome_is_that_of_the_record(tmp_path):
     assert name == "t-01234567" and (found["trials"], found["processor"]) == (4, "p")
     assert [each["score"] for each in found["arms"]["a"]["tried"]] == [0.55, 0.75]
     assert found["arms"]["a"]["epsilon"] == 2.5
-
-
-def test_shipped_settings_name_the_arms_of_their_jobs():
-    """Of dp_sgld's long training; each job refuses settings that lack an arm."""
-    for spec in atlas_of("embedded").groups["dp_sgld"]["long_training"]:
-        fields = checked_fields(long_training.KIND.record.spec, spec.fields, "--spec: ")
-        assert set(spec.fields["chosen"]) == {arm.name for arm in long_training.compared(fields)}

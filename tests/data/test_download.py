@@ -31,7 +31,7 @@ REST = f"bytes={KEPT}-"
 
 @pytest.fixture(autouse=True)
 def waits(monkeypatch):
-    """How long pooch waited between attempts, without waiting."""
+    """How long pooch would have waited between attempts."""
     waits = []
     monkeypatch.setattr("pooch.core.time.sleep", waits.append)
     return waits
@@ -145,17 +145,6 @@ def test_a_stalled_transfer_is_given_up_and_gone_on_from(server, tmp_path, monke
     server.answers = [serve(CONTENT, cut=CUT, stall=10), serve(CONTENT)]
     get(server, tmp_path)
     assert server.ranges() == [None, REST]
-
-
-def test_a_long_download_shows_its_progress(server, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("dpatlas.base.progress.SECONDS_BETWEEN_LINES", 0)
-    server.answers = [serve(CONTENT, cut=CUT), serve(CONTENT)]
-    get(server, tmp_path)
-    lines = capsys.readouterr().err.splitlines()
-    total = len(CONTENT)
-    assert lines[0].startswith(f"{NAME}, bytes: 0/{total} (0%")
-    assert any(line.startswith(f"{NAME}, bytes: {KEPT}/{total}") for line in lines[1:])
-    assert lines[-1].startswith(f"{NAME}, bytes: {total}/{total} (100%")
 
 
 def test_a_full_disk_ends_it_at_once_and_the_part_is_kept(server, tmp_path, monkeypatch):

@@ -6,13 +6,9 @@ from scipy.spatial.distance import cdist
 from dpatlas.base.seeds import generator
 from dpatlas.data.definitions import scale
 from dpatlas.data.generated import BLOCK
-from dpatlas.data.generated.curves import distances
-from dpatlas.data.generated.ink import PIXEL, block_counts
-from dpatlas.data.generated.warps import BITMAP, Waves, place
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
 from dpatlas.data.registry import DATA_SETS, find
-from dpatlas.data.sets import fonts
 from dpatlas.errors import InputError
 
 GENERATED = [name for name, entry in DATA_SETS.items() if entry.drawn]
@@ -88,34 +84,6 @@ def test_classes_can_be_told_apart(name):
 def test_the_number_of_generated_records_must_be_given(tmp_path):
     with pytest.raises(InputError, match="n_train: found null"):
         prepare("strokes", {"n_test": 4}, tmp_path)
-
-
-def test_distances_are_those_to_the_nearest_point():
-    u, v = np.random.default_rng(0).uniform(0, 32, (2, 7, 5)).astype(np.float32)
-    centres = np.stack(np.meshgrid(PIXEL, PIXEL), -1).reshape(-1, 2)
-    for image, found in enumerate(np.moveaxis(distances(u, v), 2, 0)):
-        expected = cdist(centres, np.stack([u[:, image], v[:, image]], 1)).min(1)
-        np.testing.assert_allclose(found.ravel(), expected, rtol=1e-5)
-
-
-def test_ink_is_counted_in_blocks():
-    depth = np.full((BITMAP, BITMAP, 2), -50, np.float32)
-    depth[:, :6] = 50
-    counts = block_counts(generator(0), depth).reshape(2, 8, 8)
-    np.testing.assert_array_equal(counts, np.broadcast_to([16, 8, 0, 0, 0, 0, 0, 0], (2, 8, 8)))
-
-
-def test_outlines_lie_where_the_depth_changes_sign():
-    """Points warped and placed forwards, against the field that is looked up backwards."""
-    glyphs, images = fonts._glyphs(fonts.DIGITS), 100
-    which = np.arange(images)
-    x, y = np.moveaxis(glyphs.outlines[which], 2, 0).transpose(0, 2, 1)
-    waves, margin = Waves.draw(generator(7), images), np.zeros(images, np.float32)
-    dx, dy = waves.displacement(x, y)
-    placement = place(generator(8), x + dx, y + dy, margin, unslant=0)
-    u, v = (each.astype(int).clip(0, 31) for each in placement.to_pixels(x + dx, y + dy))
-    depth = glyphs.depth(which, waves, placement)[v, u, which]
-    assert np.abs(depth).mean() < 0.6
 
 
 def test_inverted_letters_exchange_ink_and_paper():

@@ -4,10 +4,10 @@ from generated_draws import draw
 from scipy import stats
 
 from dpatlas.base.seeds import generator
-from dpatlas.data.generated import BLOCK, surfaces
-from dpatlas.data.generated.surfaces import SHAPES, TEXTURES
+from dpatlas.data.generated import BLOCK
+from dpatlas.data.generated.surfaces import TEXTURES
 from dpatlas.data.sets import leaves
-from dpatlas.data.sets.leaves import COLOUR, GREATEST_RADIUS, GREY, LAYERS
+from dpatlas.data.sets.leaves import COLOUR, GREY
 
 NAMES = {"leaves": COLOUR, "leaves-grey": GREY}
 KINDS = len(leaves.HUES), len(TEXTURES), len(leaves.OBJECT_SHAPES)
@@ -60,24 +60,6 @@ def test_textures_differ_in_their_steps_from_pixel_to_pixel(name, drawn):
     assert patterned > 1.5 * plain and noisy > 1.5 * plain
 
 
-def test_shapes_are_those_of_the_objects(drawn):
-    """Where light objects are lighter than dark ones, on average, is where a shape lies."""
-    images, tone, _, shape = drawn["leaves-grey"]
-    where = {
-        name: (
-            images[(shape == of) & (tone == 2)].mean(0)
-            - images[(shape == of) & (tone == 0)].mean(0)
-        )[0]
-        for of, name in enumerate(leaves.OBJECT_SHAPES)
-    }
-    area = {name: difference.mean() for name, difference in where.items()}
-    assert area["disc"] > 1.3 * max(area["bar"], area["triangle"])
-    ring = where["ring"]
-    assert middle(ring, 2).mean() < 0.9 * middle(ring, 8).mean()
-    for name in ("disc", "bar", "triangle"):
-        assert middle(where[name], 2).mean() > 1.3 * middle(where[name], 8).mean()
-
-
 @pytest.mark.parametrize(("name", "tones"), [("leaves", 3), ("leaves-grey", 1)])
 def test_the_brightness_of_an_image_tells_nothing_but_a_grey_objects_level(name, tones, drawn):
     images, tone, texture, shape = drawn[name]
@@ -87,33 +69,3 @@ def test_the_brightness_of_an_image_tells_nothing_but_a_grey_objects_level(name,
     assert len(groups) == 12 * tones
     assert stats.f_oneway(*groups).pvalue > 1e-3
     assert stats.kruskal(*groups).pvalue > 1e-3
-
-
-def test_radii_have_a_power_law():
-    size = LAYERS, 400
-    _, _, radius = COLOUR._places(generator(2), size)
-    images = radius[1:-1]
-    # Above every image's least radius the density is r^-3, whatever that was.
-    large = images[images > leaves.LEAST_RADIUS[1]]
-    low, high = leaves.LEAST_RADIUS[1] ** -2, GREATEST_RADIUS**-2
-    assert stats.kstest((low - large**-2) / (low - high), "uniform").pvalue > 1e-3
-    assert images.min() >= leaves.LEAST_RADIUS[0] and images.max() <= GREATEST_RADIUS
-
-
-def test_outlines_are_those_of_their_names():
-    """Areas in units of the squared radius, by formula; overlaps of box and circle are none."""
-    depths = surfaces._depths()
-    cell = (2 * surfaces.REACH / surfaces.SHAPE_CELLS) ** 2
-    area = dict(zip(SHAPES, (depths > 0).sum((1, 2)) * cell, strict=True))
-    star = 5 * 1.15**2 * 0.45 * np.sin(np.pi / 5)
-    expected = {
-        "disc": np.pi * 0.9**2,
-        "bar": 4 * 1.15 * 0.36,
-        "triangle": 3 * np.sqrt(3) / 4 * 1.15**2,
-        "ring": np.pi * (1.05**2 - 0.55**2),
-        "square": 1.6**2,
-        "star": star,
-    }
-    assert area == pytest.approx(expected, rel=0.03)
-    # Steps of one cell change a depth by no more than the cell's side.
-    assert np.abs(np.diff(depths, axis=2)).max() <= 1.001 * np.sqrt(cell)

@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-import torch
-import torch.nn.functional as F
 from generated_draws import draw
 from scipy import stats
 from scipy.spatial.distance import cdist
@@ -9,7 +7,6 @@ from scipy.spatial.distance import cdist
 from dpatlas.base.seeds import generator
 from dpatlas.data.generated import BLOCK
 from dpatlas.data.registry import find
-from dpatlas.data.sets import styles
 from dpatlas.data.sets.styles import GREY
 
 
@@ -61,11 +58,3 @@ def test_an_image_does_not_depend_on_the_classes_beside_it():
     # Products of other shapes round otherwise.
     assert np.abs(one[1:].astype(int) - two[1:]).max() <= 1
     assert np.abs(one[0].astype(int) - two[0]).max() > 4
-
-
-def test_a_convolution_is_torchs_with_the_edges_held():
-    draws = np.random.default_rng(1)
-    maps, kernel = draws.standard_normal((5, 6, 6, 3)), draws.standard_normal((4, 5, 3, 3))
-    held = F.pad(torch.from_numpy(maps).permute(3, 0, 1, 2), (1, 1, 1, 1), mode="replicate")
-    expected = F.conv2d(held, torch.from_numpy(kernel)).permute(1, 2, 3, 0)
-    np.testing.assert_allclose(styles.convolved(kernel.reshape(4, -1), maps), expected)

@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
-from miniatures import prepared
 
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import load
-from dpatlas.data.sets.cifar10 import CIFAR10
 from dpatlas.errors import InputError
 
 PARTS = ("train", "add", "test", "validation")
@@ -80,18 +78,6 @@ def test_all_that_there_are_leaves_held_out_records_alone(tmp_path):
     found = digits(tmp_path, n_train=None, n_add=0, n_test=300, n_validation=97)
     assert len(found.x_train) == 1400
     assert len(np.unique(x_of(found, *PARTS), axis=0)) == 1797
-
-
-def test_a_published_test_split_gives_the_test_records(miniature, tmp_path):
-    miniature.write_unpacked(tmp_path)
-    ten = {"classes": list(CIFAR10.classes)}
-    everything = prepared("cifar10", tmp_path, "all", **ten)
-    found = prepared("cifar10", tmp_path, n_train=30, n_add=5, n_test=15, n_validation=20, **ten)
-    assert [len(x_of(found, part)) for part in PARTS] == [30, 5, 15, 20]
-    splits = {"train": ("train", "validation"), "add": ("add", "test")}
-    for split, parts in splits.items():
-        pair = [sorted(map(bytes, x_of(*each))) for each in ((everything, split), (found, *parts))]
-        assert pair[0] == pair[1]
 
 
 @pytest.mark.parametrize(

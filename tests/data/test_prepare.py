@@ -4,7 +4,6 @@ import os
 import numpy as np
 import pytest
 
-from dpatlas.base.seeds import permutation
 from dpatlas.data.definitions import scale
 from dpatlas.data.prepare import main, prepare
 from dpatlas.data.prepared import load
@@ -38,22 +37,6 @@ def test_every_record_is_normalised_by_itself(tmp_path):
     np.testing.assert_array_equal(fewer.x_train, found.x_train[:10])
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 300])
-@pytest.mark.parametrize("key", [0, 5, 2**70])
-def test_permutation_permutes(count, key):
-    assert sorted(permutation(key, count)) == list(range(count))
-
-
-def test_photographs_lie_in_the_unit_cube_and_their_norms_do_not_overflow():
-    levels = np.arange(256, dtype=np.uint8).reshape(1, -1)
-    x = scale(levels, CIFAR10.scaling, None)
-    np.testing.assert_allclose(x[0], np.arange(256) / 127.5 - 1, atol=1e-7)
-    assert x.dtype == np.float32 and np.abs(x).max() == 1
-    levels = np.full((2, 3072), 255, dtype=np.uint8)
-    x = scale(levels, CIFAR10.scaling, 2.5)
-    np.testing.assert_allclose(np.linalg.norm(x.astype(float), axis=1), 2.5, rtol=1e-6)
-
-
 def test_record_without_direction_is_refused():
     with pytest.raises(InputError, match="zeros"):
         scale(np.zeros((1, 64), dtype=np.uint8), DIGITS.scaling, 8.0)
@@ -84,12 +67,6 @@ def test_bad_options_are_refused_in_one_line(tmp_path, change, message):
 OPTIONS = json.dumps({"name": "digits", **THREE_EIGHT})
 
 
-def test_command_prepares(tmp_path, result_of):
-    code, out, _ = result_of(main, "--options", OPTIONS, "--output", tmp_path)
-    assert code == 0 and "300 train, 57 add" in out
-    assert load(tmp_path).manifest["counts"]["add"] == {"3": 29, "8": 28}
-
-
 @pytest.mark.parametrize("options", ["{", "[]", "{}", '{"name": ["digits"], "classes": [3, 8]}'])
 def test_command_refuses_bad_json_and_unknown_sets_with_exit_code_2(tmp_path, refusal_of, options):
     refusal_of(main, "--options", options, "--output", tmp_path)
@@ -103,3 +80,13 @@ def test_full_disk_is_one_line_and_leaves_nothing(tmp_path, result_of, monkeypat
     code, _, error = result_of(main, "--options", OPTIONS, "--output", tmp_path / "out")
     assert code == 1 and "No space left" in error and error.count("\n") == 1
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_photographs_lie_in_the_unit_cube_and_their_norms_do_not_overflow():
+    levels = np.arange(256, dtype=np.uint8).reshape(1, -1)
+    x = scale(levels, CIFAR10.scaling, None)
+    np.testing.assert_allclose(x[0], np.arange(256) / 127.5 - 1, atol=1e-7)
+    assert x.dtype == np.float32 and np.abs(x).max() == 1
+    levels = np.full((2, 3072), 255, dtype=np.uint8)
+    x = scale(levels, CIFAR10.scaling, 2.5)
+    np.testing.assert_allclose(np.linalg.norm(x.astype(float), axis=1), 2.5, rtol=1e-6)

@@ -11,7 +11,6 @@ from small_jobs import arguments
 
 from dpatlas.base.specs import Spec
 from dpatlas.errors import InputError, RunError, run_command
-from dpatlas_workflow.blocks import Block
 from dpatlas_workflow.config.load import read_config
 from dpatlas_workflow.registry import all_blocks
 from dpatlas_workflow.run import limits
@@ -119,11 +118,6 @@ def test_memory_that_runs_out_names_the_key_to_lower(action, tmp_path):
         action()
     with pytest.raises(RuntimeError, match="shapes"), limited(SPEC, tmp_path / "none"):
         raise RuntimeError("shapes cannot be multiplied")
-
-
-def test_a_kind_without_a_cost_of_its_own_names_its_block(monkeypatch):
-    monkeypatch.setattr(Block, "cost", lambda block, kind: None)
-    assert limits.memory_keys(SPEC) == "the sizes in the config's block lp_fft"
 
 
 def test_a_job_under_a_limit_of_address_space_says_what_to_lower():

@@ -40,13 +40,8 @@ def test_it_computes_what_torchvisions_transformer_computes(published, shape):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_every_tensor_of_the_file_is_used_once_and_norms_have_the_published_epsilon(published):
+def test_norms_have_the_published_epsilon():
     net = imagenet_deit_tiny()
-    weights = to_ours(published)
-    assert {name: value.shape for name, value in weights.items()} == {
-        name: value.shape for name, value in net.state_dict().items()
-    }
     assert sum(value.numel() for value in net.parameters()) == 5_717_416
-    assert net.head.in_features == 192 and not list(net.buffers())
     norms = [part for part in net.modules() if isinstance(part, nn.LayerNorm)]
     assert len(norms) == 25 and {part.eps for part in norms} == {1e-6}

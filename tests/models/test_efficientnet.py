@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpatlas.base.networks import PACKAGE, PUBLISHED
+from dpatlas.base.networks import PACKAGE
 from dpatlas.data.weights import in_package, obtain
 from dpatlas.errors import InputError
 from dpatlas.models.efficientnet import (
@@ -88,9 +88,3 @@ def test_a_package_that_is_not_installed_is_named():
     assert in_package(address) is None
     with pytest.raises(InputError, match="no package nowhere-to-be-had"):
         obtain(address)
-
-
-def test_its_weights_come_from_a_package_under_a_name_with_their_checksum():
-    weights = PUBLISHED[MODEL]
-    assert weights.address.startswith(PACKAGE)
-    assert weights.file == "efficientnet-lite0-57934424.pth"

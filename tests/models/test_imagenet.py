@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import pytest
 import torch
 from torch import nn
@@ -12,15 +10,8 @@ from dpatlas.models.build import build, builder
 from dpatlas.models.imagenet import SLICE, folded
 
 SMALL = (1, 20, 24)
-
-
-# Features, and parameters with BatchNorm and without. MoCo's networks are ResNet50s.
-SIZES = {
-    "imagenet-resnet18": (512, 11_689_512, 11_684_712),
-    "imagenet-resnet50": (2048, 25_557_032, 25_530_472),
-    "imagenet-mobilenet-v3": (1280, 5_483_032, 5_470_832),
-    "imagenet-alexnet": (4096, 61_100_840, 61_100_840),
-}
+# MoCo's networks are ResNet50s.
+MODELS = [f"imagenet-{each}" for each in ("resnet18", "resnet50", "mobilenet-v3", "alexnet")]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +22,7 @@ def origins():
     found = {}
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        for model in SIZES:
+        for model in MODELS:
             found[model] = get_model(PUBLISHED[model].name).eval()
             for part in found[model].modules():
                 if isinstance(part, nn.BatchNorm2d):
@@ -76,7 +67,7 @@ def head_inputs(published, head, x):
     ],
 )
 def test_it_computes_what_torchvisions_network_computes(origins, model, shape):
-    x = grey(shape)
+    x = grey(shape, 1)
     colour = x.expand(-1, 3, -1, -1)
     if shape[1:] != (224, 224):
         colour = functional.interpolate(colour, (224, 224), mode="bilinear", antialias=True)
@@ -92,41 +83,6 @@ def test_it_computes_what_torchvisions_network_computes(origins, model, shape):
     taken = torch.from_numpy(features(net, x.flatten(1).numpy()))
     scale = before_head.abs().max()
     torch.testing.assert_close(taken / scale, before_head / scale, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("model", ["imagenet-resnet18", "imagenet-mobilenet-v3"])
-def test_every_convolution_takes_up_its_batch_norm_exactly(origins, model):
-    """In float64, beside the affine map that a BatchNorm in evaluation mode is."""
-    weights = folded(model, origins[model])
-    layers = list(origins[model].named_modules())
-    leaves = [(path, layer) for path, layer in layers if not list(layer.children())]
-    folds = 0
-    for (path, layer), (_, norm) in pairwise(leaves):
-        if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-            factor = norm.weight / (norm.running_var.double() + norm.eps).sqrt()
-            expected = layer.weight.double() * factor[:, None, None, None]
-            shift = norm.bias - norm.running_mean * factor
-            torch.testing.assert_close(weights[f"body.{path}.weight"].double(), expected)
-            torch.testing.assert_close(weights[f"body.{path}.bias"].double(), shift)
-            folds += 1
-    assert folds == sum(isinstance(layer, nn.BatchNorm2d) for _, layer in leaves)
-
-
-@pytest.mark.parametrize("model", SIZES)
-def test_every_weight_of_the_published_file_is_used(origins, model):
-    net, published = builder(model)(), origins[model]
-    weights = folded(model, published)
-    assert {name: value.shape for name, value in weights.items()} == {
-        name: value.shape for name, value in net.state_dict().items()
-    }
-    # A BatchNorm's two vectors become the one bias of its convolution.
-    norms = sum(
-        part.num_features for part in published.modules() if isinstance(part, nn.BatchNorm2d)
-    )
-    width, before, after = SIZES[model]
-    assert net.head.in_features == width
-    assert sum(value.numel() for value in published.parameters()) == before
-    assert sum(value.numel() for value in net.parameters()) == before - norms == after
 
 
 def test_many_records_pass_a_few_at_a_time_without_autograd(published, monkeypatch):

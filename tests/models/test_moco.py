@@ -41,12 +41,6 @@ def test_the_encoder_that_learns_by_gradients_is_taken_without_its_projection(mo
     assert encoder(model, "here", state(TAKEN)).keys() == TAKEN
 
 
-@pytest.mark.parametrize(("model", "other"), [(V2, V3), (V3, V2)])
-def test_a_checkpoint_of_the_other_version_is_refused(model, other):
-    with pytest.raises(InputError, match=f"here: found a checkpoint of {other}; allowed"):
-        encoder(model, "here", checkpoint(other))
-
-
 @pytest.mark.parametrize("prefix", ["", "module.", "module.encoder_q."])
 def test_a_network_with_a_single_last_layer_is_refused(prefix):
     """Of a supervised network 1000 x 2048, of MoCo-v1 128 x 2048."""

@@ -80,7 +80,7 @@ def audited(canaries, noise_multiplier, seed, batches=FULL, white_box=False):
     return one_run_profile_test(scores, included, epsilons, PROFILE_DELTAS)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_half_the_noise_is_rejected_at_a_thousand_canaries_and_the_right_noise_is_not(seed):
     assert audited(1000, FULL.noise_multiplier / 2, seed).rejected
     honest = audited(1000, FULL.noise_multiplier, seed)
@@ -166,19 +166,6 @@ def test_a_private_coordinate_has_the_gradient_of_its_canary_alone_and_nearly_al
         torch.testing.assert_close(doors[:, canary], alone[:, canary])
         assert alone.norm() == pytest.approx(alone[:, canary].norm())
         assert 0.095 < alone.norm() <= 0.1
-
-
-def test_opacus_sees_the_same_gradients_of_every_record():
-    from opacus import GradSampleModule
-
-    network, (_, _, offered, labels) = side_door(5), data(5)
-    wrapped = GradSampleModule(network)
-    nn.functional.cross_entropy(wrapped(offered), labels, reduction="sum").backward()
-    doors = network.door.weight.grad_sample
-    assert doors.shape == (5, CLASSES, 5)
-    own = torch.eye(5, dtype=torch.bool)
-    assert doors.permute(0, 2, 1)[own].any(1).all()
-    assert not doors.permute(0, 2, 1)[~own].any()
 
 
 def test_scores_do_not_depend_on_how_well_a_blank_record_is_fitted():
