@@ -7,6 +7,8 @@ import numpy as np
 import places
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from places import put
 from scipy import stats
 from small_training import (
@@ -39,6 +41,41 @@ pytestmark = pytest.mark.usefixtures("device")
 
 def zero_gradients(output, labels):
     return 0 * output.sum(1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(record=st.integers(0, N - 1), scale=st.floats(1e-3, 1e3), clip=st.floats(1e-3, 1e3))
+@pytest.mark.parametrize("name", ["linear", "mlp"])
+def test_dropping_one_record_moves_the_noise_free_update_by_at_most_clip_over_expected_batch(
+    name, record, scale, clip
+):
+    moved = []
+    x, labels = data()
+    settings = {"noise_multiplier": 0.0, "max_grad_norm": clip, "lr": 1.0, "steps": 1}
+    for kept in (torch.arange(N), torch.arange(N)[torch.arange(N) != record]):
+        model, noise = network(name), Noise("digest", "keyed")
+        before = weights(model)
+        # The expected batch is a public constant: the same for both neighbours.
+        plan = [phase(PublicSize(len(kept)), **settings)]
+        PrivateTraining(model, plan, scale * x[kept], labels[kept], noise=noise).run()
+        moved.append(flat(weights(model)) - flat(before))
+    assert (moved[0] - moved[1]).norm() <= clip / N * (1 + 1e-3)
+
+
+class PublicSize(FullBatch):
+    accounted_as = FullBatch.name
+    expected_batch = float(N)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
+def test_the_divisor_is_the_expected_batch_and_not_the_drawn_one(sampler):
+    model = network("linear")
+    before = weights(model)
+    sums = sums_of(training([phase(sampler, noise_multiplier=0.0, lr=1.0, steps=8)], model))
+    drawn = {len(sampler.batch_indices(Noise("digest", "keyed"), 0, step)) for step in range(8)}
+    assert (len(drawn) > 2) == (sampler.name == "poisson")
+    expected = flat(before) - torch.stack(list(map(flat, sums))).sum(0) / sampler.expected_batch
+    torch.testing.assert_close(flat(weights(model)), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [1, 5, 100])

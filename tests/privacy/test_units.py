@@ -42,18 +42,18 @@ def persons_training(phases, model=None, noise=None, ids=IDS, **options) -> Priv
     return training(phases, model or network("mlp"), noise or Noise(), groups=ids, **options)
 
 
-def clipped_sum(x, labels, ids, model, clip=CLIP, **options):
+def clipped_sum(x, labels, ids, model, **options):
     """The noise-free sum of one step on all persons, by parameter."""
     # A copy, as the step moves it.
     model = copy.deepcopy(model)
-    changes = {"noise_multiplier": 0.0, "steps": 1, "max_grad_norm": clip}
+    changes = {"noise_multiplier": 0.0, "steps": 1, "max_grad_norm": CLIP}
     changes["max_physical_batch"] = options.pop("max_physical_batch", None)
     phases = [phase(FullBatch(len(np.unique(ids))), **changes)]
     (found,) = sums_of(persons_training(phases, model, ids=ids, records=(x, labels), **options))
     return found
 
 
-def by_hand(x, labels, ids, model, clip=CLIP):
+def by_hand(x, labels, ids, model):
     """Mean gradients of persons, clipped and summed one by one."""
     gradients = per_record_gradients(model, x, labels)
     total = {name: torch.zeros_like(rows[0]) for name, rows in gradients.items()}
@@ -62,18 +62,38 @@ def by_hand(x, labels, ids, model, clip=CLIP):
         mean = {name: value[rows].mean(0) for name, value in gradients.items()}
         norm = sum(value.square().sum() for value in mean.values()).sqrt()
         for name, value in mean.items():
-            total[name] += value * (clip / norm).clamp_max(1)
+            total[name] += value * (CLIP / norm).clamp_max(1)
     return total
 
 
-@pytest.mark.parametrize(("limit", "clip"), [(None, CLIP), (1, CLIP), (4, CLIP), (4, 1e3)])
+@pytest.mark.parametrize("limit", [None, 1, 4])
 @pytest.mark.parametrize("name", ["linear", "mlp", "small-cnn-t"])
-def test_a_person_s_gradient_is_the_mean_over_their_records_clipped_once(name, limit, clip):
+def test_a_person_s_gradient_is_the_mean_over_their_records_clipped_once(name, limit):
     x, labels = data()
     model = network(name)
-    expected = by_hand(x, labels, IDS, model, clip)
-    found = clipped_sum(x, labels, IDS, model, clip, max_physical_batch=limit)
+    expected = by_hand(x, labels, IDS, model)
+    found = clipped_sum(x, labels, IDS, model, max_physical_batch=limit)
     torch.testing.assert_close(flat(found), flat(expected), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("person", np.unique(IDS)[[0, 3, 7]])
+@pytest.mark.parametrize("name", ["linear", "small-cnn-t"])
+def test_all_records_of_a_person_move_the_sum_by_the_clip_bound_at_most(name, person):
+    x, labels = data()
+    model, theirs = network(name), person == IDS
+    whole = clipped_sum(x, labels, IDS, model)
+    kept = torch.from_numpy(~theirs).to(x.device)
+    without = clipped_sum(x[kept], labels[kept], IDS[~theirs], model)
+    moved = (flat(whole) - flat(without)).norm()
+    assert 0.5 * CLIP < moved <= CLIP * (1 + 1e-3)
+    # Other records, other labels, and more of them.
+    other, marks = x.clone(), labels.clone()
+    rows = torch.from_numpy(theirs).to(x.device)
+    other[rows] *= -1e3
+    marks[rows] = (marks[rows] + 1) % 5
+    more, extra = torch.cat([other, -other[rows]]), torch.cat([marks, marks[rows]])
+    replaced = clipped_sum(more, extra, np.append(IDS, IDS[theirs]), model)
+    assert (flat(whole) - flat(replaced)).norm() <= 2 * CLIP * (1 + 1e-3)
 
 
 def test_persons_are_drawn_with_all_their_records_and_the_divisor_counts_persons():
@@ -127,13 +147,28 @@ def test_the_default_delta_is_by_the_number_of_persons():
 
 
 def test_ledgers_of_persons_add_up_with_each_other_and_not_with_ledgers_of_records():
-    runs = persons_training([phase(Poisson(PERSONS, 3))]), training([phase()], noise=Noise())
-    for run in runs:
-        run.run()
-    of_persons, of_records = (run.ledger() for run in runs)
-    assert total_spent({"one": of_persons, "other": of_persons}).epsilon > of_persons["epsilon"]
+    of_persons, of_records = [
+        run.ledger()
+        for run in (
+            persons_training([phase(Poisson(PERSONS, 3))]),
+            training([phase()], None, Noise()),
+        )
+        if run.run() is None
+    ]
+    both = total_spent({"one": of_persons, "other": of_persons})
+    assert both.epsilon > of_persons["epsilon"]
     with pytest.raises(InputError, match="one person and one record; allowed: ledgers of one unit"):
         total_spent({"one": of_persons, "other": of_records})
+
+
+def test_persons_with_one_record_each_are_records():
+    found = []
+    for ids in (None, np.arange(N)[::-1] * 10):
+        model = network("mlp")
+        changes = {"noise_multiplier": 0.0, "steps": 4}
+        training([phase(FullBatch(N), **changes)], model, Noise(), groups=ids).run()
+        found.append(flat(weights(model)))
+    torch.testing.assert_close(*found)
 
 
 def test_persons_never_go_through_the_closed_form():
@@ -153,9 +188,13 @@ def test_identical_views_of_every_record_change_nothing():
 
 
 def test_an_empty_batch_of_persons_is_a_step_of_noise():
-    empty = [phase(Empty(PERSONS, 3), steps=1)]
-    (found,) = sums_of(persons_training(empty, augmentation=Jitter()))
-    assert 0.9 < float(flat(found).std()) / (1.5 * CLIP) < 1.1
+    model = network("mlp")
+    before = weights(model)
+    persons_training(
+        [phase(Empty(PERSONS, 3), steps=1, lr=1.0)], model, augmentation=Jitter()
+    ).run()
+    moved = (flat(weights(model)) - flat(before)) / (1.5 * 0.5 / 3)
+    assert 0.9 < float(moved.std()) < 1.1
 
 
 def test_a_record_that_is_not_finite_takes_its_person_out():
