@@ -365,7 +365,9 @@ def test_the_averaged_weights_are_what_is_scored(given, tmp_path, monkeypatch, a
     monkeypatch.setattr(lpfft_strategies, "outputs", outputs)
     with watched_trainings() as seen:
         averaged = {"ema_decay": 0.75, "augmentation": augmentation}
-        record_of(spec_of("strategies", **SHORT, **averaged), given, tmp_path)
+        record = record_of(spec_of("strategies", **SHORT, **averaged), given, tmp_path)
+    for ledger in (record["ledger"], *record["ledger"]["arms"]):
+        assert "average of the iterates" in str(ledger) and "last iterate" not in str(ledger)
     for each, found in zip(seen, scored, strict=True):
         expected = each.iterates[0]
         for done, weights in enumerate(each.iterates[1:]):
