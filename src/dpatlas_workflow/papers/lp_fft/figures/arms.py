@@ -109,7 +109,7 @@ def arms(records: Records, *groups: str) -> list[Row]:
 
 
 def arm_rows(record: Record[Any]) -> list[Row]:
-    """The rows of one record; `value` is the accuracy on test records, of the weights `judged`."""
+    """The rows of one record; `value` is the accuracy on test records."""
     spec, facts = record.spec, record.facts
     shared = {name: getattr(spec, name) for name in OF_SPEC} | {
         **{name: facts[name] for name in ("n_train", "n_test", "classes")},
@@ -119,7 +119,6 @@ def arm_rows(record: Record[Any]) -> list[Row]:
         "architecture": facts["backbone"]["architecture"],
         "tuned_by": spec.tuning,
         "rates_chosen_on": CHOSEN_ON,
-        "judged": spec.judged,
         "runs": list(record.ids),
     }
     return [
@@ -180,7 +179,12 @@ def panel_title(row: Row) -> str:
     return f"{row['scenario']}{lora}\n{told}"
 
 
-def common_note(rows: Sequence[Row]) -> str:
+def judged(records: Records) -> str:
+    """The weights whose accuracy the records have, in words."""
+    return " or ".join(sorted({each.spec.judged for each in of_kind(records, "strategies")}))
+
+
+def common_note(rows: Sequence[Row], records: Records) -> str:
     """Numbers of runs and records, the guarantee, and how learning rates were tuned."""
     private = [row for row in rows if row["noise_multiplier"]]
     privacy = "no run is private"
@@ -190,10 +194,9 @@ def common_note(rows: Sequence[Row]) -> str:
             rf"$\varepsilon$ covers both phases, {neighbours}, $\delta$ = "
             f"{span(row['delta'] for row in private)}"
         )
-    judged = " or ".join(sorted({row["judged"] for row in rows}))
     return (
         f"{averaged(row['runs_used'] for row in rows)} on {span(row['n_test'] for row in rows)} "
-        f"test records, {judged}; n = {span(row['n_train'] for row in rows)}; {privacy}; "
+        f"test records, {judged(records)}; n = {span(row['n_train'] for row in rows)}; {privacy}; "
         f"learning rates were chosen for every point on {CHOSEN_ON}; runs share records, head, "
         "batches and noise among strategies; a share in % is that of the steps in the first phase"
     )

@@ -60,7 +60,8 @@ def lpfft_budget_sweep(records: Records, settings: Settings) -> ShownFigure:
     rows = [row for panel in (*front, *rest, *clipped) for row in panel]
     legend = [*looks.values(), *_controls(where(rows, panel="share"))]
     note = (
-        common_note(rows) + "; the darker, the more noise; a curve leads from FFT at 0 to LP at 100"
+        common_note(rows, records)
+        + "; the darker, the more noise; a curve leads from FFT at 0 to LP at 100"
     )
     if any(row["strategy"] in CONTROLS for row in rows):
         note += (

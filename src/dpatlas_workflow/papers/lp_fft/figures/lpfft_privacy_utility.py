@@ -59,7 +59,7 @@ def lpfft_privacy_utility(records: Records, settings: Settings) -> ShownFigure:
         upright = [line] if both else []
         panels.append(Panel(panel_title(shown[0]), x, accuracy(), drawn, upright=upright))
     grid = in_lines(panels, MANY if len(panels) > FEW else FEW)
-    note = common_note(where(rows, source=OURS))
+    note = common_note(where(rows, source=OURS), records)
     if where(rows, source=PRINTED):
         note += "; printed: Tables 1 and 2 at their epsilons, some of which contradict each other"
     if where(rows, epsilon=None):

@@ -15,6 +15,7 @@ from dpatlas_workflow.papers.lp_fft.figures.arms import (
     PLACE,
     STRATEGIES,
     arms,
+    judged,
     level,
     series_name,
 )
@@ -57,7 +58,7 @@ def strategy_table(records: Records, printed: Sequence[PrintedAccuracy], group: 
         del row["low"], row["high"]
     paper = _printed_rows(printed, sorted({name for row in rows for name in row["runs"]}))
     blocks = grouped(ours, *PLACE).values()
-    parts = [part for block in blocks for part in _parts(block)]
+    parts = [part for block in blocks for part in _parts(block, judged(records))]
     return ShownTable(COLUMNS, [*ours, *paper], [*parts, _printed_part(paper)])
 
 
@@ -85,8 +86,8 @@ def _printed_rows(cells: Sequence[PrintedAccuracy], runs: Sequence[str]) -> list
     ]
 
 
-def _parts(rows: Sequence[Row]) -> list[Part]:
-    """Accuracies of one scenario and backbone, and the learning rates behind them."""
+def _parts(rows: Sequence[Row], weights: str) -> list[Part]:
+    """Accuracies of `weights` of one scenario and backbone, and the learning rates behind them."""
     first = rows[0]
     lora = f", LoRA of rank {first['lora_rank']}" if first["lora_rank"] else ""
     name = (
@@ -99,7 +100,7 @@ def _parts(rows: Sequence[Row]) -> list[Part]:
         f"{CHOSEN_ON}; the ledgers of the tunings count the trials"
     )
     return [
-        _part(rows, f"{name}. {_accuracy_caption(rows)}", _percent),
+        _part(rows, f"{name}. {_accuracy_caption(rows, weights)}", _percent),
         _part(rows, rates, _rates),
     ]
 
@@ -167,7 +168,7 @@ def _part(rows: Sequence[Row], caption: str, cell: Callable[[Row | None], Cell])
     return Part(caption, headings, lines)
 
 
-def _accuracy_caption(rows: Sequence[Row]) -> str:
+def _accuracy_caption(rows: Sequence[Row], weights: str) -> str:
     first, runs = rows[0], sorted({row["runs_used"] for row in rows})
     private = next((row for row in rows if row["noise_multiplier"]), None)
     privacy = "no private level"
@@ -179,7 +180,7 @@ def _accuracy_caption(rows: Sequence[Row]) -> str:
         )
     steps = first["steps_first"] + (first["steps_second"] or 0)
     return (
-        f"Accuracy in % on {first['n_test']} test records, {first['judged']}, mean ± standard "
+        f"Accuracy in % on {first['n_test']} test records, {weights}, mean ± standard "
         f"error of {' or '.join(map(str, runs))} runs; {steps} steps, expected batch "
         f"{first['batch']}; {privacy}"
     )
