@@ -12,8 +12,9 @@ from dpatlas.audit.run import Run
 from dpatlas.errors import InputError
 
 GRADIENT = "acts through its gradient only"
-# The premise that each fault breaks, beside those of the two tests below.
+# The premise that each fault breaks.
 BROKEN = {
+    "shuffled": "sampling",
     "noise_per_micro_batch": "noise",
     "clip_after_mean": "sensitivity",
     "noise_by_the_wrong_batch": "noise",
@@ -23,7 +24,9 @@ BROKEN = {
     "accumulated_without_clip": "sensitivity",
     "rate_by_private_loss": "acts through sums only",
     "stop_by_private_loss": "acts through sums only",
+    "class_weights": GRADIENT,
     "best_epoch": GRADIENT,
+    "best_accuracy": GRADIENT,
 }
 # What they show to an outsider.
 LEAKING = ("clip_after_mean", "frozen_batch_norm", "accumulated_without_clip")

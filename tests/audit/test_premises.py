@@ -85,11 +85,13 @@ def test_a_loop_that_cannot_have_records_of_weight_zero_leaves_that_untested():
     assert found[GRADIENT].status == UNTESTED and "end with bad input" in found[GRADIENT].found
     assert report.exit_code == 0
 
-    def planted_by_hand(run):
+
+def test_a_canary_that_is_planted_by_hand_leaves_weight_zero_untested():
+    def train(run):
         run.loss_weights(RECORDS)
         return seen_in_one_world(STEPS, STEPS)(run)
 
-    assert rows(planted_by_hand)[1][GRADIENT].status == UNTESTED
+    assert rows(train)[1][GRADIENT].status == UNTESTED
 
 
 @pytest.mark.parametrize("relation", ["zero_out", "add_remove", "replace_one"])
@@ -108,26 +110,23 @@ FAULTS = [
     ({"noise": 0.4}, {}, "noise"),
     # Of one step alone.
     ({"noise": [NOISE] * 7 + [0.0]}, {}, "noise"),
-    ({"own_seed": 1}, {}, "noise"),
     ({"period": 1}, {}, "noise at each step"),
+    ({"period": 3}, {}, "noise at each step"),
     *(
         ({"noise": 3.0, "steps": 16, "period": n}, {"noise": 3, "steps": 16}, "noise at each step")
-        for n in (3, 8)
+        for n in (2, 4, 8)
     ),
     *(
         ({"noise": 3.0, "coordinates": n}, {"noise": 3}, "noise in each coordinate")
-        for n in (1, DIMENSION // 2)
+        for n in (1, 2, DIMENSION // 2)
     ),
+    ({"own_seed": 1}, {}, "noise"),
     ({"clip": False}, {}, "sensitivity"),
     *(
         ({"clip": False, "batch_size": n, "canary": EVERYWHERE}, {"batch": n}, "sensitivity")
-        for n in (6, 64)
+        for n in (6, 16, 64)
     ),
-    # A blank record shows a missing clip under add_remove too.
-    *(
-        ({"clip": False, "batch_size": n}, {"relation": "add_remove", "batch": n}, "sensitivity")
-        for n in (1, 40)
-    ),
+    ({"private_mean": True}, {}, "sampling"),
     ({"private_mean": True}, {}, "sensitivity"),
     ({"sampler": "shuffled"}, {}, "sampling"),
     ({"extra_steps": 1}, {}, "steps"),
@@ -332,9 +331,19 @@ def test_noise_that_is_drawn_anew_where_a_removed_record_is_missing_raises_no_al
     relation, noise, pairs
 ):
     claimed = claim(relation=relation, noise=noise, batch=6)
-    for seed in range(2):
+    for seed in range(4):
         report, found = rows(with_views, claimed, seed=seed, pairs=pairs)
         assert found["sensitivity"].status == UNTESTED and not report.violated
+
+
+@pytest.mark.parametrize("batch_size", [1, 16, 40])
+def test_a_blank_record_shows_a_missing_clip_under_add_remove_too(batch_size):
+    claimed = claim(relation="add_remove", batch=batch_size, steps=STEPS)
+    _, found = rows(training(clip=False, batch_size=batch_size), claimed)
+    assert found["sensitivity"].status == VIOLATED
+    report, found = rows(training(batch_size=batch_size), claimed)
+    assert found["sensitivity"].status == found["sampling"].status == HOLDS
+    assert report.exit_code == 0
 
 
 def publishing(**more):
@@ -360,6 +369,19 @@ def test_what_a_run_on_the_same_seed_changes_is_not_compared():
     assert rows(leaks)[1]["acts through sums only"].status == VIOLATED
 
 
+@pytest.mark.parametrize("added", [np.nan, np.inf, "fresh"], ids=str)
+def test_weights_that_are_no_numbers_or_no_function_of_the_seed_raise_no_alarm(added):
+    def train(run):
+        given = run.weights
+        fresh = np.random.default_rng()
+        run.weights = lambda values: given(
+            np.append(values, fresh.normal() if added == "fresh" else added)
+        )
+        return training()(run)
+
+    assert rows(train)[0].exit_code == 0
+
+
 @pytest.mark.parametrize(("size", "broken"), [(1.0, False), (1.5, True)])
 def test_the_rounding_of_large_sums_moves_no_sum_by_more_than_c(size, broken):
     records = 60_000
@@ -374,7 +396,7 @@ def test_the_rounding_of_large_sums_moves_no_sum_by_more_than_c(size, broken):
     assert (rows(train, claimed)[1]["sensitivity"].status == VIOLATED) is broken
 
 
-@pytest.mark.parametrize("size", [1e39, 1e300])
+@pytest.mark.parametrize("size", [1e30, 1e39, 1e160, 1e300])
 def test_a_record_that_adds_a_huge_number_is_caught(size):
     def train(run):
         draws = np.random.default_rng(run.seed)
@@ -410,8 +432,6 @@ HONEST = [
     # A head is trained first, then everything.
     ({"frozen": [10] * 4 + [0] * 4}, {}),
     ({"canary": canary * 1e-6}, {}),
-    ({"steps": 40, "canary": canary * 5e-6}, {"steps": 40}),
-    *(({"batch_size": n}, {"relation": "add_remove", "batch": n}) for n in (1, 40)),
     ({"batch_size": 2}, {"batch": 2}),
     ({"steps": 2, "batch_size": 2}, {"batch": 2, "steps": 2}),
     ({"sampler": "shuffled", "steps": 2}, {"sampler": "shuffled", "steps": 2}),
@@ -434,39 +454,24 @@ def test_unusual_honest_code_breaks_no_premise(how, claimed):
     assert found["noise"].status == HOLDS
 
 
-def shown_twice(run):
-    """Equal numbers share their noise by right."""
-    see = run.see
-    run.see = lambda noisy: see(np.tile(noisy, 2) / np.sqrt(2))
-    return training(noise=np.sqrt(2) * NOISE)(run)
-
-
-def with_weights_and(added):
-    """Correct training, whose weights have one more number."""
-
+def test_numbers_that_are_shown_twice_share_their_noise_by_right():
     def train(run):
-        given = run.weights
-        run.weights = lambda values: given(np.append(values, added()))
-        return training()(run)
+        see = run.see
+        run.see = lambda noisy: see(np.tile(noisy, 2) / np.sqrt(2))
+        return training(noise=np.sqrt(2) * NOISE)(run)
 
-    return train
+    assert rows(train)[0].exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("train", "seed"),
-    [
-        (shown_twice, SEED),
-        *((principal_component, seed) for seed in range(3)),
-        # No function of the seed, or no numbers.
-        (with_weights_and(lambda: np.random.default_rng().normal()), SEED),
-        (with_weights_and(lambda: np.nan), SEED),
-        (with_weights_and(lambda: np.inf), SEED),
-    ],
-)
-def test_unusual_sums_and_weights_break_no_premise(train, seed):
-    claimed = claim(n=2000, batch=1000) if train is principal_component else claim()
-    report, _ = rows(train, claimed, seed=seed)
-    assert report.exit_code == 0, report
+def test_phases_of_several_batch_sizes_have_no_law_of_a_first_step():
+    phases = [{"batch": 8, "steps": 1}, {"batch": 32, "steps": 8}]
+    assert first_step_law(claim(sampler="shuffled", batch=None, steps=None, phases=phases)) is None
+
+
+def test_sums_that_push_themselves_on_are_no_reused_noise():
+    for seed in range(3):
+        report, _ = rows(principal_component, claim(n=2000, batch=1000), seed=seed)
+        assert report.exit_code == 0, report
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -482,6 +487,11 @@ def test_noise_that_falls_late_is_caught():
     assert "the noise of other steps than 14 of the 32" in " ".join(report.unseen)
 
 
+def test_a_canary_that_hardly_acts_is_not_said_to_act_beside_the_sums():
+    _, found = rows(training(steps=40, canary=canary * 5e-6), claim(steps=40))
+    assert found["acts through sums only"].status != VIOLATED
+
+
 def test_a_training_that_imports_torch_itself_is_seeded_before_it_is_compared(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
 
@@ -492,6 +502,12 @@ def test_a_training_that_imports_torch_itself_is_seeded_before_it_is_compared(mo
 
     report, found = rows(late)
     assert report.exit_code == 0 and found["sensitivity"].status == HOLDS
+
+
+def test_without_sums_nothing_can_be_said_of_them():
+    report, found = rows(training(see=False))
+    assert list(found) == ["noisy sums"]
+    assert report.exit_code == 3 and [row.status for row in report.premises] == [UNTESTED]
 
 
 def seen_in_one_world(with_canary, without):
@@ -512,11 +528,11 @@ def test_sums_in_one_world_only_are_a_premise_that_fails(sums):
     row = found["acts through sums only"]
     assert row.status == VIOLATED and "in 40 of 40 pairs" in row.found
     assert report.exit_code == 1 and found["steps"].found == f"0 to {STEPS} sums"
-    found = rows(seen_in_one_world(*sums), claim(steps=3))[1]
+
+
+def test_more_sums_than_claimed_fail_also_where_the_other_world_has_none():
+    _, found = rows(seen_in_one_world(500, 0), claim(steps=3))
     assert found["steps"].status == found["acts through sums only"].status == VIOLATED
-    report, found = rows(seen_in_one_world(0, 0))
-    assert list(found) == ["noisy sums"]
-    assert report.exit_code == 3 and [row.status for row in report.premises] == [UNTESTED]
 
 
 def test_pairs_without_sums_are_no_sums_of_another_size():
@@ -568,22 +584,38 @@ def test_the_test_of_the_sampling_keeps_its_error():
 
 
 @pytest.mark.parametrize(
-    ("settings", "law"),
-    [
-        ({}, [*(0.25 * 0.75**step for step in range(STEPS)), 0.75**STEPS]),
-        ({"sampler": "shuffled"}, [*[1 / 4] * 4, *[0] * 5]),
-        (
-            {"sampler": "shuffled", "batch": 24, "steps": 9},
-            [24 / 64, 24 / 64, 16 / 64, *[0] * 7],
-        ),
-        # What a dropped batch held waits for the next epoch.
-        (
-            {"sampler": "shuffled", "batch": 24, "steps": 4, "drop_last": True},
-            [24 / 64, 24 / 64, 16 / 64 * 24 / 64, 16 / 64 * 24 / 64, (16 / 64) ** 2],
-        ),
-    ],
+    ("settings", "steps"),
+    [({}, 8), ({"sampler": "shuffled"}, 8), ({"sampler": "shuffled", "batch": 24, "steps": 9}, 9)],
 )
-def test_the_first_step_of_a_record_has_the_law_that_sampling_gives(settings, law):
-    assert first_step_law(claim(**settings)) == pytest.approx(np.array(law))
-    phases = [{"batch": 8, "steps": 1}, {"batch": 32, "steps": 8}]
-    assert first_step_law(claim(sampler="shuffled", batch=None, steps=None, phases=phases)) is None
+def test_the_first_step_of_a_record_has_the_law_that_sampling_gives(settings, steps):
+    claimed = claim(**settings)
+    law = first_step_law(claimed)
+    assert len(law) == steps + 1 and law.sum() == pytest.approx(1)
+    draws, counts = np.random.default_rng(1), np.zeros(steps + 1)
+    batch = claimed.batch
+    for _ in range(4000):
+        first = steps
+        for step in range(steps):
+            per_epoch = -(-RECORDS // batch)
+            if claimed.sampler == "shuffled":
+                if step % per_epoch == 0:
+                    place = draws.permutation(RECORDS).tolist().index(0)
+                drawn = place // batch == step % per_epoch
+            else:
+                drawn = draws.random() < batch / RECORDS
+            if drawn:
+                first = step
+                break
+        counts[first] += 1
+    expected = 4000 * law
+    kept = expected > 0
+    assert counts[~kept].sum() == 0
+    chi2 = ((counts[kept] - expected[kept]) ** 2 / expected[kept]).sum()
+    assert chi2 < stats.chi2.ppf(0.9999, kept.sum() - 1)
+
+
+def test_dropped_batches_delay_a_record():
+    law = first_step_law(claim(sampler="shuffled", batch=24, steps=4, drop_last=True))
+    share, waits = 24 / 64, 16 / 64
+    expected = [share, share, waits * share, waits * share, waits**2]
+    assert law == pytest.approx(expected)
