@@ -5,13 +5,14 @@ import pytest
 import torch
 from small_audits import audited
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 import dpatlas.privacy.per_record
 import dpatlas.privacy.training
 from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
 from dpatlas.models.vit import ClassToken, Offset
-from dpatlas.privacy.convolution import Convolution
+from dpatlas.privacy.convolution import Convolution, Shape
 from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix
 from dpatlas.privacy.noise import LARGE
@@ -74,6 +75,26 @@ def test_rows_reach_every_kind_of_layer_and_every_way_to_a_norm():
     assert any(layer.groups > 1 for layer in convolutions)
     assert any(layer.stride != (1, 1) for layer in convolutions)
     assert any(layer.dilation != (1, 1) for layer in convolutions)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("convolution-large", {1}), ("convolution-views", {6})]
+)
+def test_gradients_of_convolutions_take_one_call_or_one_a_record(name, expected, monkeypatch):
+    calls = set()
+    honest = Shape.gradients
+
+    def watch(self, delta, x, weight, of, records=1):
+        # Not those of the check when a graph is built.
+        if of == "weight" and not isinstance(delta, FakeTensor):
+            calls.add(records)
+        return honest(self, delta, x, weight, of, records)
+
+    monkeypatch.setattr(dpatlas.privacy.per_record, "_graphs", {})
+    monkeypatch.setattr(dpatlas.privacy.per_record, "check_rules", lambda *_: None)
+    monkeypatch.setattr(Shape, "gradients", watch)
+    list(gradients_of(ATTACKED_NETWORKS[name]))
+    assert calls == expected
 
 
 def test_phases_have_views_chunks_two_clippings_adam_and_large_noise():

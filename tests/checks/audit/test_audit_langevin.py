@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from small_audits import DELTA, audited, no_progress
+from small_audits import DELTA, LEVEL, audited, no_progress
 
+from dpatlas.accounting.audit_statistics import epsilon_lower_bound
 from dpatlas.accounting.samplers import FixedSize
 from dpatlas.base.rounding import rounded_up
 from dpatlas.base.seeds import Noise
-from dpatlas.privacy.langevin import bound_records
+from dpatlas.privacy.langevin import BoundedRecords, LangevinRun, bound_records
+from dpatlas_workflow.checks.audit.jobs import langevin as audit_langevin
 from dpatlas_workflow.checks.audit.jobs.langevin import (
     CLASSES,
     FEATURE_NORM,
@@ -35,6 +37,16 @@ def large_batches(monkeypatch):
     monkeypatch.setitem(MECHANISMS, "dp-sgld", LARGE_BATCHES)
 
 
+@pytest.fixture
+def scale_noise(monkeypatch):
+    honest = LangevinRun._normals
+
+    def set_scale(factor):
+        monkeypatch.setattr(LangevinRun, "_normals", lambda *given: factor * honest(*given))
+
+    return set_scale
+
+
 def test_the_claim_fails_for_small_batches_and_the_guarantee_does_not():
     metrics = audited("dp-sgld", 2400)
     assert metrics["claim_contradicted"]
@@ -50,17 +62,24 @@ def test_the_claim_holds_for_full_batches_and_there_is_none_for_cyclic_ones():
     assert metrics["claimed"] is metrics["claim_test"] is metrics["claim_contradicted"] is None
 
 
+@pytest.mark.parametrize("name", LAST_ITERATE)
+def test_noise_at_half_scale_is_caught(name, scale_noise):
+    scale_noise(0.5)
+    assert audited(name, 800)["contradicted"]
+
+
 def test_noise_at_a_quarter_is_caught_in_random_batches(large_batches, scale_noise):
     # Half of it is not: the one record moves a gradient by 0.7 of what the guarantee allows for,
     # and Renyi divergences give that away less than exactly.
     assert not audited("dp-sgld", 300)["contradicted"]
-    scale_noise("dp-sgld", 0.25)
+    scale_noise(0.25)
     assert audited("dp-sgld", 600)["contradicted"]
 
 
-def test_a_record_that_is_not_bounded_is_caught_in_random_batches(large_batches, forget_clip):
-    forget_clip("dp-sgld")
-    assert audited("dp-sgld", 150)["contradicted"]
+@pytest.mark.parametrize("name", [*LAST_ITERATE, "dp-sgld"])
+def test_a_record_that_is_not_bounded_is_caught(name, large_batches, monkeypatch):
+    monkeypatch.setattr(audit_langevin, "bound_records", lambda x, norm: BoundedRecords(x, 0))
+    assert audited(name, 150)["contradicted"]
 
 
 @pytest.mark.parametrize(
@@ -117,3 +136,15 @@ def test_scores_are_the_mixture_that_the_settings_were_chosen_by():
 
     assert stats.kstest(with_ - centre, mixture).pvalue > 1e-3
     assert moved == pytest.approx(5, abs=0.1)
+
+
+@pytest.mark.parametrize(("runs", "least", "most"), [(600, 0, 10), (2400, 18, 20)])
+def test_the_failure_of_the_claim_asks_for_more_runs_than_the_other_audits(runs, least, most):
+    rng = np.random.default_rng(0)
+    claimed = LANGEVIN["dp-sgld"].claimed([DELTA])[0]
+    shown = 0
+    for _ in range(20):
+        scores = rng.standard_normal((2, runs))
+        scores[0] += 5 * (rng.random(runs) < 1 / 18)
+        shown += epsilon_lower_bound(*scores, DELTA, LEVEL).epsilon > claimed
+    assert least <= shown <= most
