@@ -509,6 +509,7 @@ BAD = [
     (claim_ab(b={"expected": "{goal}"}), "goal"),
     (claim_ab(evidence=["../secret.pdf"]), "secret"),
     (claim_ab(b={"elsewhere": {"t": {"below": 9.0}}}), r"elsewhere\.t: "),
+    (claim_ab(b={"elsewhere": {"t": {"expected": "{height}"}}}), "expected of kl-1b"),
 ]
 
 
@@ -585,10 +586,11 @@ def test_a_run_that_the_settings_name_and_nobody_gives_is_bad_input(tmp_path, re
 
 
 def test_at_another_tier_a_test_takes_the_arguments_that_are_given_for_it(tmp_path):
-    claims = read(tmp_path, claim(**EXCEEDS, elsewhere={"t": {"above": 9.0}}), tests=EXCEEDING)
+    other = {"above": 9.0, "expected": "at t above {above:g}"}
+    claims = read(tmp_path, claim(**EXCEEDS, elsewhere={"t": other}), tests=EXCEEDING)
     papers = {"kl_privacy": PaperRecords({}, {"a": [repeated("read", np.arange(12.0))]})}
     (usual,) = judge_claims(claims, papers, "u", tests=EXCEEDING)
     (there,) = judge_claims(at_tier(claims, "t"), papers, "t", tests=EXCEEDING)
-    assert (usual["expected"], there["expected"]) == ("above 0", "above 9")
+    assert (usual["expected"], there["expected"]) == ("above 0", "at t above 9")
     assert usual["verdict"] == REPRODUCED and there["verdict"] == NOT_REPRODUCED
     assert at_tier(claims, "u") == claims

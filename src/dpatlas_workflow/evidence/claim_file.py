@@ -336,7 +336,7 @@ def read_claims(files: Mapping[str, Path] | None = None, tests: Tests = TESTS) -
 
 
 def at_tier(claims: Claims, tier: str) -> Claims:
-    """The claims with the arguments that their tests take at a tier."""
+    """The claims with the arguments of their tests, and what is expected, at a tier."""
     return claims.changed(lambda entry: replace(entry, **entry.elsewhere.get(tier, {})))
 
 
@@ -392,16 +392,19 @@ def _entry(claim: str, given: dict[str, Any], tests: Tests) -> ClaimEntry:
         raise InputError(f"test of {entry.id}", entry.test, "one of " + ", ".join(tests))
     model = tests[entry.test]
 
-    def fields(other: Mapping[str, Any], place: str) -> dict[str, Any]:
-        other = {"expected": entry.expected, **other}
-        expected = other.pop("expected")
-        arguments = validated(model, {**given, **other}, place=f"{entry.id}{place}: ").plain()
-        changed = {"arguments": arguments, "expected": expected}
-        expected_text(replace(entry, **changed))
-        return changed
+    def checked(changes: Mapping[str, Any], place: str) -> dict[str, Any]:
+        """`expected` and the arguments of the test with these changes, which must fit together."""
+        own = {**given, "expected": entry.expected, **changes}
+        expected = own.pop("expected")
+        arguments = validated(model, own, place=f"{entry.id}{place}: ").plain()
+        fields = {"expected": expected, "arguments": arguments}
+        expected_text(replace(entry, **fields))
+        return fields
 
-    elsewhere = {t: fields(other, f" elsewhere.{t}") for t, other in entry.elsewhere.items()}
-    return replace(entry, elsewhere=elsewhere, **fields({}, ""))
+    elsewhere = {
+        tier: checked(changes, f" elsewhere.{tier}") for tier, changes in entry.elsewhere.items()
+    }
+    return replace(entry, elsewhere=elsewhere, **checked({}, ""))
 
 
 def _fields_of(kind: type[Statement], given: Mapping[str, Any]) -> dict[str, Any]:

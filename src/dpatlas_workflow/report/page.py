@@ -77,7 +77,7 @@ TIERS = {
     "imagenet": "lp_fft alone, on CIFAR-10 with a network pre-trained on ImageNet",
     "imagenet-noiseless": "the same without noise",
     "shifted": "lp_fft alone, from half of CIFAR-10 to the other half, in grey or blurred",
-    "random-process": "lp_fft's Fig. 2b, from images of random networks to CIFAR-10",
+    "random-process": "lp_fft's Fig. 2b, from images of untrained generators to CIFAR-10",
     "paper": "the papers' own data, networks and settings",
 }
 # Line breaks that no browser shows, a hundredth of the page.

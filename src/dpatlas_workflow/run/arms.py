@@ -94,8 +94,8 @@ class Arms:
 
     by_name: each arm at settings of its grid. records_of: what arms see of a deal, made once for
     all of them. mechanism, clip: of all arms, in words. constants: public constants that the
-    guarantees depend on. seen: facts about the records of a reported run, as JSON values. judged:
-    which of its weights.
+    guarantees depend on. seen: facts about the records of a reported run, as JSON values.
+    reported_weights: which iterate of a training is measured, in words.
     """
 
     by_name: Mapping[str, Callable[[Chosen], Arm]]
@@ -104,7 +104,7 @@ class Arms:
     clip: str
     constants: Sequence[str] = ("max_grad_norm",)
     seen: Callable[[Any], dict[str, Any]] = lambda records: {}
-    judged: str = "last iterate"
+    reported_weights: str = "last iterate"
 
 
 def outputs(model: nn.Module, x: Tensor) -> Tensor:

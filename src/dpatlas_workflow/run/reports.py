@@ -83,7 +83,7 @@ def report(job: Job, record: RecordShape, arms: Arms) -> Outcome:
         "epsilon": None,
         "delta": job.fields.delta,
         "guaranteed": f"{IN_ARMS}, for the records that one run trains on and for its "
-        f"{arms.judged}; all arms together have no guarantee here, as they share "
+        f"{arms.reported_weights}; all arms together have no guarantee here, as they share "
         f"noise{_other_runs(job)}",
         "claimed": IN_ARMS,
         "clip": arms.clip,
@@ -135,7 +135,7 @@ def _ledger(job: Job, arms: Arms, arm: Arm, row: Row, ran: Ran) -> dict[str, Any
 
 
 def _released(arms: Arms) -> str:
-    return f"the {arms.judged} of one run of one arm"
+    return f"the {arms.reported_weights} of one run of one arm"
 
 
 def _chosen_elsewhere(job: Job) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What figures and tables of lp_fft show of records other than the samples of test_shown.py."""
 
 import math
+from dataclasses import replace
 
 import lpfft_sample_records as samples
 import pytest
@@ -37,6 +38,15 @@ def test_the_same_strategy_at_the_same_level_twice_is_refused():
     with pytest.raises(InputError, match="each strategy once at each level"):
         arms.arms(records, "strategies")
     assert arms.arms([*records[:1], *samples.clip_records()], "strategies")
+
+
+def test_figures_and_tables_say_which_weights_were_measured():
+    last = samples.strategies_record(4.0, arms=samples.FEW_ARMS)
+    spec = last.spec.model_copy(update={"ema_decay": 0.9})
+    averaged = replace(last, spec=spec)
+    for record, said in ((last, "last iterate"), (averaged, "average of the iterates")):
+        figure, table = show("lpfft_budget_sweep", record), show("lpfft_strategies", record)
+        assert said in figure.notes[0] and said in table.parts[0].caption
 
 
 def test_scenarios_with_another_best_share_stand_in_front_on_the_same_axes():

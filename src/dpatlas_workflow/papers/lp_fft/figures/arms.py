@@ -179,9 +179,11 @@ def panel_title(row: Row) -> str:
     return f"{row['scenario']}{lora}\n{told}"
 
 
-def judged(records: Records) -> str:
+def reported_weights(records: Records) -> str:
     """The weights whose accuracy the records have, in words."""
-    return " or ".join(sorted({each.spec.judged for each in of_kind(records, "strategies")}))
+    return " or ".join(
+        sorted({each.spec.reported_weights for each in of_kind(records, "strategies")})
+    )
 
 
 def common_note(rows: Sequence[Row], records: Records) -> str:
@@ -196,7 +198,8 @@ def common_note(rows: Sequence[Row], records: Records) -> str:
         )
     return (
         f"{averaged(row['runs_used'] for row in rows)} on {span(row['n_test'] for row in rows)} "
-        f"test records, {judged(records)}; n = {span(row['n_train'] for row in rows)}; {privacy}; "
+        f"test records, {reported_weights(records)}; "
+        f"n = {span(row['n_train'] for row in rows)}; {privacy}; "
         f"learning rates were chosen for every point on {CHOSEN_ON}; runs share records, head, "
         "batches and noise among strategies; a share in % is that of the steps in the first phase"
     )

@@ -15,8 +15,8 @@ from dpatlas_workflow.papers.lp_fft.figures.arms import (
     PLACE,
     STRATEGIES,
     arms,
-    judged,
     level,
+    reported_weights,
     series_name,
 )
 from dpatlas_workflow.papers.lp_fft.published import (
@@ -58,7 +58,7 @@ def strategy_table(records: Records, printed: Sequence[PrintedAccuracy], group: 
         del row["low"], row["high"]
     paper = _printed_rows(printed, sorted({name for row in rows for name in row["runs"]}))
     blocks = grouped(ours, *PLACE).values()
-    parts = [part for block in blocks for part in _parts(block, judged(records))]
+    parts = [part for block in blocks for part in _parts(block, reported_weights(records))]
     return ShownTable(COLUMNS, [*ours, *paper], [*parts, _printed_part(paper)])
 
 

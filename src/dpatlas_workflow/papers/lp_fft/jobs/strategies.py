@@ -153,7 +153,7 @@ class StrategyTrainings:
             f"DP-SGD in one or two phases, {self.networks.backbone.architecture}",
             f"max_grad_norm {self.fields.max_grad_norm:g}",
             ("max_grad_norm", *["feature means and deviations"] * standardised),
-            judged=self.fields.judged,
+            reported_weights=self.fields.reported_weights,
         )
 
     def at(self, arm: StrategyArm, chosen: Chosen) -> Arm:

@@ -95,7 +95,7 @@ class StrategyTraining(Model):
     lora_rank: LoraRank
 
     @property
-    def judged(self) -> str:
+    def reported_weights(self) -> str:
         """The weights whose accuracy is reported."""
         return "last iterate" if self.ema_decay is None else "average of the iterates"
 
