@@ -94,8 +94,10 @@ def epsilon_lower_bound(
     """Lower bound on epsilon at `delta` from one score per independent run on D and on D'.
 
     scores_with (runs on D,), scores_without (runs on D',): any real statistic, infinite values
-    included, in an order that does not depend on them. Assumes nothing about the mechanism. Raises
-    InputError for NaN and for fewer than two runs on either side.
+    included, in an order that does not depend on them. level: confidence of the bound. Kairouz, Oh
+    and Viswanath 2015, Theorem 2.1, with joint Clopper-Pearson limits on the error rates; assumes
+    nothing about the mechanism. Raises InputError for NaN and for fewer than two runs on either
+    side.
     """
 
     def shown(fpr: Numbers, fnr: Numbers) -> np.ndarray:

@@ -63,7 +63,10 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Poisson(Sampler):
-    """Each record enters each batch with probability q, independently of all else."""
+    """Each record enters each batch with probability q = batch / n, independently of all else.
+
+    Accounted under add_remove and replace_one. Raises InputError unless 1 <= batch <= n.
+    """
 
     name: ClassVar[str] = "poisson"
 
@@ -85,7 +88,10 @@ class Poisson(Sampler):
 
 @dataclass(frozen=True)
 class FixedSize(Sampler):
-    """`batch` records without replacement, drawn afresh at each step."""
+    """`batch` of n records without replacement, drawn afresh at each step.
+
+    Accounted under replace_one. Raises InputError unless 1 <= batch <= n.
+    """
 
     name: ClassVar[str] = "fixed-size"
 
@@ -97,7 +103,11 @@ class FixedSize(Sampler):
 
 @dataclass(frozen=True)
 class Shuffled(Sampler):
-    """Disjoint batches of one permutation per epoch; each epoch leaves out n mod batch records."""
+    """Disjoint batches of one permutation per epoch; each epoch leaves out n mod batch records.
+
+    Accounted under replace_one, as one release per epoch, without amplification by the shuffle.
+    Raises InputError unless 1 <= batch <= n.
+    """
 
     name: ClassVar[str] = "shuffled"
 
@@ -114,7 +124,10 @@ class Shuffled(Sampler):
 
 @dataclass(frozen=True)
 class Cyclic(Shuffled):
-    """Disjoint batches in the order of the records, the same in every epoch; the rest is unused."""
+    """Disjoint batches in the order of the records, the same in every epoch; the rest is unused.
+
+    Accounted as `Shuffled`. Raises InputError unless 1 <= batch <= n.
+    """
 
     name: ClassVar[str] = "cyclic"
 
@@ -126,7 +139,10 @@ class Cyclic(Shuffled):
 
 @dataclass(frozen=True)
 class FullBatch(Sampler):
-    """All records at every step."""
+    """All n records at every step.
+
+    Accounted under add_remove and replace_one. Raises InputError for a `batch` other than n.
+    """
 
     name: ClassVar[str] = "full-batch"
 

@@ -21,7 +21,7 @@ MOST_LEVELS = 24
 
 @dataclass(frozen=True)
 class InverseTime:
-    """1 / (1 + decay step)."""
+    """1 / (1 + decay step), for steps from 0; InputError unless decay >= 0."""
 
     decay: float
 
@@ -39,7 +39,7 @@ class WarmupCosine:
 
     Step k has (k + 1) / warmup, or final + (1 - final) (1 + cos(pi s)) / 2 with
     s = (k - warmup) / (steps - warmup), and `final` from step `steps` on (Loshchilov and Hutter
-    2017, Eq. 5, without restarts).
+    2017, Eq. 5, without restarts). InputError unless 0 <= warmup <= steps and 0 <= final <= 1.
     """
 
     warmup: int
@@ -63,7 +63,7 @@ class WarmupCosine:
 
 @dataclass(frozen=True)
 class StepDecay:
-    """factor^(number of whole `every` steps that have passed)."""
+    """factor^(number of whole `every` steps passed); InputError unless every >= 1, factor > 0."""
 
     every: int
     factor: float

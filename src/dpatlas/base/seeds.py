@@ -142,7 +142,7 @@ class Noise:
 
     @property
     def name(self) -> str:
-        """By which a state tells its noise from another; the root does not follow from it."""
+        """Identifies the noise in a saved state, without revealing the root."""
         return sha256(f"name {self._root}")[: KEY_BITS // 4]
 
     def carry(self, secret: str | None) -> None:
@@ -187,9 +187,8 @@ class Noise:
     def added(self, repetition: int, step: int, number: Any, scale: float) -> None:
         """InputError if the noise of this step was added to another sum before, in this process.
 
-        As by a training that repeats one up to a step from which its weights, loss or records were
-        changed by other hands. number: of the noisy sum, real or complex, a tensor too; scale: of
-        the noise in it. Trainings that share their noise by name may differ.
+        number: a projection of the noisy sum, real or complex, a tensor too. scale: of the noise in
+        it. Trainings that share their noise by name may differ.
         """
         self.check_process()
         _, shared, numbers = _claims.get((self._root, repetition), ("", None, {}))

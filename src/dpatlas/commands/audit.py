@@ -99,7 +99,7 @@ def parser() -> ArgumentParser:
         epilog=EPILOG,
         allow_abbrev=False,
     )
-    parser.add_argument("script", nargs="?", metavar="FILE.py:FUNCTION", help="one's own training")
+    parser.add_argument("script", nargs="?", metavar="FILE.py:FUNCTION", help="your training")
     parser.add_argument(
         "--runs", type=int, help=f"runs on each of the two data sets ({RUNS} of a script)"
     )

@@ -16,7 +16,7 @@ Candidates take turns, each in a process of its own, on one thread. Ratios are o
 candidate `plain` of the same case and round; memory is the peak resident size less the size after
 set-up. `same products` is the ratio to the plain step with the same matrix product routine. In the
 race `kl`, peers that materialise per-record gradients run on a share of the records and are scaled
-up; elsewhere a candidate that needs too much memory for a case stays out of it. On a GPU (--device
+up; elsewhere a candidate that needs too much memory for a case is left out. On a GPU (--device
 cuda) there are further cases, ratios are of wall time between two waits for the GPU, and memory is
 the peak of torch's allocations."""
 REPEATS = 7
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the sub-command; InputError for an unknown kernel or case and for other repeats."""
     parser = ArgumentParser(
         prog="dpatlas bench",
-        description="; ".join(f"{name}: {kernel.sentence}" for name, kernel in KERNELS.items()),
+        description="\n".join(f"{name}: {kernel.sentence}" for name, kernel in KERNELS.items()),
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

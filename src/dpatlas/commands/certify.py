@@ -76,16 +76,16 @@ def _parser() -> ArgumentParser:
         epilog=EPILOG,
         allow_abbrev=False,
     )
-    parser.add_argument("model", metavar="FILE.py:FUNCTION", help="makes one's own network")
+    parser.add_argument("model", metavar="FILE.py:FUNCTION", help="returns your network")
     parser.add_argument("--data", type=Path, required=True, metavar="FILE.npz", help=DATA)
     parser.add_argument("--prior", help="initialisation, held-out (default) or dp-sgd")
     parser.add_argument(
         "--tau",
         type=float,
         action="append",
-        help="deviation of the prior; repeatable, each is paid for (seven from .02 to .3)",
+        help="standard deviation of the prior; repeatable, each is paid for (seven from .02 to .3)",
     )
-    parser.add_argument("--delta", type=float, help="the certificate fails so often (.05)")
+    parser.add_argument("--delta", type=float, help="probability that the certificate fails (.05)")
     parser.add_argument("--draws", type=int, help="draws of a record and weights for each risk")
     parser.add_argument("--seed", type=int, help="repeats a certificate")
     parser.add_argument(

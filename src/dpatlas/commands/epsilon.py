@@ -51,7 +51,7 @@ GROUPS = {
 HELP = {
     "sampler": f"how batches are drawn: {', '.join(SAMPLERS)}; poisson if not given",
     "mechanism": f"what is released: {', '.join(SAMPLERS_OF)}; the first if not given",
-    "sample_rate": "in place of --batch: its probability for a record",
+    "sample_rate": "probability that a batch draws a record, in place of --batch",
     "epochs": "passes over the records, in place of steps",
     "drop_last": "shuffled: the smaller last batch is left out",
     "batch": "(expected) batch size; or the path of a YAML or JSON file of claims",

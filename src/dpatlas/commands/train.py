@@ -2,7 +2,6 @@
 
 import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy and torch)
 
-import argparse
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -228,10 +227,13 @@ def _parser() -> ArgumentParser:
         description="Train a network privately, as a file of settings says.",
         epilog=EPILOG,
         allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
-        "settings", nargs="?", type=Path, metavar="FILE.yaml", help="see docs/training.md"
+        "settings",
+        nargs="?",
+        type=Path,
+        metavar="FILE.yaml",
+        help="settings: see docs/settings.md",
     )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
@@ -246,12 +248,14 @@ def _parser() -> ArgumentParser:
         metavar="DATA",
         help="write settings for a CSV or Parquet file or an image folder",
     )
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda-tf32 or auto")
-    parser.add_argument("--output", type=Path, default=RESULTS / "train", help="folder to write to")
+    parser.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda-tf32 or auto")
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS / "train", help="folder to write to (results/train)"
+    )
     instead.add_argument(
         "--resume",
         action="store_true",
-        help="go on with an interrupted training of these settings, or fail if there is none",
+        help="continue an interrupted training of these settings, or fail if there is none",
     )
     parser.add_argument("--json", action="store_true", help="print the record as one JSON object")
     parser.add_argument(

@@ -30,8 +30,8 @@ def check_epsilon(*, explain: bool = True, **settings: Any) -> EpsilonReport:
     drop_last, largest_batch, buckets, bands, or `phases`, a list of such settings; `parts`, such
     settings for further, disjoint parts of the records; delta, claimed (as text with the printed
     digits) or target in the place of noise, relation, runs, trials (a number or a list of settings)
-    or grid, released. explain:
-    search for the slip that gives the claimed number. Raises InputError for bad settings.
+    or grid, released. explain: search for the slip that gives the claimed number. Raises InputError
+    for bad settings.
     """
     return check(read_claim(settings, plain=False), explain=explain)
 

@@ -28,7 +28,7 @@ class NeededNoise:
 
 @dataclass(frozen=True)
 class EpsilonReport:
-    """Everything that was found out about a claim; `str` gives it in words.
+    """The report on a claim; `str` gives it in words.
 
     readings: every valid accounting, by relation, the tightest first. least: by relation, an
     epsilon that the release certainly reaches, None where none is known. verdict: None if nothing
@@ -69,7 +69,7 @@ class EpsilonReport:
         return describe(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON values, but for infinite numbers."""
+        """As JSON values, except that infinite numbers stay floats."""
         claim = self.claim
         slips = self.searched and {
             "hits": [

@@ -62,8 +62,8 @@ def with_lora(
     """A copy of `network` in which every linear layer and convolution is `Adapted`.
 
     rank: of every branch. scale: the factor of its output. whole: modules that are trained
-    themselves instead, such as a head. `down` is N(0, 1 / fan in), its draws keyed as `initialise`
-    keys them, and `up` is zero, so the copy computes what the network computes. Only branches and
+    themselves instead, such as a head. `down` is N(0, 1 / fan in), its draws keyed by (key, run,
+    base_seed), and `up` is zero, so the copy computes what the network computes. Only branches and
     `whole` are left trainable (`lora_parameters`); the weights of the network are those of the
     copy's `base` layers, biases, norms and tokens.
 

@@ -61,7 +61,8 @@ def noisy_sum(
 ) -> NoisySum:
     """The clipped sum with its noise, in the same tensors; InputError for anything else.
 
-    scale: noise_multiplier times max_grad_norm.
+    scale: standard deviation of the noise, noise_multiplier times max_grad_norm. repetition, step:
+    which draw of `noise`; nothing here refuses the same draw for another sum.
     """
     if not isinstance(clipped, ClippedSum):
         allowed = "a ClippedSum, once: noise belongs to the sum of clipped gradients"

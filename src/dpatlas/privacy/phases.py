@@ -22,14 +22,14 @@ class TrainingPhase:
     """Consecutive training steps with the same settings and one privacy event per step.
 
     noise_multiplier: standard deviation of the noise on the sum of clipped gradients, in units of
-    max_grad_norm; 0 trains without privacy. optimizer: sgd, adam, adamw, or a function of parameter
-    groups that makes a torch.optim optimizer (whose learning rate and weight decay are the
-    phase's). trainable: prefixes of parameter names; the others are
-    frozen and get no noise. The prefix "", the default, means all parameters but those that had
-    requires_grad=False when the training was made; any other prefix trains what it names.
-    max_physical_batch: records in memory at a time; changes results only
-    by rounding. Weight decay acts on the privatised gradient, outside of the clip. lr_decay: step k
-    of the phase, from 0, has the step size lr / (1 + lr_decay k).
+    max_grad_norm; 0 trains without privacy. lr: step size on the noisy sum divided by the expected
+    batch. optimizer: sgd (with `momentum`), adam, adamw, or a function of parameter groups that
+    makes a torch.optim optimizer (whose learning rate and weight decay are the phase's). Weight
+    decay acts on the privatised gradient, outside of the clip. trainable: prefixes of parameter
+    names; the others are frozen and get no noise. The prefix "", the default, means all parameters
+    but those that had requires_grad=False when the training was made; any other prefix trains what
+    it names. max_physical_batch: records in memory at a time; changes results only by rounding.
+    lr_decay: step k of the phase, from 0, has the step size lr / (1 + lr_decay k).
 
     lr_schedule, noise_schedule: factors of lr (at most 1e6) and of noise_multiplier by the step of
     the phase (`dpatlas.accounting.schedules`, or any pure function, evaluated here, once).
@@ -37,6 +37,9 @@ class TrainingPhase:
     clipping: flat, per-layer (each of L layers at max_grad_norm / sqrt(L)), a bound for each part
     of the network (`LayerBounds`, whose total is max_grad_norm), or a bound that follows a quantile
     of the norms (`AdaptiveClip`, which starts at max_grad_norm).
+
+    Raises InputError for values out of range, schedules that are no functions of the step, and
+    settings that exclude each other.
     """
 
     sampler: Sampler

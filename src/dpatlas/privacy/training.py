@@ -93,47 +93,46 @@ FOLLOWED = (
 
 
 class PrivateTraining:
-    """One run of one model through its phases.
+    """One private training of one model, through its phases.
 
-    x: the records, a tensor or array (n, ...) on any device, a memory-mapped one too; a tuple or
+    x: the records: a tensor or array (n, ...) on any device, also a memory-mapped one; a tuple or
     dict of them, for model(*inputs) or model(**inputs); or a map-style dataset of (input, target),
-    of which the drawn items alone are fetched, by `workers` threads at a time if that is not 0.
-    labels: the targets (n, ...), int64 (n,) for the
-    cross-entropy; None where the loss needs none, and with a dataset. `repetition` separates runs
-    of one spec.
-    `groups`: (n,) integers, the person that each record is of. Then persons are the unit of
-    privacy: samplers draw them and count them as n, and a person's gradient, the mean over their
-    records, is clipped as one (`dpatlas.privacy.units`); the guarantee is per person.
-    `ema_decay` maintains an exponential moving average of the weights, which costs no privacy;
-    after t steps its decay is (1 + t) / (10 + t) if that is less.
-    `on_update(step, noisy sums by parameter)` receives every privatised sum before the division, at
+    of which only drawn items are read, by `workers` threads at a time if that is not 0.
+    labels: the targets (n, ...), int64 (n,) for the cross-entropy; None where the loss needs none,
+    and with a dataset.
+    noise: source of batches, noise and augmentations; `repetition` numbers the trainings that use
+    it.
+    loss(outputs, labels): one number per record; it and the model are called once, here, on one
+    record of fake tensors (`dpatlas.privacy.trace`). Each step runs the traced operations, so
+    nothing that Python holds has an effect afterwards. Random numbers of the network (dropout) are
+    keyed by record and step.
+    augmentation: views of a record, whose gradients are averaged before the clip.
+    ema_decay: of an exponential moving average of the weights, which costs no privacy; after t
+    steps the decay is (1 + t) / (10 + t) if that is less.
+    on_update(step, noisy sums by parameter): receives every privatised sum before the division, at
     the weights of the gradients, and under an `AdaptiveClip` its noisy count as "clip count": what
-    an attacker inside the training would see. The step uses the same tensors afterwards, so the
-    callback must copy what it stores.
-    `lr_scale` multiplies all learning rates; it may be set at any step to what follows from
-    weights, noisy sums and public records, such as a public validation loss.
-    `kernel` computes the clipped sums of the current phase. `skipped_records` counts how often a
-    record's gradient was not finite and contributed zero; the count is private.
-    `phases_run`, `guarantee` and `ledger` cover exactly the steps whose noisy sums exist.
-    The network and the loss are called once, when this object is made, on one record without
-    numbers (`dpatlas.privacy.trace`): each step runs the operations that were written down then, so
-    nothing that Python holds has an effect afterwards. `isolate`: train on each record alone a
-    network that does something else with a batch, which is refused otherwise. Random numbers of the
-    network (dropout) are keyed by record and step. `autocast`: torch.bfloat16 for the products of
-    passes; norms, sums and noise stay in float32.
-    `shared_noise` names a comparison whose trainings differ and draw the same noise: then only one
-    of them may be released (`SHARED_NOISE`). Without it, a second training on a used (noise,
+    an attacker inside the training would see. It must copy what it stores.
+    shared_noise: names a comparison of different trainings that draw the same noise, of which then
+    only one may be released (`SHARED_NOISE`). Without it, a second training on a used (noise,
     repetition) is refused at its first noisy step, unless it repeats the first one's bits.
-    `after`: what another training of the same records did before, at whose last weights the model
-    starts. Steps, batches and noise count on from there, and `ran`, `guarantee` and `ledger` cover
-    both trainings. Several trainings may go on from the same one, so they need a `shared_noise`.
-    `processes`: a torch.distributed process group, in each of whose processes this training is made
-    and run, on the same records and a model of the same values that nothing wraps. Each computes a
-    share of every batch, and the noise is added once (`dpatlas.privacy.processes`); a secret of the
-    noise is the first process's. `max_physical_batch` is of one process, and the same in all.
+    after: `ran` of another training of the same records, at whose last weights the model starts.
+    Steps, batches and noise count on from there, and `ran`, `guarantee` and `ledger` cover both.
+    Several trainings may continue the same one, so they need a `shared_noise`.
+    groups: (n,) integers, the person of each record. Persons are then the unit of privacy:
+    samplers draw them and count them as n, and the mean gradient over a person's records is
+    clipped (`dpatlas.privacy.units`).
+    isolate: train on each record alone a network whose outputs depend on the batch, which is
+    refused otherwise.
+    autocast: torch.bfloat16 for the products of passes; norms, sums and noise stay in float32.
+    processes: a torch.distributed process group, in each of whose processes this training is made
+    and run, on the same records and a model of the same values without a wrapper. Each computes a
+    share of every batch, and the noise is added once (`dpatlas.privacy.processes`), from the first
+    process's secret. `max_physical_batch` is per process, and the same in all.
 
-    Parameters with requires_grad=False when this object is made stay frozen, unless a phase's
-    `trainable` names them.
+    `lr_scale` multiplies all learning rates; set it only to what follows from weights, noisy sums
+    and public records. `kernel` computes the clipped sums of the current phase. Parameters with
+    requires_grad=False when this object is made stay frozen, unless a phase's `trainable` names
+    them.
 
     Raises InputError for data that do not fit together, samplers of another n, labels out of
     range, a model on several devices, what cannot be traced of one record, and for `after` without

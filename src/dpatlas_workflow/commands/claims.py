@@ -33,15 +33,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tier", default="embedded", help="folder under the results")
     parser.add_argument("--results", type=Path, default=folders.RESULTS, help="folder of all tiers")
     parser.add_argument(
-        "--docs", type=Path, help="folder of published tiers; else docs/results, or the package's"
+        "--docs",
+        type=Path,
+        help="folder of published tiers (default: docs/results)",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--markdown", action="store_true", help="counts by paper")
-    form.add_argument("--badge", action="store_true", help="how many claims hold, in a few words")
-    form.add_argument("--json", action="store_true", help="the rows of claims.csv; or the check")
-    parser.add_argument("--paper", metavar="KEY", help="of one paper alone: " + ", ".join(keys))
+    form.add_argument("--markdown", action="store_true", help="print counts by paper")
+    form.add_argument("--badge", action="store_true", help="print how many claims hold")
+    form.add_argument("--json", action="store_true", help="print rows of claims.csv, or the check")
+    parser.add_argument("--paper", metavar="KEY", help="one paper only: " + ", ".join(keys))
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--published", action="store_true", help="those that are published")
+    which.add_argument("--published", action="store_true", help="print the published verdicts")
     which.add_argument(
         "--check",
         action="store_true",

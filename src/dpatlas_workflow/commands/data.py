@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--tier", default="embedded", help="a tier that ships with the project")
     which.add_argument("--config", nargs="+", type=Path, metavar="FILE", help="config files")
-    parser.add_argument("--json", action="store_true", help="for tools")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     atlas = Atlas(load_config(options.config) if options.config else load_tier(options.tier))
     atlas.check_data_root()

@@ -1,8 +1,7 @@
 """`python -m dpatlas decide`: spend CPU time where it decides most inconclusive claims.
 
-Rounds of Snakemake jobs give conditions more runs, up to the next look. What has been asked for
-stands in results/TIER/more_runs.json, what has been done in the records: after Ctrl-C or a kill, a
-second call goes on.
+Rounds of Snakemake jobs give conditions more runs, up to the next look. The requested numbers of
+runs are in results/TIER/more_runs.json: after Ctrl-C or a kill, the same command continues.
 """
 
 import contextlib
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str], runner: Runner | None = None) -> int:
     parser.add_argument("--configfile", nargs="+", type=Path, default=[], metavar="FILE")
     parser.add_argument("--profile", help="of Snakemake, such as workflow/profiles/slurm")
     parser.add_argument("--cores", default="all", help="cores for Snakemake (default: all)")
-    parser.add_argument("--dry-run", action="store_true", help="print the first round alone")
+    parser.add_argument("--dry-run", action="store_true", help="only print the first round")
     parser.add_argument(
         "--json", action="store_true", help="print what was done as JSON, all else to stderr"
     )

@@ -21,21 +21,19 @@ from dpatlas_workflow.report.text import describe, describe_comparison
 def main(arguments: Sequence[str]) -> int:
     """Explain one target, or compare two; equal or not, the exit code is 0."""
     parser = ArgumentParser(prog="dpatlas explain", description=__doc__, allow_abbrev=False)
-    parser.add_argument("target", help="path or name; the old one of two")
-    parser.add_argument("new", nargs="?", help="say why this one differs from the first")
-    parser.add_argument("--tier", default=DEFAULT_TIER, help="where names are looked up")
+    parser.add_argument("target", help="path or name; of two, the old one")
+    parser.add_argument("new", nargs="?", help="path or name to compare with the first")
+    parser.add_argument("--tier", default=DEFAULT_TIER, help="tier in which names are looked up")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of all tiers")
     parser.add_argument(
         "--tolerance",
         type=float,
         default=TOLERANCE,
-        help="of two: numbers that differ by at most this part of the larger, and nothing else, "
-        f"are no difference to explain (default: {TOLERANCE:g})",
+        help="relative difference up to which numbers of two targets count as equal "
+        f"(default: {TOLERANCE:g})",
     )
     parser.add_argument("--all", action="store_true", help="every record, setting and checksum")
-    parser.add_argument(
-        "--json", action="store_true", help="for tools; report/lineage.py has the fields"
-    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     real(ge=0).check("--tolerance", options.tolerance)
     targets = [target for target in (options.target, options.new) if target is not None]

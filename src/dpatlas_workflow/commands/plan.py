@@ -28,8 +28,8 @@ def main(arguments: Sequence[str]) -> int:
     which.add_argument("--config", nargs="+", type=Path, metavar="FILE", help="config files")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of past runs")
     parser.add_argument("--cores", type=int, help="cores for the wall time (default: all)")
-    parser.add_argument("--gpus", type=int, default=1, help="GPUs for it, unless device is cpu")
-    parser.add_argument("--json", action="store_true", help="for tools")
+    parser.add_argument("--gpus", type=int, default=1, help="GPUs for the wall time (default: 1)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     cores: int = (os.cpu_count() or 1) if options.cores is None else options.cores
     integer(ge=1, le=MOST_CORES).check("--cores", cores)

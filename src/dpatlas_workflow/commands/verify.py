@@ -1,18 +1,15 @@
 """`python -m dpatlas verify`: is every result still what was made?
 
-Checked: the csv files against manifest.txt; every file of a figure or table, and the records behind
-it, against its lineage, and that a lineage names every file there; every record's schema, place and
-spec, whether its data set, features and backbone are there, and whether today's code would make it;
-the arrays of data sets, features and backbones against their manifests. Of a published tier or
-paper: every file against the paper's manifest.json, which has to name them all, and what stands
-beside the papers against what they say together. Of all: the means and intervals of comparisons.csv
-against the values of runs beside them. A line for each difference; exit code 1 if there is any.
+Of a run: csv files against manifest.txt; every file of a figure or table, and the records behind
+it, against their checksums; the schema, settings, inputs and code of every record; arrays against
+their manifests. Of a publication: every file against the paper's manifest.json, and the files
+beside the papers against these. Of both: means and intervals of comparisons.csv against the values
+of the runs in it. Prints a line for each difference; the exit code is 1 if there is any.
 
-Not checked: config.json, which publish compares with the runs; cost.json, logs, the page and
-README.md of a publication, which no checksum covers; of
-a record that no figure or table shows, such as a tuning's, anything but the above and that its
-ledger agrees with its rows; and whoever edits a checksum as well. What has not been made yet is no
-difference, but for manifest.txt, which comes last.
+Not checked: config.json (`publish` compares it with the runs), cost.json, logs, pages and README.md
+of a publication, all numbers of records that no figure or table shows, such as a tuning's, and
+edits of a file together with its checksum. What has not been made yet is no difference, except
+manifest.txt, which is made last.
 """
 
 from collections.abc import Sequence
@@ -28,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = ArgumentParser(prog="dpatlas verify", description=__doc__, allow_abbrev=False)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--tier", help=f"folder under results (default: {DEFAULT_TIER})")
-    which.add_argument("path", nargs="?", type=Path, help="folder of a tier's results elsewhere")
+    which.add_argument("path", nargs="?", type=Path, help="another folder of a tier's results")
     options = parser.parse_args(arguments)
     tier = DEFAULT_TIER if options.tier is None else options.tier
     folder = options.path or RESULTS / tier
