@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 import dpatlas
+import dpatlas.audit
+import dpatlas.privacy
 from dpatlas.base.files import read_rows
 from dpatlas.cli import dispatch
 from dpatlas.cli import listed as listed_commands
@@ -77,6 +79,14 @@ def test_every_figure_and_table_is_listed_by_the_page_of_figures_or_its_block():
         text = FIGURES + (path.read_text() if path.is_file() else "")
         for product in products_of(block):
             assert f"`{product.name}`" in text, product.name
+
+
+def test_the_reference_has_every_public_name():
+    reference = (PROJECT / "docs" / "reference.md").read_text()
+    for package in (dpatlas.audit, dpatlas.privacy):
+        for module, names in package.MODULES.items():
+            for name in names:
+                assert f"::: {module}.{name}\n" in reference, name
 
 
 def test_pages_say_where_to_find_things():
