@@ -284,9 +284,9 @@ def test_a_claim_says_how_it_is_tested_and_its_parts_what_is_different(page):
     assert "<li>Fewer records.</li>" in whole
     assert "The paper states it" not in first + second and "Fewer records" not in first + second
     assert "The part states this." in second
-    assert "<dt>other than in the paper</dt><dd>nothing</dd>" in second
+    assert "<dt>differences from the paper</dt><dd>nothing</dd>" in second
     assert "Margin 0.25: Half of what Table 1 prints." in first
-    assert "5 runs, looked at after 12." in plain(first)
+    assert "5 runs, judged after 12." in plain(first)
 
 
 def test_a_row_says_why_and_what_would_decide_it(pages):
@@ -376,8 +376,8 @@ def test_the_top_says_what_is_open_and_what_the_published_run_found(results, tmp
     (line,) = re.findall(state, page)
     assert plain(line) == (
         "1 of 3 questions that need runs is open at looks of up to 6 runs. "
-        "python -m dpatlas decide --hours 1 goes on where an hour decides most. "
-        "The published run of this tier, up to 96 runs, found of the same claims: 2 held."
+        "python -m dpatlas decide --hours 1 adds runs where an hour decides most. "
+        "The published run of this tier, up to 96 runs, gives for the same claims: 2 held."
     )
     # No question that needs runs is open there.
     assert not re.findall(state, pages["index"])

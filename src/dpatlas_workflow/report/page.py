@@ -58,20 +58,19 @@ from dpatlas_workflow.report.text import days, source_text
 TIERS = {
     "smoke": "tiny settings that run every rule once, for continuous integration; the numbers "
     "mean nothing",
-    "embedded": "real data that ships inside Python packages, small networks, minutes on a laptop; "
-    "shapes can be compared with the papers, heights cannot",
+    "embedded": "small real data sets from Python packages and small networks, minutes on a "
+    "laptop; compare directions and orders with the papers, not absolute values",
     "pilot": "the embedded tier with a base seed that was looked at before the claims were frozen; "
     "its verdicts decide nothing",
-    "workstation": "photographs, X-rays and MNIST at a size that a machine without a GPU manages "
-    "in hours",
+    "workstation": "CIFAR-10, chest X-rays and MNIST, hours on a machine without a GPU",
     "printed": "every printed row, panel and table once, at the printed sizes, on the papers' own "
     "data",
     "printed-caption": "kl_privacy's Fig. 1 with the step size of its caption",
     "printed-stages": "kl_privacy's Fig. 2 at stages of training in place of the printed steps",
     "printed-stages-narrow": "kl_privacy's depths at stages of training, with networks of width 64",
-    "photographs": "lp_fft alone, on photographs whose features are worth something",
-    "photographs-far": "lp_fft's strategies on photographs far from those that are public",
-    "photographs-low-noise": "lp_fft on far photographs at low noise, and how features change",
+    "photographs": "lp_fft alone, on halves of CIFAR-10's classes",
+    "photographs-far": "lp_fft's strategies on private classes far from the public ones",
+    "photographs-low-noise": "lp_fft on the far classes at low noise, and how features change",
     "photographs-controls": "lp_fft's strategies on photographs without noise, and on standardised "
     "features",
     "imagenet": "lp_fft alone, on CIFAR-10 with a network pre-trained on ImageNet",
