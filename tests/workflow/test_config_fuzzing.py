@@ -29,6 +29,7 @@ REFERENCES = (
     ("feature_learning.base", "feature_learning"),
     ("kl_privacy.inits", "kl_privacy.lr"),
     ("max_information.certificates.sets", "max_information.agreement.set"),
+    ("max_information.kappa.axes", "max_information.kappa.base.m"),
     ("max_information.certificates.sets", "max_information.certificates.sets"),
 )
 

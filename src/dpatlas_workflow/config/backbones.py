@@ -102,7 +102,11 @@ class Backbones(Model):
     def _are_defined(self) -> "Backbones":
         check_named("train", self.train, f"{KEY}.backbones", list(self.backbones))
         for name in self.train:
-            _check(f"backbones.{name}", self.backbones[name])
+            backbone = self.backbones[name]
+            _check(f"backbones.{name}", backbone)
+            n, batch = backbone.n_train or self.n_train, backbone.batch or self.batch
+            if backbone.source not in IMPORTED and batch > n:
+                raise InputError(f"backbones.{name}.batch", batch, f"at most n_train = {n}")
         return self
 
 

@@ -6,6 +6,7 @@ from pydantic import model_validator
 
 from dpatlas.base.fields import Once, setting
 from dpatlas.base.specs import Spec
+from dpatlas.errors import InputError
 from dpatlas_workflow.checks.pretrain.records.transfer import Splits
 from dpatlas_workflow.config.backbones import KEY, Backbones, backbone_spec, check_named
 from dpatlas_workflow.config.root import General
@@ -26,6 +27,13 @@ class Transfer(Splits):
 
     data: TransferData
     backbones: Once[str] = setting("Trained backbones to measure.", min_length=1)
+
+    @model_validator(mode="after")
+    def _leaves_neighbours(self) -> "Transfer":
+        most = self.data.n_train - self.neighbours
+        if self.n_test > most:
+            raise InputError("n_test", self.n_test, f"at most data.n_train - neighbours = {most}")
+        return self
 
 
 class PretrainSettings(Backbones):

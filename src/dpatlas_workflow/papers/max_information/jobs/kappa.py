@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 from dpatlas.base.records import Row
-from dpatlas.errors import InputError
 from dpatlas.formulas.max_information.kappa import FORMS, check_steps, kappa_per_record
 from dpatlas.jobs.job import Job, Kind, Outcome
 from dpatlas_workflow.papers.max_information.jobs.theory import LEDGER
@@ -15,7 +14,7 @@ def kappa(job: Job) -> Outcome:
     """kappa / n by form, and log(4 sqrt(n) / delta) / n, varying one parameter at a time.
 
     beta = delta / 2 as in Theorem 2. An epoch has T = floor(n / m) steps; where T varies or is
-    held, batches have m = floor(n / T) records. Raises InputError for m > n.
+    held, batches have m = floor(n / T) records.
     """
     fields: KappaSpec = job.fields
     rows: list[Row] = []
@@ -36,8 +35,6 @@ def _point(base: KappaBase, axis: str, value: Any) -> tuple[int, dict[str, Any]]
     """n, and m, zeta, sigma, T, E and beta, where the parameter of `axis` has this value."""
     setting = {**base.plain(), axis: value}
     n, m = setting["n"], setting["m"]
-    if m > n:
-        raise InputError("m", m, f"at most n = {n}")
     T = n // m
     if axis in ("T", "n_at_T"):
         T, n = (value, n) if axis == "T" else (T, value)

@@ -56,6 +56,13 @@ class Kappa(Model):
     base: KappaBase
     axes: KappaAxes
 
+    @model_validator(mode="after")
+    def _has_a_batch(self) -> "Kappa":
+        n = min([self.base.n, *(self.axes.n or ())])
+        if self.base.m > n:
+            raise InputError("base.m", self.base.m, f"at most n = {n}, in base or axes")
+        return self
+
 
 class KappaSpec(SpecFields, Kappa):
     """Settings of the job."""
