@@ -62,7 +62,7 @@ from dpatlas.privacy.processes import Processes
 from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, remember_values, save_model
 from dpatlas.privacy.sums import ClippedSum, NoisySum, added
 from dpatlas.privacy.to_device import to_device
-from dpatlas.privacy.trace import RecordGraph, trace_record, trace_views
+from dpatlas.privacy.trace import RecordGraph, trace_record, trace_views, tracing
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
 
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
@@ -221,7 +221,7 @@ class PrivateTraining:
         if ema_decay is not None:
             real(ge=0, lt=1).check("ema_decay", ema_decay)
             self.ema = {name: value.detach().clone() for name, value in model.named_parameters()}
-        with torch.inference_mode(False), without_autocast(self.device):
+        with tracing(), torch.inference_mode(False), without_autocast(self.device):
             self._trace()
             self._enter_phases()
 
@@ -539,6 +539,8 @@ class PrivateTraining:
         if adaptive:
             batch, first = phase.sampler.expected_batch, phase.max_grad_norm
             self._max_grad_norm = adaptive.after(bound, count, batch, first)
+        if self.record is not None:
+            self.record.update_buffers()
         self._update(optimizer, noisy.divided(phase.sampler.expected_batch))
         mark_trained(self._marks)
         self._average()
@@ -873,8 +875,6 @@ class PrivateTraining:
         drawn = None
         if not isinstance(phase.sampler, FullBatch):
             drawn = phase.sampler.batch_indices(self.noise, self.repetition, step)
-        if self.record is not None:
-            self.record.update_buffers()
         limit = phase.max_physical_batch
         if limit and self.processes is not None:
             limit *= self.processes.count
