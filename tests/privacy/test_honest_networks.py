@@ -106,6 +106,16 @@ def read_otherwise():
     )
 
 
+def causal():
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 8, 0.0, batch_first=True)
+    return Net(
+        lambda s, x: s.last(s.layers(x, s.mask).mean(1)),
+        layers=nn.TransformerEncoder(layer, 1),
+        mask=nn.Transformer.generate_square_subsequent_mask(TIME),
+        last=nn.Linear(WIDTH, CLASSES),
+    )
+
+
 class Config:
     """Settings of a class of one's own, without a dict."""
 
@@ -383,6 +393,7 @@ CASES = {
     "int32 words": of(
         lambda: nn.Sequential(nn.Embedding(WORDS, 4), nn.Flatten(), nn.Linear(16, 3)), IDS.int()
     ),
+    "transformer with a causal mask": of(causal, TOKENS),
     "transformer with padding": of(transformer, IDS),
     "next words": of(language, IDS, IDS, TokenCrossEntropy()),
     "next words, some ignored": of(

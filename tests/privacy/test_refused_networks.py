@@ -29,6 +29,10 @@ def of(make, x=NUMBERS, loss=cross_entropy):
     return Case(make, x, LABELS, loss)
 
 
+def one_layer():
+    return nn.Linear(WIDTH, CLASSES)
+
+
 def of_two(function):
     """A function of the outputs of a linear layer and a parameter."""
     return lambda: Net(lambda s, x: function(s.l(x), s.w), l=nn.Linear(WIDTH, CLASSES), w=(3,))
@@ -380,6 +384,9 @@ REFUSED = {
         "clone.*other operations",
     ),
     "float64 records": (of(mlp, NUMBERS.double()), "product of torch.float32 and torch.float64"),
+    "float64 records of one layer": (of(one_layer, NUMBERS.double()), "float32 and torch.float64"),
+    "records of another width": (of(one_layer, NUMBERS[:, 1:]), "reduction dim"),
+    "records in a dict": (of(one_layer, {"of": NUMBERS}), "unexpected keyword"),
     "whole loss": (of(mlp, loss=lambda o, y: (o.argmax(1) == y).long()), "torch.int64 of shape"),
     "complex loss": (of(mlp, loss=lambda o, y: o.sum() + 1j), "torch.complex64 of shape"),
 }

@@ -725,6 +725,9 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
     torch._C._set_mkldnn_enabled(False)
     checks = torch.distributions.Distribution._validate_args
     torch.distributions.Distribution.set_default_validate_args(False)
+    # Whether a mask is causal is read from its values, for speed alone.
+    layers = torch.nn.modules.transformer
+    causal, layers._detect_is_causal_mask = layers._detect_is_causal_mask, _is_said_causal
     # Packages that look at values of a mask, to skip it, do not where a graph is made.
     compiling, torch.compiler._is_compiling_flag = torch.compiler._is_compiling_flag, True
     try:
@@ -736,11 +739,16 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
             yield
     finally:
         torch.compiler._is_compiling_flag = compiling
+        layers._detect_is_causal_mask = causal
         torch.distributions.Distribution.set_default_validate_args(checks)
         torch._C._set_mkldnn_enabled(dnn)
         torch.backends.mha.set_fastpath_enabled(fast)
         torch.Tensor.register_hook = hook  # type: ignore[method-assign]
         torch.autograd.Function.apply = apply
+
+
+def _is_said_causal(mask: Any, is_causal: bool | None = None, size: Any = None) -> bool:
+    return is_causal is True
 
 
 def _refusal(where: str, error: Exception) -> InputError:
