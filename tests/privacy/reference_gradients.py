@@ -32,7 +32,8 @@ def by_loop(model: nn.Module, losses: Iterable[Tensor]) -> dict[str, Tensor]:
     options = {"allow_unused": True, "materialize_grads": True}
     grads = (torch.autograd.grad(loss, [*trained.values()], **options) for loss in losses)
     rows = zip(*grads, strict=True)
-    return {name: torch.stack(each) for name, each in zip(trained, rows, strict=True)}
+    pairs = zip(trained, rows, strict=True)
+    return {name: torch.stack([one.to_dense() for one in each]) for name, each in pairs}
 
 
 def norms(gradients: dict[str, Tensor]) -> Tensor:

@@ -1,13 +1,14 @@
 """Networks that leave records apart train at their first try, by each record's own gradient."""
 
 import warnings
+from collections import OrderedDict
 from typing import ClassVar
 
 import pytest
 import torch
 import torch.nn.functional as F
 from reference_gradients import by_loop, clipped_sum, distance, norm_of, norms
-from small_networks import CLASSES, TIME, WIDTH, WORDS, Case, Net, before, made, mlp
+from small_networks import CLASSES, TIME, WIDTH, WORDS, Case, Net, before, behind, made, mlp
 from small_training import phase, sums_of
 from torch import Tensor, nn
 from torch.distributions import LogNormal, Normal, kl_divergence
@@ -80,6 +81,39 @@ def gaussian(output, labels):
 
 def divergence(output, labels):
     return kl_divergence(Normal(output, output.exp()), Normal(0.0, 1.0)).sum(1)
+
+
+def in_windows(self, x):
+    windows = self.q(x).reshape(2 * len(x), 1, TIME // 2, WIDTH)
+    far = x.reshape(len(x), 1, 2, -1).mean(3, keepdim=True)
+    mask = far.expand(-1, -1, -1, 2)
+    mask = mask if len(x) == 1 else mask.repeat_interleave(2, 0)
+    attended = F.scaled_dot_product_attention(windows, windows, windows, attn_mask=mask)
+    return attended.reshape(x.shape)
+
+
+def derivatives(h):
+    jacobian = torch.func.vmap(torch.func.jacrev(torch.tanh))(h).sum(1)
+    return jacobian + torch.func.vjp(torch.sin, h)[1](torch.ones_like(h))[0]
+
+
+def read_otherwise():
+    table = nn.Embedding(WORDS, 4, padding_idx=1)
+    return Net(
+        lambda s, x: s.last((s.table(x) * s.table.weight.norm()).flatten(1)),
+        table=table,
+        last=nn.Linear(16, 3),
+    )
+
+
+def causal():
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 8, 0.0, batch_first=True)
+    return Net(
+        lambda s, x: s.last(s.layers(x, s.mask).mean(1)),
+        layers=nn.TransformerEncoder(layer, 1),
+        mask=nn.Transformer.generate_square_subsequent_mask(TIME),
+        last=nn.Linear(WIDTH, CLASSES),
+    )
 
 
 class Config:
@@ -359,6 +393,7 @@ CASES = {
     "int32 words": of(
         lambda: nn.Sequential(nn.Embedding(WORDS, 4), nn.Flatten(), nn.Linear(16, 3)), IDS.int()
     ),
+    "transformer with a causal mask": of(causal, TOKENS),
     "transformer with padding": of(transformer, IDS),
     "next words": of(language, IDS, IDS, TokenCrossEntropy()),
     "next words, some ignored": of(
@@ -413,6 +448,9 @@ CASES = {
     "attention by scaled_dot_product": mixing(
         scaled_products, lambda: {"q": nn.Linear(8, 8), "k": nn.Linear(8, 8)}
     ),
+    "attention in windows with a mask of the record": mixing(
+        in_windows, lambda: {"q": nn.Linear(8, 8)}
+    ),
     "LSTM": recurrent(nn.LSTM, 2, num_layers=2, bidirectional=True),
     "GRU": recurrent(nn.GRU),
     "RNN": recurrent(nn.RNN),
@@ -441,6 +479,12 @@ CASES = {
         lambda: Net(lambda s, x: s.l(x) - torch.no_grad()(s.l)(2 * x), l=nn.Linear(8, 3))
     ),
     "gradient inside": of(lambda: Net(inner, w=(8, 4), v=(8, 3))),
+    "derivatives inside": of(behind(derivatives)),
+    "words with gradients that are sparse": of(
+        lambda: nn.Sequential(nn.Embedding(WORDS, 4, sparse=True), nn.Flatten(), nn.Linear(16, 3)),
+        IDS,
+    ),
+    "words of a table that is read otherwise": of(read_otherwise, IDS),
     "gradients by record inside": of(lambda: Net(inner_by_rows, w=(8, 4), v=(8, 3))),
     "no number in a parameter": of(
         lambda: Net(lambda s, x: torch.cat([x, s.z.expand(len(x), 0)], 1) @ s.v, z=(1, 0), v=(8, 3))
@@ -515,6 +559,49 @@ def test_a_bias_by_position_is_that_of_a_record_alone():
     expected = clipped_sum(by_loop(model, (cross_entropy(model(x), y) for x, y in rows)), 0.1)
     found = kernel.clipped_sum(case.x, case.targets, 0.1).gradients
     assert distance(found, expected) <= 1e-5 * norm_of(expected)
+
+
+def test_a_training_of_another_parameter_of_the_same_name_has_its_own_gradients():
+    """Of one record the two networks have the same graph."""
+    for names in ("ab", "ba"):
+        model = nn.Sequential(OrderedDict((name, nn.Linear(8, 8)) for name in names))
+        model.b.requires_grad_(False)
+        kernel = NetworkGradients(model)
+        rows = zip(NUMBERS.split(1), LABELS.split(1), strict=True)
+        expected = clipped_sum(by_loop(model, (cross_entropy(model(x), y) for x, y in rows)), 0.1)
+        found = kernel.clipped_sum(NUMBERS, LABELS, 0.1).gradients
+        assert distance(found, expected) <= 1e-5 * norm_of(expected)
+
+
+def test_a_buffer_that_counts_is_at_each_step_what_it_is_without_privacy():
+    def counted(self, x):
+        self.calls += 1
+        return self.inner(x) * self.calls
+
+    model = Net(counted, inner=nn.Linear(WIDTH, CLASSES), calls=torch.zeros(()))
+    settings = {"noise_multiplier": 0.0, "max_grad_norm": 1e6, "steps": 3, "lr": 1e-9}
+    run = PrivateTraining(
+        model, [phase(FullBatch(ROWS), **settings)], NUMBERS, LABELS, noise=Noise(), isolate=True
+    )
+    sums = sums_of(run)
+    model.calls.zero_()
+    for found in sums:
+        plain = cross_entropy(model(NUMBERS), LABELS).sum()
+        expected = dict(zip(found, torch.autograd.grad(plain, run.trained.values()), strict=True))
+        assert distance(found, expected) <= 1e-4 * norm_of(expected)
+
+
+def test_what_a_network_does_to_its_buffers_tells_it_from_another():
+    def counting(step):
+        def forward(self, x):
+            output = self.inner(x) * (1 + self.calls)
+            self.calls += step
+            return output
+
+        model = Net(forward, inner=nn.Linear(WIDTH, CLASSES), calls=torch.zeros(()))
+        return NetworkGradients(model).trace(NUMBERS, LABELS).digest
+
+    assert counting(1) == counting(1) != counting(2)
 
 
 def test_products_in_bfloat16():

@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+from concurrent.futures import ThreadPoolExecutor
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -295,6 +297,52 @@ def test_tensors_from_elsewhere_are_copied_at_the_start():
     expected = sum_of(run, case)
     held.zero_()
     assert distance(sum_of(run, case), expected) == 0
+
+
+def test_tensors_of_one_name_are_two():
+    """As those of two modules: a function's globals are known by their names."""
+    code, values = (lambda x: x * NUMBERS).__code__, (torch.ones(WIDTH), 3 * torch.ones(WIDTH))
+    acts = [FunctionType(code, {"NUMBERS": value}) for value in values]
+    record = training(of(before(lambda x: acts[1](acts[0](x))))).record
+    assert sorted(float(value[0]) for value in record.constants.values()) == [1, 3]
+
+
+def test_numbers_that_nobody_has_written_are_zeros_and_not_those_of_another_record():
+    found, expected = (
+        sum_of(training(case, isolate=True), case)
+        for case in (
+            of(behind(lambda h: h * (1 + torch.empty_like(h)) + h.new_empty(7))),
+            of(behind(lambda h: h)),
+        )
+    )
+    assert distance(found, expected) == 0
+
+
+TABLES = {
+    "of the record": lambda s, x, codes: F.embedding(codes[0], x.view(4, 2))[None] * s.table[0],
+    "copied for every record": lambda s, x, codes: F.embedding(codes, s.table) * s.table.norm(),
+}
+
+
+@pytest.mark.parametrize("rows", TABLES.values(), ids=TABLES)
+def test_a_code_beyond_a_table_reads_no_other_record_s(rows):
+    parts = {"table": (4, 2), "last": nn.Linear(2, CLASSES)}
+    model = Net(lambda s, x, codes: s.last(rows(s, x, codes).mean(1)), **parts)
+    codes = below(4, 3)
+    records = {"x": NUMBERS, "codes": codes}
+    kernel = NetworkGradients(model)
+    kernel.clipped_sum(records, LABELS, BOUND)
+    codes[1, 0] = 4
+    with pytest.raises(InputError, match="index out of range"):
+        kernel.clipped_sum(records, LABELS, BOUND)
+
+
+def test_threads_trace_one_after_the_other():
+    models = [made(of(behind(lambda h: h))) for _ in range(4)]
+    before = torch.autograd.Function.__dict__["apply"], torch._C._get_mkldnn_enabled()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda model: training(of(None), model=model), models))
+    assert (torch.autograd.Function.__dict__["apply"], torch._C._get_mkldnn_enabled()) == before
 
 
 def test_a_network_that_writes_into_its_input_leaves_the_records_as_they_are():

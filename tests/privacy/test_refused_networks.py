@@ -29,6 +29,10 @@ def of(make, x=NUMBERS, loss=cross_entropy):
     return Case(make, x, LABELS, loss)
 
 
+def one_layer():
+    return nn.Linear(WIDTH, CLASSES)
+
+
 def of_two(function):
     """A function of the outputs of a linear layer and a parameter."""
     return lambda: Net(lambda s, x: function(s.l(x), s.w), l=nn.Linear(WIDTH, CLASSES), w=(3,))
@@ -139,6 +143,12 @@ def global_sum(output, labels):
     return cross_entropy(output, labels)
 
 
+def accumulated_hook():
+    model = mlp()
+    model[0].weight.register_post_accumulate_grad_hook(lambda value: None)
+    return model
+
+
 def remembering(kind):
     """A network that appends something of its input to what `kind` makes."""
 
@@ -245,6 +255,7 @@ REFUSED = {
     ),
     "grad_fn": (of(of_two(with_grad_fn)), "grad_fn, which a hook could change"),
     "hook on a weight": (of(weight_hook), "a hook on a gradient"),
+    "hook behind a weight's gradient": (of(accumulated_hook), "a hook on a gradient"),
     # Values in Python.
     "item": (of(reads(lambda s: s.item() > 0)), READ),
     "bool": (of(reads(lambda s: s > 0)), READ),
@@ -364,6 +375,20 @@ REFUSED = {
         "a complex parameter",
     ),
     "heaviside": (of(of_two(torch.heaviside)), "heaviside"),
+    "another order in memory": (
+        of(
+            behind(
+                lambda h: h.view(-1, 7, 1, 1).clone(memory_format=torch.channels_last).flatten(1)
+            )
+        ),
+        "clone.*other operations",
+    ),
+    "float64 records": (of(mlp, NUMBERS.double()), "product of torch.float32 and torch.float64"),
+    "float64 records of one layer": (of(one_layer, NUMBERS.double()), "float32 and torch.float64"),
+    "records of another width": (of(one_layer, NUMBERS[:, 1:]), "reduction dim"),
+    "records in a dict": (of(one_layer, {"of": NUMBERS}), "unexpected keyword"),
+    "whole loss": (of(mlp, loss=lambda o, y: (o.argmax(1) == y).long()), "torch.int64 of shape"),
+    "complex loss": (of(mlp, loss=lambda o, y: o.sum() + 1j), "torch.complex64 of shape"),
 }
 
 
@@ -373,11 +398,11 @@ def training(case, model=None):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_no_isolation_makes_good_is_refused_by_name(name):
+def test_what_no_isolation_makes_good_is_refused_by_name(name, capfd):
     case, match = REFUSED[name]
     with pytest.raises(InputError, match=match) as error:
         training(case)
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and not capfd.readouterr().err
 
 
 def test_a_refusal_leaves_the_network_as_it_was():

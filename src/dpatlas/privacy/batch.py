@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import vjp, vmap
-from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dpatlas.errors import InputError
@@ -30,7 +30,7 @@ from dpatlas.privacy.derived import Derived, derived_from
 from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix, Stored
 from dpatlas.privacy.operations import Operation, Product, Watched, operation_of
-from dpatlas.privacy.trace import RecordGraph, drop_unused, part_of, reached, where_of
+from dpatlas.privacy.trace import OfRecord, RecordGraph, drop_unused, part_of, reached, where_of
 
 aten = torch.ops.aten
 # Operations through which a weight reaches its product with every number in one place.
@@ -466,7 +466,7 @@ def _maker(operation: Operation, use: Use | None) -> Callable[..., dict[str, Fac
     return gradients
 
 
-class _WithOperations(Interpreter):
+class _WithOperations(OfRecord):
     """Runs a record's graph, with the watched operations in the place of torch's."""
 
     def __init__(self, graph: GraphModule, operations: dict[Node, Operation]):

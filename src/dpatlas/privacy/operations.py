@@ -275,7 +275,8 @@ class FusedAttention(Operation):
     def _named(self, x: Any) -> dict[str, Any]:
         mask = None
         if len(x) > 3:
-            mask = x[3].unsqueeze(1) if x[3].dim() == 3 else x[3].flatten(0, 1)
+            mask = x[3] if x[3].dim() == 5 else x[3][:, None, None]
+            mask = mask.expand(-1, x[0].shape[1], -1, -1, -1).flatten(0, 1)
         return {"attn_mask": mask, "scale": self.node.kwargs.get("scale")}
 
 
@@ -304,8 +305,6 @@ def operation_of(node: Node) -> Operation | None:
         operation = make(node)
         with_weight = node.args[operation.parameters["weight"]] is not None
         return operation if read <= {0} and with_weight else None
-    if node.target is aten.embedding.default and len(node.args) > 3 and any(node.args[3:]):
-        return None
     if node.target is aten.bmm.default and node.args[1].meta["shape"][0] != 1:  # type: ignore[union-attr]
         return None
     if node.target is aten.addmm.default:

@@ -35,7 +35,7 @@ from dpatlas.privacy.clipping import (
 from dpatlas.privacy.losses import Loss, cross_entropy
 from dpatlas.privacy.rule_check import check_rules
 from dpatlas.privacy.sums import ClippedSum, added
-from dpatlas.privacy.trace import RecordGraph, layer_of, trace_record
+from dpatlas.privacy.trace import RecordGraph, layer_of, trace_record, tracing
 
 # Number of gradient entries, of all records together, that are held at a time; and the size from
 # which copies of a parameter for every record are worth a word.
@@ -113,8 +113,9 @@ class NetworkGradients:
     def trace(self, x: Any, labels: Any) -> RecordGraph:
         """Trace the loss of one record of the shape and type of these rows; none is read."""
         x, labels = pytree.tree_map_only(Tensor, lambda each: each[:1], (x, labels))
-        record = trace_record(self.model, self.loss, x, labels, self.autocast)
-        self._take(record)
+        with tracing():
+            record = trace_record(self.model, self.loss, x, labels, self.autocast)
+            self._take(record)
         return record
 
     def _take(self, record: RecordGraph) -> None:
@@ -237,7 +238,7 @@ def _graph_of(
 ) -> BatchGraph:
     """The checked graph of a batch."""
     device = next(iter(record.parameters.values())).device
-    key = record.digest, str(device), trained, autocast
+    key = record.digest, str(device), tuple(record.parameters), trained, autocast
     if key not in _graphs:
         graph = BatchGraph(record, trained)
         if not graph.unreached():

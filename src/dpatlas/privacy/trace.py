@@ -12,10 +12,13 @@ import contextlib
 import functools
 import gc
 import hashlib
+import logging
 import math
 import operator
 import random
 import re
+import threading
+import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,6 +51,7 @@ from dpatlas.privacy.data import overlap, tensors_of
 from dpatlas.privacy.digest import numbers_of
 
 aten = torch.ops.aten
+_LOCK = threading.RLock()
 # A checkpoint goes on with another device.
 _DEVICE = re.compile(r"device\(type='\w+'(, index=\d+)?\)")
 # What random numbers of a record are drawn from.
@@ -58,6 +62,13 @@ _IN_PARTS = (
     *(aten.multi_margin_loss, aten.multilabel_margin_loss_forward, aten.soft_margin_loss),
     *(aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d),
     *(aten._upsample_nearest_exact3d, aten.max_unpool2d, aten.max_unpool3d, aten.renorm),
+)
+# Operations of numbers of one type, which fake tensors do not check.
+_PRODUCTS = aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default
+# Operations that give memory as it is found, which may hold numbers of other records.
+_UNFILLED = (
+    *(aten.empty.memory_format, aten.empty_like.default, aten.empty_strided.default),
+    *(aten.empty_permuted.default, aten.new_empty.default, aten.new_empty_strided.default),
 )
 # Whose operations are torch's own, with batching rules that meet no other record.
 _OPERATIONS = ("aten", "prims", "torchvision")
@@ -154,6 +165,19 @@ class RecordGraph:
                 self.buffers[name].copy_(value)
 
 
+@contextlib.contextmanager
+def tracing() -> Iterator[None]:
+    """While a graph is made: one thread at a time, as functions of torch are replaced for all."""
+    # Of errors, which are told in a line.
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    with _LOCK:
+        before, log.disabled = log.disabled, True
+        try:
+            yield
+        finally:
+            log.disabled = before
+
+
 def called(model: Callable[..., Any], x: Any) -> Any:
     """model(x), model(*x) of a tuple or model(**x) of a dict."""
     if isinstance(x, dict):
@@ -200,10 +224,11 @@ def trace_record(
                 record = goals = goal = output = None
             found = buffers_now()
             _refuse_new_attributes(model, before, watch)
-        if not isinstance(value, Tensor) or (one_number and value.numel() != 1):
-            what = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        given = isinstance(value, Tensor)
+        if not given or (one_number and not (value.numel() == 1 and value.is_floating_point())):
+            kind = f"{value.dtype} of shape {tuple(value.shape)}" if given else type(value).__name__
             allowed = "one value a record (reduction='none', then a mean over its own values)"
-            raise InputError("loss", f"a result of shape {what} for one record", allowed)
+            raise InputError("loss", f"{kind} for one record", allowed)
         return [value.reshape(()) if one_number else value, *(found[name] for name in buffers)]
 
     where, drawn = _Where(model), _python_draws()
@@ -246,6 +271,7 @@ def trace_record(
     _without_copies(nodes)
     _fused(nodes, own[: len(parameters)])
     _within_size(nodes)
+    _filled(nodes)
     draws = _with_draws(nodes)
     moved_by_records = reached(
         nodes, [*of_record, *nodes.find_nodes(op="placeholder")[len(holders) :]]
@@ -270,6 +296,7 @@ def trace_record(
     graph.recompile()
     told = [
         _DEVICE.sub("", graph.code),
+        *([_DEVICE.sub("", updates.code)] if updates else []),
         *(f"{each.dtype} {tuple(each.shape)}" for each in (*state, *leaves)),
     ]
     digest = hashlib.sha256("\n".join(told).encode())
@@ -305,7 +332,7 @@ def outputs_alone(model: nn.Module, x: Any) -> Callable[[Any], Tensor]:
 def _of_each(graph: RecordGraph) -> Callable[..., Tensor]:
     """A function that gives what the graph gives of each of many records' tensors, one by one."""
     state, leaves = graph.state(), len(graph.leaves)
-    each = vmap(graph.loss.forward, in_dims=(*[None] * len(state), *[0] * leaves))
+    each = vmap(OfRecord(graph.loss).run, in_dims=(*[None] * len(state), *[0] * leaves))
 
     def outputs(*data: Any) -> Tensor:
         found: Tensor = each(*state, *(leaf.unsqueeze(1) for leaf in pytree.tree_leaves(data)))
@@ -370,6 +397,28 @@ def part_of(graph: GraphModule, outputs: Sequence[Node], inputs: int) -> GraphMo
     for holder in part.find_nodes(op="placeholder")[inputs:]:
         part.erase_node(holder)
     return GraphModule(graph, part)
+
+
+class OfRecord(Interpreter):
+    """Runs a record's graph under vmap."""
+
+    def __init__(self, graph: GraphModule):
+        super().__init__(graph)
+        # Errors of one line.
+        self.extra_traceback = False
+
+    def run_node(self, node: Node) -> Any:
+        """As torch does, but for look-ups in a table of the record, or in its copy of one.
+
+        torch's rule reads and moves the next record's table at an index beyond the end of one.
+        """
+        if node.target is not aten.embedding.default:
+            return super().run_node(node)
+        table, indices, *rest = self.fetch_args_kwargs_from_env(node)[0]
+        rows = table.index_select(0, indices.flatten()).view(*indices.shape, -1)
+        if not rest or rest[0] < 0:
+            return rows
+        return torch.where((indices == rest[0]).unsqueeze(-1), rows.detach(), rows)
 
 
 class _Watch(TorchFunctionMode):
@@ -535,7 +584,7 @@ def _in_gradient() -> bool:
 
 def _inner_gradient(*args: Any, **kwargs: Any) -> Any:
     """torch.autograd.grad, as torch.func.grad calls it."""
-    if not _in_gradient():
+    if not (_in_gradient() or any(f.name == "_autograd_grad" for f in traceback.extract_stack())):
         raise InputError("", "torch.autograd.grad in the forward pass", _INNER_GRADIENT)
     return torch.autograd.grad(*args, **kwargs)
 
@@ -676,6 +725,9 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
     torch._C._set_mkldnn_enabled(False)
     checks = torch.distributions.Distribution._validate_args
     torch.distributions.Distribution.set_default_validate_args(False)
+    # Whether a mask is causal is read from its values, for speed alone.
+    layers = torch.nn.modules.transformer
+    causal, layers._detect_is_causal_mask = layers._detect_is_causal_mask, _is_said_causal
     # Packages that look at values of a mask, to skip it, do not where a graph is made.
     compiling, torch.compiler._is_compiling_flag = torch.compiler._is_compiling_flag, True
     try:
@@ -687,11 +739,16 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
             yield
     finally:
         torch.compiler._is_compiling_flag = compiling
+        layers._detect_is_causal_mask = causal
         torch.distributions.Distribution.set_default_validate_args(checks)
         torch._C._set_mkldnn_enabled(dnn)
         torch.backends.mha.set_fastpath_enabled(fast)
         torch.Tensor.register_hook = hook  # type: ignore[method-assign]
         torch.autograd.Function.apply = apply
+
+
+def _is_said_causal(mask: Any, is_causal: bool | None = None, size: Any = None) -> bool:
+    return is_causal is True
 
 
 def _refusal(where: str, error: Exception) -> InputError:
@@ -735,10 +792,11 @@ def _refuse_layers(model: nn.Module) -> None:
             if value.is_complex() and isinstance(value, nn.Parameter):
                 allowed = "its real and imaginary parts, joined by torch.view_as_complex"
                 raise InputError(where, f"{key}, a complex parameter", allowed)
-        if any(value._backward_hooks for value in layer.parameters(False)):
+        hooks = (
+            v._backward_hooks or v._post_accumulate_grad_hooks for v in layer.parameters(False)
+        )
+        if any(hooks):
             raise InputError(where, "a hook on a gradient", "gradients as torch computes them")
-        if isinstance(layer, nn.Embedding) and (layer.max_norm or layer.scale_grad_by_freq):
-            raise InputError(where, "max_norm or scale_grad_by_freq", "neither")
 
 
 def _drop_writes(graph: Graph, own: dict[Node, str], parameters: Sequence[str]) -> None:
@@ -783,6 +841,16 @@ def _refuse_operations(graph: Graph) -> None:
         if not isinstance(node.target, torch._ops.OpOverload) or space not in _OPERATIONS:
             found = f"{node.target}, an operation whose code runs at each step and sees the batch"
             raise InputError(where_of(node), found, "operations of torch alone")
+        if node.target in _PRODUCTS:
+            kinds = dict.fromkeys(f"{each.meta['val'].dtype}" for each in node.all_input_nodes)
+            if len(kinds) > 1:
+                allowed = "numbers of one type, such as x.float()"
+                raise InputError(where_of(node), f"a product of {' and '.join(kinds)}", allowed)
+        if node.target is aten.embedding.default:
+            if any(node.args[3:4]):
+                raise InputError(where_of(node), "scale_grad_by_freq", "gradients of the loss")
+            # Not sparse gradients.
+            node.args = node.args[:3]
 
 
 def _drop_detached(graph: GraphModule) -> None:
@@ -927,6 +995,16 @@ def _within_size(graph: Graph) -> None:
                 node.args = (*node.args[:first], dim, start, size, *node.args[first + 3 :])
 
 
+def _filled(graph: Graph) -> None:
+    """Write zeros in place of numbers that nobody has written."""
+    for node in list(graph.nodes):
+        if node.target in _UNFILLED:
+            value = node.meta["val"]
+            kind = {"dtype": value.dtype, "device": value.device}
+            with graph.inserting_before(node):
+                _put(graph, node, graph.call_function(aten.full.default, ([*value.shape], 0), kind))
+
+
 def _constants(
     graph: GraphModule, model: nn.Module, loss: Any, state: Sequence[tuple[str, Tensor]]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -954,6 +1032,8 @@ def _constants(
             _put(graph.graph, node, holder_of[id(tensor)])
             continue
         name = names.get(id(tensor), key.lstrip("_"))
+        if origins.get(name, tensor) is not tensor:
+            name += key
         for other, value in state:
             if overlap(tensor, value):
                 found_here = f"a view of {other}, made before the forward pass"

@@ -62,7 +62,7 @@ from dpatlas.privacy.processes import Processes
 from dpatlas.privacy.saved import are_trained, mark_trained, marks_of, remember_values, save_model
 from dpatlas.privacy.sums import ClippedSum, NoisySum, added
 from dpatlas.privacy.to_device import to_device
-from dpatlas.privacy.trace import RecordGraph, trace_record, trace_views
+from dpatlas.privacy.trace import RecordGraph, trace_record, trace_views, tracing
 from dpatlas.privacy.units import OneRecord, PersonsWithRecords, row_count
 
 OnUpdate = Callable[[int, dict[str, Tensor]], None]
@@ -220,7 +220,7 @@ class PrivateTraining:
         if ema_decay is not None:
             real(ge=0, lt=1).check("ema_decay", ema_decay)
             self.ema = {name: value.detach().clone() for name, value in model.named_parameters()}
-        with torch.inference_mode(False), without_autocast(self.device):
+        with tracing(), torch.inference_mode(False), without_autocast(self.device):
             self._trace()
             self._enter_phases()
 
@@ -538,6 +538,8 @@ class PrivateTraining:
         if adaptive:
             batch, first = phase.sampler.expected_batch, phase.max_grad_norm
             self._max_grad_norm = adaptive.after(bound, count, batch, first)
+        if self.record is not None:
+            self.record.update_buffers()
         self._update(optimizer, noisy.divided(phase.sampler.expected_batch))
         mark_trained(self._marks)
         self._average()
@@ -808,6 +810,10 @@ class PrivateTraining:
             x = self._trace_views(x)
         closed = closed_form(self.model, self.loss) and self.augmentation is None
         closed &= self.units.persons is None
+        if closed:
+            weight = next(iter(self._own.values()))
+            kind = weight.shape[1:], weight.dtype
+            closed = isinstance(x, Tensor) and (x.shape[1:], x.dtype) == kind
         if closed and all(isinstance(_clipping_of(phase), str) for phase in self.phases):
             outputs = next(iter(self._own.values())).shape[0]
         else:
@@ -872,8 +878,6 @@ class PrivateTraining:
         drawn = None
         if not isinstance(phase.sampler, FullBatch):
             drawn = phase.sampler.batch_indices(self.noise, self.repetition, step)
-        if self.record is not None:
-            self.record.update_buffers()
         limit = phase.max_physical_batch
         if limit and self.processes is not None:
             limit *= self.processes.count
