@@ -154,7 +154,7 @@ def _numbers(where: str, cells: Cells) -> np.ndarray:
     numbers = np.array(
         [np.nan if isinstance(number_in(cell), str) else float(cell) for cell in cells]
     )
-    for row in np.flatnonzero(np.isnan(numbers)):
+    for row in np.flatnonzero(np.isnan(numbers)).tolist():
         allowed = "a number, or one of missing_marks"
         raise InputError(where, f"{cells[row]!r} in row {row + 1}", allowed)
     return numbers
