@@ -240,6 +240,8 @@ def test_what_cannot_be_watched_is_refused():
     data = TensorDataset(torch.zeros(4, 2), torch.zeros(4))
     with pytest.raises(InputError, match="canary: found parts of shape"):
         plant(run, data, (torch.zeros(3), torch.tensor(1)))
+    with pytest.raises(InputError, match="records and canary: found dict"):
+        plant(run, [{"x": 1}, {"x": 2}], {"x": 3})
     plant(run, data, (torch.zeros(2), torch.tensor(1)))
     with pytest.raises(InputError, match="optimizer: found SimpleNamespace"):
         watch_opacus(run, SimpleNamespace())

@@ -218,6 +218,7 @@ def test_what_a_file_or_its_block_does_not_allow_is_named_in_one_line(tmp_path, 
         ("age,age\n1,2\n", "a name twice"),
         ("age,outcome\n1\n", "1 cells in row 1; allowed: 2"),
         ("age,sex,outcome\n", "no row"),
+        ("age,sex,outcome\n5_0,f,ill\n", "column age: found '5_0' in row 1"),
     ],
 )
 def test_a_csv_file_that_is_no_table_is_refused(tmp_path, rows, said):

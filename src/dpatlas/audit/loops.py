@@ -86,6 +86,10 @@ class _Planted:
         self.blank = set(np.array(places)[~run.counted].tolist())
         for number, canary in zip(places, canaries, strict=True):
             item = records[number]
+            for each in (canary, item):
+                if not isinstance(each, tuple | list):
+                    allowed = "an array, or items such as (input, label)"
+                    raise InputError("records and canary", type(each).__name__, allowed)
             shapes, of_item = ([*map(np.shape, each)] for each in (canary, item))
             if shapes != of_item:
                 raise InputError("canary", f"parts of shape {shapes}", f"{of_item}, as of a record")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dpatlas.base.guard import number_in
 from dpatlas.base.progress import say
 from dpatlas.errors import InputError
 from dpatlas.train.settings import ColumnSettings, TableSettings
@@ -150,13 +151,10 @@ def _places(where: str, cells: Cells, names: Sequence[int | str]) -> np.ndarray:
 
 def _numbers(where: str, cells: Cells) -> np.ndarray:
     """The cells as numbers, (n,) float64, of which infinite ones are some."""
-    numbers = np.empty(len(cells))
-    for row, cell in enumerate(cells):
-        try:
-            numbers[row] = float(cell)
-        except ValueError:
-            numbers[row] = np.nan
-        if np.isnan(numbers[row]):
-            allowed = "a number, or one of missing_marks"
-            raise InputError(where, f"{cell!r} in row {row + 1}", allowed)
+    numbers = np.array(
+        [np.nan if isinstance(number_in(cell), str) else float(cell) for cell in cells]
+    )
+    for row in np.flatnonzero(np.isnan(numbers)).tolist():
+        allowed = "a number, or one of missing_marks"
+        raise InputError(where, f"{cells[row]!r} in row {row + 1}", allowed)
     return numbers
