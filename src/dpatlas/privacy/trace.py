@@ -32,6 +32,7 @@ import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 from torch._decomp import get_decompositions
+from torch._functorch.eager_transforms import _autograd_grad
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -584,7 +585,8 @@ def _in_gradient() -> bool:
 
 def _inner_gradient(*args: Any, **kwargs: Any) -> Any:
     """torch.autograd.grad, as torch.func.grad calls it."""
-    if not (_in_gradient() or any(f.name == "_autograd_grad" for f in traceback.extract_stack())):
+    callers = (frame.f_code for frame, _ in traceback.walk_stack(None))
+    if not (_in_gradient() or any(code is _autograd_grad.__code__ for code in callers)):
         raise InputError("", "torch.autograd.grad in the forward pass", _INNER_GRADIENT)
     return torch.autograd.grad(*args, **kwargs)
 
