@@ -58,7 +58,8 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     else:
         value = parsed(text, str(path))
     if not isinstance(value, dict):
-        raise InputError(str(path), type(value).__name__, "a YAML file with keys")
+        found = "nothing" if value is None else type(value).__name__
+        raise InputError(str(path), found, "a YAML file with keys")
     return value
 
 
