@@ -118,6 +118,11 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(scans, what):
     assert "leads out of the folder" in refused(scans)
 
 
+def test_a_link_to_itself_is_no_image(scans):
+    (scans / "ill/link.png").symlink_to("link.png")
+    assert "ill/link.png: found a file that is no image" in refused(scans)
+
+
 @pytest.mark.parametrize("name", ["nowhere", "file.zip"])
 def test_a_path_with_nothing_to_read_is_named(tmp_path, name):
     (tmp_path / "file.zip").touch()

@@ -9,6 +9,7 @@ from PIL import Image
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from dpatlas.base.schema import validated
+from dpatlas.base.yaml_files import read_yaml
 from dpatlas.commands.train import main
 from dpatlas.errors import InputError
 from dpatlas.privacy.saved import load_model
@@ -196,6 +197,15 @@ BAD = [
     ({"table": columns(age={"missing": 5})}, "range or categories or words: found none"),
     ({"table": columns(sex={"categories": ["f", "m"], "missing": "x"})}, "missing: found 'x'"),
     ({"table": columns(sex={"categories": ["f"]})}, "columns.sex.categories: found ['f']"),
+    ({"table": {**TABLE, "classes": [1, "1"]}}, "table.classes: found [1, '1']"),
+    (
+        {"table": columns(note={"words": 8, "missing": float("nan")})},
+        "columns.note.missing: found nan",
+    ),
+    (
+        {"optimizer": "NAdam", "optimizer_settings": {"eps": float("inf")}},
+        "optimizer_settings: found {'eps': inf}",
+    ),
     ({"table": columns(sex=AGE)}, "column sex: found 'f' in row 1; allowed: a number"),
     ({"data": "data/", "test": None, "table": None, "images": IMAGES}, "data: found "),
     (
@@ -219,6 +229,8 @@ def test_what_a_file_or_its_block_does_not_allow_is_named_in_one_line(tmp_path, 
         ("age,outcome\n1\n", "1 cells in row 1; allowed: 2"),
         ("age,sex,outcome\n", "no row"),
         ("age,sex,outcome\n5_0,f,ill\n", "column age: found '5_0' in row 1"),
+        # Read as one cell, the open quote would swallow the rows below it.
+        ('age,outcome,sex\n5,ill,"f\n6,ill,m\n', "unexpected end of data"),
     ],
 )
 def test_a_csv_file_that_is_no_table_is_refused(tmp_path, rows, said):
@@ -247,11 +259,21 @@ def test_init_writes_settings_whose_values_are_left_to_declare(tmp_path, capsys)
     assert main([str(path), "--output", str(tmp_path / "out")]) == 0
 
 
-def test_init_of_a_folder_names_its_classes(tmp_path):
+def test_init_writes_names_beyond_16_bits_as_yaml_reads_them(tmp_path):
+    (tmp_path / "\U0001f600.csv").write_text("\U0001f600,y\n1,2\n")
+    assert main(["--init", str(tmp_path / "\U0001f600.csv")]) == 0
+    settings = read_yaml(tmp_path / "\U0001f600.yaml")
+    assert settings["data"] == "\U0001f600.csv" and "\U0001f600" in settings["table"]["columns"]
+
+
+def test_init_of_a_folder_names_its_classes(tmp_path, monkeypatch):
     save_pictures(tmp_path / "pictures", train=2, test=2)
-    assert main(["--init", str(tmp_path / "pictures")]) == 0
+    (tmp_path / "pictures/train/.hidden").mkdir()
+    monkeypatch.chdir(tmp_path / "pictures")
+    assert main(["--init", "."]) == 0
     path = tmp_path / "pictures.yaml"
     text = path.read_text()
+    assert 'data: "pictures/"' in text
     assert 'classes: ["dark", "light"]' in text and "test:" not in text
     path.write_text(text.replace("100", "2").replace("epochs: 10", "steps: 1"))
     assert main([str(path), "--output", str(tmp_path / "out")]) == 0

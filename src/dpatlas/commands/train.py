@@ -5,6 +5,7 @@ import dpatlas.base.single_thread  # noqa: F401  # isort: skip  (before numpy an
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,8 @@ epochs: 10
 max_grad_norm: 1.0
 lr: 0.5  # chosen by comparing on other records; that costs privacy on these
 """
+# YAML has no pairs of surrogates, by which JSON writes what is beyond 16 bits.
+_quoted = partial(json.dumps, ensure_ascii=False)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -198,27 +201,33 @@ def _init(data: Path) -> Path:
     Of the records only names are taken: of columns or classes, and whether the first row has a
     number in a column. InputError for settings that are there already.
     """
-    path = data.absolute().with_suffix(".yaml")
+    data = data.absolute()
+    path = data.with_suffix(".yaml")
     if path.exists():
         raise InputError(str(path), "a file", "--init where no settings are written yet")
     if data.is_dir():
-        parts = sorted(each.name for each in data.iterdir() if each.is_dir())
-        inner = data / "train" if "train" in parts else data
-        classes = sorted(each.name for each in inner.iterdir() if each.is_dir())
-        lines = [FOLDER.format(data=json.dumps(f"{data.name}/"), classes=json.dumps(classes))]
+        parts = _folders(data)
+        classes = _folders(data / "train") if "train" in parts else parts
+        lines = [FOLDER.format(data=_quoted(f"{data.name}/"), classes=_quoted(classes))]
         if "test" not in parts:
             lines.append(TEST)
     else:
         from dpatlas.train.files import read_cells
 
         *inputs, target = read_cells("--init", data).items()
-        lines = [f"data: {json.dumps(data.name)}\n{TEST}", TABLE.format(json.dumps(target[0]))]
+        lines = [f"data: {_quoted(data.name)}\n{TEST}", TABLE.format(_quoted(target[0]))]
         for name, cells in inputs:
             kind = "range: [LOW, HIGH]" if is_number(cells[0]) else "categories: [FIRST, SECOND]"
-            lines.append(f"    {json.dumps(name)}: {{{kind}}}\n")
+            lines.append(f"    {_quoted(name)}: {{{kind}}}\n")
         lines.append("model: linear  # or mlp, or FILE.py:FUNCTION, which returns your network\n")
     write_atomic(path, "".join([*lines, REST]))
     return path
+
+
+def _folders(folder: Path) -> list[str]:
+    """Names of the sub-folders, without hidden ones, which `dpatlas.data.own` ignores."""
+    folders = (each.name for each in folder.iterdir() if each.is_dir())
+    return sorted(name for name in folders if not name.startswith("."))
 
 
 def _parser() -> ArgumentParser:

@@ -14,6 +14,7 @@ import io
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import realpath
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,8 @@ def _entries(folder: Path, root: Path) -> list[Path]:
         if not entry.name.startswith(".") and entry.name not in LITTER
     ]
     for entry in entries:
-        if entry.is_symlink() and not entry.resolve().is_relative_to(root.resolve()):
+        # By realpath, which does not raise for a link to itself.
+        if entry.is_symlink() and not Path(realpath(entry)).is_relative_to(realpath(root)):
             allowed = f"files in {root}, or links to such"
             raise InputError(str(entry), "a link that leads out of the folder", allowed)
     return entries

@@ -63,7 +63,9 @@ def _read_csv(key: str, path: Path) -> dict[str, Cells]:
     allowed = "a CSV file in UTF-8 with commas and a first line of different names"
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(stream) if row]
+            rows = [
+                [cell.strip() for cell in row] for row in csv.reader(stream, strict=True) if row
+            ]
     except (OSError, ValueError, csv.Error) as error:
         found = f"{path}: {getattr(error, 'strerror', None) or error}"
         raise InputError(key, found, allowed) from None

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from dpatlas.base.canonical import canonical_json
 from dpatlas.base.facts import OwnSet
 from dpatlas.base.fields import (
     Bounded,
@@ -23,6 +24,7 @@ from dpatlas.base.fields import (
     optional,
     setting,
 )
+from dpatlas.base.guard import real
 from dpatlas.base.networks import NETWORKS
 from dpatlas.base.own_data import definition
 from dpatlas.errors import InputError
@@ -68,7 +70,19 @@ Range = Annotated[
 ]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
-Classes = Annotated[Once[ClassName], setting("Public names, in order.", min_length=2)]
+
+def _texts_once(names: list[int | str]) -> list[int | str]:
+    """1 and "1" are one text of a cell."""
+    if len(set(map(str, names))) < len(names):
+        raise ValueError("an entry twice")
+    return names
+
+
+Classes = Annotated[
+    Once[ClassName],
+    AfterValidator(_texts_once),
+    setting("Public names, in order.", min_length=2),
+]
 
 
 class ColumnSettings(Model):
@@ -98,6 +112,8 @@ class ColumnSettings(Model):
     def _one_kind(self) -> "ColumnSettings":
         _just_one({name: getattr(self, name) for name in ("range", "categories", "words")})
         filler, allowed = self.missing, list(map(str, self.categories or ()))
+        if not isinstance(filler, str | None):
+            real().check("missing", filler)
         if self.range:
             low, high = self.range
             if low >= high:
@@ -373,6 +389,11 @@ class TrainSettings(Model):
             if key in self.optimizer_settings:
                 allowed = f"none: {key} is a setting of its own"
                 raise InputError(f"optimizer_settings.{key}", self.optimizer_settings[key], allowed)
+        try:
+            canonical_json(self.optimizer_settings)
+        except (TypeError, ValueError):
+            allowed = "finite numbers, texts, true or false, and lists of them"
+            raise InputError("optimizer_settings", self.optimizer_settings, allowed) from None
         self._check_files()
         if self.canaries:
             self._check_canaries()
