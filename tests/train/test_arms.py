@@ -56,6 +56,9 @@ def test_the_ledger_of_a_later_training_on_the_same_records_says_that_arms_ran(t
     assert run(write(tmp_path, lr=0.25)) == 0
     assert WARNING in capsys.readouterr().err
     assert any(WARNING in each for each in record_in(tmp_path / "trained")["ledger"]["warnings"])
+    # Canaries beside them do not make them other records.
+    assert run(write(tmp_path, canaries={"number": 10})) == 0
+    assert WARNING in capsys.readouterr().err
     other = write(tmp_path / "other", data="mine.npz", batch=4)
     assert run(other) == 0
     warnings = record_in(tmp_path / "other" / "trained")["ledger"]["warnings"]

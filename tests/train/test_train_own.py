@@ -348,6 +348,11 @@ def test_a_record_of_another_version_in_the_folder_is_told_and_left_alone(tmp_pa
     assert run(write(tmp_path)) == 0
     assert f"{other}: found text that is not JSON" in capsys.readouterr().err
     assert other.read_text() == "{"
+    # Of the same settings: to train again would be another release.
+    (mine,) = other.parents[1].glob("mine-*/record.json")
+    mine.write_text("{")
+    with pytest.raises(InputError, match="text that is not JSON"):
+        run(tmp_path / "mine.yaml")
 
 
 @pytest.mark.slow
@@ -418,6 +423,7 @@ FULL = {"sampler": "full-batch", "batch": 40, "test": None}
 BAD = [
     ({"noise_multiplier": None}, "epsilon or noise_multiplier: found none"),
     ({"test": "mine.py:records"}, "test: found the records of data"),
+    ({"test": "mine.py:records", "canaries": {"number": 4}}, "test: found the records of data"),
     (selecting(**PRIVATE), "test: found the records of select.validation; allowed: public records"),
     ({"test": "mine.py:of_other_width"}, "test: found RuntimeError"),
     ({"test": "mine.py:none_held_out"}, "test: data: found 0 records"),

@@ -94,6 +94,8 @@ class Inputs:
         data = self._prepared("train") if prepared else self._records("data", settings.data)
         assert data is not None
         self.train = data
+        # Of the private records, without canaries.
+        self.digest = data.digest
         self.test = self._held_out("test", settings.test)
         chosen = settings.select
         self.validation = None
@@ -104,6 +106,8 @@ class Inputs:
         self.loss = NAMED_LOSSES.get(settings.loss) or self._function("loss", settings.loss)
         named = settings.model in NETWORK_NAMES
         self._make = None if named else self._function("model", settings.model)
+        # Canaries would make other records of the same ones.
+        self._check_parts()
         self.canaries: Canaries | None = None
         if settings.canaries:
             self._add_canaries(settings.canaries.number)
@@ -111,7 +115,6 @@ class Inputs:
         self._right = self._function("select.right", right) if right else None
         if chosen:
             self._check_scores(chosen)
-        self._check_parts()
         network = self._fresh_network()
         # Refuse test and validation records that network, loss or score do not take.
         if self.validation is not None:

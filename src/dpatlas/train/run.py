@@ -18,6 +18,7 @@ from dpatlas.base.schema import check_shape, validated
 from dpatlas.base.seeds import Noise
 from dpatlas.base.specs import Spec
 from dpatlas.data import own
+from dpatlas.data.bounded import readable
 from dpatlas.data.definitions import scale
 from dpatlas.data.prepare import prepare
 from dpatlas.data.prepared import MANIFEST, Prepared, load
@@ -99,7 +100,7 @@ def train(
     with numerics(device):
         training = TrainingBySettings(Inputs(settings, base, prepared), SCORES)
     spec = Spec.of({"key": "train", "kind": "settings_file", **training.identity}, name)
-    folder, mine = output / spec.id, spec.fields["records"]["data"]
+    folder, mine = output / spec.id, training.inputs.digest
     if arms:
         with numerics(device):
             rows = training.arms(Noise(spec.digest, settings.noise_source), device)
@@ -116,8 +117,12 @@ def train(
                 # With new noise it would be a second release of the same records.
                 say(f"{record['id']}: trained before; its record follows, nothing is trained again")
                 return record
+        if (torn := folder / "record.json").exists():
+            # Of these settings, too: refused, and not trained again.
+            read_record(torn)
+        same = {mine, spec.fields["records"]["data"]} - {None}
         for record in earlier:
-            if mine is not None and record["spec"].get("records", {}).get("data") == mine:
+            if record["spec"].get("records", {}).get("data") in same:
                 say(
                     f"{record['id']} in this folder was trained on the same records with other "
                     "settings: their epsilons add up (dpatlas epsilon adds ledgers)"
@@ -149,13 +154,18 @@ def _prepared_set(data: str, base: Path, output: Path, **sources: Any) -> Prepar
 
     sources: `data_root` and `allow_download` of `dpatlas.data.prepare.prepare`.
     """
+    from filelock import FileLock
+
     if data not in SPLITS:
         return load((base / data).parent)
     split = {"classes": list(find(data).classes), **SPLITS[data]}
     code = code_digest("dpatlas.data.prepare", module_of(data))
     folder = output / "data" / f"{data}-{sha256(canonical_json([split, code]))[:8]}"
-    if not (folder / MANIFEST).is_file():
-        prepare(data, split, folder, **sources)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Several trainings may start at once: the others wait.
+    with FileLock(f"{folder}.lock"):
+        if not (folder / MANIFEST).is_file():
+            prepare(data, split, folder, **sources)
     return load(folder)
 
 
@@ -164,7 +174,8 @@ def _images_in(folder: Path, images: OwnSet) -> Prepared:
     data_set, source = own.define("images", images.whole()), own.locate(str(folder))
     if source is None:
         raise InputError("data", f"{folder}: no folder", "one with a sub-folder for each class")
-    found = own.read(source, data_set, data_set.classes)
+    with readable(source.path):
+        found = own.read(source, data_set, data_set.classes)
     none = np.zeros((0, np.prod(data_set.image_shape)), np.uint8), np.zeros(0, np.int64)
     parts: dict[str, np.ndarray] = {}
     for part in ("train", "add", "test", "validation"):
