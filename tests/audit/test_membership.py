@@ -140,7 +140,16 @@ def test_the_command_attacks_the_scores_of_a_file(tmp_path, result_of, refusal_o
         assert line in refusal_of(main, *words, *more)
     assert "--delta: found missing" in refusal_of(main, "--scores", path)
     assert "--epsilon: found it here" in refusal_of(main, "--epsilon", "1")
-    for content, found in ((b"text", "scores.npz: found"), (None, "scores.npz: found members is")):
+    whole = path.read_bytes()
+    patched = bytearray(whole)
+    patched[whole.rfind(b"PK\1\2") + 8] |= 32  # a flag of the directory: compressed patched data
+    swapped = whole.replace(b"(9, 400)", b"(5, 400)", 1)  # a header that names fewer rows
+    for content, found in (
+        (b"text", "scores.npz: found a damaged file"),
+        (bytes(patched), "scores.npz: found a damaged file"),
+        (swapped, "scores.npz: found a damaged file"),
+        (None, "scores.npz: found no members"),
+    ):
         if content:
             path.write_bytes(content)
         else:

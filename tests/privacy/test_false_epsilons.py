@@ -12,7 +12,7 @@ from torch import nn
 
 from dpatlas.accounting.clip_bounds import AdaptiveClip
 from dpatlas.accounting.guarantees import Phase, calibrate, composition, guarantee
-from dpatlas.accounting.samplers import Cyclic, FullBatch, Poisson, Shuffled
+from dpatlas.accounting.samplers import Cyclic, FixedSize, FullBatch, Poisson, Shuffled
 from dpatlas.accounting.schedules import StepDecay
 from dpatlas.base.seeds import Noise
 from dpatlas.errors import InputError
@@ -239,8 +239,11 @@ def test_a_sampler_of_one_s_own_states_by_which_it_is_accounted():
     class Inherited(Stated):
         pass
 
+    class Renamed(FixedSize):
+        name = accounted_as = Shuffled.name
+
     for made in (phase, lambda sampler: Phase(sampler, 1.0, 1)):
-        for sampler in (First(N, 6), Inherited(N, 6), None, "poisson"):
+        for sampler in (First(N, 6), Inherited(N, 6), Renamed(N, 6), None, "poisson"):
             with pytest.raises(InputError, match="sampler: found"):
                 made(sampler)
         assert made(Stated(N, 6)).sampler.name == "poisson"

@@ -262,6 +262,7 @@ def test_selecting_costs_less_with_more_noise_and_more_with_more_trials(name):
         phases = [Phase(FullBatch(1000), noise, 40)]
         return selected_guarantee(phases, trials_law(name, mean), DELTA, "add_remove").training
 
+    assert epsilon(1e-80, 10.0) == math.inf
     by_noise = [epsilon(noise, 10.0) for noise in (0.0, 1e-9, 8.0, 10.0, 50.0, 1e7)]
     by_mean = [epsilon(10.0, mean) for mean in (1.5, 3.0, 10.0, 100.0)]
     assert by_noise == sorted(by_noise, reverse=True) and len(set(by_noise[1:])) == 5
@@ -287,6 +288,7 @@ def test_samplers_with_renyi_divergences_under_replace_one_are_taken(sampler):
         (lambda: of_pair(FixedSize(50, 7), "add_remove"), "relation"),
         (lambda: trials_law("grid", 5.0), "name: found 'grid'"),
         (lambda: trials_law("geometric", 1.0), "expected number of trials: found 1"),
+        (lambda: trials_law("geometric", 1 + 1e-13), "expected number of trials: found 1.0"),
         (lambda: trials_law("logarithmic", math.inf), "expected number of trials: found inf"),
         (lambda: trials_law("poisson", 0.5), "expected number of trials: found 0.5"),
         (lambda: TruncatedNegativeBinomial(-1.0, 0.5), "eta: found -1"),

@@ -136,6 +136,8 @@ def test_many_levels_of_noise_are_accounted_as_few_that_are_no_larger():
     run.run()
     mechanism = run.ledger(accountant="rdp")["mechanism"]
     assert "noise by a schedule of 100 levels, accounted as 24 lower ones, on" in mechanism
+    vanishing = phase(FullBatch(N), steps=310, noise_schedule=StepDecay(1, 0.1))
+    assert guarantee([vanishing], 1e-5, "add_remove").epsilon == math.inf
 
 
 def test_the_noise_added_at_a_step_is_that_of_the_schedule():

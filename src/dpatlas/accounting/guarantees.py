@@ -263,7 +263,7 @@ def renyi_curve(phases: Sequence[Phase], relation: str) -> np.ndarray:
             found = f"{' with '.join(pair)}, whose Renyi divergences nobody has bounded"
             raise InputError("sampler and relation", found, ", ".join(covered))
     orders, mechanisms = np.array(RDP_ORDERS, dtype=float), mechanisms_of(phases)
-    if not all(mechanism.noise_multiplier for mechanism in mechanisms):
+    if any(mechanism.noise_multiplier < LEAST_ACCOUNTED_NOISE for mechanism in mechanisms):
         return np.full(len(orders), math.inf)
     return rdp_curve(mechanisms, relation, orders) + np.zeros(len(orders))
 

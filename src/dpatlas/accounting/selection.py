@@ -77,9 +77,10 @@ class TruncatedNegativeBinomial:
         from scipy.optimize import brentq
 
         ETA.check("eta", eta)
-        most = -math.log(LEAST_GAMMA)
-        real(gt=1, lt=_mean(eta, most)).check("expected number of trials", mean)
-        root = brentq(lambda x: math.log(_mean(eta, x) / mean), 1e-12, most, xtol=1e-14)
+        least, most = 1e-12, -math.log(LEAST_GAMMA)
+        allowed = real(gt=max(1.0, _mean(eta, least)), lt=_mean(eta, most))
+        allowed.check("expected number of trials", mean)
+        root = brentq(lambda x: math.log(_mean(eta, x) / mean), least, most, xtol=1e-14)
         return cls(eta, math.exp(-root))
 
     @property

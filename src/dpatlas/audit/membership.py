@@ -15,7 +15,6 @@ rates of the model are binomial, and their intervals exact, where each record is
 of its own and the model leaks nothing; what dependence a leak causes, they do not cover.
 """
 
-import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from scipy import stats
 from dpatlas.accounting.audit_statistics import LEVEL, LowerBound, one_run_lower_bound
 from dpatlas.accounting.error_rates import SCORE
 from dpatlas.accounting.gaussian_dp import gaussian_epsilon
+from dpatlas.base.arrays import read_arrays
 from dpatlas.base.guard import checked, one_of, real
 from dpatlas.errors import InputError
 
@@ -129,10 +129,11 @@ class MembershipReport:
 def read_scores(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The arrays `log_odds` and `members` of an npz file; InputError for another file."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return arrays["log_odds"], arrays["members"]
-    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        found = str(error).splitlines()[0].strip("'")
+        arrays = read_arrays(path)
+        return arrays["log_odds"], arrays["members"]
+    except (OSError, KeyError, ValueError) as error:
+        found = f"no {error.args[0]}" if isinstance(error, KeyError) else "a damaged file"
+        found = getattr(error, "strerror", None) or found
         raise InputError(str(path), found, "an npz file with log_odds and members") from None
 
 
