@@ -17,7 +17,7 @@ from dpatlas.errors import InputError
 Schedule = Callable[[int], float]
 # Accounting takes half a second for each distinct noise multiplier on a Poisson sample.
 MOST_LEVELS = 24
-NONE = 1e-300
+LEAST_SHARE = 1e-300
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def accounted_levels(noises: Iterable[float]) -> dict[float, float]:
     is accounted at the least in its range: an upper bound on the privacy loss.
     """
     ordered = sorted(set(noises))
-    # So small a share of the most noise counts as none, and so do all levels together.
-    if len(ordered) <= MOST_LEVELS or ordered[0] <= ordered[-1] * NONE:
+    # A level of 0, or of so small a share of the largest, guarantees nothing, however grouped.
+    if len(ordered) <= MOST_LEVELS or ordered[0] <= ordered[-1] * LEAST_SHARE:
         return {noise: noise for noise in ordered}
     width = math.log(ordered[-1] / ordered[0]) / MOST_LEVELS
     least: dict[int, float] = {}
