@@ -8,7 +8,7 @@ needs a law with tails.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import special
@@ -78,9 +78,11 @@ class Estimate:
             return 1.0
         limit = _t_quantile((1 + confidence) / 2, self.degrees)
         shift = distance / self.standard_error
-        if math.isinf(self.degrees):
-            return float(special.ndtr(shift - limit))
-        return float(1 - special.nctdtr(self.degrees, shift, limit))
+        missed = (
+            math.nan if math.isinf(self.degrees) else special.nctdtr(self.degrees, shift, limit)
+        )
+        # Of some shifts above 35 scipy gives nan; there the normal law says the same.
+        return float(special.ndtr(shift - limit) if math.isnan(missed) else 1 - missed)
 
 
 @dataclass(frozen=True)
@@ -179,8 +181,10 @@ def simultaneous_confidence(family: float, entries: int, comparisons: int) -> fl
     return 1 - family / entries / comparisons
 
 
-def mean_estimate(values: Sequence[float] | np.ndarray) -> Estimate:
+def mean_estimate(values: Sequence[float] | np.ndarray, size: float = 0.0) -> Estimate:
     """Mean of `values` (runs,) with its t standard error; infinite for a single run.
+
+    size: of what they are differences of, where they may differ by its rounding and be equal.
 
     Raises InputError for no value and for values that are not finite.
     """
@@ -189,7 +193,8 @@ def mean_estimate(values: Sequence[float] | np.ndarray) -> Estimate:
     if runs == 1:
         return Estimate(float(values[0]), math.inf, 1.0, 1, samples=samples)
     error = values.std(ddof=1) / math.sqrt(runs)
-    seen = _equal(values), _outlying(values), samples
+    equal = _equal((values / size).round(12) if size else values)
+    seen = equal, _outlying(values), samples
     return Estimate(float(values.mean()), float(error), runs - 1.0, runs, *seen)
 
 
@@ -208,10 +213,8 @@ def difference_estimate(
     if paired:
         if len(first) != len(second):
             raise InputError("pairs", f"{len(first)} and {len(second)} runs", "equal numbers")
-        differences = first - second
-        # Differences of equal size may differ by the rounding of what was subtracted.
-        size = max(np.abs(first).max(), np.abs(second).max()) or 1.0
-        return replace(mean_estimate(differences), equal=_equal((differences / size).round(12)))
+        size = max(np.abs(first).max(), np.abs(second).max())
+        return mean_estimate(first - second, size=float(size))
     sides = mean_estimate(first), mean_estimate(second)
     value, runs = sides[0].value - sides[1].value, min(side.runs for side in sides)
     samples = sides[0].samples + sides[1].samples
@@ -258,9 +261,13 @@ def weigh(alternatives: Sequence[Sequence[Judged]]) -> tuple[str, Judged]:
 def refutation(alternatives: Sequence[Sequence[Judged]]) -> Judged | None:
     """The comparison that decides that each alternative has one that fails; None if it is not so.
 
-    Of those that fail most clearly in their alternative, the least clear one.
+    Of those that fail most clearly in their alternative, the least clear one. The opposite, as a
+    veto shows it, is clearer than an effect below its margin.
     """
-    failing = [min(group, key=lambda judged: judged.most) for group in alternatives]
+    failing = [
+        min(group, key=lambda judged: (not (judged.fails and judged.opposite), judged.most))
+        for group in alternatives
+    ]
     if all(judged.fails for judged in failing):
         return max(failing, key=lambda judged: judged.most)
     return None

@@ -242,6 +242,13 @@ def test_vetoes_alone_are_looked_at_again_and_may_still_refute():
     assert not only_vetoes(found.evidence, found.answer)
 
 
+def test_a_sure_fall_is_the_opposite_though_the_slope_is_closer_to_its_margin():
+    slope = Comparison("slope", Estimate(0.0, 1e-6, 11.0, 12), above=0.0)
+    fall = point(-0.06, above=-0.05, veto=True)
+    found = always([slope, fall], margin=0.05)
+    assert (found.failure, found.because, found.decisive.comparison) == ("opposite", SEEN, fall)
+
+
 def test_what_can_only_show_never_refutes():
     for value, answer in ((-5.0, OPEN), (5.0, HOLDS)):
         assert always([point(value, above=0.0, shows_only=True)]).answer == answer
@@ -300,6 +307,8 @@ def test_runs_to_decide_count_all_comparisons_to_hold_and_the_clearest_to_fail()
     assert needed([against], [point(0.0, error=0.2, above=0.0)], after=0) is None
     veto = point(0.0, error=0.2, above=0.1, veto=True)
     assert needed([near, veto], after=0) == alone[0]
+    # Where scipy has no value of the noncentral law.
+    assert Estimate(0.0, 1.0, 47.0, 48).power(0.99999, 40.0) == 1.0
 
 
 def test_draws_without_number_and_unpaired_runs_have_looks_as_well():

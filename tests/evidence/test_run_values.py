@@ -64,6 +64,21 @@ def test_a_number_that_does_not_follow_is_named(tmp_path, column):
     assert line in differences(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "ends", [{"low": ""}, {"high": ""}, {"low": "", "high": ""}, {"low": "-inf"}]
+)
+def test_an_end_that_is_left_out_is_named(tmp_path, ends):
+    values = np.random.default_rng(1).normal(size=24)
+    (row,) = written(tmp_path, decided(lambda look: mean_estimate(values[:look])))
+    assert len(differences_from_values(row | ends)) == len(ends)
+
+
+def test_of_runs_that_became_equal_the_earlier_interval_counts(tmp_path):
+    values = [1.0, 1.0, 1.0, 0.9, 1.05, 0.8] + [1.0] * 6
+    (row,) = written(tmp_path, decided(lambda look: mean_estimate(values[:look]), limit=0.9))
+    assert row["runs"] == "12" and row["low"] and not differences_from_values(row)
+
+
 def test_of_a_name_that_changes_with_the_runs_earlier_intervals_need_not_count(tmp_path):
     values = np.concatenate([np.random.default_rng(3).normal(size=12), 1 + 9 * np.arange(12) % 5])
 

@@ -140,6 +140,15 @@ def test_what_a_run_shares_is_subtracted_over_the_runs_that_all_values_have(kind
     assert found.estimate.runs == (4 if kind == "change" else 3)
 
 
+def test_what_rounding_leaves_of_curves_that_do_not_change_is_equal():
+    levels = np.random.default_rng(0).uniform(0.5, 0.9, size=12)
+    rows = [{"arm": "a", "x": x, "run": run} for x, run in product((0.5, 2.3, 2.4), range(12))]
+    for row in rows:
+        row["y"] = levels[row["run"]]
+    ((found,),) = alternatives("slope", record(rows), **ALONG)
+    assert found.estimate.equal == 1.0
+
+
 def test_runs_of_other_seeds_are_no_pairs():
     def difference(seed):
         pair = [record(rows_of("a"), "a"), record(rows_of("b"), "b", seed=seed)]
@@ -193,6 +202,7 @@ def lost(rows, value=math.nan):
         ("mean", lost(rows_of(), 0.0), {**A, "log": True, "by": ["x"]}, Undecided, "is zero"),
         ("exact", lost(rows_of()), A, Undecided, "one diverged in some run"),
         ("exact", [record([{"y": 1.0, "undecided": "why"}])], {}, Undecided, "why"),
+        ("normal", lost(rows_of()), {**A, "error": "error", "veto": True}, Undecided, "has no y"),
         ("difference", [], {"where": {"x": 8}, "less": {"x": 1}, "by": ["z"]}, Undecided, "no y"),
         ("mean", [], A, InputError, "found run 0 twice"),
         ("mean", [record(rows_of(), n) for n in "ab"], {**A, "by": ["x"]}, InputError, "twice"),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dpatlas.errors import InputError
-from dpatlas_workflow.evidence.looks import LOOKS
+from dpatlas_workflow.evidence.looks import EVERYTHING, LOOKS, MOST_EQUAL
 from dpatlas_workflow.statistics import Estimate, difference_estimate, mean_estimate
 
 # Significant digits of a value, and of the other numbers of a csv.
@@ -66,7 +66,7 @@ def differences_from_values(row: Mapping[str, str]) -> list[str]:
     found = []
     if _beyond(observed, last.value, last.value, size):
         found.append(f"observed {observed:g} in place of {last.value:.6g}")
-    if runs < 2 or math.isinf(low) or math.isinf(high):
+    if runs < 2:
         return found
     looks = [look for look in LOOKS if look < runs]
     intervals = [estimate_of([s[:look] for s in samples]).interval(level) for look in looks]
@@ -75,9 +75,14 @@ def differences_from_values(row: Mapping[str, str]) -> list[str]:
     # Rounded values move the half width by their rounding times the quantile of Student's law.
     room = size * (1 + (half / last.standard_error if last.standard_error else 0.0))
     lows, highs = zip(*intervals, strict=True)
-    ends = ("low", low, lows[-1], max(lows)), ("high", high, highs[-1], min(highs))
-    for name, end, outer, inner in ends:
-        if _beyond(end, outer, inner, room):
+    # Too many equal runs give no interval: those of earlier looks count, or none.
+    equal = not last.standard_error or last.equal > MOST_EQUAL
+    if (low, high) == EVERYTHING and (equal or max(lows) > min(highs)):
+        return found
+    outer = (min(lows), max(highs)) if equal else intervals[-1]
+    ends = ("low", low, outer[0], max(lows)), ("high", high, outer[1], min(highs))
+    for name, end, loosest, inner in ends:
+        if _beyond(end, loosest, inner, room):
             found.append(f"{name} {end:g} in place of {inner:.6g}")
     return found
 
@@ -93,4 +98,4 @@ def _beyond(value: float, first: float, second: float, room: float) -> bool:
     """Whether a rounded number lies outside two others, by more than rounding explains."""
     allowed = 10.0**-DIGITS * room * 5 + 10.0 ** (1 - OTHER_DIGITS) * max(abs(value), 1e-300)
     low, high = sorted((first, second))
-    return not low - allowed <= value <= high + allowed or math.isnan(value)
+    return not low - allowed <= value <= high + allowed or not math.isfinite(value)

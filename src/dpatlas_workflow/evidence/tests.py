@@ -300,6 +300,8 @@ class Normal(ColumnTest):
         for _, rows in self.cells(records):
             for at in rows.to_dict("records"):
                 known = float(at[self.column]), float(at[self.error])
+                if any(map(math.isnan, known)):
+                    raise Undecided(f"{at.get('record')} has no {self.column} in some row")
                 estimate = Estimate(*known, math.inf, int(at[self.draws]))
                 label = self.label.format(**for_labels(at))
                 yield Comparison(label, estimate, *self.limits, veto=self.veto)
@@ -410,10 +412,12 @@ class Slope(AlongAxis):
         values = pd.DataFrame({value: self.by_run(rows) for value, rows in sweep.items()}).dropna()
         x: np.ndarray = SCALES[self.scale](np.array(list(sweep), float))
         centred = x - x.mean()
-        slopes = centred @ np.ascontiguousarray(values.to_numpy().T) / (centred @ centred)
+        runs, squared = np.ascontiguousarray(values.to_numpy().T), centred @ centred
+        slopes = centred @ runs / squared
+        size = np.abs(centred).sum() * np.abs(runs).max(initial=0.0) / squared
         low, *_, high = sweep
         label = self.label.format(**{**at, "low": low, "high": high})
-        estimate = mean_estimate(-slopes if self.falls else slopes)
+        estimate = mean_estimate(-slopes if self.falls else slopes, size=float(size))
         return Comparison(label, estimate, *self.limits)
 
 
@@ -454,7 +458,10 @@ class Concave(AlongAxis):
                 weight = (x - left) / (right - left)
                 height = runs[x] - ((1 - weight) * runs[left] + weight * runs[right])
                 label = self.label.format(**{**at, self.axis: x})
-                yield Comparison(label, mean_estimate(height.to_numpy()), *self.limits)
+                estimate = mean_estimate(
+                    height.to_numpy(), size=runs.abs().to_numpy().max(initial=0.0)
+                )
+                yield Comparison(label, estimate, *self.limits)
 
 
 class Peak(AlongAxis):
