@@ -78,11 +78,9 @@ class Estimate:
             return 1.0
         limit = _t_quantile((1 + confidence) / 2, self.degrees)
         shift = distance / self.standard_error
-        missed = (
-            math.nan if math.isinf(self.degrees) else special.nctdtr(self.degrees, shift, limit)
-        )
-        # Of some shifts above 35 scipy gives nan; there the normal law says the same.
-        return float(special.ndtr(shift - limit) if math.isnan(missed) else 1 - missed)
+        power = 1 - special.nctdtr(self.degrees, shift, limit)
+        # For some shifts above 35 scipy gives nan, where the normal law gives the same.
+        return float(special.ndtr(shift - limit) if math.isnan(power) else power)
 
 
 @dataclass(frozen=True)
@@ -184,7 +182,8 @@ def simultaneous_confidence(family: float, entries: int, comparisons: int) -> fl
 def mean_estimate(values: Sequence[float] | np.ndarray, size: float = 0.0) -> Estimate:
     """Mean of `values` (runs,) with its t standard error; infinite for a single run.
 
-    size: of what they are differences of, where they may differ by its rounding and be equal.
+    size: magnitude of the numbers that `values` are differences of. Differences that agree to 12
+    digits of it count as equal; 0: only equal values do.
 
     Raises InputError for no value and for values that are not finite.
     """

@@ -64,7 +64,7 @@ epochs: 10
 max_grad_norm: 1.0
 lr: 0.5  # chosen by comparing on other records; that costs privacy on these
 """
-# YAML has no pairs of surrogates, by which JSON writes what is beyond 16 bits.
+# Without ASCII escapes: YAML does not read JSON's surrogate pairs.
 _quoted = partial(json.dumps, ensure_ascii=False)
 
 

@@ -30,7 +30,14 @@ from dpatlas.privacy.derived import Derived, derived_from
 from dpatlas.privacy.factors import Factored
 from dpatlas.privacy.matrix import Matrix, Stored
 from dpatlas.privacy.operations import Operation, Product, Watched, operation_of
-from dpatlas.privacy.trace import OfRecord, RecordGraph, drop_unused, part_of, reached, where_of
+from dpatlas.privacy.trace import (
+    RecordGraph,
+    RecordInterpreter,
+    drop_unused,
+    part_of,
+    reached,
+    where_of,
+)
 
 aten = torch.ops.aten
 # Operations through which a weight reaches its product with every number in one place.
@@ -466,7 +473,7 @@ def _maker(operation: Operation, use: Use | None) -> Callable[..., dict[str, Fac
     return gradients
 
 
-class _WithOperations(OfRecord):
+class _WithOperations(RecordInterpreter):
     """Runs a record's graph, with the watched operations in the place of torch's."""
 
     def __init__(self, graph: GraphModule, operations: dict[Node, Operation]):

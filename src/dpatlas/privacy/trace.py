@@ -66,7 +66,7 @@ _IN_PARTS = (
 )
 # Operations of numbers of one type, which fake tensors do not check.
 _PRODUCTS = aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default
-# Operations that give memory as it is found, which may hold numbers of other records.
+# Operations that allocate memory without initialising it.
 _UNFILLED = (
     *(aten.empty.memory_format, aten.empty_like.default, aten.empty_strided.default),
     *(aten.empty_permuted.default, aten.new_empty.default, aten.new_empty_strided.default),
@@ -169,7 +169,7 @@ class RecordGraph:
 @contextlib.contextmanager
 def tracing() -> Iterator[None]:
     """While a graph is made: one thread at a time, as functions of torch are replaced for all."""
-    # Of errors, which are told in a line.
+    # torch logs errors of fake tensors; they are raised again in one line.
     log = logging.getLogger("torch._subclasses.fake_tensor")
     with _LOCK:
         before, log.disabled = log.disabled, True
@@ -333,7 +333,7 @@ def outputs_alone(model: nn.Module, x: Any) -> Callable[[Any], Tensor]:
 def _of_each(graph: RecordGraph) -> Callable[..., Tensor]:
     """A function that gives what the graph gives of each of many records' tensors, one by one."""
     state, leaves = graph.state(), len(graph.leaves)
-    each = vmap(OfRecord(graph.loss).run, in_dims=(*[None] * len(state), *[0] * leaves))
+    each = vmap(RecordInterpreter(graph.loss).run, in_dims=(*[None] * len(state), *[0] * leaves))
 
     def outputs(*data: Any) -> Tensor:
         found: Tensor = each(*state, *(leaf.unsqueeze(1) for leaf in pytree.tree_leaves(data)))
@@ -400,12 +400,12 @@ def part_of(graph: GraphModule, outputs: Sequence[Node], inputs: int) -> GraphMo
     return GraphModule(graph, part)
 
 
-class OfRecord(Interpreter):
-    """Runs a record's graph under vmap."""
+class RecordInterpreter(Interpreter):
+    """Interprets the graph of one record under vmap, with a safe rule for embedding look-ups."""
 
     def __init__(self, graph: GraphModule):
         super().__init__(graph)
-        # Errors of one line.
+        # fx would add several lines to the message of an error.
         self.extra_traceback = False
 
     def run_node(self, node: Node) -> Any:
@@ -727,7 +727,7 @@ def _plain_operations(plain_device: bool) -> Iterator[None]:
     torch._C._set_mkldnn_enabled(False)
     checks = torch.distributions.Distribution._validate_args
     torch.distributions.Distribution.set_default_validate_args(False)
-    # Whether a mask is causal is read from its values, for speed alone.
+    # torch's transformers read a mask's values to detect a causal one; it only speeds them up.
     layers = torch.nn.modules.transformer
     causal, layers._detect_is_causal_mask = layers._detect_is_causal_mask, _is_said_causal
     # Packages that look at values of a mask, to skip it, do not where a graph is made.
@@ -851,7 +851,7 @@ def _refuse_operations(graph: Graph) -> None:
         if node.target is aten.embedding.default:
             if any(node.args[3:4]):
                 raise InputError(where_of(node), "scale_grad_by_freq", "gradients of the loss")
-            # Not sparse gradients.
+            # Without the flag for sparse gradients.
             node.args = node.args[:3]
 
 
@@ -998,7 +998,7 @@ def _within_size(graph: Graph) -> None:
 
 
 def _filled(graph: Graph) -> None:
-    """Write zeros in place of numbers that nobody has written."""
+    """Replace uninitialised memory by zeros: it may hold numbers of other records."""
     for node in list(graph.nodes):
         if node.target in _UNFILLED:
             value = node.meta["val"]

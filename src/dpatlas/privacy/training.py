@@ -345,7 +345,7 @@ class PrivateTraining:
 
     @property
     def skipped_records(self) -> int:
-        """Number of gradients that were not finite so far; on a GPU this waits for the steps."""
+        """Number of gradients that were not finite so far, a private count; on a GPU this waits."""
         return int(self._skipped)
 
     @property

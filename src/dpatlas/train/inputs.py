@@ -106,7 +106,7 @@ class Inputs:
         self.loss = NAMED_LOSSES.get(settings.loss) or self._function("loss", settings.loss)
         named = settings.model in NETWORK_NAMES
         self._make = None if named else self._function("model", settings.model)
-        # Canaries would make other records of the same ones.
+        # Before canaries join the records and change their digest.
         self._check_parts()
         self.canaries: Canaries | None = None
         if settings.canaries:

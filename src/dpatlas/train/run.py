@@ -118,7 +118,7 @@ def train(
                 say(f"{record['id']}: trained before; its record follows, nothing is trained again")
                 return record
         if (torn := folder / "record.json").exists():
-            # Of these settings, too: refused, and not trained again.
+            # A damaged record is refused: training again would be a second release.
             read_record(torn)
         same = {mine, spec.fields["records"]["data"]} - {None}
         for record in earlier:
@@ -162,7 +162,7 @@ def _prepared_set(data: str, base: Path, output: Path, **sources: Any) -> Prepar
     code = code_digest("dpatlas.data.prepare", module_of(data))
     folder = output / "data" / f"{data}-{sha256(canonical_json([split, code]))[:8]}"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Several trainings may start at once: the others wait.
+    # Another training may be preparing the same set.
     with FileLock(f"{folder}.lock"):
         if not (folder / MANIFEST).is_file():
             prepare(data, split, folder, **sources)

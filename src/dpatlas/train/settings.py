@@ -72,7 +72,7 @@ Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
 def _texts_once(names: list[int | str]) -> list[int | str]:
-    """1 and "1" are one text of a cell."""
+    """Refuse 1 beside "1": cells of a table are texts."""
     if len(set(map(str, names))) < len(names):
         raise ValueError("an entry twice")
     return names
