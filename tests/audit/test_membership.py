@@ -34,7 +34,7 @@ def test_of_a_model_that_leaks_nothing_no_bound_is_above_zero_more_often_than_st
     for wrong in (
         sum(report.epsilon_if_gaussian > 0 for report in reports),
         sum(report.epsilon_one_run.epsilon > 0 for report in reports),
-        sum(report.points[-1].contradicts for report in reports),
+        sum(report.contradicted for report in reports),
     ):
         assert wrong <= 19
     rates = [report.points[-1].fpr.share for report in reports]

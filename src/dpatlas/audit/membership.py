@@ -62,18 +62,15 @@ class Point:
     """The attack at one threshold, fixed on references for a false positive rate of `aimed`.
 
     allowed: the largest true positive rate that the claimed (epsilon, delta) allows at the upper
-    end of the false positive rate; None without a claim.
+    end of the false positive rate; None without a claim. contradicts: whether the whole interval
+    of the true positive rate lies above it, by intervals among which all points share the error.
     """
 
     aimed: float
     fpr: Rate
     tpr: Rate
     allowed: float | None
-
-    @property
-    def contradicts(self) -> bool:
-        """Whether the true positive rate lies above what is allowed with its whole interval."""
-        return self.allowed is not None and self.tpr.low > self.allowed
+    contradicts: bool
 
 
 @dataclass(frozen=True)
@@ -152,7 +149,7 @@ def attack_model(
     log_odds (1 + references, candidates): log(p / (1 - p)) of the right class; the model under
     attack in row 0. members (1 + references, candidates) bool: which candidates each was trained
     on. epsilon: claimed at `delta`, between data sets that differ in one record. level: of each
-    interval and bound.
+    interval and bound, and of the contradictions of all points together.
 
     Raises InputError for arrays of other shapes, for fewer than four references, for references
     that had every candidate, for a model of which all or no candidates are members, and for delta
@@ -162,6 +159,8 @@ def attack_model(
     if bits.shape != scores.shape or bits.dtype != bool:
         found = f"{bits.dtype} of shape {bits.shape}"
         raise InputError("members", found, f"bool of shape {scores.shape}, as log_odds")
+    if epsilon is not None:
+        real(ge=0).check("epsilon", epsilon)
     if bits[0].all() or not bits[0].any():
         found = f"{int(bits[0].sum())} of {bits.shape[1]} candidates in the model"
         raise InputError("members", found, "some in and some out")
@@ -249,14 +248,23 @@ def _point(
     level: float,
 ) -> Point:
     threshold = np.quantile(outside, 1 - fpr, method="higher")
-    false, true = (_rate(found[bits] > threshold, level) for bits in (~members, members))
-    allowed = None
-    if epsilon is not None:
-        real(ge=0).check("epsilon", epsilon)
-        by_few = np.exp(epsilon) * false.high + delta
-        by_many = 1 - np.exp(-epsilon) * (1 - delta - false.high)
-        allowed = float(min(by_few, by_many, 1.0))
-    return Point(fpr, false, true, allowed)
+
+    def rates(level: float) -> tuple[Rate, Rate]:
+        return _rate(found[~members] > threshold, level), _rate(found[members] > threshold, level)
+
+    false, true = rates(level)
+    if epsilon is None:
+        return Point(fpr, false, true, None, contradicts=False)
+    wider_false, wider_true = rates(1 - (1 - level) / len(FPRS))
+    contradicts = wider_true.low > _allowed(wider_false.high, epsilon, delta)
+    return Point(fpr, false, true, _allowed(false.high, epsilon, delta), contradicts)
+
+
+def _allowed(fpr: float, epsilon: float, delta: float) -> float:
+    """The largest true positive rate of (epsilon, delta)-DP at a false positive rate."""
+    by_few = np.exp(epsilon) * fpr + delta
+    by_many = 1 - np.exp(-epsilon) * (1 - delta - fpr)
+    return float(min(by_few, by_many, 1.0))
 
 
 def _rate(above: np.ndarray, level: float) -> Rate:

@@ -323,13 +323,19 @@ class Difference(ColumnTest):
         return [[each] for each in found] if self.some else [found]
 
     def comparisons(self, records: PaperRecords) -> Iterator[Comparison]:
-        """One for each cell and each value that is subtracted."""
+        """One for each cell and each value that is subtracted; NotRun for a cell without it."""
         for at, rows in self.cells(records):
             for less in _points(self.less):
                 of_other = {**{name: at[name] for name in self.where}, **less}
-                for other, others in self.cells(records, of_other):
-                    if any(at[name] != other[name] for name in self.by):
-                        continue
+                partners = [
+                    (other, others)
+                    for other, others in self.cells(records, of_other)
+                    if all(at[name] == other[name] for name in self.by)
+                ]
+                if not partners:
+                    values = {**{name: at[name] for name in self.by}, **less}
+                    raise NotRun("no row with " + ", ".join(f"{n} {v}" for n, v in values.items()))
+                for other, others in partners:
                     label = self.label.format(**at, **{f"less_{n}": v for n, v in other.items()})
                     yield Comparison(label, self.difference(rows, others), *self.limits)
 
