@@ -203,7 +203,7 @@ def lost(rows, value=math.nan):
         ("exact", lost(rows_of()), A, Undecided, "one diverged in some run"),
         ("exact", [record([{"y": 1.0, "undecided": "why"}])], {}, Undecided, "why"),
         ("normal", lost(rows_of()), {**A, "error": "error", "veto": True}, Undecided, "has no y"),
-        ("difference", [], {"where": {"x": 8}, "less": {"x": 1}, "by": ["z"]}, NotRun, "no row with z"),
+        ("difference", [], {"where": {"x": 8}, "less": {"x": 1}, "by": ["z"]}, NotRun, "with z"),
         ("mean", [], A, InputError, "found run 0 twice"),
         ("mean", [record(rows_of(), n) for n in "ab"], {**A, "by": ["x"]}, InputError, "twice"),
     ],
