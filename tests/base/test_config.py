@@ -61,6 +61,8 @@ WRONG = yaml.safe_load("""
 - [{kl_privacy: {horizons: {early: 60}}}, horizons.short]
 - [{dp_sgld: {long_training: {data: {n_train: 1151}}}},
    dp_sgld.long_training.data, 1798 records, at most 1797 in all]
+- [{pretrain: {backbones: {strokes-s: {options: {widths: [8]}}}}},
+   pretrain.backbones.strokes-s.options.widths, pool]
 - [{pretrain: {batch: 24001}}, pretrain.backbones.strokes-s.batch, at most n_train = 24000]
 - [{pretrain: {transfer: {n_test: 1778}}}, pretrain.transfer.n_test, neighbours = 1777]
 - [{max_information: {kappa: {axes: {n: [4999]}}}}, kappa.base.m, "5000", at most n = 4999]

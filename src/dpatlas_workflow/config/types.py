@@ -81,6 +81,14 @@ class NetworkOptions(Model):
     symmetric: bool = setting("Whether grey levels go from -1 to 1.", default=None)
     inputs: OfNetwork = optional()
 
+    def check(self, where: str, model: str) -> None:
+        """InputError, naming the key below `where`, for an option that `model` does not take."""
+        known = networks.NETWORKS[model].options if model in networks.NETWORKS else ()
+        for name, value in self.plain().items():
+            if name not in known:
+                allowed = f"{', '.join(known) or 'none'} with model {model}"
+                raise InputError(f"{where}options.{name}", value, allowed)
+
 
 @dataclass(frozen=True)
 class PrivateName:

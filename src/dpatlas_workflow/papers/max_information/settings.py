@@ -102,6 +102,7 @@ class TriedGrid(TriedOnASet):
     @model_validator(mode="after")
     def _has_a_grid_that_can_be_ranked(self) -> "TriedGrid":
         n, grid = self.data.n_train, self.grid
+        self.options.check("", self.model)
         if grid.m > n:
             raise InputError("grid.m", grid.m, f"at most n_train = {n}")
         tuples = len(grid.zetas) * len(grid.lrs) * len(grid.epochs)
