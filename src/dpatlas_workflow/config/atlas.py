@@ -10,7 +10,7 @@ import importlib.util
 import json
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,11 +49,18 @@ Groups = dict[str, dict[str, list[Spec]]]
 class Atlas:
     """Names, specs and paths of one run, from a validated config."""
 
-    def __init__(self, config: General, results: Path = RESULTS):
+    def __init__(
+        self,
+        config: General,
+        results: Path = RESULTS,
+        more_runs: Mapping[str, int] | None = None,
+    ):
+        """more_runs: in place of those that stand beside the results."""
         self._jobs: dict[str, PlannedJob] = {}
         self.tier: str = config.tier
         self.folder = Path(results) / self.tier
-        self.config = config = config.with_more_runs(read_more_runs(self.folder / MORE_RUNS))
+        more_runs = read_more_runs(self.folder / MORE_RUNS) if more_runs is None else more_runs
+        self.config = config = config.with_more_runs(more_runs)
         self.blocks: dict[str, Block] = {
             key: block for key, block in all_blocks().items() if getattr(config, key).enabled
         }
