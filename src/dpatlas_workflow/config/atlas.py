@@ -477,14 +477,19 @@ class Atlas:
             words += [word for mirror in data.mirrors for word in ("--mirror", mirror)]
         return shlex.join(words)
 
+    @property
+    def data_root(self) -> Path | None:
+        """The folder that data.root names, `~` being the home; that of no user stays as it is."""
+        root = self.config.data.root
+        return Path(os.path.expanduser(root)) if root else None  # noqa: PTH111
+
     def check_data_root(self) -> None:
         """InputError if data.root names no folder that can be read."""
-        if (root := self.config.data.root) is None:
-            return
-        folder = Path(os.path.expanduser(root))  # noqa: PTH111  (keeps the home of no user as it is)
-        if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
-            found = "no permission to read it" if folder.is_dir() else "no such folder"
-            raise InputError("data.root", f"{root!r}, {found}", "a readable folder, or null")
+        folder = self.data_root
+        if folder and not (folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)):
+            wrong = "no permission to read it" if folder.is_dir() else "no such folder"
+            found = f"{self.config.data.root!r}, {wrong}"
+            raise InputError("data.root", found, "a readable folder, or null")
 
     def check_own_paths(self) -> None:
         """InputError if an own data set in use is not where its path says."""
