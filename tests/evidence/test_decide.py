@@ -31,7 +31,7 @@ class Tier:
         self.calls = []
 
     # As `State`.
-    def __call__(self, config, results, words):
+    def __call__(self, config, results, words, dry_run=False):
         return self
 
     def rows(self, claims):
@@ -186,6 +186,20 @@ def test_a_tier_that_has_not_run_is_named_and_what_was_asked_for_stands(tmp_path
     with pytest.raises(InputError, match=rf"no .*record\.json; allowed: {again}"):
         command.decide(CONFIG, 1000, None, words, results=tmp_path)
     assert not asked or json.loads(path.read_text()) == asked
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_dry_run_changes_nothing_that_another_one_asked_for(tmp_path, monkeypatch, dry_run):
+    specs = command.Atlas(CONFIG, tmp_path).specs.values()
+    condition = next(spec.condition for spec in specs if "first_run" in spec.fields)
+    path = tmp_path / CONFIG.tier / MORE_RUNS
+    write_atomic(path, json.dumps({condition: 24}))
+    # As if no run were missing, of the first ones.
+    monkeypatch.setattr(command.Atlas, "claim_records", lambda self: [])
+    for name in ("read_papers", "seconds_per_run"):
+        monkeypatch.setattr(command, name, lambda *_: {})
+    command.State(CONFIG, tmp_path, dry_run=dry_run)
+    assert json.loads(path.read_text()) == ({condition: 24} if dry_run else {})
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,7 @@ def test_before_the_first_run_a_line_says_what_to_do(folders, refusal_of):
         (lambda text: text.rsplit(",", 1)[0], "row 4 with another number of cells"),
         (lambda text: text.replace("kl-1,", ","), "row 2 without a claim's name"),
         (lambda text: text.replace(INCONCLUSIVE, "maybe"), f"maybe; allowed: {ALL}"),
+        (lambda text: text.replace("smaller", "tiny"), "sgld-1: found tiny; allowed: mathematics"),
     ],
 )
 def test_a_damaged_file_of_claims_is_one_line(folders, refusal_of, change, named):

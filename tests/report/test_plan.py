@@ -303,6 +303,8 @@ def test_what_would_be_downloaded_is_counted_once_and_not_where_it_is(tmp_path):
     local = Atlas(validate(config), tmp_path)
     stl10 = sizes["stl10_binary.tar.gz"] / 2**20
     assert everything - command.download_mb(local) == pytest.approx(stl10)
+    config["data"]["root"] = "~nobody-at-all/data"
+    assert command.download_mb(Atlas(validate(config), tmp_path)) == everything
     assert command.download_mb(fresh("embedded")) == 0
 
 

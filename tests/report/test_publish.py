@@ -291,10 +291,20 @@ def test_a_tier_at_the_printed_sizes_stands_beside_what_is_printed(tmp_path, tie
     assert (row_of_it in readme_of(published(folder))) == listed
 
 
-@pytest.mark.parametrize("cost", [[], {"cpu_s": -5, "wall_s": 1, "peak_memory_mb": 1}])
+SPENT = {"cpu_s": 1, "wall_s": 1, "peak_memory_mb": 1, "device": "cpu"}
+
+
+@pytest.mark.parametrize("cost", [[], {**SPENT, "cpu_s": -5}, SPENT, {**SPENT, "finished": None}])
 def test_a_damaged_cost_is_named(run, cost):
     write_json(next(run.glob("runs/*/*/cost.json")), cost)
-    with pytest.raises(InputError, match=r"cost\.json.*allowed: an? "):
+    with pytest.raises(InputError, match=r"cost\.json.*allowed: "):
+        published(run)
+
+
+def test_a_lineage_of_no_module_of_a_paper_is_named(run):
+    path = run / f"lineage/{FIGURE}.json"
+    write_json(path, {**read_json(path), "module": "kl"})
+    with pytest.raises(InputError, match=r"kl_vs_depth\.json: module: found 'kl'"):
         published(run)
 
 

@@ -235,6 +235,14 @@ def test_json_of_another_shape_is_a_line(run, tmp_path, capsys, name):
         assert any(path.relative_to(folder).as_posix() in line for line in lines)
 
 
+def test_a_number_that_no_json_has_is_a_line(run, capsys):
+    path = a_record(run)
+    path.write_text(path.read_text().replace("0.05", "NaN"))
+    code, lines = verified(run, capsys)
+    assert code == 1
+    assert f"{path.relative_to(run).as_posix()}: content of another shape" in lines
+
+
 def test_products_and_records_of_other_code_are_named(run, capsys, monkeypatch):
     monkeypatch.setattr(state, "digest_now", lambda name: CODE_NOW if "figures" in name else "new")
     code, lines = verified(run, capsys)
@@ -250,7 +258,8 @@ def publication(tmp_path):
     folder = tmp_path / "docs/embedded"
     for name in (*PUBLISHED, "README.md"):
         write_atomic(folder / name, name)
-    lineage = dict.fromkeys(("name", "tier", "module", "code_digest"), "x") | {"kind": "figure"}
+    lineage = dict.fromkeys(("name", "tier", "code_digest"), "x") | {"kind": "figure"}
+    lineage |= {"module": f"dpatlas_workflow.papers.kl_privacy.figures.{FIGURE}"}
     lineage |= {name: {} for name in ("settings", "records", "versions")}
     products = {FIGURE: lineage | {"outputs": {f"{FIGURE}.{each}": "" for each in ("pdf", "svg")}}}
     others = {name: {} for name in ("code", "cost", "data", "records")}

@@ -103,6 +103,8 @@ def test_its_own_tests_and_those_of_all_papers_pass(project):
         (["7th"], "KEY: found '7th'"),
         (["class"], "KEY: found 'class'"),
         (["seed"], "KEY: found 'seed'"),
+        # Its page would be that of the tier.
+        (["index"], "KEY: found 'index'"),
     ],
 )
 def test_a_key_that_cannot_be_is_refused_and_nothing_is_written(words, named):

@@ -113,9 +113,10 @@ def read_verdicts(folder: Path, paper: str | None = None, *columns: str) -> list
     rows = verdicts.read_claims(folder, "paper", "evidence", *columns)
     rows = [row for row in rows if paper in (None, row["paper"])]
     for row in rows:
-        if row["verdict"] not in verdicts.VERDICTS:
-            where = f"{folder / verdicts.CLAIMS}: {row['claim']}"
-            raise InputError(where, row["verdict"], ", ".join(verdicts.VERDICTS))
+        for column, known in (("verdict", verdicts.VERDICTS), ("failure", verdicts.FAILURES)):
+            if (cell := row.get(column)) not in known and (cell or column == "verdict"):
+                where = f"{folder / verdicts.CLAIMS}: {row['claim']}"
+                raise InputError(where, cell, ", ".join(known))
     # A wheel has the verdicts alone.
     if folder.parent != folders.PACKAGED:
         verdicts.check_files(folder, rows)

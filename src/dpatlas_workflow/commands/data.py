@@ -79,8 +79,7 @@ def missing(atlas: Atlas) -> list[str]:
 
 def places(atlas: Atlas) -> list[Path]:
     """Where copies are looked for, in this order."""
-    root = atlas.config.data.root
-    return [*([Path(root).expanduser()] if root else []), prepare.CACHE]
+    return [*filter(None, [atlas.data_root]), prepare.CACHE]
 
 
 def describe(files: Sequence[Needed], looked_in: Sequence[Path], atlas: Atlas) -> list[str]:

@@ -90,7 +90,7 @@ def decide(
     words: arguments for Snakemake beside the target. report: is given what was done, as JSON
     values. Raises InputError for a tier that has not run.
     """
-    state, spent = State(config, results, words), 0.0
+    state, spent = State(config, results, words, dry_run), 0.0
     claims = at_tier(read_claims(), config.tier)
     rows = state.rows(claims)
     report = {} if report is None else report
@@ -136,25 +136,28 @@ def decide(
 class State:
     """The tier as its records have it: more runs than the config asks for count where they are."""
 
-    def __init__(self, config: General, results: Path = RESULTS, words: Sequence[str] = ()):
+    def __init__(
+        self,
+        config: General,
+        results: Path = RESULTS,
+        words: Sequence[str] = (),
+        dry_run: bool = False,
+    ):
         self.folder = results / config.tier
-        more_runs = self.folder / MORE_RUNS
         # A round that was interrupted is planned anew, from the blocks of runs that it finished.
         self.atlas = Atlas(config, results)
-        asked = read_more_runs(more_runs)
-        finished = _finished(self.atlas)
-        if finished != self.atlas.config.more_runs:
-            mine = {spec.condition for spec in self.atlas.specs.values()}
-            # Those of another seed or config stay as they are.
-            others = {name: runs for name, runs in asked.items() if name not in mine}
-            write_json(more_runs, {**others, **finished})
-            self.atlas = Atlas(config, results)
+        asked, finished = self.atlas.config.more_runs, _finished(self.atlas)
+        mine = {spec.condition for spec in self.atlas.specs.values()}
+        # Those of another seed or config stay as they are.
+        others = {name: runs for name, runs in asked.items() if name not in mine}
+        if (kept := {**others, **finished}) != asked:
+            self.atlas = Atlas(config, results, kept)
         missing = [path for path in self.atlas.claim_records() if not Path(path).is_file()]
         if missing:
-            if asked:
-                write_json(more_runs, asked)
             allowed = f"a tier that has run: {shlex.join(['snakemake', *words])}"
             raise InputError("decide", f"no {missing[0]}", allowed)
+        if kept != asked and not dry_run:
+            write_json(self.folder / MORE_RUNS, kept)
         settings = json.loads(self.atlas.claim_settings())
         settings.pop("verdicts")
         self.papers: dict[str, PaperRecords] = read_papers(settings, self.atlas.claim_records())

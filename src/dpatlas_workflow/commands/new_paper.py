@@ -13,6 +13,7 @@ from dpatlas_workflow.config.load import project_root
 from dpatlas_workflow.config.root import General, config_model
 from dpatlas_workflow.evidence import errata
 from dpatlas_workflow.registry import all_blocks, all_papers
+from dpatlas_workflow.report.page import INDEX, RUNS
 
 EXAMPLE = Path(__file__).parents[1] / "example"
 ENDING = ".txt"
@@ -77,7 +78,7 @@ def _check(key: str, prefix: str) -> None:
         raise InputError("KEY", repr(key), allowed)
     if not PREFIX.fullmatch(prefix):
         raise InputError("--prefix", repr(prefix), "1 to 12 lower-case letters")
-    taken = [*all_blocks(), *General.model_fields]
+    taken = [*all_blocks(), *General.model_fields, INDEX, RUNS]
     if key in taken or keyword.iskeyword(key):
         allowed = f"no word of Python, and none of {', '.join(taken)}"
         raise InputError("KEY", repr(key), allowed)

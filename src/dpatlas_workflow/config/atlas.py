@@ -10,7 +10,7 @@ import importlib.util
 import json
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,11 +49,18 @@ Groups = dict[str, dict[str, list[Spec]]]
 class Atlas:
     """Names, specs and paths of one run, from a validated config."""
 
-    def __init__(self, config: General, results: Path = RESULTS):
+    def __init__(
+        self,
+        config: General,
+        results: Path = RESULTS,
+        more_runs: Mapping[str, int] | None = None,
+    ):
+        """more_runs: in place of those that stand beside the results."""
         self._jobs: dict[str, PlannedJob] = {}
         self.tier: str = config.tier
         self.folder = Path(results) / self.tier
-        self.config = config = config.with_more_runs(read_more_runs(self.folder / MORE_RUNS))
+        more_runs = read_more_runs(self.folder / MORE_RUNS) if more_runs is None else more_runs
+        self.config = config = config.with_more_runs(more_runs)
         self.blocks: dict[str, Block] = {
             key: block for key, block in all_blocks().items() if getattr(config, key).enabled
         }
@@ -470,14 +477,19 @@ class Atlas:
             words += [word for mirror in data.mirrors for word in ("--mirror", mirror)]
         return shlex.join(words)
 
+    @property
+    def data_root(self) -> Path | None:
+        """The folder that data.root names, `~` being the home; that of no user stays as it is."""
+        root = self.config.data.root
+        return Path(os.path.expanduser(root)) if root else None  # noqa: PTH111
+
     def check_data_root(self) -> None:
         """InputError if data.root names no folder that can be read."""
-        if (root := self.config.data.root) is None:
-            return
-        folder = Path(os.path.expanduser(root))  # noqa: PTH111  (keeps the home of no user as it is)
-        if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
-            found = "no permission to read it" if folder.is_dir() else "no such folder"
-            raise InputError("data.root", f"{root!r}, {found}", "a readable folder, or null")
+        folder = self.data_root
+        if folder and not (folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)):
+            wrong = "no permission to read it" if folder.is_dir() else "no such folder"
+            found = f"{self.config.data.root!r}, {wrong}"
+            raise InputError("data.root", found, "a readable folder, or null")
 
     def check_own_paths(self) -> None:
         """InputError if an own data set in use is not where its path says."""

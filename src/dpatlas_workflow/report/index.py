@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpatlas.base.canonical import canonical_json, sha256
 from dpatlas.base.costs import read_cost
@@ -52,7 +52,7 @@ class _Lineage(Shape):
     name: str
     kind: Literal["figure", "table"]
     tier: str
-    module: str
+    module: Annotated[str, Field(pattern=r"^\w+(\.\w+){2,}$")]
     code_digest: str
     settings: Content
     records: dict[str, _Used]
@@ -100,6 +100,7 @@ class _FeaturesManifest(Shape):
 
 class _Cost(Shape):
     device: str
+    finished: str
 
 
 # A record as a publication says it; `data`, `ledger` and `versions` by digest.

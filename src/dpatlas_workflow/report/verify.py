@@ -219,5 +219,5 @@ def refused(run: Path, path: Path, check: Callable[[Path], Iterable[str]]) -> li
         return [str(error).removeprefix(f"{run}/")]
     except OSError as error:
         return [refusal(error).removeprefix(f"{run}/")]
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return [f"{path.relative_to(run).as_posix()}: content of another shape"]
