@@ -69,11 +69,13 @@ def test_colour_is_channels_first_and_grey_only_where_one_channel_is_asked_for(t
     np.testing.assert_allclose(grey[:2], weights.reshape(2, 30), atol=1)
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_palette_and_an_opaque_alpha_channel_change_nothing(tmp_path):
     pixels = levels(1, (6, 5, 3))[0]
     put(tmp_path / "healthy/a.png", np.dstack([pixels, np.full((6, 5), 255, np.uint8)]))
     (tmp_path / "ill").mkdir()
-    Image.fromarray(pixels).quantize(256).save(tmp_path / "ill/a.png")
+    # Of an opacity for each entry Pillow would warn.
+    Image.fromarray(pixels).quantize(256).save(tmp_path / "ill/a.png", transparency=b"\xff" * 30)
     found, _ = read(tmp_path, COLOUR).splits["train"]
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], pixels.transpose(2, 0, 1).ravel())

@@ -37,9 +37,9 @@ def chunk(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
-def png_of(width: int, height: int) -> bytes:
+def png_of(width: int, height: int, bits: int = 8, kind: int = 0) -> bytes:
     """A PNG file that states a size and holds no pixel."""
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
 
 
@@ -65,6 +65,8 @@ DEEP, ONE = np.full((6, 5), 700, np.uint16), "healthy/001.png"
     [
         ("ill/odd.png", lambda path: put_one(path, (6, 6)), ["6 x 6", "resize: true"]),
         ("ill/deep.png", lambda path: put(path, DEEP), ["grey or colour of 8 bits"]),
+        ("ill/deep.png", lambda path: path.write_bytes(png_of(5, 6, 16, 2)), ["of kind RGB;16"]),
+        ("ill/deep.png", lambda path: path.write_bytes(png_of(5, 6, 16, 4)), ["of kind LA;16"]),
         ("ill/clear.png", lambda path: put_one(path, (6, 5, 4)), ["transparent"]),
         ("ill/pages.tif", pages, ["2 images in one file"]),
         ("ill/notes.txt", lambda path: path.write_text("x"), ["ill/notes.txt", ".png, .jpg"]),

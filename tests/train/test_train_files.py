@@ -115,6 +115,28 @@ def test_texts_are_counted_by_a_hash_of_each_word_and_a_parquet_file_reads_as_it
         read_table("data", tmp_path / "data.parquet", settings)
 
 
+@pytest.mark.parametrize("cells", [[b"good"], [["good"]], [{"good": 1}], [10**15]])
+def test_cells_of_a_parquet_file_that_are_no_texts_are_refused_where_they_are_used(tmp_path, cells):
+    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    # Seconds of a year that Python's dates do not reach.
+    kind = pyarrow.timestamp("s") if cells == [10**15] else None
+    table = {"odd": pyarrow.array(cells, kind), "age": [5], "outcome": ["ill"]}
+    parquet.write_table(pyarrow.table(table), tmp_path / "data.parquet")
+    for column, kind in (("age", {"range": [0, 10]}), ("odd", {"words": 8})):
+        settings = validated(TableSettings, columns(**{column: kind}))
+        if column == "age":
+            assert read_table("data", tmp_path / "data.parquet", settings)[0].tolist() == [[0]]
+            continue
+        with pytest.raises(InputError, match="data: column odd: found cells of type"):
+            read_table("data", tmp_path / "data.parquet", settings)
+
+
+@pytest.mark.parametrize("cell", ["inf", "1e300"])
+def test_a_target_that_float32_does_not_hold_is_refused(tmp_path, cell):
+    with pytest.raises(InputError, match=rf"column ward: found '{cell}' in row 2; allowed: a fini"):
+        read(tmp_path, ROWS.replace("bad,2", f"bad,{cell}"), target="ward", classes=None)
+
+
 def test_texts_in_more_buckets_than_memory_holds_are_refused(tmp_path):
     rows = "note,outcome\n" + "good,ill\n" * 3000
     with pytest.raises(InputError, match=r"column note: words: found 1,048,576 for 3,000 rows"):
@@ -191,6 +213,7 @@ BAD = [
     ({"table": {**TABLE, "classes": ["healthy", "dead"]}}, "column outcome: found 'ill' in row 2"),
     ({"table": {**TABLE, "groups": "sex", "columns": {"age": AGE}}}, "sex: found 1 of 4 cells"),
     ({"table": columns(age={"range": [0, 100]})}, "column age: found 1 of 4 cells missing; all"),
+    ({"table": {**TABLE, "target": "age"}}, "table.columns: found age, the target"),
     ({"table": columns(age={"range": [1, 1]})}, "columns.age.range: found 1 to 1"),
     ({"table": columns(age={"range": [0, 1], "missing": 5})}, "columns.age.missing: found 5; all"),
     ({"table": columns(age={"range": [0, 1], "missing": ["a"]})}, "columns.age.missing: found ['a"),
@@ -264,6 +287,28 @@ def test_init_writes_names_beyond_16_bits_as_yaml_reads_them(tmp_path):
     assert main(["--init", str(tmp_path / "\U0001f600.csv")]) == 0
     settings = read_yaml(tmp_path / "\U0001f600.yaml")
     assert settings["data"] == "\U0001f600.csv" and "\U0001f600" in settings["table"]["columns"]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "said"),
+    [
+        ("data.tsv", "age\toutcome\n5\till\n", "allowed: a folder, or FILE.csv or FILE.parquet"),
+        ("data.csv", "age;outcome\n5;ill\n", "the column age;outcome alone; allowed: two or more"),
+        ("pictures", None, "pictures: found folders of classes: dark; allowed: two or more"),
+        ("nowhere\udcff", None, "a name that is no text; allowed: UTF-8"),
+    ],
+)
+def test_init_refuses_what_no_settings_could_train_on(tmp_path, name, rows, said):
+    path = tmp_path / name
+    if rows:
+        path.write_text(rows)
+    else:
+        (path / "dark").mkdir(parents=True)
+        if name != "pictures":
+            (path / "light").mkdir()
+    with pytest.raises(InputError, match=said):
+        main(["--init", str(path)])
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_init_of_a_folder_names_its_classes(tmp_path, monkeypatch):

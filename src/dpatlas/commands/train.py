@@ -48,6 +48,7 @@ table:
   # Missing cells are refused, or filled by a constant: {{range: [0, 100], missing: 50}}.
   columns:  # those that are inputs
 """
+TESTED = "# images to measure on: test/CLASS beside train/CLASS; they count as public\n"
 FOLDER = """\
 data: {data}
 images:
@@ -209,18 +210,30 @@ def _init(data: Path) -> Path:
         parts = _folders(data)
         classes = _folders(data / "train") if "train" in parts else parts
         lines = [FOLDER.format(data=_quoted(f"{data.name}/"), classes=_quoted(classes))]
+        if len(classes) < 2:
+            found, allowed = ", ".join(classes) or "none", "two or more, perhaps in train/"
+            raise InputError(str(data), f"folders of classes: {found}", allowed)
         if "test" not in parts:
-            lines.append(TEST)
+            lines.append(TESTED)
     else:
         from dpatlas.train.files import read_cells
+        from dpatlas.train.settings import TABLES
 
+        if data.suffix not in TABLES:
+            raise InputError("--init", str(data), f"a folder, or FILE{' or FILE'.join(TABLES)}")
         *inputs, target = read_cells("--init", data).items()
         lines = [f"data: {_quoted(data.name)}\n{TEST}", TABLE.format(_quoted(target[0]))]
+        if not inputs:
+            found = f"{data}: the column {target[0]} alone"
+            raise InputError("--init", found, "two or more, in a CSV file with commas between them")
         for name, cells in inputs:
             kind = "range: [LOW, HIGH]" if is_number(cells[0]) else "categories: [FIRST, SECOND]"
             lines.append(f"    {_quoted(name)}: {{{kind}}}\n")
         lines.append("model: linear  # or mlp, or FILE.py:FUNCTION, which returns your network\n")
-    write_atomic(path, "".join([*lines, REST]))
+    try:
+        write_atomic(path, "".join([*lines, REST]))
+    except UnicodeEncodeError:
+        raise InputError("--init", f"{str(data)!r}: a name that is no text", "UTF-8") from None
     return path
 
 

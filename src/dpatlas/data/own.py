@@ -11,6 +11,8 @@ says.
 
 import hashlib
 import io
+import re
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -176,6 +178,8 @@ def _decode(where: str, content: bytes, data_set: OwnDataSet) -> np.ndarray:
     allowed = f"an image, as {', '.join(FORMATS)}"
     with (
         undamaged(where, "an image that cannot be decoded", allowed),
+        # Of sizes, which are refused below, and of odd metadata.
+        warnings.catch_warnings(action="ignore"),
         Image.open(io.BytesIO(content), formats=FORMATS) as image,
     ):
         # The header is enough to refuse an image before it is decoded.
@@ -198,8 +202,11 @@ def _check_header(where: str, image: Any, data_set: OwnDataSet) -> None:
         raise InputError(where, found, f"{width} x {height} pixels, or resize: true")
     if image.width * image.height > LARGEST_IMAGE:
         raise InputError(where, found, f"{LARGEST_IMAGE} pixels at most")
-    if image.mode not in MODES:
-        raise InputError(where, f"pixels of kind {image.mode}", "grey or colour of 8 bits")
+    # Of 16 bits of a colour Pillow would read 8, and say nothing.
+    deep = re.search(r"\w+[ABX];16", str(image.tile))
+    if image.mode not in MODES or deep:
+        kind = deep[0] if deep else image.mode
+        raise InputError(where, f"pixels of kind {kind}", "grey or colour of 8 bits")
     if getattr(image, "n_frames", 1) != 1:
         raise InputError(where, f"{image.n_frames} images in one file", "one")
 

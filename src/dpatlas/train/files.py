@@ -5,8 +5,9 @@ no record has an effect on another one's. Counts of missing and clipped cells ar
 """
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from dpatlas.train.settings import ColumnSettings, TableSettings
 Cells = Sequence[str]
 # Numbers of a column of texts that are held in memory: 8 GB.
 MOST_NUMBERS = 2**31
+FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def read_table(
@@ -31,8 +33,8 @@ def read_table(
 
     Raises InputError, where `key` begins, for a file or cells that the settings do not allow.
     """
-    columns = read_cells(key, path)
     needed = [*table.columns, table.target, *([table.groups] if table.groups else [])]
+    columns = read_cells(key, path, needed)
     for name in needed:
         if name not in columns:
             raise InputError(key, f"{path} without a column {name}", ", ".join(columns))
@@ -47,16 +49,19 @@ def read_table(
     if names:
         y = _places(where[table.target], cells, names)
     else:
-        y = _numbers(where[table.target], cells).astype(np.float32)
+        y = _numbers(where[table.target], cells, FLOAT32).astype(np.float32)
     if table.groups:
         cells = _filled(where[table.groups], columns[table.groups], marks)
         persons = np.unique(cells, return_inverse=True)[1]
     return np.concatenate(inputs, axis=1), y, persons
 
 
-def read_cells(key: str, path: Path) -> dict[str, Cells]:
-    """The cells of each column of a CSV or Parquet file as texts, without spaces around them."""
-    return _read_parquet(key, path) if path.suffix == ".parquet" else _read_csv(key, path)
+def read_cells(key: str, path: Path, needed: Collection[str] | None = None) -> dict[str, Cells]:
+    """The cells of each column of a CSV or Parquet file as texts, without spaces around them.
+
+    Other columns of a Parquet file than those `needed` have none.
+    """
+    return _read_parquet(key, path, needed) if path.suffix == ".parquet" else _read_csv(key, path)
 
 
 def _read_csv(key: str, path: Path) -> dict[str, Cells]:
@@ -78,20 +83,35 @@ def _read_csv(key: str, path: Path) -> dict[str, Cells]:
     return dict(zip(rows[0], zip(*rows[1:], strict=True), strict=True))
 
 
-def _read_parquet(key: str, path: Path) -> dict[str, Cells]:
+def _read_parquet(key: str, path: Path, needed: Collection[str] | None) -> dict[str, Cells]:
     allowed = "a Parquet file with rows, which pyarrow reads (pip install pyarrow)"
     try:
         from pyarrow.parquet import read_table  # an extra of its own
 
-        columns = read_table(path).to_pydict()
-    except (OSError, ValueError, ImportError) as error:
+        table = read_table(path)
+    except (OSError, ValueError, ImportError, NotImplementedError) as error:
         raise InputError(key, f"{path}: {error}".splitlines()[0], allowed) from None
-    if not any(columns.values()):
+    if not table.num_rows:
         raise InputError(key, f"{path}: no row", allowed)
     return {
-        name: ["" if cell is None else str(cell).strip() for cell in cells]
-        for name, cells in columns.items()
+        name: _texts(f"{key}: column {name}", table[name])
+        if needed is None or name in needed
+        else ()
+        for name in table.column_names
     }
+
+
+def _texts(where: str, column: Any) -> Cells:
+    """The cells of a column of pyarrow's as texts; bytes and lists, which are none, are refused."""
+    allowed = "numbers, texts, truth values or dates of the years 1 to 9999"
+    try:
+        cells = column.to_pylist()
+        refused = bool({bytes, list, dict} & set(map(type, cells)))
+    except (ValueError, OverflowError):
+        refused = True
+    if refused:
+        raise InputError(where, f"cells of type {column.type}", allowed)
+    return ["" if cell is None else str(cell).strip() for cell in cells]
 
 
 def _encoded(where: str, cells: Cells, column: ColumnSettings, marks: set[str]) -> np.ndarray:
@@ -151,12 +171,12 @@ def _places(where: str, cells: Cells, names: Sequence[int | str]) -> np.ndarray:
     return np.array([places[cell] for cell in cells], dtype=np.int64)
 
 
-def _numbers(where: str, cells: Cells) -> np.ndarray:
-    """The cells as numbers, (n,) float64, of which infinite ones are some."""
+def _numbers(where: str, cells: Cells, most: float = np.inf) -> np.ndarray:
+    """The cells as numbers from -most to most, (n,) float64."""
     numbers = np.array(
         [np.nan if isinstance(number_in(cell), str) else float(cell) for cell in cells]
     )
-    for row in np.flatnonzero(np.isnan(numbers)).tolist():
-        allowed = "a number, or one of missing_marks"
+    for row in np.flatnonzero(~(np.abs(numbers) <= most)).tolist():
+        allowed = "a number, or one of missing_marks" if most == np.inf else "a finite number"
         raise InputError(where, f"{cells[row]!r} in row {row + 1}", allowed)
     return numbers

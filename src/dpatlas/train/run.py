@@ -1,6 +1,6 @@
 """Private training as settings say, from Python: data sets by name are prepared first."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,7 +45,7 @@ class OwnSpec(SpecFields):
 
 # Means over the runs of what `dpatlas.train.inputs.class_scores` has beside the accuracy.
 SCORES = ("majority", "balanced_accuracy", "auc")
-ARMS_RAN = "arms without noise ran on these records: no epsilon covers what was chosen by them"
+ARMS_RAN = "arms without noise ran on {}: no epsilon covers what was chosen by them"
 # Numbers of records in the parts of a named data set: private, to add, test and validation.
 SPLITS: Mapping[str, Mapping[str, int]] = {
     "digits": {"n_train": 1200, "n_add": 0, "n_test": 297, "n_validation": 300},
@@ -104,12 +104,15 @@ def train(
     if arms:
         with numerics(device):
             rows = training.arms(Noise(spec.digest, settings.noise_source), device)
-        write_json(output / f"arms-{spec.id}.json", found := {"arms": rows, "records": mine})
-        return found
-    ran = [read_json(path).get("records") for path in output.glob("arms-*.json")]
-    if mine is not None and mine in ran:
-        training.reservations.append(ARMS_RAN)
-        say(f"{spec.id}: {ARMS_RAN}")
+        compared = {"arms": rows, "records": mine, "data": settings.data}
+        write_json(output / f"arms-{spec.id}.json", compared)
+        return compared
+    same = {mine, spec.fields["records"]["data"]} - {None}
+    ran = [read_json(path) for path in output.glob("arms-*.json")]
+    found = {_which(same, settings.data, each.get("records"), each.get("data")) for each in ran}
+    for which in sorted(filter(None, found)):
+        training.reservations.append(said := ARMS_RAN.format(which))
+        say(f"{spec.id}: {said}")
     with only_process(output, spec.id):
         earlier = list(_earlier_records(output))
         for record in earlier:
@@ -120,12 +123,12 @@ def train(
         if (torn := folder / "record.json").exists():
             # A damaged record is refused: training again would be a second release.
             read_record(torn)
-        same = {mine, spec.fields["records"]["data"]} - {None}
         for record in earlier:
-            if record["spec"].get("records", {}).get("data") in same:
+            theirs = [record["spec"].get(key, {}).get("data") for key in ("records", "settings")]
+            if which := _which(same, settings.data, *theirs):
                 say(
-                    f"{record['id']} in this folder was trained on the same records with other "
-                    "settings: their epsilons add up (dpatlas epsilon adds ledgers)"
+                    f"{record['id']} in this folder was trained on {which} with other settings: "
+                    "their epsilons add up (dpatlas epsilon adds ledgers)"
                 )
         shown = Shown(folder, progress, private_loss)
         return execute(
@@ -138,6 +141,13 @@ def train(
             device=device,
             resume=resume,
         )
+
+
+def _which(same: Collection[str], name: str, digest: str | None, other: str | None) -> str | None:
+    """Which records of ours were used before, by their digest or, read otherwise, their name."""
+    if digest in same:
+        return "these records"
+    return f"{name}, perhaps these records," if name == other else None
 
 
 def _earlier_records(output: Path) -> Iterator[dict[str, Any]]:

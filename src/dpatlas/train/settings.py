@@ -139,6 +139,12 @@ class TableSettings(Model):
         default=["NA", "N/A", "NaN", "null", "None"],
     )
 
+    @model_validator(mode="after")
+    def _target_is_no_input(self) -> "TableSettings":
+        if self.target in self.columns:
+            raise InputError("columns", f"{self.target}, the target", "inputs alone")
+        return self
+
 
 class WarmupCosineSettings(Model):
     """Linear rise over `warmup` steps, then half a cosine down to `final`."""
