@@ -65,8 +65,8 @@ def test_the_ledger_of_a_later_training_on_the_same_records_says_that_arms_ran(t
     (tmp_path / "mine.py").write_text(source.replace("return X[:40], Y", "return X[:40] / 2, Y"))
     assert run(path) == 0
     said = capsys.readouterr().err
-    assert "arms without noise ran on mine.py:records, perhaps these records:" in said
-    assert "was trained on mine.py:records, perhaps these records, with other settings" in said
+    assert "arms without noise ran on mine.py:records (perhaps these records):" in said
+    assert "was trained on mine.py:records (perhaps these records) with other settings" in said
     other = write(tmp_path / "other", data="mine.npz", batch=4)
     assert run(other) == 0
     warnings = record_in(tmp_path / "other" / "trained")["ledger"]["warnings"]

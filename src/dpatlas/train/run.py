@@ -147,7 +147,7 @@ def _which(same: Collection[str], name: str, digest: str | None, other: str | No
     """Which records of ours were used before, by their digest or, read otherwise, their name."""
     if digest in same:
         return "these records"
-    return f"{name}, perhaps these records," if name == other else None
+    return f"{name} (perhaps these records)" if name == other else None
 
 
 def _earlier_records(output: Path) -> Iterator[dict[str, Any]]:
