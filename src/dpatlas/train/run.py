@@ -110,8 +110,8 @@ def train(
     same = {mine, spec.fields["records"]["data"]} - {None}
     ran = [read_json(path) for path in output.glob("arms-*.json")]
     found = {_which(same, settings.data, each.get("records"), each.get("data")) for each in ran}
-    for which in sorted(filter(None, found)):
-        training.reservations.append(said := ARMS_RAN.format(which))
+    for each in sorted(filter(None, found)):
+        training.reservations.append(said := ARMS_RAN.format(each))
         say(f"{spec.id}: {said}")
     with only_process(output, spec.id):
         earlier = list(_earlier_records(output))
