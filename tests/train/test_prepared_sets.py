@@ -111,7 +111,7 @@ def test_the_example_is_written_once_never_over_a_file_and_run(tmp_path, capsys,
     # The digits are the same records in every training.
     path.write_text(shorter.replace("lr: 0.5", "lr: 0.1"))
     assert main([str(path), "--output", str(output)]) == 0
-    assert "trained on the same records" in capsys.readouterr().err
+    assert "trained on these records" in capsys.readouterr().err
 
 
 LAW = {"law": "geometric", "expected_trials": 3.0, "lr": [0.01, 3.0], "public_validation": True}
