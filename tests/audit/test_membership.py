@@ -69,6 +69,14 @@ def test_a_claim_below_what_leaks_is_contradicted_and_one_above_is_not(attack):
         assert point.allowed == pytest.approx(min(by_few, by_many))
 
 
+def test_what_one_interval_alone_would_contradict_three_points_together_do_not():
+    scores, members = world(1.0, 5)
+    last = attack_model(scores, members, delta=DELTA).points[-1]
+    epsilon = np.log((last.tpr.low - DELTA) / last.fpr.high) - 1e-6
+    last = attack_model(scores, members, delta=DELTA, epsilon=epsilon).points[-1]
+    assert last.tpr.low > last.allowed and not last.contradicts
+
+
 def test_scores_are_those_of_the_attacks_by_hand():
     scores = np.array([[1.0, -1, 0, 2], [0, 1, 2, 0], [2, 1, 0, 1], [1, 3, 1, 0], [0, 0, 1, 2]])
     members = np.array([[1, 0, 1, 0], [1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 1, 1]], bool)

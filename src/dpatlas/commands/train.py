@@ -48,7 +48,7 @@ table:
   # Missing cells are refused, or filled by a constant: {{range: [0, 100], missing: 50}}.
   columns:  # those that are inputs
 """
-TESTED = "# images to measure on: test/CLASS beside train/CLASS; they count as public\n"
+TEST_IMAGES = "# images to measure on: test/CLASS beside train/CLASS; they count as public\n"
 FOLDER = """\
 data: {data}
 images:
@@ -214,7 +214,7 @@ def _init(data: Path) -> Path:
             found, allowed = ", ".join(classes) or "none", "two or more, perhaps in train/"
             raise InputError(str(data), f"folders of classes: {found}", allowed)
         if "test" not in parts:
-            lines.append(TESTED)
+            lines.append(TEST_IMAGES)
     else:
         from dpatlas.train.files import read_cells
         from dpatlas.train.settings import TABLES

@@ -109,7 +109,9 @@ def train(
         return compared
     same = {mine, spec.fields["records"]["data"]} - {None}
     ran = [read_json(path) for path in output.glob("arms-*.json")]
-    found = {_which(same, settings.data, each.get("records"), each.get("data")) for each in ran}
+    found = {
+        _earlier_use(same, settings.data, each.get("records"), each.get("data")) for each in ran
+    }
     for each in sorted(filter(None, found)):
         training.reservations.append(said := ARMS_RAN.format(each))
         say(f"{spec.id}: {said}")
@@ -125,7 +127,7 @@ def train(
             read_record(torn)
         for record in earlier:
             theirs = [record["spec"].get(key, {}).get("data") for key in ("records", "settings")]
-            if which := _which(same, settings.data, *theirs):
+            if which := _earlier_use(same, settings.data, *theirs):
                 say(
                     f"{record['id']} in this folder was trained on {which} with other settings: "
                     "their epsilons add up (dpatlas epsilon adds ledgers)"
@@ -143,8 +145,10 @@ def train(
         )
 
 
-def _which(same: Collection[str], name: str, digest: str | None, other: str | None) -> str | None:
-    """Which records of ours were used before, by their digest or, read otherwise, their name."""
+def _earlier_use(
+    same: Collection[str], name: str, digest: str | None, other: str | None
+) -> str | None:
+    """The records that an earlier run used too, by digest or perhaps by name; None if others."""
     if digest in same:
         return "these records"
     return f"{name} (perhaps these records)" if name == other else None
